@@ -1,0 +1,196 @@
+"""Every setting, in one table; the only reader of the environment.
+
+A setting comes from, strongest first: the command line, `SAGEHEN_<NAME>`, `sagehen.toml` in the
+home, the default. Units are in the name.
+"""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from sagehen.errors import SettingError
+
+__all__ = ["Settings", "load_settings"]
+
+PREFIX = "SAGEHEN_"
+
+
+class Settings(BaseSettings):
+    """One frozen object, built once per process and handed down."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True
+    )
+
+    home: Path = Field(
+        Path("~/.sagehen"), description="Where everything is kept. Not in a file of settings."
+    )
+    config: Path | None = Field(
+        None,
+        description="The file of settings; default: sagehen.toml in the home. Not in such a file.",
+    )
+    host: str = Field("127.0.0.1", description="The address to listen on.")
+    port: int = Field(9000, ge=0, le=65535, description="The one port for every service.")
+    gateways: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Gateway processes on the port; default: one per two cores, at least one.",
+    )
+    account_id: str = Field(
+        "000000000000", pattern=r"^[0-9]{12}$", description="The AWS account id."
+    )
+    region: str = Field("us-east-1", pattern=r"^[a-z0-9-]+$", description="The AWS region.")
+    log_level: str = Field(
+        "INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$", description="The least that is logged."
+    )
+    database_url: str | None = Field(
+        None, description="SQLAlchemy URL of the state; default: SQLite in the home."
+    )
+    object_store_url: str | None = Field(
+        None,
+        description="An S3 to keep objects in, as s3://bucket/prefix (credentials from "
+        "object_store_options); default: files in the home.",
+    )
+    object_store_options: dict[str, str] = Field(
+        default_factory=dict, description="Options handed to obstore as they are."
+    )
+    images: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="Image name or pattern to a command of one's own.",
+    )
+    strict_capacity: bool = Field(
+        False, description="Refuse endpoints that ask for more than this machine has."
+    )
+    max_endpoint_instances: int = Field(
+        100, gt=0, description="Instances of all endpoints together; more are refused."
+    )
+    model_memory_share: float = Field(
+        0.8,
+        gt=0,
+        le=1,
+        description="Share of an instance type's memory that a multi-model container may fill.",
+    )
+    artifact_cache_bytes: int = Field(
+        20 * 2**30, ge=0, description="Disk for unpacked artifacts that nothing uses now."
+    )
+    max_artifact_bytes: int = Field(
+        100 * 2**30, gt=0, description="The most an archive may unpack to."
+    )
+    max_invocation_body_bytes: int = Field(
+        25 * 2**20, gt=0, description="Largest InvokeEndpoint body."
+    )
+    invocation_timeout_seconds: float = Field(
+        60, gt=0, description="How long a container may take to answer."
+    )
+    response_stream_timeout_seconds: float = Field(
+        480,
+        gt=0,
+        description="How long a streamed answer may go on after its first byte.",
+    )
+    max_queued_invocations: int = Field(
+        10_000,
+        gt=0,
+        description="Requests one gateway holds at once, waiting ones too; more get 503.",
+    )
+    access_log: bool = Field(
+        False, description="A line in the gateway's log at the end of each invocation."
+    )
+    container_log_bytes: int = Field(
+        10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
+    )
+
+    @property
+    def gateway_count(self) -> int:
+        """Gateway processes, at least one."""
+        return self.gateways or max(1, len(os.sched_getaffinity(0)) // 2)
+
+    @property
+    def state_url(self) -> str:
+        """The SQLAlchemy URL in force."""
+        # Quoted: the URL would end at a `?` of the path.
+        return self.database_url or f"sqlite:///{quote(str(self.home / 'state.db'))}"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, _SettingsFile(settings_cls)
+
+
+class _SettingsFile(TomlConfigSettingsSource):
+    def __call__(self) -> dict[str, Any]:
+        found = super().__call__()
+        for name in ("home", "config"):
+            if name in found:
+                # It says where the file itself lies, and is known before the file is read.
+                raise SettingError(
+                    f"{name} cannot stand in a file of settings: give --{name} or "
+                    f"{PREFIX}{name.upper()}."
+                )
+        return found
+
+
+def load_settings(config: Path | None = None, **flags: Any) -> Settings:
+    """The settings in force: `flags` that are not None win over the environment and the file.
+
+    Raises:
+        SettingError: a key is unknown, or a value is not what its setting takes.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    home = Path(given.get("home") or os.environ.get(PREFIX + "HOME") or "~/.sagehen")
+    given["home"] = home.expanduser().absolute()
+    file = given["home"] / "sagehen.toml"
+    if chosen := config or os.environ.get(PREFIX + "CONFIG"):
+        file = given["config"] = Path(chosen).expanduser().absolute()
+        if not file.is_file():
+            raise SettingError(f"There is no configuration file {file}.")
+    _refuse_unknown_variables()
+
+    class Located(Settings):
+        model_config = SettingsConfigDict(toml_file=file)
+
+    try:
+        return Located(**given)
+    except ValidationError as error:
+        raise SettingError(_say(error, file)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, SettingsError) as error:
+        raise SettingError(
+            f"A setting in {file} or the environment is malformed: {error}"
+        ) from error
+    except OSError as error:
+        raise SettingError(f"The settings in {file} cannot be read: {error.strerror}.") from error
+
+
+def _refuse_unknown_variables() -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    for name in os.environ:
+        if name.startswith(PREFIX) and name not in known:
+            raise SettingError(f"{name} is not a setting; see docs/reference/settings.md.")
+
+
+def _say(error: ValidationError, file: Path) -> str:
+    lines = []
+    for fault in error.errors():
+        name = ".".join(str(part) for part in fault["loc"]) or "settings"
+        if fault["type"] == "extra_forbidden":
+            lines.append(f"{name} is not a setting (in {file}).")
+        else:
+            lines.append(f"{name}: {fault['msg']}, but it is {fault['input']!r}.")
+    return "\n".join(lines)

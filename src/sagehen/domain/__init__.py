@@ -1,0 +1,1 @@
+"""What it is about, as pure data: records, states, names, instance types, messages."""

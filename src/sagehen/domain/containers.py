@@ -1,0 +1,64 @@
+"""What an instance is to run: said by control, done by the agent, told to the gateways."""
+
+from enum import StrEnum
+
+import msgspec
+
+__all__ = ["ContainerSpec", "InstanceReport", "InstanceSpec", "InstanceState"]
+
+
+class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One container of an instance, from SageMaker's ContainerDefinition."""
+
+    hostname: str
+    """`ContainerHostname`, or `primary` where none is given."""
+    image: str
+    model_data_url: str | None = None
+    """`s3://bucket/key` of an archive; with `multi_model`, the prefix that holds the archives."""
+    model_data_compressed: bool = True
+    """False where `ModelDataSource` gives plain files (CompressionType None)."""
+    model_data_etag: str | None = None
+    """The version of the one object at `model_data_url` that was there when it was deployed."""
+    environment: dict[str, str] = {}
+    multi_model: bool = False
+    model_cache: bool = True
+    """`MultiModelConfig.ModelCacheSetting` is not `Disabled`."""
+
+
+class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance as control wants it. Equal specs need no restart."""
+
+    instance_id: str
+    endpoint_name: str
+    variant_name: str
+    instance_type: str
+    containers: tuple[ContainerSpec, ...]
+    startup_timeout_seconds: float = 480
+    """How long `/ping` may fail after the start: 8 minutes in SageMaker."""
+    download_timeout_seconds: float = 3600
+
+
+class InstanceState(StrEnum):
+    """What an instance does now, as its agent sees it."""
+
+    STARTING = "Starting"
+    """Fetching model data, or started and not yet healthy."""
+    IN_SERVICE = "InService"
+    """Answers `/ping`."""
+    STOPPING = "Stopping"
+    """Finishes what it began and takes nothing new."""
+    FAILED = "Failed"
+    """Could not be made healthy; `failure_reason` says why. Not tried again until asked."""
+
+
+class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance as its agent sees it."""
+
+    instance_id: str
+    state: InstanceState
+    address: str | None = None
+    """`unix:/path` or `tcp:127.0.0.1:port` of the first container, once there is one."""
+    failure_reason: str | None = None
+    """SageMaker's sentence; set with FAILED."""
+    slots: int | None = None
+    """How many requests it may work on at once, where it or its user says so."""

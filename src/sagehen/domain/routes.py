@@ -1,0 +1,65 @@
+"""What a gateway knows of each endpoint: written by control, read by every gateway."""
+
+from enum import StrEnum
+
+import msgspec
+
+__all__ = [
+    "BOARD_COLUMNS",
+    "DEFAULT_SLOTS",
+    "InstanceRoute",
+    "Route",
+    "RouteTable",
+    "RoutingStrategy",
+    "VariantRoute",
+]
+
+BOARD_COLUMNS = 4096
+"""Instances that the gateways' board has room for: far more than one machine runs."""
+
+DEFAULT_SLOTS = 256
+"""Of an instance whose container does not say. More than most work on at once, so that the queue is
+theirs as it would be in SageMaker; a bound all the same."""
+
+
+class RoutingStrategy(StrEnum):
+    """How an instance is chosen inside a variant (`RoutingConfig.RoutingStrategy`)."""
+
+    RANDOM = "RANDOM"
+    LEAST_OUTSTANDING_REQUESTS = "LEAST_OUTSTANDING_REQUESTS"
+
+
+class InstanceRoute(msgspec.Struct, frozen=True, kw_only=True):
+    instance_id: str
+    address: str
+    """`unix:/path` or `tcp:127.0.0.1:port`."""
+    board_column: int | None = None
+    """Where the gateways share its count of outstanding requests; each counts for itself where it
+    is None. Stays the same for as long as the instance is routed."""
+    slots: int = DEFAULT_SLOTS
+    """How many requests it may work on at once; more wait in the gateways."""
+
+
+class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    weight: float
+    """A share: the variant gets `weight / sum of weights`; 0 is reached by TargetVariant only."""
+    instances: tuple[InstanceRoute, ...]
+    strategy: RoutingStrategy = RoutingStrategy.RANDOM
+    multi_model: bool = False
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One endpoint that serves."""
+
+    endpoint_name: str
+    """With its case: InvokeEndpoint must use the same."""
+    variants: tuple[VariantRoute, ...]
+
+
+class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Every endpoint that serves, by its name."""
+
+    routes: dict[str, Route]
+    version: int = 0
+    """Grows with each change, for logs and tests."""

@@ -1,0 +1,107 @@
+"""Where things lie in the home. Nothing is written elsewhere."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sagehen.errors import HomeError
+
+__all__ = ["Home", "prepare_home"]
+
+# The kernel's sockaddr_un holds 108 bytes with its end; our longest name below run/ takes 40.
+_LONGEST_HOME_BYTES = 107 - 40
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folders and files of one server."""
+
+    path: Path
+
+    @property
+    def objects(self) -> Path:
+        """The object store's data."""
+        return self.path / "objects"
+
+    @property
+    def artifacts(self) -> Path:
+        """Model data fetched from the object store and unpacked, by content."""
+        return self.path / "artifacts"
+
+    @property
+    def instances(self) -> Path:
+        """One folder per running instance: its containers' `/opt/ml`."""
+        return self.path / "instances"
+
+    @property
+    def logs(self) -> Path:
+        """A file per role, and `endpoints/<endpoint>/<variant>/<instance>/<container>.log`."""
+        return self.path / "logs"
+
+    @property
+    def run(self) -> Path:
+        """Sockets, the lock, the route table: of use only while the server runs."""
+        return self.path / "run"
+
+    @property
+    def control_socket(self) -> Path:
+        return self.run / "control.sock"
+
+    @property
+    def agent_socket(self) -> Path:
+        return self.run / "agent.sock"
+
+    @property
+    def routes(self) -> Path:
+        """The route table: written by control, watched by every gateway."""
+        return self.run / "routes.json"
+
+    @property
+    def sessions(self) -> Path:
+        """A file per sticky session: which instance holds it. Written by every gateway."""
+        return self.run / "sessions"
+
+    @property
+    def board(self) -> Path:
+        """Outstanding requests by gateway and instance: mapped into memory by every gateway."""
+        return self.run / "board"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the supervisor for as long as it lives; holds its process id."""
+        return self.run / "lock"
+
+    @property
+    def address(self) -> Path:
+        """The URL that the running server answers on."""
+        return self.run / "address"
+
+    @property
+    def credentials(self) -> Path:
+        """The access key and its secret, mode 0600."""
+        return self.path / "credentials.json"
+
+
+def prepare_home(path: Path) -> Home:
+    """Make the home's folders, for this user only.
+
+    Raises:
+        HomeError: it cannot be written, is not a folder, or its path is too long for sockets.
+    """
+    if len(os.fsencode(path)) > _LONGEST_HOME_BYTES:
+        raise HomeError(
+            f"The home {path} has a path of {len(os.fsencode(path))} bytes; Unix sockets in it "
+            f"allow at most {_LONGEST_HOME_BYTES}. Choose a shorter one with --home."
+        )
+    home = Home(path)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (home.objects, home.artifacts, home.instances, home.logs, home.run):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        (home.run / ".writable").touch()
+    except OSError as error:
+        raise HomeError(
+            f"The home {path} cannot be used: {error.strerror} ({error.filename}). "
+            "Choose a folder you may write to with --home or SAGEHEN_HOME."
+        ) from error
+    return home

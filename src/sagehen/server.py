@@ -1,0 +1,206 @@
+"""A whole server on this machine: takes the home, reserves the port, runs the roles."""
+
+import asyncio
+import fcntl
+import ipaddress
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from sagehen.clock import SYSTEM, Clock
+from sagehen.config import Settings
+from sagehen.credentials import Credentials, make_credentials
+from sagehen.errors import HomeError, Unavailable
+from sagehen.gateway.board import clear_row, make_board
+from sagehen.home import Home, prepare_home
+from sagehen.objects import open_remote
+from sagehen.store.migrate import upgrade
+from sagehen.supervisor import Role, Supervisor
+
+__all__ = ["RunningServer", "client_url", "running_server"]
+
+READY_TIMEOUT_SECONDS = 60.0
+_READY_POLL_SECONDS = 0.03
+_DEATHS_BEFORE_READY = 3
+_LISTEN_BACKLOG = 4096
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """What a user needs to know of a server that answers."""
+
+    url: str
+    home: Home
+    credentials: Credentials
+    settings: Settings
+
+
+@asynccontextmanager
+async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIterator[RunningServer]:
+    """Start a server, wait until it answers, and stop it when the block ends.
+
+    Raises:
+        SettingError: the state or the object store cannot be opened as the settings say.
+        HomeError: the home cannot be used, or another server uses it.
+        Unavailable: the port is taken, or a process does not come up; the message says which.
+    """
+    home = prepare_home(settings.home)
+    open_remote(settings)  # here, where a wrong setting can be told plainly
+    with _locked(home), _listening(settings) as listeners:
+        home.address.unlink(missing_ok=True)  # one that was killed has left it
+        credentials = make_credentials(home.credentials)
+        await asyncio.to_thread(upgrade, settings.state_url)
+        url = client_url(settings.host, listeners[0].getsockname()[1])
+        make_board(home.board, len(listeners))
+        roles = (*_gateways(home, listeners), Role("control"), Role("agent"))
+        supervisor = Supervisor(roles, home, _environment(settings, url), clock)
+        try:
+            await supervisor.start()
+            await _wait_until_ready(url, supervisor, home, clock)
+            _write_whole(home.address, url)
+            yield RunningServer(url, home, credentials, settings)
+        finally:
+            home.address.unlink(missing_ok=True)
+            await supervisor.stop()
+
+
+def client_url(host: str, port: int) -> str:
+    """The address for clients of a server that listens on `host`.
+
+    Always an IP address: with a name, the AWS SDKs put an S3 bucket's name before it.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = ipaddress.ip_address(socket.gethostbyname(host))
+    if address.is_unspecified:
+        address = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")
+    return f"http://[{address}]:{port}" if address.version == 6 else f"http://{address}:{port}"
+
+
+@contextmanager
+def _locked(home: Home) -> Iterator[None]:
+    """Hold the home; the kernel lets go of it when this process ends, however it ends."""
+    with home.lock.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise HomeError(
+                f"The home {home.path} is in use by the server with process id "
+                f"{file.read().strip() or '?'}. Stop that one, or choose another home with --home."
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def _gateways(home: Home, listeners: Sequence[socket.socket]) -> list[Role]:
+    """A role for each public socket, with a row of the board of its own."""
+    return [
+        Role(
+            "gateway",
+            number=row,
+            sockets=(listener,),
+            on_death=partial(clear_row, home.board, row),
+        )
+        for row, listener in enumerate(listeners)
+    ]
+
+
+@contextmanager
+def _listening(settings: Settings) -> Iterator[list[socket.socket]]:
+    """The public sockets: one for each gateway, all on the same port."""
+    host, port = settings.host, settings.port
+    with ExitStack() as stack:
+        try:
+            # First without SO_REUSEPORT, so that a port that anybody listens on is found to be
+            # taken, also by a server of our own.
+            listeners = [stack.enter_context(_listen(host, port, shared=False))]
+            if settings.gateway_count > 1:
+                port = listeners.pop().getsockname()[1]
+                stack.close()
+                listeners = [
+                    stack.enter_context(_listen(host, port, shared=True))
+                    for _ in range(settings.gateway_count)
+                ]
+        except OSError as error:
+            raise Unavailable(
+                f"Cannot listen on {host} port {port}: {error.strerror or error}. "
+                "Choose another with --port (0 takes any free one) or --host."
+            ) from error
+        yield listeners
+
+
+def _listen(host: str, port: int, shared: bool) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind((host, port))
+        listener.listen(_LISTEN_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _environment(settings: Settings, url: str) -> dict[str, str]:
+    """What the roles inherit: the user's environment, with what the command line decided."""
+    config = {"SAGEHEN_CONFIG": str(settings.config)} if settings.config else {}
+    return {
+        **os.environ,
+        **config,
+        "SAGEHEN_HOME": str(settings.home),
+        "SAGEHEN_HOST": settings.host,
+        "SAGEHEN_PORT": url.rpartition(":")[2],
+        "SAGEHEN_GATEWAYS": str(settings.gateway_count),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+async def _wait_until_ready(url: str, supervisor: Supervisor, home: Home, clock: Clock) -> None:
+    deadline = clock.monotonic() + READY_TIMEOUT_SECONDS
+    while not await asyncio.to_thread(_is_healthy, url):
+        failing = supervisor.most_deaths()
+        if failing.deaths >= _DEATHS_BEFORE_READY:
+            raise Unavailable(
+                f"The server did not come up: {failing.title} ended {failing.deaths} times. "
+                f"The end of its log:\n{_tail(home.logs / f'{failing.title}.log')}"
+            )
+        if clock.monotonic() > deadline:
+            raise Unavailable(
+                f"The server did not come up within {READY_TIMEOUT_SECONDS:g} s. The logs of its "
+                f"processes are in {home.logs}."
+            )
+        await clock.sleep(_READY_POLL_SECONDS)
+
+
+def _is_healthy(url: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/_sagehen/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """So that whoever waits for the file never reads a part of it."""
+    draft = path.with_suffix(".new")
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def _tail(log: Path, lines: int = 12) -> str:
+    if not log.exists():
+        return "(empty)"
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,94 @@
+"""What `sagehen status` shows: asked of the running server, drawn as a table."""
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from sagehen.errors import Unavailable
+from sagehen.home import Home
+
+__all__ = ["fetch_status", "render_status"]
+
+_TIMEOUT_SECONDS = 5
+
+
+def fetch_status(home: Home) -> dict[str, Any]:
+    """The running server's `/_sagehen/status`.
+
+    Raises:
+        Unavailable: no server runs with this home, or it does not answer.
+    """
+    if not home.address.exists():
+        raise Unavailable(f"No server runs with the home {home.path}. Start one: sagehen up")
+    url = home.address.read_text()
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/_sagehen/status", timeout=_TIMEOUT_SECONDS) as answer:
+            return {"url": url, **json.load(answer)}
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+        raise Unavailable(f"The server at {url} does not answer: {error}") from error
+
+
+def render_status(status: dict[str, Any]) -> RenderableType:
+    """The status as a table of endpoints, with the reason below each that failed."""
+    if not status["endpoints"]:
+        return Text(f"{status['url']} serves; there are no endpoints yet.")
+    # Names fold and nothing else does, so that 80 columns are enough.
+    table = Table(
+        Column("Endpoint", overflow="fold"),
+        Column("Status", no_wrap=True),
+        Column("Variant", overflow="fold"),
+        *(Column(name, no_wrap=True) for name in ("Ready", "Calls", "p50/p99 ms", "Models")),
+        Column("Memory", no_wrap=True),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    for endpoint in status["endpoints"]:
+        for number, variant in enumerate(endpoint["variants"] or [{}]):
+            first = (endpoint["name"], endpoint["status"]) if number == 0 else ("", "")
+            table.add_row(*first, *_cells(variant))
+    reasons = [
+        Text(f"{endpoint['name']}: {endpoint['failure_reason']}")
+        for endpoint in status["endpoints"]
+        if endpoint.get("failure_reason")
+    ]
+    return Group(Text(status["url"]), table, *reasons, *_instance_reasons(status["endpoints"]))
+
+
+def _instance_reasons(endpoints: list[dict[str, Any]]) -> list[Text]:
+    """A line for each instance that failed under an endpoint that is to serve."""
+    return [
+        Text(f"{endpoint['name']}, instance {instance['id']}: {instance['failure_reason']}")
+        for endpoint in endpoints
+        for variant in endpoint["variants"]
+        for instance in variant["instances"]
+        if instance["failure_reason"] and not endpoint["failure_reason"]
+    ]
+
+
+def _cells(variant: dict[str, Any]) -> tuple[str, ...]:
+    if not variant:
+        return ("", "", "", "", "", "")
+    memory = variant.get("memory_bytes")
+    return (
+        variant["name"],
+        f"{variant['in_service']}/{variant['desired']}",
+        str(variant.get("invocations", 0)),
+        _latency(variant.get("p50_latency_milliseconds"), variant.get("p99_latency_milliseconds")),
+        str(variant["loaded_models"] or 0) if variant["multi_model"] else "",
+        f"{memory / 2**20:.0f} MiB" if memory else "",
+    )
+
+
+def _latency(p50: float | None, p99: float | None) -> str:
+    if p50 is None or p99 is None:
+        return ""
+    return "/".join(f"{value:.2f}" if value < 10 else f"{value:.0f}" for value in (p50, p99))

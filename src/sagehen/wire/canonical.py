@@ -1,0 +1,72 @@
+"""The text that a SigV4 signature is made over, from a request as it came."""
+
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote, unquote_to_bytes
+
+__all__ = ["SIGNATURE_PARAMETER", "canonical_headers", "canonical_paths", "canonical_queries"]
+
+SIGNATURE_PARAMETER = "X-Amz-Signature"
+
+_UNRESERVED = "-_.~"
+_PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)+/?")
+"""Neither normalising nor encoding changes such a path: the common case, found out quickly."""
+
+
+def canonical_paths(service: str, raw_path: str) -> tuple[str, ...]:
+    """The spellings of a path that a client may have signed, the likeliest first.
+
+    S3 takes a path as it is, encoded once; every other service normalises it and encodes what was
+    sent a second time.
+    """
+    if _PLAIN_PATH.fullmatch(raw_path):
+        return (raw_path,)
+    if service == "s3":
+        return _spellings(raw_path or "/", _encode_once(raw_path, "/") or "/")
+    return (quote(_normalize(raw_path).encode("latin-1", "replace"), safe="/~"),)
+
+
+def canonical_queries(raw_query: str) -> tuple[str, ...]:
+    """The spellings of a query that a client may have signed, without its signature."""
+    if not raw_query:
+        return ("",)
+    sent = []
+    encoded = []
+    for pair in raw_query.split("&"):
+        name, _, value = pair.partition("=")
+        if name and name != SIGNATURE_PARAMETER:
+            sent.append((name, value))
+            encoded.append((_encode_once(name), _encode_once(value)))
+    return _spellings(_join(sent), _join(encoded))
+
+
+def canonical_headers(headers: Mapping[str, str], names: Iterable[str]) -> str:
+    """One line for each of `names`, in their order; a header that was not sent counts as empty."""
+    return "".join([f"{name}:{' '.join(headers.get(name, '').split())}\n" for name in names])
+
+
+def _spellings(sent: str, encoded: str) -> tuple[str, ...]:
+    # Services decode what came and encode it by their own rule; a client that leaves `!` or `/`
+    # bare signs either that form or what it sends. Both decode to the same request.
+    return (encoded,) if sent == encoded else (encoded, sent)
+
+
+def _encode_once(text: str, also_safe: str = "") -> str:
+    raw = unquote_to_bytes(text.encode("latin-1", "replace"))
+    return quote(raw, safe=_UNRESERVED + also_safe)
+
+
+def _join(pairs: list[tuple[str, str]]) -> str:
+    return "&".join([f"{name}={value}" for name, value in sorted(pairs)])
+
+
+def _normalize(path: str) -> str:
+    """Without empty, `.` and `..` segments (RFC 3986, 5.2.4, but for what a final dot leaves)."""
+    kept: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            del kept[-1:]
+        elif segment not in ("", "."):
+            kept.append(segment)
+    end = "/" if kept and path.endswith("/") else ""
+    return "/" + "/".join(kept) + end

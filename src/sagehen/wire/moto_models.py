@@ -1,0 +1,20 @@
+"""Services as moto's parsers and serializers want them. Only those two import moto: it brings
+boto3, requests and more along, 15 MB and 0.15 s, which a gateway has no use for."""
+
+import functools
+
+from moto.core import model as moto
+
+from sagehen.wire.services import OperationModel, description
+
+__all__ = ["as_motos"]
+
+
+def as_motos(operation: OperationModel) -> moto.OperationModel:
+    """The same operation with moto's additions."""
+    return _service(operation.service_model.service_name).operation_model(operation.name)
+
+
+@functools.cache
+def _service(name: str) -> moto.ServiceModel:
+    return moto.ServiceModel(description(name), name)

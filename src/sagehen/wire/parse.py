@@ -1,0 +1,44 @@
+"""A request as the parameters of its operation."""
+
+from typing import Any
+
+from sagehen.wire.faults import AwsError
+from sagehen.wire.http import Request
+from sagehen.wire.json_body import read_json
+from sagehen.wire.parsers import read_with_moto
+from sagehen.wire.services import OperationModel
+from sagehen.wire.values import Malformed
+
+__all__ = ["parse"]
+
+_CODES = {"query": "MalformedInput", "rest-xml": "MalformedXML"}
+
+
+def parse(request: Request, operation: OperationModel) -> dict[str, Any]:
+    """The members of the operation's input that the request has, named and typed as in its model.
+
+    Timestamps are datetimes in UTC. What was not sent is not there, so that it is never mistaken
+    for something empty.
+
+    Raises:
+        AwsError: the request cannot be read as the operation's parameters.
+    """
+    shape = operation.input_shape
+    if shape is None:
+        return {}
+    protocol = operation.service_model.protocol
+    try:
+        if protocol == "json":
+            return read_json(shape, request.body)
+        return read_with_moto(request, operation)
+    except Malformed as error:
+        raise AwsError(_CODES.get(protocol, "SerializationException"), _say(error), 400) from None
+    except RecursionError:
+        why = "The request is nested too deeply."
+        raise AwsError(_CODES.get(protocol, "SerializationException"), why, 400) from None
+
+
+def _say(error: Malformed) -> str:
+    why, *path = error.args
+    where = f" at '{'.'.join(path)}'" if path else ""
+    return f"The request cannot be read{where}: {why}."

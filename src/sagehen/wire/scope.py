@@ -1,0 +1,109 @@
+"""Whom a request is for: the service named by its signature, or the likeliest one without it."""
+
+from collections.abc import Mapping
+from typing import Protocol
+from urllib.parse import parse_qsl
+
+import msgspec
+
+__all__ = [
+    "ErrorFamily",
+    "RequestHead",
+    "Scope",
+    "authorization_parts",
+    "error_family",
+    "likely_service",
+    "link_parameters",
+    "read_scope",
+]
+
+
+class RequestHead(Protocol):
+    """A request without its body; `wire.http.Request` is one."""
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def raw_path(self) -> str:
+        """As sent: percent-encoded, without the query."""
+
+    @property
+    def raw_query(self) -> str: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Names in lower case; repeated headers joined by commas."""
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What a credential says: whose key signs, and for which day, region and service."""
+
+    access_key: str
+    date: str
+    region: str
+    service: str
+
+    @property
+    def text(self) -> str:
+        """As it stands in a string to sign."""
+        return f"{self.date}/{self.region}/{self.service}/aws4_request"
+
+
+ErrorFamily = str
+"""How a service tells of a refused signature: `json`, `query` or `s3`."""
+
+_FAMILIES = {"s3": "s3", "iam": "query", "sts": "query"}
+
+
+def error_family(service: str | None) -> ErrorFamily:
+    return _FAMILIES.get(service or "", "json")
+
+
+def read_scope(credential: str) -> Scope | None:
+    """The parts of `KEY/20261101/us-east-1/sagemaker/aws4_request`; None if it is not of that form.
+
+    An access key may hold slashes itself, so the parts are counted from the end.
+    """
+    parts = credential.rsplit("/", 4)
+    if len(parts) != 5 or parts[4] != "aws4_request" or not all(parts):
+        return None
+    return Scope(access_key=parts[0], date=parts[1], region=parts[2], service=parts[3])
+
+
+def likely_service(head: RequestHead) -> str:
+    """The service in the credential scope; without one, the service such a request is mostly for.
+
+    Never fails: it also says in whose form a request is refused that nobody could have signed.
+    """
+    scope = read_scope(_credential(head))
+    if scope is not None:
+        return scope.service
+    if "AWSAccessKeyId=" in head.raw_query:
+        return "s3"
+    content_type = head.headers.get("content-type", "")
+    if "x-amz-target" in head.headers or "json" in content_type:
+        return "sagemaker"
+    if head.raw_path.startswith("/endpoints/"):
+        return "sagemaker"
+    return "sts" if "x-www-form-urlencoded" in content_type else "s3"
+
+
+def authorization_parts(authorization: str) -> dict[str, str]:
+    """The parts of a SigV4 Authorization header by name; of one that comes twice, the first."""
+    pairs = [part.strip().partition("=") for part in authorization.partition(" ")[2].split(",")]
+    return {name: value for name, _, value in reversed(pairs)}
+
+
+def link_parameters(raw_query: str) -> dict[str, str]:
+    """The parameters of a presigned URL; of one that comes twice, the first."""
+    return dict(reversed(parse_qsl(raw_query, keep_blank_values=True)))
+
+
+def _credential(head: RequestHead) -> str:
+    authorization = head.headers.get("authorization")
+    if authorization is not None:
+        return authorization_parts(authorization).get("Credential", "")
+    if "X-Amz-Credential=" not in head.raw_query:
+        return ""
+    return link_parameters(head.raw_query).get("X-Amz-Credential", "")

@@ -1,0 +1,105 @@
+"""Single values as they stand on the wire, read strictly: what is not of its type is refused."""
+
+import base64
+import binascii
+import math
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+__all__ = ["Malformed", "as_utc", "blob", "boolean", "integer", "number", "timestamp"]
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_BITS = {"integer": 31, "long": 63}
+
+
+class Malformed(Exception):
+    """What came cannot be read as what it should be; `str()` says why, in a sentence's end."""
+
+
+def integer(value: Any, type_name: str) -> int:
+    """`type_name`: `integer` for 32 bits, `long` for 64."""
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Malformed(f"{_shown(value)} is not an integer")
+    bound = 1 << _BITS.get(type_name, 63)
+    if not -bound <= value < bound:
+        raise Malformed(f"{_shown(value)} is out of the range of the type {type_name}")
+    return value
+
+
+def number(value: Any) -> float:
+    """A number, or one of the three words for those that JSON does not have."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise Malformed(f"{_shown(value)} is not a number") from None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise Malformed(f"{_shown(value)} is not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise Malformed(f"{_shown(value)} is out of range") from None
+
+
+def boolean(value: Any) -> bool:
+    if value in ("true", "false"):
+        return bool(value == "true")
+    if not isinstance(value, bool):
+        raise Malformed(f"{_shown(value)} is neither true nor false")
+    return value
+
+
+def blob(value: Any) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise Malformed(f"{_shown(value)} is not in base64") from None
+
+
+def timestamp(value: Any) -> datetime:
+    """Seconds since the epoch, an ISO 8601 date or an HTTP date, as a datetime in UTC."""
+    try:
+        return _seconds(value) if isinstance(value, (int, float)) else _date(value)
+    except (ValueError, OverflowError, OSError, TypeError):
+        raise Malformed(f"{_shown(value)} is not a date") from None
+
+
+def as_utc(value: datetime | float) -> datetime:
+    """A moment given with its zone, without one (then in UTC), or in seconds since the epoch."""
+    if not isinstance(value, datetime):
+        return datetime.fromtimestamp(value, UTC)
+    return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def _seconds(value: float) -> datetime:
+    if isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError
+    return datetime.fromtimestamp(value, UTC)
+
+
+def _date(text: str) -> datetime:
+    try:
+        return _seconds(float(text))
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = parsedate_to_datetime(text)
+    return as_utc(moment)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value[:64]}'"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, (int, float)):
+        return str(value)[:64]
+    return "the value"
