@@ -1,0 +1,243 @@
+"""The files that hold the bytes: opaque names, each file written once and never changed.
+
+A draft is written in `drafts/`, unless it is so small that it stays in memory; when it is whole and
+on disk it moves to `blobs/`. Only a row in the state makes it part of an object; a file without a
+row is nobody's and may be swept away.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from sagehen.objects.digests import base64_of, new_digest
+from sagehen.objects.faults import StorageFull
+
+__all__ = ["MOST_HELD_BYTES", "BlobFiles", "Draft"]
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_SWEEP_BATCH = 500
+_CLOCK_SLACK_SECONDS = 0.1
+"""File systems write times by a clock that runs some milliseconds behind."""
+
+MOST_HELD_BYTES = 16 * 2**10
+"""Objects up to this size need no file: a row is quicker to write for good, and to read."""
+
+
+MOST_RESERVED_BYTES = 32 * 2**20
+RESERVED_SHARE = 0.05
+"""Of the disk, or MOST_RESERVED_BYTES where that is less, is left free by objects: with a disk
+filled to its end not even the row that deletes one could be written."""
+
+
+class Draft:
+    """Bytes on their way in, in memory while they are few. Use from one thread at a time."""
+
+    def __init__(self, path: Path, algorithm: str | None) -> None:
+        self.blob_id = path.name
+        self.path = path
+        self.algorithm = algorithm
+        self.size = 0
+        self._held = bytearray()
+        self._file: BinaryIO | None = None
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._digest = new_digest(algorithm) if algorithm else None
+
+    @property
+    def md5(self) -> bytes:
+        """Of what was written so far."""
+        return self._md5.digest()
+
+    @property
+    def checksum(self) -> str | None:
+        """Base64 of the checksum by `algorithm` of what was written so far."""
+        return base64_of(self._digest.digest()) if self._digest else None
+
+    @property
+    def held(self) -> bytes | None:
+        """All that was written, where it is little enough to be still in memory."""
+        return bytes(self._held) if self._file is None else None
+
+    def write(self, data: bytes) -> None:
+        """Add `data`.
+
+        Raises:
+            StorageFull: it does not fit on the disk.
+        """
+        self._md5.update(data)
+        if self._digest:
+            self._digest.update(data)
+        self.size += len(data)
+        if self._file is None and self.size <= MOST_HELD_BYTES:
+            self._held += data
+        else:
+            self._write_out(self._open(), data)
+
+    def settle(self) -> None:
+        """Put what was written on disk for good, still under the draft's name."""
+        file = self._open()
+        with _telling_when_full():
+            os.fsync(file.fileno())
+        file.close()
+
+    def discard(self) -> None:
+        """Forget it; nothing happens where it has become a blob already."""
+        if self._file is not None:
+            self._file.close()
+            self.path.unlink(missing_ok=True)
+
+    def _open(self) -> BinaryIO:
+        if self._file is None:
+            with _telling_when_full():
+                # Without a buffer of its own: callers hand over large pieces.
+                self._file = self.path.open("xb", buffering=0)
+            self._write_out(self._file, self._held)
+            self._held = bytearray()
+        return self._file
+
+    def _write_out(self, file: BinaryIO, data: bytes | bytearray) -> None:
+        view = memoryview(data)
+        with _telling_when_full():
+            _leave_reserve(self.path.parent)
+            while view:
+                view = view[file.write(view) :]
+
+
+class BlobFiles:
+    """All files of one object store, below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self._drafts = root / "drafts"
+        self._blobs = root / "blobs"
+        for folder in (self._drafts, self._blobs):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def draft(self, algorithm: str | None = None) -> Draft:
+        """A new empty draft, which also computes the checksum by `algorithm`.
+
+        Raises:
+            StorageFull: there is no room for anything new.
+        """
+        with _telling_when_full():
+            _leave_reserve(self._drafts)
+        return Draft(self._drafts / secrets.token_hex(16), algorithm)
+
+    def keep(self, draft: Draft) -> str:
+        """Make the draft a blob that survives the loss of power; its blob id."""
+        draft.settle()
+        target = self._path(draft.blob_id)
+        with _telling_when_full():
+            self._make_folder(target.parent)
+            draft.path.rename(target)
+            _sync_folder(target.parent)
+        return draft.blob_id
+
+    def link(self, blob_id: str) -> str:
+        """A second blob of the same bytes, which cost no room; its blob id.
+
+        Raises:
+            FileNotFoundError: the blob was removed meanwhile.
+        """
+        twin = self._path(secrets.token_hex(16))
+        with _telling_when_full():
+            self._make_folder(twin.parent)
+            os.link(self._path(blob_id), twin)
+            _sync_folder(twin.parent)
+        return twin.name
+
+    def open(self, blob_id: str) -> BinaryIO:
+        """The blob's bytes, which stay readable when it is removed meanwhile.
+
+        Raises:
+            FileNotFoundError: it was removed already.
+        """
+        return self._path(blob_id).open("rb", buffering=0)
+
+    def remove(self, blob_ids: Collection[str]) -> None:
+        """Remove blobs; those that are gone are passed over."""
+        for blob_id in blob_ids:
+            self._path(blob_id).unlink(missing_ok=True)
+
+    def sweep(self, before: float, known: Callable[[list[str]], set[str]]) -> int:
+        """Remove what a crash left behind: how many files.
+
+        Args:
+            before: seconds since the epoch; files changed later may be on their way in.
+            known: of some blob ids, those that have a row.
+        """
+        before -= _CLOCK_SLACK_SECONDS
+        removed = sum(_remove_old(path, before) for path in _files(self._drafts))
+        for folder in self._blobs.iterdir():
+            for batch in _batches(_files(folder), _SWEEP_BATCH):
+                kept = known([path.name for path in batch])
+                removed += sum(_remove_old(path, before) for path in batch if path.name not in kept)
+        return removed
+
+    def _path(self, blob_id: str) -> Path:
+        return self._blobs / blob_id[:2] / blob_id
+
+    def _make_folder(self, folder: Path) -> None:
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _sync_folder(self._blobs)
+
+
+@contextlib.contextmanager
+def _telling_when_full() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise StorageFull(
+                "The disk that holds the objects is full. Remove objects or make room, then try "
+                "again."
+            ) from error
+        raise
+
+
+def _leave_reserve(folder: Path) -> None:
+    disk = os.statvfs(folder)
+    reserved = min(MOST_RESERVED_BYTES, RESERVED_SHARE * disk.f_blocks * disk.f_frsize)
+    if disk.f_bavail * disk.f_frsize < reserved:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield Path(entry.path)
+
+
+def _batches(paths: Iterator[Path], size: int) -> Iterator[list[Path]]:
+    batch: list[Path] = []
+    for path in paths:
+        batch.append(path)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _remove_old(path: Path, before: float) -> bool:
+    # A file may go while we look: another sweep, or a draft that was discarded.
+    try:
+        # The change time, not the modification time: becoming a blob counts as well.
+        if path.stat().st_ctime >= before:
+            return False
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,389 @@
+"""The object store of our own: bytes in files (where they are few, in rows), all else in rows.
+
+Order of a write: the file is whole and on disk, then the row says that it is the object, then
+the file it replaces goes. A crash between any two leaves the old object or the new one, and at
+most a file that nobody knows, which the next sweep removes.
+"""
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.clock import Clock
+from sagehen.domain.objects import (
+    ALWAYS,
+    Attributes,
+    Blob,
+    Bucket,
+    Checksum,
+    Listing,
+    ListingQuery,
+    ObjectInfo,
+    Upload,
+    WriteCondition,
+)
+from sagehen.objects.digests import base64_of, new_digest
+from sagehen.objects.faults import (
+    BucketExists,
+    BucketNotEmpty,
+    ConditionFailed,
+    NoSuchBucket,
+    NoSuchKey,
+    NoSuchUpload,
+)
+from sagehen.objects.files import BlobFiles, Draft
+from sagehen.objects.grouped import GroupedWrites
+from sagehen.objects.listing import fold
+from sagehen.objects.store import CHUNK_BYTES, Copy
+from sagehen.objects.uploads import Completion, Uploads
+from sagehen.store import object_rows as rows
+from sagehen.store.database import Database
+
+__all__ = ["LocalObjectStore", "check_condition"]
+
+_MOST_OPEN_FILES = 64
+_TRIES_WHILE_REPLACED = 5
+
+
+class LocalObjectStore:
+    """An ObjectStore over one folder and the state."""
+
+    def __init__(self, database: Database, root: Path, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._files = BlobFiles(root)
+        self._writes = GroupedWrites(database)
+        self._started_at = clock.now()
+        self.uploads = Uploads(database, self._writes, self._files, clock)
+
+    def create_bucket(self, name: str) -> Bucket:
+        bucket = Bucket(name, self._clock.now())
+        if not self._writes.run(lambda connection: rows.insert_bucket(connection, bucket)):
+            raise BucketExists(f"There is a bucket {name} already.")
+        return bucket
+
+    def bucket(self, name: str) -> Bucket:
+        with self._database.read() as connection:
+            return _bucket(connection, name)
+
+    def buckets(self) -> list[Bucket]:
+        with self._database.read() as connection:
+            return rows.list_buckets(connection)
+
+    def delete_bucket(self, name: str) -> None:
+        def drop(connection: Connection) -> list[str]:
+            _bucket(connection, name, lock=True)
+            if rows.holds_object(connection, name):
+                raise BucketNotEmpty(f"The bucket {name} is not empty.")
+            uploads = rows.uploads_of(connection, name)
+            gone = [blob for upload in uploads for blob in self.uploads.drop(connection, upload)]
+            rows.delete_bucket(connection, name)
+            return gone
+
+        self._files.remove(self._writes.run(drop))
+
+    def head(self, bucket: str, key: str) -> ObjectInfo:
+        with self._database.read() as connection:
+            return _object(connection, bucket, key)
+
+    def open(self, bucket: str, key: str) -> "LocalObject":
+        for _ in range(_TRIES_WHILE_REPLACED):
+            with self._database.read() as connection:
+                found = rows.open_object(connection, bucket, key)
+                if found is None:
+                    raise _missing(connection, bucket, key)
+                info, data = found
+                blobs = [] if data is not None else rows.list_blobs(connection, info.object_id)
+            # Its files may have gone since: the key was written or deleted in between.
+            with contextlib.suppress(FileNotFoundError):
+                return LocalObject(info, blobs, self._files, data)
+        raise NoSuchKey(f"The object {key} of {bucket} is being replaced all the time.")
+
+    def list_page(self, bucket: str, query: ListingQuery) -> Listing:
+        with self._database.read() as connection:
+            _bucket(connection, bucket)
+
+            def fetch(start: bytes, inclusive: bool, limit: int) -> list[ObjectInfo]:
+                prefix = query.prefix.encode()
+                return rows.list_objects(connection, bucket, prefix, start, inclusive, limit)
+
+            return fold(query, fetch)
+
+    def draft(self, algorithm: str | None = None) -> Draft:
+        return self._files.draft(algorithm)
+
+    def put(
+        self,
+        bucket: str,
+        key: str,
+        draft: Draft,
+        attributes: Attributes,
+        condition: WriteCondition = ALWAYS,
+    ) -> ObjectInfo:
+        value = draft.checksum
+        checksum = Checksum(draft.algorithm, value) if draft.algorithm and value else None
+        info = ObjectInfo(
+            bucket=bucket,
+            key=key,
+            object_id=secrets.token_hex(16),
+            size=draft.size,
+            etag=draft.md5.hex(),
+            modified_at=self._clock.now(),
+            attributes=attributes,
+            checksum=checksum,
+        )
+        try:
+            if (data := draft.held) is not None:
+                self._commit(info, [], condition, data)
+            else:
+                self._files.keep(draft)
+                self._commit(info, [_sole_blob(info, draft.blob_id)], condition)
+        except BaseException:
+            draft.discard()
+            self._files.remove([draft.blob_id])
+            raise
+        return info
+
+    def copy(self, copy: Copy) -> ObjectInfo:
+        with self.open(copy.source_bucket, copy.source_key) as source:
+            info = msgspec.structs.replace(
+                source.info,
+                bucket=copy.bucket,
+                key=copy.key,
+                object_id=secrets.token_hex(16),
+                modified_at=self._clock.now(),
+                attributes=copy.describe(source.info),
+                checksum=_checksum_of(source, copy.algorithm),
+            )
+            blobs: list[Blob] = []
+            try:
+                for blob in source.parts:
+                    twin = source.link(blob)
+                    blobs.append(
+                        msgspec.structs.replace(blob, blob_id=twin, owner_id=info.object_id)
+                    )
+                self._commit(info, blobs, copy.condition, source.data)
+            except BaseException:
+                self._files.remove([blob.blob_id for blob in blobs])
+                raise
+        return info
+
+    def delete(self, bucket: str, keys: Sequence[str], condition: WriteCondition = ALWAYS) -> None:
+        def drop(connection: Connection) -> list[str]:
+            _bucket(connection, bucket, lock=True)
+            gone: list[str] = []
+            for key in keys:
+                old = rows.find_object(connection, bucket, key)
+                check_condition(condition, old)
+                if old is not None:
+                    rows.delete_object(connection, bucket, key)
+                    gone += _delete_blobs_of(connection, old)
+            return gone
+
+        self._files.remove(self._writes.run(drop))
+
+    def set_tags(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:
+        def change(connection: Connection) -> None:
+            _bucket(connection, bucket, lock=True)
+            info = _object(connection, bucket, key)
+            rows.set_attributes(
+                connection, info, msgspec.structs.replace(info.attributes, tags=tags)
+            )
+
+        self._writes.run(change)
+
+    def complete(self, upload: Upload, completion: Completion) -> ObjectInfo:
+        def join(connection: Connection) -> tuple[ObjectInfo, list[str]]:
+            _bucket(connection, upload.bucket, lock=True)
+            old = rows.find_object(connection, upload.bucket, upload.key)
+            if rows.find_upload(connection, upload.upload_id, lock=True) is None:
+                raise NoSuchUpload(f"There is no upload {upload.upload_id} any more.")
+            uploaded = rows.list_blobs(connection, upload.upload_id)
+            joined = self.uploads.check(upload, uploaded, completion)
+            check_condition(completion.condition, old)
+            info = ObjectInfo(
+                bucket=upload.bucket,
+                key=upload.key,
+                object_id=upload.upload_id,
+                size=joined.size,
+                etag=joined.etag,
+                modified_at=self._clock.now(),
+                attributes=upload.attributes,
+                checksum=joined.checksum,
+            )
+            gone = self.uploads.drop(
+                connection, upload.upload_id, keep=[blob.number for blob in joined.blobs]
+            )
+            gone += _delete_blobs_of(connection, old)
+            rows.put_object(connection, info)
+            return info, gone
+
+        info, gone = self._writes.run(join)
+        self._files.remove(gone)
+        return info
+
+    def completed(self, bucket: str, key: str, upload_id: str) -> ObjectInfo:
+        with contextlib.suppress(NoSuchKey):
+            info = self.head(bucket, key)
+            if info.object_id == upload_id:
+                return info
+        raise NoSuchUpload(f"There is no upload {upload_id} of {key}.")
+
+    def sweep(self) -> int:
+        def known(blob_ids: list[str]) -> set[str]:
+            with self._database.read() as connection:
+                return rows.known_blobs(connection, blob_ids)
+
+        return self._files.sweep(self._started_at, known)
+
+    def _commit(
+        self,
+        info: ObjectInfo,
+        blobs: Sequence[Blob],
+        condition: WriteCondition,
+        data: bytes | None = None,
+    ) -> None:
+        """Make these blobs, or the data, the object; remove what was the object until then."""
+
+        def replace(connection: Connection) -> list[str]:
+            _bucket(connection, info.bucket, lock=True)
+            old = rows.find_object(connection, info.bucket, info.key)
+            check_condition(condition, old)
+            rows.put_object(connection, info, data)
+            rows.insert_blobs(connection, blobs)
+            return _delete_blobs_of(connection, old)
+
+        self._files.remove(self._writes.run(replace))
+
+
+class LocalObject:
+    """An object held open by its files, or in memory where it is small."""
+
+    def __init__(
+        self, info: ObjectInfo, parts: Sequence[Blob], files: BlobFiles, data: bytes | None
+    ) -> None:
+        """Raises FileNotFoundError where its files are gone."""
+        self.info = info
+        self.parts = parts
+        self.data = data
+        self._files = files
+        self._open: dict[str, BinaryIO] = {}
+        try:
+            # An object of very many parts would take very many descriptors; the rest is opened
+            # when it is read, and the read fails if the object was deleted meanwhile.
+            for blob in parts[:_MOST_OPEN_FILES]:
+                self._open[blob.blob_id] = files.open(blob.blob_id)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "LocalObject":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        left = self.info.size - offset if length is None else length
+        if self.data is not None and left > 0:
+            yield self.data[offset : offset + left]
+        for blob in self.parts:
+            if offset >= blob.size:
+                offset -= blob.size
+                continue
+            take = min(left, blob.size - offset)
+            if take <= 0:
+                return
+            yield from self._read(blob, offset, take)
+            left -= take
+            offset = 0
+
+    def link(self, blob: Blob) -> str:
+        """A second blob of one part's bytes. Raises NoSuchKey where the object is gone."""
+        try:
+            return self._files.link(blob.blob_id)
+        except FileNotFoundError:
+            raise NoSuchKey(f"The object {self.info.key} was replaced meanwhile.") from None
+
+    def _read(self, blob: Blob, offset: int, length: int) -> Iterator[bytes]:
+        file = self._open.get(blob.blob_id) or self._files.open(blob.blob_id)
+        try:
+            file.seek(offset)
+            while length:
+                chunk = file.read(min(CHUNK_BYTES, length))
+                if not chunk:
+                    raise OSError(f"The blob {blob.blob_id} is shorter than its row says.")
+                length -= len(chunk)
+                yield chunk
+        finally:
+            if blob.blob_id not in self._open:
+                file.close()
+
+
+def check_condition(condition: WriteCondition, old: ObjectInfo | None) -> None:
+    """Raises ConditionFailed, or NoSuchKey where an ETag was asked for and nothing is there."""
+    if condition.absent and old is not None:
+        raise ConditionFailed("If-None-Match")
+    if condition.etag is not None:
+        if old is None:
+            raise NoSuchKey("The object that the write depends on does not exist.")
+        if condition.etag not in ("*", old.etag):
+            raise ConditionFailed("If-Match")
+
+
+def _bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket:
+    bucket = rows.find_bucket(connection, name, lock=lock)
+    if bucket is None:
+        raise NoSuchBucket(f"There is no bucket {name}.")
+    return bucket
+
+
+def _object(connection: Connection, bucket: str, key: str) -> ObjectInfo:
+    info = rows.find_object(connection, bucket, key)
+    if info is None:
+        raise _missing(connection, bucket, key)
+    return info
+
+
+def _missing(connection: Connection, bucket: str, key: str) -> NoSuchKey:
+    """Raises NoSuchBucket where not even that is there."""
+    _bucket(connection, bucket)
+    return NoSuchKey(f"There is no object {key} in {bucket}.")
+
+
+def _delete_blobs_of(connection: Connection, old: ObjectInfo | None) -> list[str]:
+    if old is None:
+        return []
+    return rows.delete_blobs(connection, old.object_id)
+
+
+def _sole_blob(info: ObjectInfo, blob_id: str) -> Blob:
+    return Blob(
+        blob_id=blob_id,
+        owner_id=info.object_id,
+        number=1,
+        size=info.size,
+        etag=info.etag,
+        modified_at=info.modified_at,
+        checksum=info.checksum.value if info.checksum else None,
+    )
+
+
+def _checksum_of(source: LocalObject, algorithm: str | None) -> Checksum | None:
+    kept = source.info.checksum
+    if algorithm is None or (kept is not None and kept.algorithm == algorithm):
+        return kept
+    digest = new_digest(algorithm)
+    for chunk in source.chunks():
+        digest.update(chunk)
+    return Checksum(algorithm, base64_of(digest.digest()))

@@ -1,0 +1,60 @@
+"""Chooses the object store that the settings ask for."""
+
+from typing import Any
+
+from obstore.exceptions import BaseError
+from obstore.store import from_url
+
+from sagehen.clock import Clock
+from sagehen.config import Settings
+from sagehen.errors import SettingError
+from sagehen.home import Home
+from sagehen.objects.foreign import ForeignObjectStore
+from sagehen.objects.local import LocalObjectStore
+from sagehen.objects.store import ObjectStore
+from sagehen.store.database import Database
+
+__all__ = ["open_object_store", "open_remote"]
+
+
+def open_object_store(
+    settings: Settings, home: Home, database: Database, clock: Clock
+) -> ObjectStore:
+    """The object store in force. Any number of processes may have it open; one sweeps it.
+
+    Raises:
+        SettingError: `object_store_url` or its options are not what obstore takes.
+    """
+    remote = open_remote(settings)
+    if remote is None:
+        return LocalObjectStore(database, home.objects, clock)
+    return ForeignObjectStore(remote, database, home.objects, clock)
+
+
+def open_remote(settings: Settings) -> Any:
+    """The S3 that objects are kept in, as obstore gives it; None where they are kept in the home.
+
+    Connects to nothing: it only reads the settings.
+
+    Raises:
+        SettingError: `object_store_url` or its options are not what obstore takes.
+    """
+    if settings.object_store_url is None:
+        return None
+    options: Any = settings.object_store_options
+    # obstore wants to be told twice that an address without TLS is meant.
+    plain = any(value.startswith("http://") for value in options.values())
+    client: Any = {"allow_http": True} if plain else None
+    try:
+        return from_url(settings.object_store_url, config=options or None, client_options=client)
+    except (BaseError, ValueError, TypeError) as error:
+        # Its first line: a dump of obstore's own structures follows.
+        said = str(error).partition("\n")[0]
+        raise SettingError(f"object_store_url or object_store_options: {said}") from error
+    except BaseException as error:
+        # How obstore answers an option that it does not know: a panic of its Rust side.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise SettingError(
+            f"object_store_options has an option that obstore does not know: {sorted(options)}"
+        ) from error

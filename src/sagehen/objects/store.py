@@ -1,0 +1,126 @@
+"""What an object store does, whichever it is. Everything here blocks: call it from a thread."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from sagehen.domain.objects import (
+    ALWAYS,
+    Attributes,
+    Blob,
+    Bucket,
+    Listing,
+    ListingQuery,
+    ObjectInfo,
+    Upload,
+    WriteCondition,
+)
+from sagehen.objects.files import Draft
+from sagehen.objects.uploads import Completion, Uploads
+
+__all__ = ["CHUNK_BYTES", "Copy", "ObjectStore", "OpenObject"]
+
+CHUNK_BYTES = 2**20
+"""How much of an object is in memory at once while it is read."""
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """A copy to make inside the store."""
+
+    source_bucket: str
+    source_key: str
+    bucket: str
+    key: str
+    describe: Callable[[ObjectInfo], Attributes]
+    """Given the source in the instant of the copy: the copy's attributes. What it raises stops
+    the copy, so conditions on the source belong here."""
+    algorithm: str | None = None
+    """Of the copy's checksum; the source's own where None."""
+    condition: WriteCondition = ALWAYS
+
+
+class OpenObject(Protocol):
+    """One object, held open: what is read belongs to `info`, whatever happens to the key."""
+
+    @property
+    def info(self) -> ObjectInfo: ...
+
+    @property
+    def parts(self) -> Sequence[Blob]:
+        """The parts it was made of, where the store knows them."""
+
+    def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """Its bytes, from `offset` to the end or `length` of them, at most CHUNK_BYTES at once."""
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> "OpenObject": ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+
+class ObjectStore(Protocol):
+    """Buckets of objects. Faults are those of `objects.faults`."""
+
+    uploads: Uploads
+    """Uploads in parts, up to their completion."""
+
+    def create_bucket(self, name: str) -> Bucket:
+        """Raises BucketExists."""
+
+    def bucket(self, name: str) -> Bucket:
+        """Raises NoSuchBucket."""
+
+    def buckets(self) -> list[Bucket]:
+        """All buckets by name."""
+
+    def delete_bucket(self, name: str) -> None:
+        """Raises NoSuchBucket, BucketNotEmpty. Uploads under way in it end."""
+
+    def head(self, bucket: str, key: str) -> ObjectInfo:
+        """Raises NoSuchBucket, NoSuchKey."""
+
+    def open(self, bucket: str, key: str) -> OpenObject:
+        """Raises NoSuchBucket, NoSuchKey."""
+
+    def list_page(self, bucket: str, query: ListingQuery) -> Listing:
+        """Raises NoSuchBucket."""
+
+    def draft(self, algorithm: str | None = None) -> Draft:
+        """Where to write an object's bytes first; then `put` it, or `discard` it."""
+
+    def put(
+        self,
+        bucket: str,
+        key: str,
+        draft: Draft,
+        attributes: Attributes,
+        condition: WriteCondition = ALWAYS,
+    ) -> ObjectInfo:
+        """Make the draft the object of that key: on disk when this returns, absent if it raises.
+
+        Raises NoSuchBucket, ConditionFailed, NoSuchKey (a condition on an absent object),
+        KeyNotStorable, StorageFull.
+        """
+
+    def copy(self, copy: Copy) -> ObjectInfo:
+        """Raises what `head` and `put` raise."""
+
+    def delete(self, bucket: str, keys: Sequence[str], condition: WriteCondition = ALWAYS) -> None:
+        """Delete the objects that are there. Raises NoSuchBucket, ConditionFailed."""
+
+    def set_tags(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:
+        """Raises NoSuchBucket, NoSuchKey, NotSupported."""
+
+    def complete(self, upload: Upload, completion: Completion) -> ObjectInfo:
+        """Make the object of an upload's parts; those not named are dropped.
+
+        Raises what `Uploads.check` and `put` raise, and NoSuchUpload.
+        """
+
+    def completed(self, bucket: str, key: str, upload_id: str) -> ObjectInfo:
+        """The object, if that upload made it. Raises NoSuchUpload where it did not."""
+
+    def sweep(self) -> int:
+        """Remove the files that a crash left behind; how many there were. Call once at start."""

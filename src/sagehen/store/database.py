@@ -1,0 +1,107 @@
+"""Opens the state and gives out transactions."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
+
+from sagehen.errors import SettingError, StateFull
+
+__all__ = ["Database"]
+
+_LOCK_WAIT_SECONDS = 30
+
+FULL = "The disk that holds the state is full. Make room, then try again."
+
+
+class Database:
+    """The state: SQLite in the home by default, or PostgreSQL."""
+
+    def __init__(self, url: str) -> None:
+        """Open lazily; `url` is SQLAlchemy's. Making the tables is `store.migrate`'s task.
+
+        Raises:
+            SettingError: the URL is malformed, of another kind of database, or lacks its driver.
+        """
+        self.engine: Engine = _make_engine(url)
+        self._sqlite = self.engine.dialect.name == "sqlite"
+        if self._sqlite:
+            event.listen(self.engine, "connect", _prepare_sqlite)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the rows and changes nothing."""
+        with self.engine.connect() as connection:
+            if self._sqlite:
+                connection.exec_driver_sql("BEGIN")
+            else:
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that is on disk when the block ends, and gone when it raises.
+
+        Raises:
+            StateFull: there is no room for it.
+        """
+        with self.engine.connect() as connection:
+            if self._sqlite:
+                # Take the write lock at once: a lock taken half-way can fail with SQLITE_BUSY
+                # at once, whatever the time-out, when another writer came in between.
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            try:
+                with _telling_when_full():
+                    yield connection
+            except BaseException:
+                connection.rollback()
+                raise
+            with _telling_when_full():
+                connection.commit()
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+@contextmanager
+def _telling_when_full() -> Iterator[None]:
+    try:
+        yield
+    except OperationalError as error:
+        if "disk is full" not in str(error.orig):
+            raise
+        raise StateFull(FULL) from error
+
+
+def _make_engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise SettingError("database_url is not a SQLAlchemy URL.") from error
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise SettingError(
+            f"database_url is of {parsed.get_backend_name()}; Sagehen keeps its state in sqlite or "
+            "postgresql."
+        )
+    try:
+        return create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
+    except ImportError as error:
+        raise SettingError(
+            f"database_url needs {error.name}; install it with: pip install 'sagehen[postgres]'"
+        ) from error
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # Without this the driver starts transactions on its own, and never for reads.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {_LOCK_WAIT_SECONDS * 1000}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    # FULL: a committed transaction survives the loss of power, not only of the process.
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()

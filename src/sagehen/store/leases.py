@@ -1,0 +1,47 @@
+"""Leases: who may run a loop now. One that is not renewed in time is anyone's."""
+
+from sqlalchemy import Column, Connection, Double, String, Table, or_, update
+
+from sagehen.store.rows import delete_where, inserts, upsert
+from sagehen.store.tables import METADATA
+
+__all__ = ["LEASES", "acquire", "release", "renew"]
+
+LEASES = Table(
+    "leases",
+    METADATA,
+    Column("name", String(128), primary_key=True),
+    Column("holder", String(128), nullable=False),
+    Column("expires_at", Double, nullable=False),
+)
+
+
+def acquire(connection: Connection, name: str, holder: str, now: float, ttl_seconds: float) -> bool:
+    """Take the lease until `now + ttl_seconds`; False while another holds it.
+
+    Who holds it already keeps it for longer.
+    """
+    statement = upsert(connection, LEASES).values(
+        name=name, holder=holder, expires_at=now + ttl_seconds
+    )
+    statement = statement.on_conflict_do_update(
+        index_elements=[LEASES.c.name],
+        set_={"holder": holder, "expires_at": now + ttl_seconds},
+        where=or_(LEASES.c.expires_at <= now, LEASES.c.holder == holder),
+    )
+    return inserts(connection, statement)
+
+
+def renew(connection: Connection, name: str, holder: str, now: float, ttl_seconds: float) -> bool:
+    """Keep a lease for `ttl_seconds` from `now`; False where it is no longer the holder's.
+
+    It may have run out, as long as nobody else took it.
+    """
+    mine = (LEASES.c.name == name) & (LEASES.c.holder == holder)
+    statement = update(LEASES).where(mine).values(expires_at=now + ttl_seconds)
+    return connection.execute(statement).rowcount == 1
+
+
+def release(connection: Connection, name: str, holder: str) -> bool:
+    """Give the lease back; False where it is no longer the holder's."""
+    return delete_where(connection, LEASES, LEASES.c.name == name, LEASES.c.holder == holder)

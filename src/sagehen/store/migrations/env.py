@@ -1,0 +1,6 @@
+"""Run by Alembic around the migrations, with the connection that `store.migrate` holds."""
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"])
+context.run_migrations()
