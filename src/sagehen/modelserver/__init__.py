@@ -1,0 +1,1 @@
+"""The program inside a container: SageMaker's container contract plus framework adapters."""

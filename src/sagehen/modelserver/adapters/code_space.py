@@ -1,0 +1,130 @@
+"""The modules of one model's code folder, kept apart from those of other models.
+
+Two models may each bring an `inference.py` and a `helper.py`. While code of one of them is being
+imported, its folder is what those names mean; afterwards its modules are known only to itself.
+"""
+
+import builtins
+import importlib
+import importlib.util
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+__all__ = ["CodeSpace", "import_shared"]
+
+_importing = threading.RLock()
+"""Held while `sys.modules` has one model's modules in it."""
+
+
+def import_shared(folder: Path, name: str) -> ModuleType:
+    """Import from a folder that is put on `sys.path` for good: for a container with one model."""
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    return importlib.import_module(name)
+
+
+class CodeSpace:
+    """One model's code folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._names = frozenset(_module_names(folder))
+        self._modules: dict[str, ModuleType] = {}
+        self._finder = _Finder(folder, self)
+        self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
+
+    def load(self, name: str) -> ModuleType:
+        """Import a module of the folder."""
+        with self.active():
+            return importlib.import_module(name)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Make the folder's modules importable by their names, for this model only."""
+        with _importing:
+            hidden = self._take_out()
+            sys.modules.update(self._modules)
+            sys.meta_path.insert(0, self._finder)
+            try:
+                yield
+            finally:
+                sys.meta_path.remove(self._finder)
+                self._modules.update(self._take_out())
+                sys.modules.update(hidden)
+
+    def _take_out(self) -> dict[str, ModuleType]:
+        """Remove and return what goes by the names of the folder's modules."""
+        names = [name for name in tuple(sys.modules) if self._is_own(name)]
+        return {name: sys.modules.pop(name) for name in names}
+
+    def _is_own(self, name: str) -> bool:
+        return name.partition(".")[0] in self._names
+
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, object] | None = None,
+        locals: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """What `import` means inside the folder's modules, also when they are long loaded."""
+        if level == 0 and not self._is_own(name):
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        known = self._modules.get(name) if level == 0 and "." not in name else None
+        if known is not None and all(hasattr(known, each) for each in fromlist or ()):
+            return known
+        with self.active():
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+
+
+def _module_names(folder: Path) -> Iterator[str]:
+    for path in folder.iterdir():
+        if path.suffix == ".py" or (path / "__init__.py").exists():
+            yield path.stem
+
+
+class _Finder(MetaPathFinder):
+    """Finds modules in one folder before anywhere else."""
+
+    def __init__(self, folder: Path, space: CodeSpace) -> None:
+        self._space = space
+        self._files = self._finder(str(folder))
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is None:
+            spec = self._files.find_spec(fullname)
+            # A bare directory is no module here: it would hide installed packages.
+            return spec if spec is not None and spec.loader is not None else None
+        for folder in path:
+            spec = self._finder(folder).find_spec(fullname)
+            if spec is not None:
+                return spec
+        return None
+
+    def _finder(self, folder: str) -> FileFinder:
+        details: Any = (self._loader, [".py"])
+        return FileFinder(folder, details)
+
+    def _loader(self, fullname: str, path: str) -> SourceFileLoader:
+        return _Loader(fullname, path, self._space)
+
+
+class _Loader(SourceFileLoader):
+    """Runs a module with its space's own `import`."""
+
+    def __init__(self, fullname: str, path: str, space: CodeSpace) -> None:
+        super().__init__(fullname, path)
+        self._space = space
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__dict__["__builtins__"] = self._space.builtins
+        super().exec_module(module)

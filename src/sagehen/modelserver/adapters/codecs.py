@@ -1,0 +1,104 @@
+"""The inference toolkit's default decoders and encoders: JSON, CSV, NPY and NPZ with numpy."""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["CSV", "JSON", "NPY", "NPZ", "TEXT_TYPES", "UnsupportedFormat", "decode", "encode"]
+
+JSON, CSV = "application/json", "text/csv"
+NPY, NPZ = "application/x-npy", "application/x-npz"
+TEXT_TYPES = (JSON, CSV)
+
+
+class UnsupportedFormat(Exception):
+    """There is no decoder or encoder for the content type."""
+
+    def __init__(self, content_type: str) -> None:
+        super().__init__(
+            f"Content type {content_type} is not supported by this framework. Write an input_fn "
+            f"that reads it, or an output_fn that writes it; there are {JSON}, {CSV} and {NPY}."
+        )
+
+
+def decode(data: Any, content_type: str) -> Any:
+    """The body as a numpy array (a scipy sparse matrix for NPZ).
+
+    Raises:
+        UnsupportedFormat: no decoder for the type.
+        ValueError: the data is not in its form.
+    """
+    decoder = _DECODERS.get(content_type)
+    if decoder is None:
+        raise UnsupportedFormat(content_type)
+    return decoder(data)
+
+
+def encode(prediction: Any, content_type: str) -> str | bytes:
+    """Raises UnsupportedFormat, or TypeError if the prediction cannot be written so."""
+    encoder = _ENCODERS.get(content_type)
+    if encoder is None:
+        raise UnsupportedFormat(content_type)
+    return encoder(prediction)
+
+
+def _from_json(data: Any) -> Any:
+    import numpy
+
+    return numpy.array(json.loads(data))
+
+
+def _from_csv(data: Any) -> Any:
+    import numpy
+
+    text = data.decode() if isinstance(data, bytes | bytearray) else data
+    return numpy.genfromtxt(io.StringIO(text), delimiter=",")
+
+
+def _from_npy(data: bytes) -> Any:
+    import numpy
+
+    # Without pickles: loading one runs whatever code the sender put in.
+    return numpy.load(io.BytesIO(data), allow_pickle=False)
+
+
+def _from_npz(data: bytes) -> Any:
+    from scipy import sparse
+
+    return sparse.load_npz(io.BytesIO(data))
+
+
+def _to_json(prediction: Any) -> str:
+    return json.dumps(prediction, default=_as_list)
+
+
+def _as_list(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def _to_csv(prediction: Any) -> str:
+    import numpy
+
+    text = io.StringIO()
+    numpy.savetxt(text, prediction, delimiter=",", fmt="%s")
+    return text.getvalue()
+
+
+def _to_npy(prediction: Any) -> bytes:
+    import numpy
+
+    content = io.BytesIO()
+    numpy.save(content, prediction)
+    return content.getvalue()
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    JSON: _from_json,
+    CSV: _from_csv,
+    NPY: _from_npy,
+    NPZ: _from_npz,
+}
+_ENCODERS: dict[str, Callable[[Any], str | bytes]] = {JSON: _to_json, CSV: _to_csv, NPY: _to_npy}

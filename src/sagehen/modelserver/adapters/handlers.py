@@ -1,0 +1,55 @@
+"""The functions that answer where a script leaves them out, as the inference toolkit's do."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sagehen.modelserver.adapters.codecs import UnsupportedFormat, decode, encode
+
+__all__ = ["Handlers", "encode_accepted", "missing"]
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """Defaults for a script's functions."""
+
+    model_fn: Callable[..., Any]
+    input_fn: Callable[..., Any]
+    predict_fn: Callable[..., Any]
+    output_fn: Callable[..., Any]
+
+    @classmethod
+    def of_toolkit(cls) -> "Handlers":
+        return cls(missing("model_fn"), decode, missing("predict_fn"), encode_accepted)
+
+
+def missing(name: str) -> Callable[..., Any]:
+    """A function in the place of one that the user has to write."""
+
+    def absent(_first: Any, _second: Any = None) -> Any:
+        raise MissingFunction(name)
+
+    def absent_model(_model_dir: str) -> Any:
+        raise MissingFunction(name)
+
+    return absent_model if name == "model_fn" else absent
+
+
+class MissingFunction(Exception):
+    """The script lacks a function that has no default."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Please provide a {name} implementation. "
+            f"See documentation for {name} at https://sagemaker.readthedocs.io/en/stable/"
+        )
+
+
+def encode_accepted(prediction: Any, accept: str) -> tuple[str | bytes, str]:
+    """Encode as the first of the accepted types that there is an encoder for."""
+    for content_type in accept.replace(" ", "").split(","):
+        try:
+            return encode(prediction, content_type), content_type
+        except UnsupportedFormat:
+            continue
+    raise UnsupportedFormat(accept)

@@ -1,0 +1,35 @@
+"""Any Python model: the script does everything that has no default."""
+
+from pathlib import Path
+
+from sagehen.modelserver.adapters.handlers import Handlers
+from sagehen.modelserver.adapters.script import (
+    CODE_FOLDER,
+    ScriptError,
+    ScriptModel,
+    find_script,
+    load_script,
+)
+from sagehen.modelserver.environment import Environment
+
+__all__ = ["PythonAdapter", "adapter"]
+
+
+def adapter(environment: Environment) -> "PythonAdapter":
+    return PythonAdapter(environment)
+
+
+class PythonAdapter:
+    """Loads models that bring `code/inference.py`."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def load(self, model_dir: Path) -> ScriptModel:
+        script = find_script(model_dir, self._environment)
+        if script is None:
+            raise ScriptError(
+                f"The model's archive has no {CODE_FOLDER}/{self._environment.program}: "
+                "put the script with model_fn and predict_fn there."
+            )
+        return load_script(script, model_dir, Handlers.of_toolkit(), self._environment)

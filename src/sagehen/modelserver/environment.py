@@ -1,0 +1,138 @@
+"""What the container is told by its environment, read once."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from sagehen.errors import SettingError
+
+__all__ = ["Bind", "Environment", "read_environment"]
+
+MEBIBYTE = 1 << 20
+XGBOOST_MAX_BODY_BYTES = 6 * MEBIBYTE
+XGBOOST_BODY_CAP_BYTES = 20 * MEBIBYTE
+MAX_BODY_BYTES = 25 * MEBIBYTE
+CALL_QUEUE_PER_WORKER = 100
+BATCH_QUEUE = 1000
+
+
+class Bind(NamedTuple):
+    """Where to listen: a unix socket if `path` is set, else `host` and `port`."""
+
+    path: str = ""
+    host: str = "0.0.0.0"
+    port: int = 8080
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The container's settings, checked."""
+
+    base_dir: Path
+    adapter: str
+    bind: Bind
+    multi_model: bool
+    program: str
+    """The user's script inside its code folder."""
+    program_named: bool
+    """The script was asked for, so its absence is an error."""
+    submit_directory: str
+    default_accept: str
+    """`""` where the adapter's own default holds."""
+    inference_output: tuple[str, ...]
+    ensemble: bool
+    max_body_bytes: int
+    timeout_seconds: float
+    """How long one call of the model's own code may take."""
+    workers: int
+    """How many requests one model's own code works on at once."""
+    call_queue: int
+    """Requests that may wait for one model's own code."""
+    batch_queue: int
+    """Requests that may wait for one model that predicts in batches."""
+
+    @property
+    def model_dir(self) -> Path:
+        return self.base_dir / "model"
+
+    @property
+    def models_dir(self) -> Path:
+        return self.base_dir / "models"
+
+
+def read_environment(environ: Mapping[str, str]) -> Environment:
+    """Raises SettingError naming the variable and its bad value."""
+    adapter = environ.get("SAGEHEN_ADAPTER", "python")
+    multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
+    workers = _positive(environ, "SAGEMAKER_MODEL_SERVER_WORKERS")
+    workers = workers or (1 if multi_model else os.cpu_count() or 1)
+    queue = _positive(environ, "SAGEMAKER_MODEL_JOB_QUEUE_SIZE")
+    return Environment(
+        base_dir=Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")),
+        adapter=adapter,
+        bind=_bind(environ),
+        multi_model=multi_model,
+        program=_script(environ.get("SAGEMAKER_PROGRAM", "") or "inference.py"),
+        program_named=bool(environ.get("SAGEMAKER_PROGRAM")),
+        submit_directory=environ.get("SAGEMAKER_SUBMIT_DIRECTORY", ""),
+        default_accept=environ.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT", ""),
+        inference_output=_words(environ.get("SAGEMAKER_INFERENCE_OUTPUT", "")),
+        ensemble=environ.get("SAGEMAKER_INFERENCE_ENSEMBLE", "true") == "true",
+        max_body_bytes=_max_body_bytes(environ, adapter),
+        timeout_seconds=float(_positive(environ, "SAGEMAKER_MODEL_SERVER_TIMEOUT") or 60),
+        workers=workers,
+        call_queue=queue or CALL_QUEUE_PER_WORKER * workers,
+        batch_queue=queue or BATCH_QUEUE,
+    )
+
+
+def _bind(environ: Mapping[str, str]) -> Bind:
+    text = environ.get("SAGEHEN_BIND", "")
+    if not text:
+        return Bind(
+            port=_port(environ.get("SAGEMAKER_BIND_TO_PORT", "8080"), "SAGEMAKER_BIND_TO_PORT")
+        )
+    kind, _, rest = text.partition(":")
+    if kind == "unix" and rest:
+        return Bind(path=rest)
+    host, _, port = rest.rpartition(":")
+    if kind == "tcp" and host:
+        return Bind(host=host, port=_port(port, "SAGEHEN_BIND"))
+    raise SettingError(f"SAGEHEN_BIND is {text!r}; it must be unix:/path or tcp:host:port.")
+
+
+def _port(text: str, name: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) < 65536:
+        return int(text)
+    raise SettingError(f"{name} has the port {text!r}; a port is a number from 0 to 65535.")
+
+
+def _positive(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(name, "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise SettingError(f"{name} is {text!r}; it must be a whole number above 0.")
+
+
+def _max_body_bytes(environ: Mapping[str, str], adapter: str) -> int:
+    mebibytes = _positive(environ, "SAGEMAKER_MAX_PAYLOAD_IN_MB")
+    chosen = (
+        _positive(environ, "MAX_CONTENT_LENGTH")
+        or _positive(environ, "SAGEMAKER_MAX_REQUEST_SIZE")
+        or (mebibytes and mebibytes * MEBIBYTE)
+    )
+    if adapter == "xgboost":
+        return min(chosen or XGBOOST_MAX_BODY_BYTES, XGBOOST_BODY_CAP_BYTES)
+    return chosen or MAX_BODY_BYTES
+
+
+def _script(program: str) -> str:
+    return program if program.endswith(".py") else f"{program}.py"
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.replace(" ", "").lower().split(",") if word)

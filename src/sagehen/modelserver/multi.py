@@ -1,0 +1,164 @@
+"""SageMaker's contract of a container with many models: load, list, describe, invoke, unload."""
+
+import asyncio
+import bisect
+import json
+import os
+from collections.abc import Coroutine
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from sagehen.modelserver.batching import BATCH_SLOTS
+from sagehen.modelserver.contract import Answer, Refusal, Request
+from sagehen.modelserver.environment import Environment
+from sagehen.modelserver.loading import LoadedModel, Loader
+from sagehen.modelserver.replies import error, failure, healthy, json_answer
+
+__all__ = ["MultiModel"]
+
+PAGE_SIZE = 100
+MAX_NAME_LENGTH = 1024
+
+
+class MultiModel:
+    """The models of one container, by their opaque names."""
+
+    def __init__(self, loader: Loader, environment: Environment) -> None:
+        self._loader = loader
+        self._root = os.path.normpath(environment.models_dir)
+        self._models: dict[str, LoadedModel] = {}
+        self._loading: dict[str, asyncio.Future[Answer]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def handle(self, request: Request) -> None:
+        path = request.path
+        if request.method == "POST" and path.startswith("/models/") and path.endswith("/invoke"):
+            self._invoke(unquote(path[8:-7]), request)
+        elif path == "/ping":
+            # Of all models together; each has its own queue besides.
+            request.respond(healthy(BATCH_SLOTS))
+        elif (path := urlsplit(path).path) == "/models":
+            self._models_call(request)
+        elif path.startswith("/models/"):
+            self._model_call(unquote(path[8:]), request)
+        else:
+            request.respond(_nothing_at(path))
+
+    def _invoke(self, name: str, request: Request) -> None:
+        loaded = self._models.get(name)
+        if loaded is None:
+            request.respond(_not_loaded(name))
+        else:
+            loaded.runner.submit(request)
+
+    def _models_call(self, request: Request) -> None:
+        if request.method == "GET":
+            request.respond(self._page(urlsplit(request.path).query))
+        elif request.method == "POST":
+            self._spawn(self._load(request), request)
+        else:
+            request.respond(_wrong_method(request))
+
+    def _model_call(self, name: str, request: Request) -> None:
+        loaded = self._models.get(name)
+        if request.method == "DELETE":
+            self._spawn(self._unload(name), request)
+        elif request.method != "GET":
+            request.respond(_wrong_method(request))
+        elif loaded is None:
+            request.respond(_not_loaded(name))
+        else:
+            request.respond(json_answer(200, _described(loaded)))
+
+    def _page(self, query: str) -> Answer:
+        """Names after the token, in order: the token is the last name of the page before."""
+        token = parse_qs(query).get("next_page_token", [""])[0]
+        names = sorted(self._models)
+        start = bisect.bisect_right(names, token) if token else 0
+        page = names[start : start + PAGE_SIZE]
+        content: dict[str, object] = {"models": [_described(self._models[name]) for name in page]}
+        if start + PAGE_SIZE < len(names):
+            content["nextPageToken"] = page[-1]
+        return json_answer(200, content)
+
+    async def _load(self, request: Request) -> Answer:
+        name, url = self._wanted(request)
+        if name in self._models:
+            return _conflict(name)
+        if name in self._loading:
+            answer = await asyncio.shield(self._loading[name])
+            return _conflict(name) if answer.status == 200 else answer
+        done = self._loading[name] = asyncio.get_running_loop().create_future()
+        answer = await self._load_once(name, url)
+        del self._loading[name]
+        done.set_result(answer)
+        return answer
+
+    def _wanted(self, request: Request) -> tuple[str, str]:
+        """The name and folder of the model to load."""
+        try:
+            wanted = json.loads(request.body)
+            name, url = wanted["model_name"], wanted["url"]
+        except (ValueError, TypeError, KeyError):
+            raise Refusal(400, 'The body must be {"model_name": "…", "url": "…"}.') from None
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or "/" in name:
+            raise Refusal(400, "model_name must be a string of 1 to 1024 characters without '/'.")
+        if not isinstance(url, str) or not os.path.normpath(url).startswith(self._root + os.sep):
+            raise Refusal(400, f"url must be a folder under {self._root}.")
+        return name, url
+
+    async def _load_once(self, name: str, url: str) -> Answer:
+        try:
+            self._models[name] = await self._loader.load(name, url)
+        except Exception as problem:
+            await self._loader.sweep_memory()
+            return failure(problem)
+        return json_answer(200, {"status": f'Model "{name}" registered'})
+
+    async def _unload(self, name: str) -> Answer:
+        if name in self._loading:
+            await asyncio.shield(self._loading[name])
+        loaded = self._models.pop(name, None)
+        if loaded is None:
+            return _not_loaded(name)
+        await self._loader.unload(loaded)
+        del loaded
+        await self._loader.sweep_memory()
+        return json_answer(200, {"status": f'Model "{name}" unregistered'})
+
+    def _spawn(self, work: Coroutine[None, None, Answer], request: Request) -> None:
+        task = asyncio.get_running_loop().create_task(_respond(work, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _respond(work: Coroutine[None, None, Answer], request: Request) -> None:
+    try:
+        request.respond(await work)
+    except Exception as problem:
+        request.respond(failure(problem))
+
+
+def _described(loaded: LoadedModel) -> dict[str, str]:
+    return {"modelName": loaded.name, "modelUrl": loaded.url}
+
+
+def _not_loaded(name: str) -> Answer:
+    return error(404, "ModelNotFoundException", f"Model not found: {name}")
+
+
+def _conflict(name: str) -> Answer:
+    return error(409, "ConflictStatusException", f"Model {name} is already registered.")
+
+
+def _nothing_at(path: str) -> Answer:
+    return error(
+        404,
+        "ResourceNotFoundException",
+        f"There is no {path} in a multi-model container; invoke /models/NAME/invoke.",
+    )
+
+
+def _wrong_method(request: Request) -> Answer:
+    return error(
+        405, "MethodNotAllowedException", f"{request.path} does not take {request.method}."
+    )

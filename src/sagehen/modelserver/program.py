@@ -1,0 +1,136 @@
+"""The running program: listens, loads the model, serves until it is told to end."""
+
+import asyncio
+import logging
+import os
+import signal
+import stat
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+
+import uvloop
+
+from sagehen.errors import SagehenError, Unavailable
+from sagehen.modelserver.adapters import make_adapter
+from sagehen.modelserver.contract import Request
+from sagehen.modelserver.environment import Bind, Environment
+from sagehen.modelserver.loading import Loader
+from sagehen.modelserver.multi import MultiModel
+from sagehen.modelserver.server import Connection, Server
+from sagehen.modelserver.single import SingleModel
+
+__all__ = ["run", "serve"]
+
+DRAIN_SECONDS = 28.0
+"""Below the 30 seconds after which the platform kills a container."""
+
+_BACKLOG = 2048
+
+log = logging.getLogger(__name__)
+
+
+def run(environment: Environment) -> int:
+    """Serve until SIGTERM or SIGINT. Returns the exit status; 1 if the model does not load."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_until_told(environment))
+
+
+async def _until_told(environment: Environment) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return await serve(environment, stop)
+
+
+async def serve(
+    environment: Environment, stop: asyncio.Event, ready: asyncio.Event | None = None
+) -> int:
+    """Serve until `stop` is set, then finish what was begun. Returns the exit status.
+
+    `ready` is set when /ping answers 200, but not if that never comes.
+
+    Raises:
+        SagehenError: the adapter is unknown or its framework missing, or the address is in use.
+    """
+    loader = Loader(make_adapter(environment), environment)
+    if environment.multi_model:
+        server, listener = await _listen(environment, MultiModel(loader, environment).handle)
+    else:
+        single = SingleModel()
+        server, listener = await _listen(environment, single.handle)
+        if not await _load(single, loader, environment, stop):
+            listener.close()
+            return 1
+    if ready is not None:
+        ready.set()
+    await stop.wait()
+    listener.close()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            await server.drain()
+    server.abort()  # or a thread would wait for ever for its stream to be taken
+    loader.close()
+    return 0
+
+
+async def _load(
+    single: SingleModel, loader: Loader, environment: Environment, stop: asyncio.Event
+) -> bool:
+    """Whether the model is ready, or loading was cut short by an order to end."""
+    load = asyncio.ensure_future(loader.load("model", str(environment.model_dir)))
+    ended = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({load, ended}, return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    if not load.done():
+        return True
+    if (problem := load.exception()) is not None:
+        log.error("The model could not be loaded.\n%s", _ending_in_reason(problem))
+        return False
+    single.loaded = load.result()
+    return True
+
+
+def _ending_in_reason(problem: BaseException) -> str:
+    """The traceback, its last line the reason: the platform quotes the last lines of the log."""
+    if isinstance(problem, SagehenError):
+        return str(problem)
+    return "".join(traceback.format_exception(problem)).rstrip()
+
+
+async def _listen(
+    environment: Environment, handle: Callable[[Request], None]
+) -> tuple[Server, asyncio.Server]:
+    server = Server(handle, environment.max_body_bytes)
+    loop = asyncio.get_running_loop()
+    bind = environment.bind
+    try:
+        if bind.path:
+            _remove_socket(bind.path)
+            listener = await loop.create_unix_server(
+                lambda: Connection(server), bind.path, backlog=_BACKLOG
+            )
+        else:
+            listener = await loop.create_server(
+                lambda: Connection(server), bind.host, bind.port, backlog=_BACKLOG
+            )
+    except OSError as problem:
+        raise Unavailable(f"Cannot listen on {_shown(bind)}: {problem}") from problem
+    server.sweep()
+    log.info("Serving on %s.", _shown(bind))
+    return server, listener
+
+
+def _remove_socket(path: str) -> None:
+    """Remove what an earlier server left there, never anything but a socket."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(os.stat(path).st_mode):
+            os.unlink(path)
+
+
+def _shown(bind: Bind) -> str:
+    return bind.path or f"{bind.host} port {bind.port}"

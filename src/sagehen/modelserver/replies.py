@@ -1,0 +1,94 @@
+"""The answers every model server gives, in the words of SageMaker's."""
+
+import json
+import logging
+import traceback
+
+from sagehen.errors import SagehenError
+from sagehen.modelserver.contract import Answer, Refusal
+
+__all__ = [
+    "abandoned",
+    "error",
+    "failure",
+    "healthy",
+    "json_answer",
+    "not_started",
+    "queue_full",
+    "timed_out",
+    "traceback_answer",
+]
+
+MAX_TRACEBACK_BYTES = 16 * 1024
+
+_TEXT = "text/plain; charset=utf-8"
+
+log = logging.getLogger(__name__)
+
+
+def json_answer(status: int, content: object) -> Answer:
+    return Answer(status, json.dumps(content).encode(), "application/json")
+
+
+def error(status: int, kind: str, message: str) -> Answer:
+    """An error in multi-model-server's form."""
+    return json_answer(status, {"code": status, "type": kind, "message": message})
+
+
+def healthy(slots: int) -> Answer:
+    """The answer to /ping; it tells the platform how many requests to send at once."""
+    return Answer(200, headers=(("x-sagehen-slots", str(slots)),))
+
+
+def queue_full() -> Answer:
+    return error(
+        503,
+        "ServiceUnavailableException",
+        "No worker is available to serve the request: its model's queue is full. "
+        "SAGEMAKER_MODEL_JOB_QUEUE_SIZE sets how many requests may wait.",
+    )
+
+
+def timed_out(seconds: float) -> Answer:
+    return error(
+        500,
+        "InternalServerException",
+        f"The model's code did not answer within {seconds:g} seconds. "
+        "SAGEMAKER_MODEL_SERVER_TIMEOUT sets how long it may take.",
+    )
+
+
+def not_started() -> Answer:
+    """For what arrives while the server is ending: it is safe to send it elsewhere."""
+    answer = error(503, "ServiceUnavailableException", "The server is ending.")
+    return answer._replace(headers=(("x-sagehen-not-started", "1"),), close=True)
+
+
+def abandoned() -> Answer:
+    """For a request nobody waits for any more; it is sent nowhere."""
+    return Answer(499, close=True)
+
+
+def failure(problem: BaseException) -> Answer:
+    """What a problem becomes: a refusal's own answer, or as the inference toolkit does it.
+
+    That is 500 with the message and then the traceback. Running out of memory is 507, which has
+    the platform unload other models and try again.
+    """
+    if isinstance(problem, Refusal):
+        return problem.answer
+    if isinstance(problem, SagehenError):
+        return Answer(500, str(problem).encode(), _TEXT)
+    lines = "".join(traceback.format_exception(problem))
+    log.error("A request failed.\n%s", lines)
+    if isinstance(problem, MemoryError):
+        return error(507, "InsufficientMemoryException", f"Out of memory. {problem}".strip())
+    return traceback_answer(500, str(problem), lines)
+
+
+def traceback_answer(status: int, message: str, lines: str) -> Answer:
+    body = f"{message}\n{lines}".encode(errors="replace")
+    if len(body) > MAX_TRACEBACK_BYTES:
+        half = MAX_TRACEBACK_BYTES // 2
+        body = body[:half] + b"\n...\n" + body[-half:]
+    return Answer(status, body, _TEXT)
