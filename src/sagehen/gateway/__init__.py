@@ -1,0 +1,1 @@
+"""The hot path: server, routes, choose, relay."""

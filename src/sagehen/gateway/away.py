@@ -1,0 +1,49 @@
+"""What is answered when control does not: in the form of the protocol that was spoken."""
+
+from xml.sax.saxutils import escape
+
+import msgspec
+
+from sagehen.gateway.exchange import Exchange
+
+__all__ = ["control_is_away"]
+
+MESSAGE = (
+    "The control process does not answer now; it is started again by itself. Try again in a "
+    "moment. If it had begun this request, the request may or may not have been carried out."
+)
+
+_CODE = "ServiceUnavailable"
+
+
+def control_is_away(exchange: Exchange) -> None:
+    """503: SDKs try again by themselves."""
+    exchange.channel.release()
+    kind, body = _in_form_of(exchange)
+    fields = (
+        b"Content-Type: %b\r\nx-amzn-ErrorType: %b\r\nx-amz-request-id: %b\r\nRetry-After: 1\r\n"
+        % (kind, _CODE.encode(), exchange.request_id)
+    )
+    exchange.answer(503, fields, body)
+
+
+def _in_form_of(exchange: Exchange) -> tuple[bytes, bytes]:
+    headers = {name.lower(): value for name, value in exchange.headers}
+    request_id = exchange.request_id.decode()
+    if b"x-amz-target" in headers:
+        body = {"__type": _CODE, "message": MESSAGE}
+        return headers.get(b"content-type", b"application/x-amz-json-1.1"), msgspec.json.encode(
+            body
+        )
+    if exchange.target.startswith((b"/endpoints/", b"/_sagehen/")):
+        return b"application/json", msgspec.json.encode({"Message": MESSAGE})
+    error = f"<Code>{_CODE}</Code><Message>{escape(MESSAGE)}</Message>"
+    if headers.get(b"content-type", b"").startswith(b"application/x-www-form-urlencoded"):
+        return b"text/xml", (
+            f"<ErrorResponse><Error><Type>Receiver</Type>{error}</Error>"
+            f"<RequestId>{request_id}</RequestId></ErrorResponse>"
+        ).encode()
+    return b"application/xml", (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f"<Error>{error}<RequestId>{request_id}</RequestId></Error>"
+    ).encode()

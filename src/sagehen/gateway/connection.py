@@ -1,0 +1,378 @@
+"""One client's connection: HTTP/1.1 to exchanges, which are answered in order."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import httptools
+
+from sagehen.gateway.exchange import Exchange, Handler
+from sagehen.gateway.faults import bad_http
+from sagehen.gateway.refusal import Refusal
+from sagehen.wire.faults import AwsError
+
+__all__ = ["Connection", "Host"]
+
+log = logging.getLogger(__name__)
+
+MAX_HEAD_BYTES = 64 * 1024
+MAX_TARGET_BYTES = 16 * 1024
+MAX_HEADERS = 128
+
+HEAD_SECONDS = 20.0
+"""For a request's head, from its first byte: a client that drips it is cut off."""
+BODY_STALL_SECONDS = 60.0
+"""For the next piece of a body."""
+ANSWER_STALL_SECONDS = 900.0
+"""For the next piece of an answer: S3 may copy or put together gigabytes without a word."""
+READ_STALL_SECONDS = 120.0
+"""For a client to take what it is sent."""
+IDLE_SECONDS = 300.0
+"""Between requests. Longer than SDKs keep an unused connection, so that they end it, not we."""
+LINGER_SECONDS = 10.0
+"""For a client that still sends when its answer is written, to come to reading that answer."""
+DRAIN_IDLE_SECONDS = 1.0
+"""For an idle connection of a draining server: a request may be on its way."""
+
+WRITE_BUFFER_BYTES = 256 * 1024
+"""What may wait for a slow client before whoever answers is told to pause."""
+
+# Why reading is paused; both at once are possible.
+_FOR_HANDLER = 1
+_FOR_LINE = 2
+
+
+class Host(Protocol):
+    """What a connection needs of its server."""
+
+    now: float
+    draining: bool
+    date_line: bytes
+    connections: "set[Connection]"
+
+    @property
+    def is_full(self) -> bool: ...
+
+    @property
+    def dispatch(self) -> Callable[[Exchange], Handler]: ...
+
+    def next_request_id(self) -> bytes: ...
+
+
+class Connection(asyncio.Protocol):
+    """Parses requests as they come; a request is taken up when those before it are answered."""
+
+    __slots__ = (
+        "_active",
+        "_blocked_since",
+        "_deaf",
+        "_head_bytes",
+        "_head_since",
+        "_held",
+        "_line",
+        "_lingering_since",
+        "_parser",
+        "_receiving",
+        "_running",
+        "_server",
+        "_transport",
+    )
+
+    _transport: asyncio.Transport
+
+    def __init__(self, server: Host) -> None:
+        self._server = server
+        self._parser = httptools.HttpRequestParser(self)
+        self._line: deque[Exchange] = deque()
+        """Requests not yet answered; the first is being answered."""
+        self._receiving: Exchange | None = None
+        """The request whose bytes come now."""
+        self._running = False
+        self._held = 0
+        self._deaf = False
+        """Nothing that comes is parsed any more: the connection is to end."""
+        self._active = server.now
+        self._head_bytes = 0
+        self._head_since: float | None = None
+        self._blocked_since: float | None = None
+        self._lingering_since: float | None = None
+
+    # What an exchange uses
+
+    @property
+    def date_line(self) -> bytes:
+        return self._server.date_line
+
+    @property
+    def draining(self) -> bool:
+        return self._server.draining
+
+    def write(self, data: bytes) -> None:
+        self._active = self._server.now
+        self._transport.write(data)
+
+    def write_all(self, parts: list[bytes]) -> None:
+        self._active = self._server.now
+        self._transport.writelines(parts)
+
+    def finished(self, exchange: Exchange) -> None:
+        exchange.done = True
+        # They know each other: apart, both are freed at once and not by the collector.
+        exchange.handler = None
+        self._run_line()
+
+    def abort(self) -> None:
+        self._deaf = True
+        self._transport.abort()
+
+    def hold(self) -> None:
+        self._pause(_FOR_HANDLER)
+
+    def release(self) -> None:
+        self._unpause(_FOR_HANDLER)
+
+    # What the server's sweep uses
+
+    def cut_off_if_overdue(self, now: float) -> None:
+        """End the connection if the client has taken longer than it may."""
+        if self._lingering_since is not None:
+            if now - self._lingering_since > LINGER_SECONDS:
+                self._transport.abort()
+        elif self._blocked_since is not None:
+            if now - self._blocked_since > READ_STALL_SECONDS:
+                self._transport.abort()
+        elif self._head_since is not None and not self._held:
+            if now - self._head_since > HEAD_SECONDS:
+                self._refuse(bad_http("The request's head took too long to come.", 408))
+        elif not self._line:
+            limit = DRAIN_IDLE_SECONDS if self._server.draining else IDLE_SECONDS
+            if now - self._active > limit:
+                self._deaf = True
+                self._transport.close()
+        elif self._stalls(now):
+            self._transport.abort()
+
+    def _stalls(self, now: float) -> bool:
+        waits_for_client = not self._line[-1].is_whole and not self._held
+        limit = BODY_STALL_SECONDS if waits_for_client else ANSWER_STALL_SECONDS
+        return now - self._active > limit
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if self._server.is_full:
+            self._transport.write(_TOO_MANY % self._server.next_request_id())
+            self._deaf = True
+            self._transport.close()
+            return
+        self._server.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        self._active = self._server.now
+        if self._receiving is None or self._head_since is not None:
+            # It begins within a head, or where one may begin; not within a body.
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Declined by an ordinary answer, after which the connection ends.
+            self._deaf = True
+        except httptools.HttpParserCallbackError:
+            log.exception("A request could not be handled and its client is cut off.")
+            self.abort()
+        except httptools.HttpParserError as error:
+            self._refuse(bad_http(f"The request is not valid HTTP/1.1: {error}."))
+        else:
+            if self._head_since is not None and self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse(bad_http(_HEAD_TOO_LARGE, 431))
+            if len(self._line) > 1:
+                self._pause(_FOR_LINE)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deaf = True
+        self._server.connections.discard(self)
+        line, self._line = self._line, deque()
+        for exchange in line:
+            if exchange.handler is not None and not exchange.done:
+                exchange.done = True
+                exchange.handler.client_gone()
+
+    def pause_writing(self) -> None:
+        self._blocked_since = self._server.now
+        if self._line and self._line[0].handler is not None:
+            self._line[0].handler.client_full()
+
+    def resume_writing(self) -> None:
+        self._blocked_since = None
+        if self._line and self._line[0].handler is not None:
+            self._line[0].handler.client_drained()
+        else:
+            self._run_line()
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        self._receiving = Exchange(self, self._server.next_request_id())
+        self._head_since = self._server.now
+
+    def on_url(self, part: bytes) -> None:
+        if self._receiving is not None:
+            self._receiving.target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # After the head these are trailers: nothing that we relay to knows any.
+        if self._receiving is not None and self._head_since is not None:
+            self._receiving.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        exchange = self._receiving
+        self._head_since = None
+        if exchange is None or self._deaf:
+            self._receiving = None
+            return
+        parser = self._parser
+        exchange.method = parser.get_method()
+        upgrades = parser.should_upgrade()
+        exchange.keep_alive = parser.should_keep_alive() and not upgrades
+        exchange.legacy = parser.get_http_version() == "1.0"
+        exchange.refusal = _passed_bound(exchange)
+        if upgrades and exchange.has_body:
+            # The parser takes what follows for the other protocol: the body would never come.
+            exchange.refusal = bad_http(_UPGRADE_WITH_BODY)
+        self._line.append(exchange)
+        self._run_line()
+
+    def on_body(self, data: bytes) -> None:
+        exchange = self._receiving
+        if exchange is None or exchange.done:
+            return
+        if exchange.handler is None:
+            exchange.early.append(data)
+        else:
+            exchange.handler.body(data)
+
+    def on_message_complete(self) -> None:
+        exchange, self._receiving = self._receiving, None
+        self._head_bytes = 0
+        if exchange is None:
+            return
+        exchange.is_whole = True
+        if exchange.handler is not None and not exchange.done:
+            exchange.handler.whole()
+
+    # The line
+
+    def _run_line(self) -> None:
+        """Take up the next request, if the one before it is answered."""
+        if self._running:
+            return  # A loop below us on the stack goes on: recursion would know no bound.
+        self._running = True
+        try:
+            self._answer_in_order()
+        finally:
+            self._running = False
+        if self._held and len(self._line) < 2:
+            self._unpause(_FOR_LINE)
+
+    def _answer_in_order(self) -> None:
+        line = self._line
+        while line:
+            exchange = line[0]
+            if exchange.done:
+                line.popleft()
+                if exchange.closes:
+                    self._hang_up(exchange)
+                    break
+            elif exchange.handler is None and self._blocked_since is None:
+                self._take_up(exchange)
+            else:
+                break
+
+    def _take_up(self, exchange: Exchange) -> None:
+        refusal = exchange.refusal
+        handler = Refusal(exchange, refusal) if refusal else self._server.dispatch(exchange)
+        exchange.handler = handler
+        handler.begin()
+        for part in exchange.early:
+            if not exchange.done:
+                handler.body(part)
+        exchange.early.clear()
+        if exchange.is_whole and not exchange.done:
+            handler.whole()
+
+    def _refuse(self, error: AwsError) -> None:
+        """Answer what cannot be read as a request, after what is still to be answered; then end."""
+        self._deaf = True
+        self._head_since = None
+        tail = self._line[-1] if self._line else None
+        if tail is not None and not tail.is_whole:
+            # It is this one's body that cannot be read.
+            if tail.begun:
+                self.abort()
+                return
+            self._line.pop()
+            tail.done = True
+            if tail.handler is not None:
+                tail.handler.client_gone()
+        exchange = Exchange(self, self._server.next_request_id())
+        exchange.refusal = error
+        self._line.append(exchange)
+        self._run_line()
+
+    def _hang_up(self, exchange: Exchange) -> None:
+        self._deaf = True
+        self._line.clear()
+        if exchange.is_whole or self._transport.is_closing():
+            self._transport.close()
+            return
+        # The client still sends. Closing now would reset the connection, and throw away the answer
+        # before it is read; so we say that we are done, and discard what comes for a while.
+        self._lingering_since = self._server.now
+        self._held = 0
+        self._transport.write_eof()
+        self._transport.resume_reading()
+
+    def _pause(self, reason: int) -> None:
+        if not self._held and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._held |= reason
+
+    def _unpause(self, reason: int) -> None:
+        if not self._held:
+            return
+        self._held &= ~reason
+        if not self._held and not self._transport.is_closing():
+            self._active = self._server.now
+            self._transport.resume_reading()
+
+
+def _passed_bound(exchange: Exchange) -> AwsError | None:
+    if len(exchange.headers) > MAX_HEADERS:
+        return bad_http(f"A request may have {MAX_HEADERS} header fields at most.", 431)
+    if len(exchange.target) > MAX_TARGET_BYTES:
+        return bad_http(f"A request's URL may have {MAX_TARGET_BYTES} bytes at most.", 414)
+    if not exchange.target.startswith(b"/"):
+        return bad_http("The request's target must be a path that begins with a slash.")
+    for name, value in exchange.headers:
+        # Another coding would be handed on as if it were the content.
+        if name.lower() == b"transfer-encoding" and value.strip().lower() != b"chunked":
+            return bad_http("The only Transfer-Encoding that is understood is `chunked`.", 501)
+    return None
+
+
+_UPGRADE_WITH_BODY = (
+    "A request with a body cannot offer to change the protocol. Leave out the Upgrade header: "
+    "this server speaks HTTP/1.1 only."
+)
+_HEAD_TOO_LARGE = f"A request's head may have {MAX_HEAD_BYTES} bytes at most."
+_TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
+    b"x-amzn-ErrorType: ServiceUnavailable\r\nx-amzn-RequestId: %b\r\n"
+    b"Content-Length: 0\r\n\r\n"
+)

@@ -1,0 +1,189 @@
+"""The runtime's errors: SageMaker's codes and sentences, and the form they are answered in."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from sagehen.wire.faults import AwsError
+
+__all__ = [
+    "COMPONENT_NOT_ALLOWED",
+    "LONGEST_ORIGINAL_MESSAGE_BYTES",
+    "STREAM_BROKEN",
+    "STREAM_TIMED_OUT",
+    "Texts",
+    "bad_http",
+    "body_too_large",
+    "error_body",
+    "lost_session",
+    "missing_target_model",
+    "not_multi_model",
+    "not_ready",
+    "session_not_kept",
+    "unavailable",
+    "unknown_session",
+    "validation_error",
+]
+
+LONGEST_ORIGINAL_MESSAGE_BYTES = 16 * 1024
+"""How much of a container's error body is passed on to the caller."""
+
+_CLIENT_ERROR = "CLIENT_ERROR_FROM_MODEL"
+_INTERNAL_FAILURE = "INTERNAL_FAILURE_FROM_MODEL"
+
+TIMED_OUT = (
+    "Your invocation timed out while waiting for a response from container primary. Review the "
+    "latency metrics for each container in Amazon CloudWatch, resolve the issue, and try again."
+)
+
+STREAM_TIMED_OUT = (
+    "Your model primary did not complete sending the inference response in the allotted time."
+)
+STREAM_BROKEN = (
+    "The connection to container primary was lost before it had sent all of the inference response."
+)
+
+COMPONENT_NOT_ALLOWED = (
+    "Inference Component Name header is not allowed for endpoints to which you dont plan to "
+    "deploy inference components. Please remove the Inference Component Name header and try again."
+)
+
+
+def validation_error(message: str) -> AwsError:
+    """The runtime's name for it is `ValidationError`, not `ValidationException`."""
+    return AwsError("ValidationError", message, 400)
+
+
+def unavailable(message: str) -> AwsError:
+    """Nothing was begun: asking again may help, and the SDKs do so by themselves."""
+    return AwsError("ServiceUnavailable", message, 503)
+
+
+def not_ready(message: str) -> AwsError:
+    return AwsError("ModelNotReadyException", message, 429)
+
+
+def body_too_large(request_id: str) -> AwsError:
+    """Answered with 400, not 413.
+
+    The service model gives ValidationError the status 400, and this text is seen with it; 413 was
+    only ever seen with another text (`HTTP content length exceeded …`) from 2018.
+    """
+    return validation_error(f"Request {request_id} has oversize body.")
+
+
+def missing_target_model(request_id: str) -> AwsError:
+    return validation_error(
+        f"Request {request_id} is missing a target model header. Invocations of a multi-model "
+        "endpoint name the model by TargetModel."
+    )
+
+
+def not_multi_model(endpoint: str) -> AwsError:
+    return validation_error(
+        f"Endpoint {endpoint} is not a multi-model endpoint and does not support target model "
+        "header."
+    )
+
+
+def unknown_session(session_id: str, endpoint: str) -> AwsError:
+    """Choice: SageMaker's own text is not known."""
+    return validation_error(
+        f"Session {session_id} of endpoint {endpoint} is not known: it was never begun, has "
+        "expired or was closed. Begin a new one with the SessionId NEW_SESSION."
+    )
+
+
+def lost_session(session_id: str, endpoint: str) -> AwsError:
+    """Choice: SageMaker's own text is not known."""
+    return validation_error(
+        f"The instance that held session {session_id} of endpoint {endpoint} is gone, and the "
+        "session with it. Begin a new one with the SessionId NEW_SESSION."
+    )
+
+
+def session_not_kept(why: OSError) -> AwsError:
+    """The container has begun or closed a session, and the file that says so cannot be written."""
+    return AwsError("InternalFailure", f"The session cannot be kept: {why.strerror}.", 500)
+
+
+def bad_http(message: str, status: int = 400) -> AwsError:
+    """What came is not a request that can be understood, or passes a bound of the server."""
+    return AwsError("BadRequestException", message, status)
+
+
+def error_body(error: AwsError) -> bytes:
+    """The JSON of an error: the SDKs fill `Message` of a modelled error from the capital one."""
+    return msgspec.json.encode({"Message": error.message, **error.members})
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The sentences that name the account and the region."""
+
+    account_id: str
+    region: str
+
+    def endpoint_not_found(self, name: str) -> AwsError:
+        return validation_error(f"Endpoint {name} of account {self.account_id} not found.")
+
+    def answered_with_error(
+        self, endpoint: str, status: int, body: bytes, whole: bool = True
+    ) -> AwsError:
+        """The container answered, but not with 2xx. `whole`: `body` is all that it sent."""
+        theirs = 400 <= status < 500
+        original = body.decode("utf-8", "replace")
+        partly = "" if whole else " and could not load the entire response body"
+        side = "client" if theirs else "server"
+        return self._model_error(
+            endpoint,
+            f'Received {side} error ({status}) from primary with message "{original}"{partly}.',
+            status,
+            original,
+            _CLIENT_ERROR if theirs else _INTERNAL_FAILURE,
+        )
+
+    def timed_out(self, endpoint: str) -> AwsError:
+        return self._model_error(
+            endpoint,
+            f'Received server error (0) from primary with message "{TIMED_OUT}".',
+            0,
+            TIMED_OUT,
+            _INTERNAL_FAILURE,
+        )
+
+    def no_answer(self, endpoint: str) -> AwsError:
+        """The connection to the container was lost before it had answered."""
+        original = (
+            f"Amazon SageMaker could not get a response from the {endpoint} endpoint. This can "
+            "occur when CPU or memory utilization is high. To check your utilization, see Amazon "
+            "CloudWatch. To fix this problem, use an instance type with more CPU capacity or "
+            "memory."
+        )
+        return self._model_error(
+            endpoint,
+            f'Received server error (0) from model with message "{original}".',
+            0,
+            original,
+            _INTERNAL_FAILURE,
+        )
+
+    def _model_error(
+        self, endpoint: str, message: str, status: int, original: str, code: str
+    ) -> AwsError:
+        group = f"/aws/sagemaker/Endpoints/{endpoint}"
+        see = (
+            f"See https://{self.region}.console.aws.amazon.com/cloudwatch/home?region={self.region}"
+            f"#logEventViewer:group={group} in account {self.account_id} for more information. "
+            # SageMaker's own sentence ends above; that console knows nothing of this server.
+            f"Here: sagehen logs {endpoint}"
+        )
+        return AwsError(
+            "ModelError",
+            f"{message} {see}",
+            424,
+            OriginalStatusCode=status,
+            OriginalMessage=original,
+            LogStreamArn=f"arn:aws:logs:{self.region}:{self.account_id}:log-group:{group}",
+            ErrorCode=code,
+        )

@@ -1,0 +1,246 @@
+"""A gateway's process, put together: the public port and what runs beside it."""
+
+import asyncio
+import gc
+import logging
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+
+from sagehen.clock import Clock
+from sagehen.config import Settings
+from sagehen.errors import Unavailable
+from sagehen.gateway.access_log import AccessLog
+from sagehen.gateway.admission import NOT_OF_STREAMS, Admission
+from sagehen.gateway.board import Board
+from sagehen.gateway.counters import Counters
+from sagehen.gateway.dispatch import Dispatcher
+from sagehen.gateway.faults import Texts
+from sagehen.gateway.invoker import Invoker
+from sagehen.gateway.local_call import call
+from sagehen.gateway.models import LoadedModels
+from sagehen.gateway.parameters import (
+    HEADER_MEMBERS,
+    STREAM_HEADER_MEMBERS,
+    ParameterCheck,
+)
+from sagehen.gateway.pool import Pool
+from sagehen.gateway.routes import Routes
+from sagehen.gateway.server import Server
+from sagehen.gateway.sessions import Sessions
+from sagehen.home import Home
+from sagehen.wire.services import service
+from sagehen.wire.sigv4 import Verifier
+from sagehen.wire.validate import validate
+
+__all__ = ["Gateway"]
+
+log = logging.getLogger(__name__)
+
+ROUTES_SECONDS = 0.05
+EXPIRE_SECONDS = 0.1
+DIGEST_SECONDS = 0.1
+"""How often times are made into sketches: seldom would be a long piece of work at once."""
+ACCESS_LOG_SECONDS = 0.2
+IDLE_CONNECTIONS_SECONDS = 0.25
+SWEEP_SECONDS = 1.0
+TELL_SECONDS = 1.0
+"""Between two reports of counters to control, and of models in use to the agents."""
+TELL_TIMEOUT_SECONDS = 5.0
+SESSIONS_SECONDS = 60.0
+"""Between two removals of sessions that have expired."""
+DRAIN_SECONDS = 30.0
+DRAIN_POLL_SECONDS = 0.02
+BACKLOG = 4096
+MAX_CONNECTIONS = 16_384
+COUNTERS_PATH = "/_sagehen/internal/gateway"
+
+
+def _write_to_stderr(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+class Gateway:
+    """Serves what it knows of the routes; needs nobody but the instances to do so.
+
+    Args:
+        secrets: secret keys by access key.
+        rng: for choosing variants and instances.
+        board: with this gateway's row.
+        write: takes the lines of the access log.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        home: Home,
+        secrets: Mapping[str, str],
+        clock: Clock,
+        rng: random.Random,
+        board: Board,
+        write: Callable[[str], object] = _write_to_stderr,
+    ) -> None:
+        self._clock = clock
+        self._control = Pool(f"unix:{home.control_socket}", clock)
+        self._agent = Pool(f"unix:{home.agent_socket}", clock)
+        self._counters = Counters(str(os.getpid()))
+        self._routes = Routes(home.routes, self._counters, clock, board)
+        self._known_version = 0
+        self._models = LoadedModels(self._agent)
+        texts = Texts(settings.account_id, settings.region)
+        verifier = Verifier(secrets, clock, settings.region)
+        self._sessions = Sessions(home.sessions, clock)
+        admission = Admission(
+            verifier,
+            _check("InvokeEndpoint", HEADER_MEMBERS),
+            self._routes,
+            texts,
+            rng.random,
+            self._sessions,
+        )
+        stream_admission = Admission(
+            verifier,
+            _check("InvokeEndpointWithResponseStream", STREAM_HEADER_MEMBERS),
+            self._routes,
+            texts,
+            rng.random,
+            self._sessions,
+            NOT_OF_STREAMS,
+            begins_sessions=False,
+        )
+        self._access_log = AccessLog(write, clock) if settings.access_log else None
+        self._invoker = Invoker(
+            settings,
+            admission,
+            self._models,
+            texts,
+            clock,
+            rng.random,
+            stream_admission,
+            self._sessions,
+            self._access_log,
+        )
+        dispatcher = Dispatcher(self._invoker, self._control)
+        self._server = Server(dispatcher, clock, rng, _max_connections())
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Answer on a bound socket until SIGTERM or SIGINT; then finish what was accepted."""
+        _open_more_files()
+        # What was made so far lives as long as the process: the collector need not look at it.
+        gc.collect()
+        gc.freeze()
+        ending = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ending.set)
+        async with self.running(listener):
+            await ending.wait()
+
+    @asynccontextmanager
+    async def running(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Answer on a bound socket while the block runs; then finish what was accepted.
+
+        Several processes may be given the same socket, or each one of its own with SO_REUSEPORT.
+        """
+        self._follow_routes()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            self._server.make_connection, sock=listener, backlog=BACKLOG
+        )
+        duties = [loop.create_task(self._every(*duty)) for duty in self._duties()]
+        try:
+            yield
+        finally:
+            server.close()
+            await self._drain()
+            for task in duties:
+                task.cancel()
+            await asyncio.gather(*duties, return_exceptions=True)
+            await self._tell_counters()
+            if self._access_log is not None:
+                await self._access_log.close()
+            await self._models.stop()
+            for pool in self._pools():
+                pool.abort()
+
+    async def _drain(self) -> None:
+        """Wait for the answers that are due, but not for ever."""
+        self._server.drain()
+        end = self._clock.monotonic() + DRAIN_SECONDS
+        while self._server.connections and self._clock.monotonic() < end:
+            self._server.sweep()
+            await self._clock.sleep(DRAIN_POLL_SECONDS)
+        self._server.abort()
+
+    def _duties(self) -> list[tuple[float, Callable[[], Awaitable[None] | None]]]:
+        return [
+            (ROUTES_SECONDS, self._follow_routes),
+            (EXPIRE_SECONDS, self._invoker.expire),
+            (DIGEST_SECONDS, self._counters.digest),
+            (ACCESS_LOG_SECONDS, self._write_access_log),
+            (IDLE_CONNECTIONS_SECONDS, self._close_idle),
+            (SWEEP_SECONDS, self._server.sweep),
+            (SESSIONS_SECONDS, partial(asyncio.to_thread, self._sessions.sweep)),
+            (TELL_SECONDS, self._tell_counters),
+            (TELL_SECONDS, partial(self._models.tell_use, TELL_TIMEOUT_SECONDS)),
+        ]
+
+    async def _every(self, seconds: float, duty: Callable[[], Awaitable[None] | None]) -> None:
+        while True:
+            await self._clock.sleep(seconds)
+            try:
+                doing = duty()
+                if doing is not None:
+                    await doing
+            except Exception:
+                log.exception("A duty of the gateway failed and is tried again.")
+
+    def _follow_routes(self) -> None:
+        self._routes.refresh()
+        if self._routes.version != self._known_version:
+            self._known_version = self._routes.version
+            self._models.keep_only({one.instance_id for one in self._routes.instances()})
+
+    def _close_idle(self) -> None:
+        now = self._clock.monotonic()
+        for pool in self._pools():
+            pool.close_idle(now)
+
+    def _pools(self) -> list[Pool]:
+        return [self._control, self._agent, *(one.pool for one in self._routes.instances())]
+
+    async def _write_access_log(self) -> None:
+        if self._access_log is not None:
+            await self._access_log.flush()
+
+    async def _tell_counters(self) -> None:
+        report = self._counters.report()
+        try:
+            await call(self._control, "POST", COUNTERS_PATH, report, TELL_TIMEOUT_SECONDS)
+        except Unavailable as error:
+            log.debug("Control was not told the counters: %s", error)
+
+
+def _check(operation: str, header_members: Mapping[str, str]) -> ParameterCheck:
+    model = service("sagemaker-runtime").operation_model(operation)
+    return ParameterCheck(partial(validate, model), header_members)
+
+
+def _max_connections() -> int:
+    """How many clients may be connected, of the files that this process may open."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # A client's request may need a connection to an instance and one to control.
+    return MAX_CONNECTIONS if hard < 0 else min(MAX_CONNECTIONS, hard // 3)
+
+
+def _open_more_files() -> None:
+    """The soft limit is low for the sake of programs that use select(); this is not one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,220 @@
+"""The route table as this process uses it: each endpoint's instances with their connections."""
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from sagehen.clock import Clock
+from sagehen.domain.routes import BOARD_COLUMNS, InstanceRoute, RouteTable, VariantRoute
+from sagehen.gateway.board import Board
+from sagehen.gateway.choose import rank_by_affinity
+from sagehen.gateway.counters import Counters, VariantCounters
+from sagehen.gateway.line import Line
+from sagehen.gateway.pool import Pool
+
+__all__ = ["Endpoint", "Instance", "Routes", "Variant"]
+
+log = logging.getLogger(__name__)
+
+FRESH_SECONDS = 0.001
+"""How old what is known of the file may be when a request asks. Looking costs some 2 µs; whoever
+was told that an endpoint is in service, or has another weight, finds it so at once."""
+RANKS_KEPT = 10_000
+"""Models per variant whose order of instances is remembered."""
+
+
+class Instance:
+    """One instance; it stays the same object for as long as it is in the table."""
+
+    __slots__ = ("_board", "_own", "address", "column", "instance_id", "pool", "slots")
+
+    def __init__(self, route: InstanceRoute, clock: Clock, board: Board) -> None:
+        self.instance_id = route.instance_id
+        self.address = route.address
+        self.pool = Pool(route.address, clock)
+        self._board = board
+        column = route.board_column
+        self.column = column if column is not None and 0 <= column < BOARD_COLUMNS else None
+        """Of the board; None where it has none, or not any more."""
+        self.slots = max(1, route.slots)
+        self._own = 0
+        """Requests of this process that it works on."""
+
+    @property
+    def outstanding(self) -> int:
+        """Requests that it works on: of all gateways, where it has a column of the board."""
+        column = self.column
+        return self._own if column is None else self._board.outstanding(column)
+
+    @property
+    def is_free(self) -> bool:
+        """It may get one more request."""
+        return self.outstanding < self.slots
+
+    def take(self) -> None:
+        """It gets one more request."""
+        self._own += 1
+        if self.column is not None:
+            self._board.take(self.column)
+
+    def give(self) -> None:
+        """It has done with a request."""
+        self._own -= 1
+        if self.column is not None:
+            self._board.give(self.column)
+
+    def leave(self) -> None:
+        """It is in no table any more. What it still works on goes on, counted here alone: its
+        column may be another instance's now."""
+        if self.column is not None:
+            self._board.give(self.column, self._own)
+            self.column = None
+        self.pool.close()
+
+
+class Variant:
+    """One production variant, as of one version of the table."""
+
+    __slots__ = (
+        "_ranks",
+        "counters",
+        "instance_share",
+        "instances",
+        "invoked_field",
+        "line",
+        "route",
+    )
+
+    def __init__(
+        self,
+        route: VariantRoute,
+        instances: tuple[Instance, ...],
+        counters: VariantCounters,
+        line: Line,
+    ) -> None:
+        self.route = route
+        self.instances = instances
+        self.instance_share = 1 / len(instances) if instances else 0.0
+        """What a request adds to InvocationsPerInstance."""
+        self.counters = counters
+        self.line = line
+        """Where requests wait for a slot; it knows the variant as of the table in force."""
+        self.invoked_field = b"x-Amzn-Invoked-Production-Variant: %b\r\n" % route.name.encode()
+        self._ranks: dict[str, list[Instance]] = {}
+
+    def ranked(self, model: str) -> list[Instance]:
+        """The instances, the one to hold `model` first."""
+        ranks = self._ranks.get(model)
+        if ranks is None:
+            if len(self._ranks) >= RANKS_KEPT:
+                self._ranks.clear()
+            order = rank_by_affinity([one.instance_id for one in self.instances], model)
+            ranks = self._ranks[model] = [self.instances[place] for place in order]
+        return ranks
+
+
+class Endpoint:
+    """One endpoint, as of one version of the table."""
+
+    __slots__ = ("name", "variants", "weights")
+
+    def __init__(self, name: str, variants: tuple[Variant, ...]) -> None:
+        self.name = name
+        self.variants = variants
+        self.weights = tuple(variant.route.weight for variant in variants)
+
+    def variant(self, name: str) -> Variant | None:
+        for variant in self.variants:
+            if variant.route.name == name:
+                return variant
+        return None
+
+
+class Routes:
+    """Follows the file that control writes; what was read last stays in force without it."""
+
+    def __init__(self, file: Path, counters: Counters, clock: Clock, board: Board) -> None:
+        self._file = file
+        self._counters = counters
+        self._clock = clock
+        self._board = board
+        self.version = 0
+        """Of the table in force: grows with each change."""
+        self._looked_at = 0.0
+        self._seen: tuple[int, int, int] | None = None
+        self._endpoints: dict[str, Endpoint] = {}
+        self._instances: dict[InstanceRoute, Instance] = {}
+        self._lines: dict[tuple[str, str], Line] = {}
+
+    def get(self, endpoint_name: str) -> Endpoint | None:
+        if self._clock.monotonic() - self._looked_at > FRESH_SECONDS:
+            self.refresh()
+        return self._endpoints.get(endpoint_name)
+
+    def instances(self) -> Iterable[Instance]:
+        return self._instances.values()
+
+    @property
+    def queued(self) -> int:
+        """Requests of this process that wait for a slot."""
+        return sum(line.length for line in self._lines.values())
+
+    def refresh(self) -> bool:
+        """Read the file if it has changed; whether the table in force is another one now."""
+        self._looked_at = self._clock.monotonic()
+        try:
+            status = os.stat(self._file)
+            seen = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if seen == self._seen:
+                return False
+            # A file that makes no sense is not looked at again, or told of, until it is replaced.
+            self._seen = seen
+            table = msgspec.json.decode(self._file.read_bytes(), type=RouteTable)
+        except FileNotFoundError:
+            return False
+        except (OSError, msgspec.DecodeError) as error:
+            log.warning("The route table cannot be read and the last one stays: %s", error)
+            return False
+        self._apply(table)
+        return True
+
+    def _apply(self, table: RouteTable) -> None:
+        self.version += 1
+        before, self._instances = self._instances, {}
+        lines, self._lines = self._lines, {}
+        self._endpoints = {
+            name: Endpoint(
+                name,
+                tuple(self._variant(name, variant, before, lines) for variant in route.variants),
+            )
+            for name, route in table.routes.items()
+            if route.variants
+        }
+        self._counters.keep_only(
+            {(name, one.name) for name, route in table.routes.items() for one in route.variants}
+        )
+        for route, instance in before.items():
+            if route not in self._instances:
+                instance.leave()
+        for endpoint in self._endpoints.values():
+            for variant in endpoint.variants:
+                variant.line.follow(variant)
+
+    def _variant(
+        self,
+        endpoint: str,
+        route: VariantRoute,
+        before: dict[InstanceRoute, Instance],
+        lines: dict[tuple[str, str], Line],
+    ) -> Variant:
+        instances = []
+        for place in route.instances:
+            kept = self._instances.get(place) or before.get(place)
+            self._instances[place] = kept = kept or Instance(place, self._clock, self._board)
+            instances.append(kept)
+        key = (endpoint, route.name)
+        line = self._lines[key] = lines.get(key) or Line(self._board)
+        return Variant(route, tuple(instances), self._counters.of(*key), line)

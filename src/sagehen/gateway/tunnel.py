@@ -1,0 +1,134 @@
+"""Relays a request to control as it is, and its answer back: both flow, neither is kept."""
+
+from sagehen.gateway.answers import field_lines, status_line
+from sagehen.gateway.away import control_is_away
+from sagehen.gateway.exchange import Exchange
+from sagehen.gateway.pool import Pool
+from sagehen.gateway.upstream import Headers, Upstream
+
+__all__ = ["Tunnel"]
+
+_PER_CONNECTION = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+"""What concerns one connection only. No SDK signs any of these."""
+
+_SET_BY_US = _PER_CONNECTION | {b"content-length", b"date"}
+
+
+class Tunnel:
+    """The handler of one request: also the receiver of control's answer to it."""
+
+    __slots__ = ("_chunked", "_early", "_exchange", "_pool", "_upstream")
+
+    def __init__(self, exchange: Exchange, pool: Pool) -> None:
+        self._exchange = exchange
+        self._pool = pool
+        self._upstream: Upstream | None = None
+        self._early: list[bytes] = []
+        self._chunked = any(name.lower() == b"transfer-encoding" for name, _ in exchange.headers)
+
+    # What the client's connection calls
+
+    def begin(self) -> None:
+        upstream = self._pool.take(self)
+        if upstream is not None:
+            self.connected(upstream)
+        else:
+            self._exchange.channel.hold()
+
+    def body(self, data: bytes) -> None:
+        if self._upstream is None:
+            self._early.append(data)
+        elif self._chunked:
+            self._upstream.write_all([b"%x\r\n" % len(data), data, b"\r\n"])
+        else:
+            self._upstream.write(data)
+
+    def whole(self) -> None:
+        if self._upstream is not None and self._chunked:
+            self._upstream.write(b"0\r\n\r\n")
+
+    def client_full(self) -> None:
+        if self._upstream is not None:
+            self._upstream.pause()
+
+    def client_drained(self) -> None:
+        if self._upstream is not None:
+            self._upstream.resume()
+
+    def client_gone(self) -> None:
+        if self._upstream is None:
+            self._pool.forget(self)
+        else:
+            self._upstream.abandon()
+
+    # What the pool calls
+
+    def connected(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        upstream.begin(self, bodiless=self._exchange.method == b"HEAD")
+        upstream.write(self._head())
+        for part in self._early:
+            self.body(part)
+        self._early.clear()
+        if self._exchange.is_whole:
+            self.whole()
+        self._exchange.channel.release()
+
+    def refused(self) -> None:
+        control_is_away(self._exchange)
+
+    # What the connection to control calls
+
+    def answer_interim(self, status: int, headers: Headers) -> None:
+        self._exchange.interim(status_line(status) + field_lines(headers) + b"\r\n")
+
+    def answer_begins(self, status: int, headers: Headers, length: int | None) -> None:
+        exchange = self._exchange
+        if not exchange.is_whole and self._upstream is not None:
+            # The rest of the body would be taken for the next request.
+            self._upstream.reusable = False
+        bodiless = exchange.method == b"HEAD" or status in (204, 304)
+        dropped = _SET_BY_US - {b"content-length"} if bodiless else _SET_BY_US
+        fields = [field for field in headers if field[0].lower() not in dropped]
+        if not any(name.lower() == b"x-amzn-requestid" for name, _ in fields):
+            fields.append((b"x-amzn-RequestId", exchange.request_id))
+        exchange.begin_answer(status, field_lines(fields), length, bodiless)
+
+    def answer_continues(self, data: bytes) -> None:
+        self._exchange.continue_answer(data)
+
+    def answer_ends(self) -> None:
+        self._upstream = None
+        self._exchange.channel.release()
+        self._exchange.end_answer()
+
+    def answer_breaks(self) -> None:
+        self._upstream = None
+        if self._exchange.begun:
+            self._exchange.channel.abort()
+        else:
+            control_is_away(self._exchange)
+
+    def upstream_full(self) -> None:
+        self._exchange.channel.hold()
+
+    def upstream_drained(self) -> None:
+        self._exchange.channel.release()
+
+    def _head(self) -> bytes:
+        exchange = self._exchange
+        fields = [field for field in exchange.headers if field[0].lower() not in _PER_CONNECTION]
+        if self._chunked:
+            fields.append((b"Transfer-Encoding", b"chunked"))
+        request_line = b"%b %b HTTP/1.1\r\n" % (exchange.method, exchange.target)
+        return request_line + field_lines(fields) + b"\r\n"

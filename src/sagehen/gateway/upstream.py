@@ -1,0 +1,224 @@
+"""One connection to whoever does the work, a container or control, with one request at a time."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import httptools
+
+__all__ = ["Headers", "Receiver", "Upstream"]
+
+Headers = list[tuple[bytes, bytes]]
+"""Header fields as they came: order and case kept, repeated ones apart."""
+
+MAX_HEAD_BYTES = 256 * 1024
+
+
+class Receiver(Protocol):
+    """Who gets the answer to one request. Called by the connection, in this order."""
+
+    def answer_interim(self, status: int, headers: Headers) -> None:
+        """A 1xx: the real answer is still to come."""
+
+    def answer_begins(self, status: int, headers: Headers, length: int | None) -> None:
+        """The head is here. `length`: of the body, where it is known; 0 where there is none."""
+
+    def answer_continues(self, data: bytes) -> None: ...
+
+    def answer_ends(self) -> None:
+        """All is here, and the connection is free for other work, or closed."""
+
+    def answer_breaks(self) -> None:
+        """The connection was lost before all was here; nothing else comes."""
+
+    def upstream_full(self) -> None:
+        """Do not send more of the request's body until `upstream_drained`."""
+
+    def upstream_drained(self) -> None: ...
+
+
+class Upstream(asyncio.Protocol):
+    """Sends requests as they are given; parses what comes back and hands it on.
+
+    Args:
+        freed: called when an answer has ended and the connection can take another request.
+        lost: called once, when the connection is gone.
+    """
+
+    __slots__ = (
+        "_bodiless",
+        "_ended",
+        "_freed",
+        "_head_bytes",
+        "_headers",
+        "_in_head",
+        "_interim",
+        "_lost",
+        "_open_ended",
+        "_parser",
+        "_paused",
+        "_receiver",
+        "idle_since",
+        "reusable",
+        "transport",
+    )
+
+    transport: asyncio.Transport
+
+    def __init__(
+        self, freed: Callable[["Upstream"], None], lost: Callable[["Upstream"], None]
+    ) -> None:
+        self._freed = freed
+        self._lost = lost
+        self._parser = httptools.HttpResponseParser(self)
+        self._receiver: Receiver | None = None
+        self._bodiless = False
+        self._ended = False
+        self._in_head = True
+        self._interim = False
+        self._open_ended = False
+        self._paused = False
+        self._headers: Headers = []
+        self._head_bytes = 0
+        self.reusable = True
+        self.idle_since = 0.0
+
+    def begin(self, receiver: Receiver, bodiless: bool = False) -> None:
+        """A new request follows by `write`. `bodiless`: a HEAD, whose answer has no body."""
+        self._receiver = receiver
+        self._bodiless = bodiless
+        self._ended = False
+        self._in_head = True
+        self._head_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def write_all(self, parts: list[bytes]) -> None:
+        self.transport.writelines(parts)
+
+    def pause(self) -> None:
+        """Take no more of the answer until `resume`."""
+        if not self._paused and not self.transport.is_closing():
+            self._paused = True
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._paused and not self.transport.is_closing():
+            self._paused = False
+            self.transport.resume_reading()
+
+    def abandon(self) -> None:
+        """Nobody wants the answer any more: the connection is closed with what may still come."""
+        self._receiver = None
+        self.transport.abort()
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._receiver is None:
+            # An answer that nobody asked for: the connection cannot be trusted with a question.
+            self.transport.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._break()
+            return
+        # Only now, and not in the parser's callback: whatever else is in `data` was not asked for,
+        # and must not be taken for the answer to the next request.
+        if self._ended:
+            self._end()
+        elif self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._break()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost(self)
+        receiver, self._receiver = self._receiver, None
+        if receiver is None:
+            return
+        if self._open_ended and exc is None:
+            receiver.answer_ends()
+        else:
+            receiver.answer_breaks()
+
+    def pause_writing(self) -> None:
+        if self._receiver is not None:
+            self._receiver.upstream_full()
+
+    def resume_writing(self) -> None:
+        if self._receiver is not None:
+            self._receiver.upstream_drained()
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        if self._ended:
+            self.reusable = False
+        self._headers = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        receiver = self._receiver
+        if self._ended or receiver is None:
+            return
+        status = self._parser.get_status_code()
+        self._interim = status < 200
+        if self._interim:
+            receiver.answer_interim(status, self._headers)
+            return
+        self._in_head = False
+        bodiless = self._bodiless or status in (204, 304)
+        length = 0 if bodiless else _body_length(self._headers)
+        self._open_ended = length is None and not _is_chunked(self._headers)
+        if not self._parser.should_keep_alive():
+            self.reusable = False
+        receiver.answer_begins(status, self._headers, length)
+        if self._bodiless:
+            # The parser cannot know of the HEAD, and waits for the body that the head speaks of.
+            self._ended = True
+            self._parser = httptools.HttpResponseParser(self)
+
+    def on_body(self, data: bytes) -> None:
+        if self._ended:
+            self.reusable = False
+        elif self._receiver is not None:
+            self._receiver.answer_continues(data)
+
+    def on_message_complete(self) -> None:
+        if not self._interim:
+            self._ended = True
+
+    def _end(self) -> None:
+        receiver, self._receiver = self._receiver, None
+        if self.reusable:
+            self.resume()
+            self._freed(self)
+        else:
+            self.transport.close()
+        if receiver is not None:
+            receiver.answer_ends()
+
+    def _break(self) -> None:
+        receiver, self._receiver = self._receiver, None
+        self.transport.abort()
+        if receiver is not None:
+            receiver.answer_breaks()
+
+
+def _body_length(headers: Headers) -> int | None:
+    for name, value in headers:
+        if name.lower() == b"content-length":
+            return int(value)
+    return None
+
+
+def _is_chunked(headers: Headers) -> bool:
+    return any(name.lower() == b"transfer-encoding" for name, _ in headers)
