@@ -1,0 +1,69 @@
+"""Writes the pages of docs that are made from the code: settings, and the operations there are.
+
+Run `python scripts/reference.py` after changing either; a test compares.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sagehen.api.operations import OPERATIONS
+from sagehen.api.s3.operations import OPERATIONS as S3_OPERATIONS
+from sagehen.config import PREFIX, Settings
+
+DOCS = Path(__file__).parent.parent / "docs"
+START, END = "<!-- made from the code: start -->", "<!-- made from the code: end -->"
+
+
+def settings_page() -> str:
+    lines = [
+        "# Settings",
+        "",
+        "Each can stand in `sagehen.toml` in the home, or in the environment under the name in the",
+        "second column; the environment wins over the file, the command line over both. Lists and",
+        "tables in the environment are JSON. An unknown key is an error.",
+        "",
+        "| key | variable | default | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, field in Settings.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        shown = "" if default in (None, {}) else f"`{default}`"
+        variable = f"`{PREFIX}{name.upper()}`"
+        lines.append(f"| `{name}` | {variable} | {shown} | {field.description} |")
+    return "\n".join(lines) + "\n"
+
+
+def operations_table() -> str:
+    services: dict[str, Mapping[str, Any]] = {
+        "sagemaker-runtime": dict.fromkeys(("InvokeEndpoint", "InvokeEndpointWithResponseStream")),
+        "s3": S3_OPERATIONS,
+        **OPERATIONS,
+    }
+    lines = ["| service | operations |", "|---|---|"]
+    for service, operations in sorted(services.items()):
+        lines.append(f"| {service} | {', '.join(sorted(operations))} |")
+    return "\n".join(lines)
+
+
+def with_operations(page: str) -> str:
+    """`docs/compatibility.md` with its table made anew."""
+    before, _, rest = page.partition(START)
+    _, _, after = rest.partition(END)
+    return f"{before}{START}\n{operations_table()}\n{END}{after}"
+
+
+PAGES: dict[str, Callable[[str], str]] = {
+    "reference/settings.md": lambda _: settings_page(),
+    "compatibility.md": with_operations,
+}
+
+
+def main() -> None:
+    for name, make in PAGES.items():
+        page = DOCS / name
+        page.write_text(make(page.read_text() if page.exists() else ""))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Runs the instances of one node: launchers, artifacts, the model cache."""

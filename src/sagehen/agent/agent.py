@@ -1,0 +1,186 @@
+"""The agent: the instances of this node, by id."""
+
+import asyncio
+import logging
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+from sagehen.agent.artifacts import ArtifactCache
+from sagehen.agent.container_plan import ContainerPlace
+from sagehen.agent.instance import Instance
+from sagehen.agent.launcher import Launcher
+from sagehen.agent.launchers.process import ProcessLauncher
+from sagehen.agent.leftovers import clear_leftovers
+from sagehen.agent.log_folders import prune_logs
+from sagehen.agent.messages import InstanceList, LoadedModel, Sample
+from sagehen.agent.stored import StoredModelData
+from sagehen.agent.surroundings import Pace, Surroundings
+from sagehen.clock import Clock
+from sagehen.config import Settings
+from sagehen.domain.containers import InstanceSpec, InstanceState
+from sagehen.errors import Invalid, NotFound, Unavailable
+from sagehen.home import Home
+from sagehen.objects import ObjectStore
+
+__all__ = ["Agent"]
+
+log = logging.getLogger(__name__)
+
+LONGEST_WAIT_SECONDS = 60.0
+THREADS = 32
+"""For what blocks: the disk, the object store, /proc."""
+LONGEST_SOCKET_PATH_BYTES = 107
+
+_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+
+
+class Agent:
+    """Starts, watches and stops instances; answers what they do.
+
+    It keeps nothing on disk but artifacts and logs: a new agent has no instances, and control puts
+    them back.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        home: Home,
+        objects: ObjectStore,
+        clock: Clock,
+        *,
+        launcher: Launcher | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        artifacts = ArtifactCache(
+            home.artifacts,
+            StoredModelData(objects),
+            most_artifact_bytes=settings.max_artifact_bytes,
+            most_unused_bytes=settings.artifact_cache_bytes,
+            clock=clock,
+        )
+        self._around = Surroundings(
+            settings=settings,
+            home=home,
+            artifacts=artifacts,
+            launcher=launcher or ProcessLauncher(),
+            clock=clock,
+            pace=pace or Pace(),
+        )
+        self._instances: dict[str, Instance] = {}
+        self._stops: set[asyncio.Task[None]] = set()
+        # From the time, so that a waiter of an earlier agent never finds its own version.
+        self._version = int(clock.now() * 1000)
+        self._changed = asyncio.Event()
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Clear away what an earlier agent left, and take up its artifacts."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
+        await asyncio.to_thread(clear_leftovers, self._around.home)
+        await asyncio.to_thread(self._around.artifacts.open)
+
+    async def stop(self) -> None:
+        """Stop every instance; at most some 40 s."""
+        self._stopping = True
+        self._announce()
+        await asyncio.gather(*(instance.stop() for instance in self._instances.values()))
+        await asyncio.gather(*self._stops)
+
+    def list_instances(self) -> InstanceList:
+        reports = tuple(instance.report for instance in self._instances.values())
+        return InstanceList(version=self._version, instances=reports)
+
+    async def wait_for_change(self, since: int, seconds: float) -> InstanceList:
+        """The list, as soon as its version is not `since`, or after `seconds`."""
+        if self._version == since and not self._stopping:
+            changed = asyncio.create_task(self._changed.wait())
+            try:
+                await asyncio.wait({changed}, timeout=min(max(seconds, 0), LONGEST_WAIT_SECONDS))
+            finally:
+                changed.cancel()
+        return self.list_instances()
+
+    async def put(self, spec: InstanceSpec) -> None:
+        """Have an instance run as `spec` says.
+
+        Nothing is done where it does. One that has failed, is stopping or runs with another spec
+        gives way to a new one.
+
+        Raises:
+            Invalid: a name in it cannot be a file's, or it has no container.
+            Unavailable: the agent is stopping.
+        """
+        if self._stopping:
+            raise Unavailable("The agent is stopping.")
+        _check(spec, self._around.home)
+        old = self._instances.get(spec.instance_id)
+        if old is not None and old.spec == spec and old.report.state in _RUNS:
+            return
+        log.info("Instance %s of %s starts.", spec.instance_id, spec.endpoint_name)
+        instance = Instance(spec, self._around, self._announce)
+        self._instances[spec.instance_id] = instance
+        running = frozenset(self._instances)
+        instance.start(after=old)
+        self._announce()
+        await asyncio.to_thread(prune_logs, self._around.home.logs, running)
+
+    def delete(self, instance_id: str) -> None:
+        """Begin to stop an instance; it leaves the list when it has stopped.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        task = asyncio.create_task(self._remove(self._find(instance_id)))
+        self._stops.add(task)
+        task.add_done_callback(self._stops.discard)
+
+    async def load_model(
+        self, instance_id: str, target_model: str, wait_seconds: float
+    ) -> LoadedModel:
+        """See `ModelCache.load`; raises NotFound where there is no such instance."""
+        return await self._find(instance_id).load_model(target_model, wait_seconds)
+
+    def touch_models(self, instance_id: str, names: tuple[str, ...]) -> None:
+        """Models were used just now; raises NotFound where there is no such instance."""
+        self._find(instance_id).touch_models(names)
+
+    async def samples(self) -> list[Sample]:
+        """Numbers about every instance."""
+        instances = list(self._instances.values())
+        found = await asyncio.gather(*(instance.samples() for instance in instances))
+        return [sample for samples in found for sample in samples]
+
+    async def _remove(self, instance: Instance) -> None:
+        await instance.stop()
+        name = instance.spec.instance_id
+        # It may have been put anew meanwhile.
+        if self._instances.get(name) is instance:
+            del self._instances[name]
+            self._announce()
+
+    def _find(self, instance_id: str) -> Instance:
+        instance = self._instances.get(instance_id)
+        if instance is None:
+            raise NotFound(f"There is no instance {instance_id}.")
+        return instance
+
+    def _announce(self) -> None:
+        self._version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+_RUNS = (InstanceState.STARTING, InstanceState.IN_SERVICE)
+
+
+def _check(spec: InstanceSpec, home: Home) -> None:
+    hostnames = [container.hostname for container in spec.containers]
+    names = (spec.instance_id, spec.endpoint_name, spec.variant_name, *hostnames)
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise Invalid(f"{name[:100]!r} cannot be a name: letters, digits and hyphens only.")
+    if not hostnames or len(set(hostnames)) != len(hostnames):
+        raise Invalid("An instance needs containers with hostnames of their own.")
+    socket = bytes(ContainerPlace(home, spec, len(hostnames)).socket)
+    if len(socket) > LONGEST_SOCKET_PATH_BYTES:
+        raise Invalid(f"The id {spec.instance_id} is too long for a socket in {home.run}.")

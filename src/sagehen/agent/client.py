@@ -1,0 +1,102 @@
+"""Speaks to the agent of this machine over its Unix socket: for control."""
+
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from sagehen.agent.http import Answer, exchange
+from sagehen.agent.messages import Failure, InstanceList, LoadedModel, LoadRequest, Sample
+from sagehen.domain.containers import InstanceSpec
+from sagehen.errors import Invalid, NotFound, SagehenError, Unavailable
+
+__all__ = ["AgentClient"]
+
+TIMEOUT_SECONDS = 10.0
+"""For an answer, besides what the agent was asked to wait."""
+
+_T = TypeVar("_T")
+
+
+class AgentClient:
+    """Every method raises Unavailable when the agent is away, or too busy to answer in time."""
+
+    def __init__(self, socket: Path) -> None:
+        self._address = f"unix:{socket}"
+
+    async def instances(self, since: int | None = None, wait_seconds: float = 0) -> InstanceList:
+        """Every instance the agent has.
+
+        With `since`, a version, the answer comes once the version is another one, or after
+        `wait_seconds`.
+        """
+        path = "/instances"
+        if since is not None:
+            path += "?" + urlencode({"since": since, "wait_seconds": wait_seconds})
+        return self._decode(await self._ask("GET", path, wait_seconds=wait_seconds), InstanceList)
+
+    async def put_instance(self, spec: InstanceSpec) -> None:
+        """Have an instance run. Nothing changes if it does, and a FAILED one is tried anew.
+
+        Raises:
+            Invalid: the agent refuses the spec.
+        """
+        path = f"/instances/{quote(spec.instance_id, safe='')}"
+        self._check(await self._ask("PUT", path, msgspec.json.encode(spec)))
+
+    async def delete_instance(self, instance_id: str) -> None:
+        """Have an instance stopped; it is gone once `instances` no longer has it."""
+        answer = await self._ask("DELETE", f"/instances/{quote(instance_id, safe='')}")
+        if answer.status != 404:
+            self._check(answer)
+
+    async def load_model(
+        self, instance_id: str, target_model: str, wait_seconds: float = 60
+    ) -> LoadedModel:
+        """Have a multi-model instance load a model.
+
+        Raises:
+            NotFound: the agent does not have the instance.
+            Invalid: the name, the object or the archive is not right.
+            Unavailable: still loading after `wait_seconds`, or the instance is stopping.
+        """
+        body = msgspec.json.encode(
+            LoadRequest(target_model=target_model, wait_seconds=wait_seconds)
+        )
+        path = f"/instances/{quote(instance_id, safe='')}/models"
+        answer = await self._ask("POST", path, body, wait_seconds=wait_seconds)
+        return self._decode(answer, LoadedModel)
+
+    async def metrics(self) -> list[Sample]:
+        """Numbers about every instance."""
+        return self._decode(await self._ask("GET", "/metrics"), list[Sample])
+
+    async def check_health(self) -> None:
+        """Return if the agent answers."""
+        self._check(await self._ask("GET", "/health"))
+
+    async def _ask(
+        self, method: str, path: str, body: bytes = b"", *, wait_seconds: float = 0
+    ) -> Answer:
+        timeout = TIMEOUT_SECONDS + wait_seconds
+        return await exchange(self._address, method, path, body, timeout_seconds=timeout)
+
+    def _decode(self, answer: Answer, kind: type[_T]) -> _T:
+        self._check(answer)
+        try:
+            return msgspec.json.decode(answer.body, type=kind)
+        except msgspec.MsgspecError as error:
+            raise Unavailable(f"The agent's answer makes no sense: {error}") from error
+
+    def _check(self, answer: Answer) -> None:
+        if answer.status < 300:
+            return
+        try:
+            message = msgspec.json.decode(answer.body, type=Failure).message
+        except msgspec.MsgspecError:
+            message = answer.text
+        raise _ERRORS.get(answer.status, Unavailable)(message or f"HTTP {answer.status}")
+
+
+_ERRORS: dict[int, type[SagehenError]] = {400: Invalid, 404: NotFound}

@@ -1,0 +1,111 @@
+"""How one container of an instance is to be started: its folder, address, environment, command."""
+
+import os
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from sagehen.agent.launcher import LaunchPlan
+from sagehen.config import Settings
+from sagehen.domain.containers import ContainerSpec, InstanceSpec
+from sagehen.domain.images import Launch
+from sagehen.home import Home
+
+__all__ = ["ContainerPlace", "choose_address", "plan_launch"]
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class ContainerPlace:
+    """Where one container of an instance lives."""
+
+    home: Home
+    spec: InstanceSpec
+    number: int
+    """From 1, in the order of the pipeline."""
+
+    @property
+    def container(self) -> ContainerSpec:
+        return self.spec.containers[self.number - 1]
+
+    @property
+    def folder(self) -> Path:
+        """The container's own; it goes with the instance."""
+        return self.home.instances / self.spec.instance_id / self.container.hostname
+
+    @property
+    def base(self) -> Path:
+        """What is `/opt/ml` in a container of SageMaker's."""
+        return self.folder / "ml"
+
+    @property
+    def socket(self) -> Path:
+        suffix = "" if self.number == 1 else f"-{self.number}"
+        return self.home.run / f"{self.spec.instance_id}{suffix}.sock"
+
+    @property
+    def log(self) -> Path:
+        spec = self.spec
+        folder = self.home.logs / "endpoints" / spec.endpoint_name / spec.variant_name
+        return folder / spec.instance_id / f"{self.container.hostname}.log"
+
+
+def choose_address(place: ContainerPlace, launch: Launch) -> str:
+    """Where a container that is started now is to listen."""
+    if launch.adapter is not None:
+        place.socket.unlink(missing_ok=True)
+        return f"unix:{place.socket}"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"tcp:127.0.0.1:{probe.getsockname()[1]}"
+
+
+def plan_launch(
+    place: ContainerPlace, launch: Launch, address: str, settings: Settings
+) -> LaunchPlan:
+    """Everything that the launcher must know."""
+    command: tuple[str, ...]
+    if launch.adapter is not None:
+        command = (sys.executable, "-m", "sagehen.modelserver")
+        own = {"SAGEHEN_ADAPTER": launch.adapter, "SAGEHEN_BIND": address}
+        folder = place.folder
+    else:
+        command = launch.command or ()
+        own = {"SAGEMAKER_BIND_TO_PORT": address.rpartition(":")[2]}
+        # Where sagehen.toml lies: a command in it may name a script beside it.
+        folder = place.home.path
+    return LaunchPlan(
+        command=command,
+        environment=_environment(place, settings) | own,
+        folder=folder,
+        log=place.log,
+        log_bytes=settings.container_log_bytes,
+    )
+
+
+def _environment(place: ContainerPlace, settings: Settings) -> dict[str, str]:
+    """What we suggest, what the user says, what must be so: in this order, the last wins."""
+    container = place.container
+    suggested = {
+        "PATH": f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
+        "LANG": "C.UTF-8",
+        "HOME": str(place.folder),
+        "TMPDIR": str(place.folder / "tmp"),
+        "PYTHONUNBUFFERED": "1",
+        # Requests are served side by side: threads inside each only get in each other's way.
+        "OMP_NUM_THREADS": "1",
+        # No use in going on for long after the gateway has given up, which is to be the first.
+        "SAGEMAKER_MODEL_SERVER_TIMEOUT": f"{settings.invocation_timeout_seconds + 1:g}",
+        "AWS_REGION": settings.region,
+        "AWS_DEFAULT_REGION": settings.region,
+        "SAGEMAKER_REGION": settings.region,
+    }
+    fixed = {
+        "SAGEMAKER_BASE_DIR": str(place.base),
+        "SM_MODEL_DIR": str(place.base / "model"),
+    }
+    if container.multi_model:
+        fixed["SAGEMAKER_MULTI_MODEL"] = "true"
+    return suggested | container.environment | fixed

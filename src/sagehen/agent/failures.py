@@ -1,0 +1,75 @@
+"""SageMaker's sentences for what goes wrong, each followed by what helps to mend it."""
+
+import re
+from collections.abc import Sequence
+
+from sagehen.errors import ArtifactRejected, SagehenError
+
+__all__ = [
+    "cannot_start",
+    "explain",
+    "failed_artifact",
+    "failed_ping",
+    "service_failure",
+    "shorten",
+]
+
+LONGEST_REASON = 1024
+SHOWN_LINES = 3
+
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)\b(: .*)?$")
+
+
+def failed_ping(hostname: str, variant: str, cause: str) -> str:
+    """It did not become healthy, or ended before it was."""
+    return shorten(
+        f"The {hostname} container for production variant {variant} did not pass the ping health "
+        f"check. Please check CloudWatch logs for this endpoint. ({cause})"
+    )
+
+
+def cannot_start(variant: str, cause: str) -> str:
+    """Its command could not be run."""
+    return shorten(
+        "CannotStartContainerError. Please ensure the model container for variant "
+        f"{variant} starts correctly when invoked with 'docker run <image> serve' ({cause})"
+    )
+
+
+def failed_artifact(number: int, url: str, error: SagehenError) -> str:
+    """Model data of the container of that number, from 1, cannot be fetched or unpacked."""
+    if not isinstance(error, ArtifactRejected):
+        said = (
+            f'Failed to download model data for container "container_{number}" from URL: "{url}". '
+            "Please ensure that there is an object located at the URL and that the role passed to "
+            "CreateModel has permissions to download the object."
+        )
+    else:
+        said = (
+            f'Failed to extract model data archive for container "container_{number}" from URL '
+            f'"{url}". Please ensure that the object located at the URL is a valid tar.gz archive.'
+        )
+    return shorten(f"{said} ({error})")
+
+
+def service_failure(cause: str) -> str:
+    """It is our own failing."""
+    return shorten(
+        "Request to service failed. If failure persists after retry, contact customer support. "
+        f"({cause})"
+    )
+
+
+def explain(lines: Sequence[str]) -> str:
+    """The part of a log that tells most: its last exception, or else its last lines."""
+    told = [line.strip() for line in lines if line.strip()]
+    for line in reversed(told):
+        if _EXCEPTION.match(line):
+            return line
+    troubles = [line for line in told if not line.startswith("INFO ")]
+    return " | ".join((troubles or told)[-SHOWN_LINES:])
+
+
+def shorten(text: str) -> str:
+    """At most as long as a FailureReason may be."""
+    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 2] + "…)"

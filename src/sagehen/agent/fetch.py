@@ -1,0 +1,105 @@
+"""Brings model data from the object store into a folder, unpacked."""
+
+import asyncio
+from pathlib import Path
+
+from sagehen.agent.model_data import Location, ModelData, ModelDataReader, StoredObject
+from sagehen.agent.unpack import MOST_ENTRIES, check_name, make_read_only, unpack
+from sagehen.errors import ArtifactRejected
+
+__all__ = ["fetch"]
+
+ARCHIVE = "archive.tar.gz"
+WRITE_BYTES = 4 * 2**20
+
+
+async def fetch(
+    reader: ModelDataReader,
+    data: ModelData,
+    objects: list[StoredObject],
+    folder: Path,
+    *,
+    most_bytes: int,
+) -> int:
+    """Fill `folder`, an empty one, with what `objects` hold, read-only; return its bytes.
+
+    Raises:
+        ArtifactRejected: an archive or a key is not what can be unpacked safely.
+        NotFound, Unavailable: from the reader.
+        OSError: it cannot be written.
+    """
+    if data.compressed:
+        size = await _fetch_archive(reader, data.location, objects[0], folder, most_bytes)
+    else:
+        size = await _fetch_files(reader, data.location, objects, folder, most_bytes)
+    await asyncio.to_thread(make_read_only, folder)
+    return size
+
+
+async def _fetch_archive(
+    reader: ModelDataReader,
+    location: Location,
+    stored: StoredObject,
+    folder: Path,
+    most_bytes: int,
+) -> int:
+    if stored.size > most_bytes:
+        raise ArtifactRejected(f"It has {stored.size} bytes; at most {most_bytes} are allowed.")
+    archive = folder.parent / ARCHIVE
+    try:
+        await _download(reader, location, stored, archive)
+        unpacked = await asyncio.to_thread(unpack, archive, folder, most_bytes=most_bytes)
+    finally:
+        archive.unlink(missing_ok=True)
+    return unpacked.size_bytes
+
+
+async def _fetch_files(
+    reader: ModelDataReader,
+    location: Location,
+    objects: list[StoredObject],
+    folder: Path,
+    most_bytes: int,
+) -> int:
+    size = sum(stored.size for stored in objects)
+    if size > most_bytes or len(objects) > MOST_ENTRIES:
+        raise ArtifactRejected(
+            f"It has {len(objects)} objects of {size} bytes; at most {MOST_ENTRIES} objects of "
+            f"{most_bytes} bytes are allowed."
+        )
+    for stored in objects:
+        relative = _relative_key(location, stored)
+        if relative.endswith("/") and not stored.size:
+            continue  # What consoles make to show a folder.
+        parts = check_name(relative)
+        if relative != "/".join(parts):
+            raise ArtifactRejected(f"The key {stored.key!r} is no path of a file.")
+        path = folder.joinpath(*parts)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            await _download(reader, Location(location.bucket, stored.key), stored, path)
+        except (FileExistsError, NotADirectoryError):
+            raise ArtifactRejected(
+                f"The key {stored.key!r} is a file where another key needs a folder."
+            ) from None
+    return size
+
+
+def _relative_key(location: Location, stored: StoredObject) -> str:
+    if location.is_prefix:
+        return stored.key[len(location.key) :] or "/"
+    return stored.key.rpartition("/")[2]
+
+
+async def _download(
+    reader: ModelDataReader, location: Location, stored: StoredObject, path: Path
+) -> None:
+    """Write an object to a new file; the disk is waited for in a thread."""
+    with path.open("xb") as file:
+        waiting = bytearray()
+        async for part in reader.read(location, stored.etag):
+            waiting += part
+            if len(waiting) >= WRITE_BYTES:
+                await asyncio.to_thread(file.write, bytes(waiting))
+                waiting.clear()
+        await asyncio.to_thread(file.write, waiting)

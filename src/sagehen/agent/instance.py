@@ -1,0 +1,329 @@
+"""The life of one instance: data fetched, containers started, watched, restarted, stopped.
+
+Starting ─► InService ─► Starting (it died or stopped answering) ─► …
+    └─► Failed (it was never healthy)         any ─► Stopping ─► gone
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from sagehen.agent.artifacts import Artifact
+from sagehen.agent.container_plan import ContainerPlace
+from sagehen.agent.failures import cannot_start, failed_artifact, failed_ping, service_failure
+from sagehen.agent.faults import CannotStart
+from sagehen.agent.folders import give_folder, remove_tree
+from sagehen.agent.messages import LoadedModel, Sample
+from sagehen.agent.model_cache import ModelCache
+from sagehen.agent.model_data import ModelData, parse_location
+from sagehen.agent.model_room import open_model_cache
+from sagehen.agent.running import RunningContainer, start_container
+from sagehen.agent.surroundings import Surroundings
+from sagehen.agent.tallies import ModelTallies
+from sagehen.domain.containers import InstanceReport, InstanceSpec, InstanceState
+from sagehen.errors import ArtifactError, Invalid, SagehenError, Unavailable
+
+__all__ = ["Instance"]
+
+log = logging.getLogger(__name__)
+
+ARTIFACT_RETRY_SECONDS = 2.0
+IDLE_MODELS_SECONDS = 1.0
+
+
+class _Failed(SagehenError):
+    """It will not get healthy; the message is its FailureReason."""
+
+
+class _Unhealthy(SagehenError):
+    """It ended, or did not answer, before it was healthy; the message is a FailureReason."""
+
+    def __init__(self, reason: str, *, late: bool = False) -> None:
+        super().__init__(reason)
+        self.late = late
+
+
+class Instance:
+    """One instance, from its PUT to its DELETE.
+
+    Args:
+        on_change: called after each change of `report`.
+    """
+
+    def __init__(
+        self, spec: InstanceSpec, around: Surroundings, on_change: Callable[[], None]
+    ) -> None:
+        self.spec = spec
+        self.report = InstanceReport(instance_id=spec.instance_id, state=InstanceState.STARTING)
+        self._around = around
+        self._on_change = on_change
+        self._places = [
+            ContainerPlace(around.home, spec, number)
+            for number in range(1, len(spec.containers) + 1)
+        ]
+        self._artifacts: list[Artifact] = []
+        self._running: list[RunningContainer] = []
+        self._models: ModelCache | None = None
+        self._tallies = ModelTallies()
+        self._life: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    def start(self, after: "Instance | None" = None) -> None:
+        """Begin, once the instance that had the name before, if any, has stopped."""
+        self._life = asyncio.create_task(self._live(after))
+
+    async def stop(self) -> None:
+        """Let the containers finish what they began, then end them; at most some 40 s."""
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        await asyncio.shield(self._ending)
+
+    async def load_model(self, target: str, wait_seconds: float) -> LoadedModel:
+        """See `ModelCache.load`.
+
+        Raises:
+            Invalid: it is not a multi-model instance.
+            Unavailable: it is not in service.
+        """
+        return await self._model_cache().load(target, wait_seconds)
+
+    def touch_models(self, names: tuple[str, ...]) -> None:
+        if self._models is not None:
+            self._models.touch(names)
+
+    async def samples(self) -> list[Sample]:
+        memory = [running.process.memory_bytes() for running in self._running]
+        values: dict[str, float] = {"InstanceMemoryBytes": sum(await asyncio.gather(*memory))}
+        if any(container.multi_model for container in self.spec.containers):
+            models = self._models
+            values["LoadedModelCount"] = models.loaded_count if models else 0
+            values["LoadedModelBytes"] = models.booked_bytes if models else 0
+            values |= self._tallies.values()
+        return [self._sample(name, value) for name, value in values.items()]
+
+    def _sample(self, name: str, value: float) -> Sample:
+        return Sample(
+            name=name,
+            endpoint=self.spec.endpoint_name,
+            variant=self.spec.variant_name,
+            instance=self.spec.instance_id,
+            value=value,
+        )
+
+    def _model_cache(self) -> ModelCache:
+        if not any(container.multi_model for container in self.spec.containers):
+            raise Invalid("TargetModel is only for endpoints of multi-model containers.")
+        if self._models is None:
+            raise Unavailable("The instance is not in service.")
+        return self._models
+
+    async def _end(self) -> None:
+        self._change(InstanceState.STOPPING)
+        if self._work is not None:
+            self._work.cancel()
+        if self._life is not None:
+            await self._life
+
+    async def _live(self, before: "Instance | None") -> None:
+        """Work until that fails or is cancelled, then clear away. Never cancelled itself: what
+        has been started is always seen to its end."""
+        self._work = asyncio.create_task(self._work_after(before))
+        await asyncio.wait({self._work})
+        pace = self._around.pace
+        stopped = self._work.cancelled()
+        await self._stop_containers(pace.stop_seconds if stopped else pace.unhealthy_stop_seconds)
+        await self._let_go()
+
+    async def _work_after(self, before: "Instance | None") -> None:
+        try:
+            if before is not None:
+                await before.stop()
+            await self._fetch_artifacts()
+            await self._keep_running()
+        except _Failed as failed:
+            self._fail(str(failed))
+        except Exception as error:
+            log.exception("An instance failed.", extra=self._about("instance_failed"))
+            self._fail(service_failure(f"{type(error).__name__}: {error}"))
+
+    async def _fetch_artifacts(self) -> None:
+        for place in self._places:
+            place.base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (place.folder / "tmp").mkdir(exist_ok=True)
+            url = place.container.model_data_url
+            if place.container.multi_model:
+                (place.base / "models").mkdir(exist_ok=True)
+            elif url is None:
+                (place.base / "model").mkdir(exist_ok=True)
+            else:
+                artifact = await self._fetch_artifact(place, url)
+                await asyncio.to_thread(
+                    give_folder, artifact.folder, place.base / "model", artifact.size_bytes
+                )
+
+    async def _fetch_artifact(self, place: ContainerPlace, url: str) -> Artifact:
+        seconds = self.spec.download_timeout_seconds
+        try:
+            container = place.container
+            data = ModelData(
+                parse_location(url), container.model_data_compressed, container.model_data_etag
+            )
+            async with asyncio.timeout(seconds):
+                artifact = await self._acquire(data)
+        except TimeoutError:
+            late = Unavailable(f"It was not there within {seconds:g} s.")
+            raise _Failed(failed_artifact(place.number, url, late)) from None
+        except (ArtifactError, Invalid) as error:
+            raise _Failed(failed_artifact(place.number, url, error)) from error
+        self._artifacts.append(artifact)
+        return artifact
+
+    async def _acquire(self, data: ModelData) -> Artifact:
+        while True:
+            try:
+                return await self._around.artifacts.acquire(data)
+            except Unavailable as error:
+                log.warning("Model data cannot be had now: %s", error, extra=self._about("fetch"))
+                await self._around.clock.sleep(ARTIFACT_RETRY_SECONDS)
+
+    async def _keep_running(self) -> None:
+        """Start the containers, and again whenever they end. Ends only by failing or a stop."""
+        pace, clock = self._around.pace, self._around.clock
+        delay = pace.first_restart_delay_seconds
+        was_healthy, retried = False, False
+        while True:
+            started = clock.monotonic()
+            try:
+                await self._start()
+            except _Unhealthy as error:
+                if not was_healthy and (retried or error.late):
+                    raise _Failed(str(error)) from error
+                retried = True
+                reason = str(error)
+            else:
+                was_healthy = True
+                reason = await self._serve()
+                if clock.monotonic() - started > pace.steady_after_seconds:
+                    delay = pace.first_restart_delay_seconds
+            self._change(InstanceState.STARTING)
+            log.warning("An instance is started again: %s", reason, extra=self._about("restart"))
+            await self._stop_containers(pace.unhealthy_stop_seconds)
+            await clock.sleep(delay)
+            delay = min(delay * 2, pace.longest_restart_delay_seconds)
+
+    async def _start(self) -> None:
+        try:
+            for place in self._places:
+                self._running.append(await start_container(place, self._around))
+        except CannotStart as error:
+            raise _Failed(cannot_start(self.spec.variant_name, str(error))) from error
+        waits = [asyncio.create_task(running.wait_until_healthy()) for running in self._running]
+        try:
+            await self._watch_start(waits)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _watch_start(self, waits: list[asyncio.Task[None]]) -> None:
+        """Until all are healthy.
+
+        Raises:
+            _Unhealthy: one has ended first, or time is up.
+        """
+        exits = [running.exited for running in self._running]
+        seconds = self.spec.startup_timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                pending = set(waits)
+                while pending and not any(exited.done() for exited in exits):
+                    await asyncio.wait([*pending, *exits], return_when=asyncio.FIRST_COMPLETED)
+                    pending = {wait for wait in waits if not wait.done()}
+        except TimeoutError:
+            late = next(
+                running
+                for running, wait in zip(self._running, waits, strict=True)
+                if not wait.done()
+            )
+            cause = f"/ping did not answer 200 within {seconds:g} s; {late.describe_end()}"
+            raise _Unhealthy(self._say_unhealthy(late, cause), late=True) from None
+        for running in self._running:
+            if running.exited.done():
+                raise _Unhealthy(self._say_unhealthy(running, running.describe_end()))
+
+    async def _serve(self) -> str:
+        """Serve until something is wrong; return what."""
+        for running in self._running:
+            if running.place.container.multi_model:
+                self._models = await open_model_cache(running, self._around, self._tallies)
+        self._change(InstanceState.IN_SERVICE)
+        sweeping = asyncio.create_task(self._unload_idle_models())
+        try:
+            return await self._watch()
+        finally:
+            sweeping.cancel()
+            await asyncio.gather(sweeping, return_exceptions=True)
+
+    async def _unload_idle_models(self) -> None:
+        while self._models is not None:
+            await self._around.clock.sleep(IDLE_MODELS_SECONDS)
+            try:
+                await self._models.unload_idle()
+            except Exception:
+                log.exception("Idle models stay loaded.", extra=self._about("models_kept"))
+
+    async def _watch(self) -> str:
+        pace = self._around.pace
+        failed = 0
+        while True:
+            exits = {running.exited for running in self._running}
+            await asyncio.wait(
+                exits, timeout=pace.ping_interval_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            for running in self._running:
+                if running.exited.done():
+                    return running.describe_end()
+            healthy = await asyncio.gather(*(running.is_healthy() for running in self._running))
+            failed = 0 if all(healthy) else failed + 1
+            if failed >= pace.pings_failed_in_a_row:
+                return f"/ping failed {failed} times in a row."
+
+    async def _stop_containers(self, grace_seconds: float) -> None:
+        if self._models is not None:
+            models, self._models = self._models, None
+            await models.close()
+        await asyncio.gather(*(running.end(grace_seconds) for running in self._running))
+        self._running.clear()
+
+    async def _let_go(self) -> None:
+        while self._artifacts:
+            await self._around.artifacts.release(self._artifacts.pop())
+        await asyncio.to_thread(remove_tree, self._around.home.instances / self.spec.instance_id)
+
+    def _say_unhealthy(self, running: RunningContainer, cause: str) -> str:
+        return failed_ping(running.place.container.hostname, self.spec.variant_name, cause)
+
+    def _fail(self, reason: str) -> None:
+        log.warning("An instance failed: %s", reason, extra=self._about("instance_failed"))
+        self._change(InstanceState.FAILED, reason)
+
+    def _change(self, state: InstanceState, failure_reason: str | None = None) -> None:
+        if self._ending is not None and state is not InstanceState.STOPPING:
+            return
+        self.report = InstanceReport(
+            instance_id=self.spec.instance_id,
+            state=state,
+            address=self._running[0].address if self._running else None,
+            failure_reason=failure_reason,
+            slots=self._running[0].slots if self._running else None,
+        )
+        self._on_change()
+
+    def _about(self, action: str) -> dict[str, str]:
+        return {
+            "action": action,
+            "endpoint": self.spec.endpoint_name,
+            "variant": self.spec.variant_name,
+            "instance": self.spec.instance_id,
+        }

@@ -1,0 +1,1 @@
+"""The ways of starting a container, one file each."""

@@ -1,0 +1,47 @@
+"""Clears away what an agent that was killed may have left behind."""
+
+import logging
+import os
+from pathlib import Path
+
+import psutil
+
+from sagehen.agent.folders import remove_tree
+from sagehen.home import Home
+
+__all__ = ["clear_leftovers"]
+
+log = logging.getLogger(__name__)
+
+
+def clear_leftovers(home: Home) -> None:
+    """End containers' processes, remove their folders and sockets. Blocks; before any start.
+
+    The containers end with their agent, but what they started themselves need not. It is known by
+    the folder in its environment, which no one else has.
+    """
+    mark = f"SAGEMAKER_BASE_DIR={home.instances}{os.sep}".encode()
+    for process in psutil.process_iter():
+        if process.pid != os.getpid() and _has_mark(process.pid, mark):
+            log.warning("Process %d of an earlier instance is ended.", process.pid)
+            _kill(process)
+    for folder in home.instances.iterdir():
+        remove_tree(folder)
+    for socket in home.run.glob("i-*.sock"):
+        socket.unlink(missing_ok=True)
+
+
+def _has_mark(pid: int, mark: bytes) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return any(entry.startswith(mark) for entry in environment.split(b"\0"))
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+        process.wait(timeout=5)
+    except psutil.Error:
+        log.warning("Process %d does not end.", process.pid)

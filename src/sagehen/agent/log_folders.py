@@ -1,0 +1,26 @@
+"""Keeps the number of log folders bounded: instances come and go, their logs would stay."""
+
+import shutil
+from pathlib import Path
+
+__all__ = ["prune_logs"]
+
+MOST_KEPT = 50
+
+
+def prune_logs(logs: Path, running: frozenset[str], most: int = MOST_KEPT) -> None:
+    """Remove the oldest `endpoints/<endpoint>/<variant>/<instance>` folders. Blocks.
+
+    Those of `running` instances stay, and of the others the `most` that were written last.
+    """
+    ended = [path for path in (logs / "endpoints").glob("*/*/*") if path.name not in running]
+    ended.sort(key=_written_at, reverse=True)
+    for path in ended[most:]:
+        shutil.rmtree(path, ignore_errors=True)
+        for above in (path.parent, path.parent.parent):
+            if not any(above.iterdir()):
+                above.rmdir()
+
+
+def _written_at(folder: Path) -> float:
+    return max((file.stat().st_mtime for file in folder.iterdir()), default=0.0)

@@ -1,0 +1,100 @@
+"""One container that has been started: its health, its end."""
+
+import asyncio
+import contextlib
+import re
+import signal
+from dataclasses import dataclass
+
+from sagehen.agent.container_plan import ContainerPlace, choose_address, plan_launch
+from sagehen.agent.failures import explain
+from sagehen.agent.faults import CannotStart
+from sagehen.agent.http import exchange
+from sagehen.agent.launcher import Process
+from sagehen.agent.model_calls import ModelCalls
+from sagehen.agent.surroundings import Pace, Surroundings
+from sagehen.domain.images import find_launch
+from sagehen.errors import Unavailable
+
+__all__ = ["RunningContainer", "start_container"]
+
+SLOTS_HEADER = "x-sagehen-slots"
+SLOTS_VARIABLE = "SAGEHEN_SLOTS"
+KILL_SECONDS = 10.0
+"""How long the kernel may take to end what was killed: more than it ever does."""
+_SLOTS = re.compile("[1-9][0-9]{0,5}")
+
+
+@dataclass(eq=False)
+class RunningContainer:
+    place: ContainerPlace
+    address: str
+    process: Process
+    exited: asyncio.Task[int]
+    pace: Pace
+    said_slots: str | None = None
+    """What its `/ping` last said of its slots."""
+
+    @property
+    def slots(self) -> int | None:
+        """How many requests it may work on at once: as the user says, or else the container."""
+        said = (self.place.container.environment.get(SLOTS_VARIABLE), self.said_slots)
+        return next((int(one) for one in said if one and _SLOTS.fullmatch(one)), None)
+
+    async def wait_until_healthy(self) -> None:
+        """Ask until it answers as it should: quickly at first."""
+        interval = self.pace.first_ping_interval_seconds
+        while not await self.is_healthy():
+            await asyncio.sleep(interval)
+            interval = min(interval * 1.2, self.pace.longest_ping_interval_seconds)
+
+    async def is_healthy(self) -> bool:
+        """Whether `/ping`, and of a multi-model container `/models` too, answer 200 in time."""
+        try:
+            answer = await exchange(
+                self.address, "GET", "/ping", timeout_seconds=self.pace.ping_timeout_seconds
+            )
+            if answer.status != 200:
+                return False
+            self.said_slots = answer.headers.get(SLOTS_HEADER)
+            return (
+                not self.place.container.multi_model
+                or await ModelCalls(self.address).is_multi_model()
+            )
+        except Unavailable:
+            return False
+
+    async def end(self, grace_seconds: float) -> None:
+        """Ask it to end, and after `grace_seconds` make it."""
+        if grace_seconds > 0:
+            self.process.terminate()
+            await asyncio.wait({self.exited}, timeout=grace_seconds)
+        self.process.kill()
+        await asyncio.wait({self.exited}, timeout=KILL_SECONDS)
+        with contextlib.suppress(OSError):
+            self.place.socket.unlink(missing_ok=True)
+
+    def describe_end(self) -> str:
+        """Why it may have ended, or does not answer, from its log."""
+        told = explain(self.process.last_lines()) or "it logged nothing"
+        if not self.exited.done():
+            return told
+        status = self.exited.result()
+        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        return f"{told}; {how}"
+
+
+async def start_container(place: ContainerPlace, around: Surroundings) -> RunningContainer:
+    """Start a container in its folder, which must be there.
+
+    Raises:
+        CannotStart: nothing is known of its image, or its command cannot be run.
+    """
+    launch = find_launch(place.container.image, around.settings.images)
+    if launch is None:
+        raise CannotStart(f"the image {place.container.image} is not known")
+    address = choose_address(place, launch)
+    plan = plan_launch(place, launch, address, around.settings)
+    process = await around.launcher.start(plan)
+    exited = asyncio.create_task(process.wait())
+    return RunningContainer(place, address, process, exited, around.pace)

@@ -1,0 +1,42 @@
+"""What every instance of a node shares."""
+
+from dataclasses import dataclass, field
+
+from sagehen.agent.artifacts import ArtifactCache
+from sagehen.agent.launcher import Launcher
+from sagehen.clock import Clock
+from sagehen.config import Settings
+from sagehen.home import Home
+
+__all__ = ["Pace", "Surroundings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How often things are looked at, and how long they may take: SageMaker's, but for tests."""
+
+    first_ping_interval_seconds: float = 0.02
+    """While starting: short at first, so that a small model is in service at once."""
+    longest_ping_interval_seconds: float = 1.0
+    ping_interval_seconds: float = 5.0
+    """While in service."""
+    ping_timeout_seconds: float = 2.0
+    pings_failed_in_a_row: int = 3
+    """So many, and the instance is started again."""
+    stop_seconds: float = 30.0
+    """From SIGTERM to SIGKILL."""
+    unhealthy_stop_seconds: float = 5.0
+    first_restart_delay_seconds: float = 0.2
+    longest_restart_delay_seconds: float = 10.0
+    steady_after_seconds: float = 60.0
+    """What has served for so long is restarted with the first delay again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    settings: Settings
+    home: Home
+    artifacts: ArtifactCache
+    launcher: Launcher
+    clock: Clock
+    pace: Pace = field(default_factory=Pace)

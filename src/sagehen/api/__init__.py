@@ -1,0 +1,1 @@
+"""Operations: a request becomes a row or a read. Starts nothing."""

@@ -1,0 +1,189 @@
+"""One ASGI application for every service but the runtime: HTTP in, an operation, HTTP out.
+
+scope → Request → who signed it → which service ─┬─ s3: body streams → api.s3
+                                                 └─ others: read → match → parse → validate
+                                                    → operation (in a thread) → serialize
+"""
+
+import asyncio
+import hashlib
+import logging
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import replace
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sagehen.api.call import Call, Operation
+from sagehen.api.s3.app import handle
+from sagehen.errors import Unavailable
+from sagehen.wire.faults import AwsError
+from sagehen.wire.http import Request, Response
+from sagehen.wire.match import likely_model, match, not_implemented
+from sagehen.wire.parse import parse
+from sagehen.wire.scope import likely_service
+from sagehen.wire.serialize import serialize, serialize_error
+from sagehen.wire.sigv4 import Verifier
+from sagehen.wire.validate import validate
+
+__all__ = ["Application", "ClientGone"]
+
+log = logging.getLogger(__name__)
+
+MakeCall = Callable[[str], Call]
+
+OWN_PREFIX = "/_sagehen/"
+
+LARGEST_CONTROL_BODY_BYTES = 4 * 2**20
+"""Of requests other than S3's: far above what any operation's limits allow."""
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was whole."""
+
+
+class Application:
+    """Answers every operation of `operations`, by service and name; hands S3 to its own module."""
+
+    def __init__(
+        self,
+        operations: Mapping[str, Mapping[str, Operation]],
+        verifier: Verifier,
+        make_call: MakeCall,
+        own_paths: ASGIApp,
+    ) -> None:
+        self._operations = operations
+        self._verifier = verifier
+        self._make_call = make_call
+        self._own_paths = own_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].startswith(OWN_PREFIX):
+            await self._own_paths(scope, receive, send)
+            return
+        request = _request(scope)
+        request_id = str(uuid.uuid4())
+        stream = _body(receive)
+        try:
+            response = await self._answer(request, stream, request_id)
+        except ClientGone:
+            return
+        await _respond(response, request, receive, send)
+
+    async def _answer(
+        self, request: Request, stream: AsyncIterator[bytes], request_id: str
+    ) -> Response:
+        try:
+            if likely_service(request) == "s3":
+                identity = self._verifier.verify(request, None)
+                return await handle(request, stream, self._make_call(request_id), identity)
+            return await self._operate(request, stream, request_id)
+        except AwsError as error:
+            return serialize_error(likely_model(request), None, error, request_id)
+        except ClientGone:
+            raise
+        except Unavailable as error:
+            model = likely_model(request)
+            failure = AwsError("ServiceUnavailable", str(error), 503)
+            return serialize_error(model, None, failure, request_id)
+        except Exception:
+            log.exception("An operation failed.", extra={"action": "answer", "id": request_id})
+            model = likely_model(request)
+            code = "InternalError" if model.service_name == "s3" else "InternalFailure"
+            failure = AwsError(code, "We encountered an internal error. Please try again.", 500)
+            return serialize_error(model, None, failure, request_id)
+
+    async def _operate(
+        self, request: Request, stream: AsyncIterator[bytes], request_id: str
+    ) -> Response:
+        request = replace(request, body=await _whole(stream))
+        digest = hashlib.sha256(request.body).hexdigest()
+        identity = self._verifier.verify(request, digest)
+        model, operation = match(request, identity.service)
+        try:
+            act = self._operations.get(model.service_name, {}).get(operation.name)
+            if act is None:
+                raise not_implemented(model.service_name, operation.name)
+            params = parse(request, operation)
+            validate(operation, params)
+            call = self._make_call(request_id)
+            result = await asyncio.to_thread(act, call, params)
+            return serialize(operation, result, request_id)
+        except AwsError as error:
+            return serialize_error(model, operation, error, request_id)
+
+
+def _request(scope: Scope) -> Request:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return Request(
+        method=scope["method"],
+        raw_path=scope["raw_path"].decode("latin-1"),
+        raw_query=scope["query_string"].decode("latin-1"),
+        headers=headers,
+    )
+
+
+async def _body(receive: Receive) -> AsyncIterator[bytes]:
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        if chunk := message.get("body", b""):
+            yield chunk
+        more = message.get("more_body", False)
+
+
+async def _whole(stream: AsyncIterator[bytes]) -> bytes:
+    chunks = []
+    size = 0
+    async for chunk in stream:
+        size += len(chunk)
+        if size > LARGEST_CONTROL_BODY_BYTES:
+            raise AwsError(
+                "RequestEntityTooLargeException",
+                f"The request body is over {LARGEST_CONTROL_BODY_BYTES} bytes.",
+                413,
+            )
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def _respond(response: Response, request: Request, receive: Receive, send: Send) -> None:
+    headers = [
+        (name.lower().encode("latin-1"), value.encode("latin-1"))
+        for name, value in response.headers.items()
+    ]
+    body = response.body
+    if isinstance(body, bytes):
+        if not any(name == b"content-length" for name, _ in headers):
+            headers.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        content = b"" if request.method == "HEAD" else body
+        await send({"type": "http.response.body", "body": content})
+        return
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await _relay(body, receive, send)
+
+
+async def _relay(body: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
+    """Send a body piece by piece, for as long as there is somebody to read it."""
+    gone = asyncio.create_task(_disconnected(receive))
+    try:
+        async for chunk in body:
+            if gone.done():
+                return
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        gone.cancel()
+        if isinstance(body, AsyncGenerator):
+            await body.aclose()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,122 @@
+"""What a model's containers must be, and the specs of the containers that run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sagehen.api.call import Call
+from sagehen.api.model_data import check_model_data
+from sagehen.api.refusals import not_built, refused
+from sagehen.domain.containers import ContainerSpec
+from sagehen.domain.images import BUILT_IN_IMAGES, find_launch
+
+__all__ = ["check_containers", "container_specs", "containers_of"]
+
+LARGEST_ENVIRONMENT_BYTES = 32 * 1024
+"""All keys and values of all containers of a model: SageMaker's limit."""
+
+_UNBUILT = {
+    "ModelPackageName": "model packages (ModelPackageName)",
+    "InferenceSpecificationName": "model packages (InferenceSpecificationName)",
+    "AdditionalModelDataSources": "additional model data sources (AdditionalModelDataSources)",
+    "ContainerMetricsConfig": "container metrics (ContainerMetricsConfig)",
+}
+_UNBUILT_SOURCE = ("HubAccessConfig", "ManifestS3Uri", "ETag", "ManifestEtag")
+
+
+def containers_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
+    """The containers of CreateModel's parameters, in whichever of the two members they are."""
+    primary = definition.get("PrimaryContainer")
+    return [primary] if primary is not None else list(definition.get("Containers", ()))
+
+
+def check_containers(call: Call, params: dict[str, Any]) -> None:
+    """Check what CreateModel is given, down to the model data in the object store.
+
+    Raises:
+        AwsError: SageMaker would refuse it, or Sagehen cannot run it.
+    """
+    if ("PrimaryContainer" in params) == bool(params.get("Containers")):
+        raise refused("Specify exactly one of PrimaryContainer and Containers.")
+    if params.get("InferenceExecutionConfig", {}).get("Mode") == "Direct":
+        raise not_built("direct invocation of containers (InferenceExecutionConfig)")
+    containers = containers_of(params)
+    if len(containers) > 1:
+        raise not_built("an inference pipeline (more than one container in Containers)")
+    _check_environment(containers)
+    for container in containers:
+        _check_container(call, container)
+        check_model_data(call, container, params.get("ExecutionRoleArn"))
+
+
+def container_specs(
+    definition: dict[str, Any], versions: Mapping[str, str]
+) -> tuple[ContainerSpec, ...]:
+    """What the containers of a stored model are to run; `versions` are ETags by address."""
+    return tuple(_spec(container, versions) for container in containers_of(definition))
+
+
+def _spec(container: dict[str, Any], versions: Mapping[str, str]) -> ContainerSpec:
+    source = container.get("ModelDataSource", {}).get("S3DataSource")
+    url = source["S3Uri"] if source else container.get("ModelDataUrl")
+    cache = container.get("MultiModelConfig", {}).get("ModelCacheSetting")
+    return ContainerSpec(
+        hostname=container.get("ContainerHostname", "primary"),
+        image=container["Image"],
+        model_data_url=url,
+        model_data_etag=versions.get(url) if url else None,
+        model_data_compressed=source is None or source["CompressionType"] == "Gzip",
+        environment=container.get("Environment", {}),
+        multi_model=container.get("Mode") == "MultiModel",
+        model_cache=cache != "Disabled",
+    )
+
+
+def _check_environment(containers: list[dict[str, Any]]) -> None:
+    pairs = [pair for one in containers for pair in one.get("Environment", {}).items()]
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in pairs)
+    if size > LARGEST_ENVIRONMENT_BYTES:
+        raise refused(
+            f"The environment variables of a model may take {LARGEST_ENVIRONMENT_BYTES} bytes "
+            f"together; these take {size}."
+        )
+
+
+def _check_container(call: Call, container: dict[str, Any]) -> None:
+    for member, feature in _UNBUILT.items():
+        if container.get(member):
+            raise not_built(feature)
+    if not container.get("Image"):
+        raise refused(
+            "Specify one of either Image and Model Data URL or ModelPackageName in container "
+            "definition."
+        )
+    if find_launch(container["Image"], call.settings.images) is None:
+        raise _unknown_image(container["Image"])
+    if "ModelDataUrl" in container and "ModelDataSource" in container:
+        raise refused("Specify only one of ModelDataUrl and ModelDataSource.")
+    if "ModelDataSource" in container:
+        _check_source(container)
+    if container.get("Mode") == "MultiModel" and not container.get("ModelDataUrl"):
+        raise refused("A container of Mode MultiModel needs a ModelDataUrl.")
+
+
+def _check_source(container: dict[str, Any]) -> None:
+    source = container["ModelDataSource"].get("S3DataSource")
+    if source is None:
+        raise refused("ModelDataSource needs an S3DataSource.")
+    if container.get("Mode") == "MultiModel":
+        raise refused("ModelDataSource cannot be used by a container of Mode MultiModel.")
+    for member in _UNBUILT_SOURCE:
+        if source.get(member):
+            raise not_built(f"ModelDataSource.S3DataSource.{member}")
+    if source["S3DataType"] == "S3Prefix" and source["CompressionType"] == "Gzip":
+        raise refused("CompressionType Gzip needs S3DataType S3Object.")
+
+
+def _unknown_image(image: str) -> Exception:
+    known = ", ".join(pattern for pattern, _ in BUILT_IN_IMAGES)
+    return refused(
+        f"Sagehen does not know how to run the image {image}. The repository names it knows are "
+        f"{known}. To run an image of your own, map its name to a command in sagehen.toml: "
+        '[images] "my-image" = ["python3", "serve.py"].'
+    )

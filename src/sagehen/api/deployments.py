@@ -1,0 +1,75 @@
+"""Copies of stored configs and models, as endpoints are to run them."""
+
+import uuid
+from collections.abc import Mapping
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.api.call import Call
+from sagehen.api.containers import containers_of
+from sagehen.api.model_data import model_data_version
+from sagehen.api.refusals import missing
+from sagehen.api.variants import plan_variant
+from sagehen.domain.records import Deployment, VariantPlan
+from sagehen.store import endpoint_configs, models
+
+__all__ = ["copy_config", "look_up_versions", "retain"]
+
+
+def look_up_versions(call: Call, config_name: str) -> Mapping[str, str]:
+    """ETags of the model data that a config leads to, by address, as it lies there now.
+
+    Instances that are started again later get the same, if their object is overwritten or gone by
+    then. Looked up before the transaction that deploys: the object store may be far away.
+    """
+    with call.database.read() as connection:
+        config = endpoint_configs.get(connection, config_name)
+        names = config.definition["ProductionVariants"] if config else ()
+        found = [models.get(connection, variant["ModelName"]) for variant in names]
+    containers = [one for model in found if model for one in containers_of(model.definition)]
+    return dict(filter(None, (model_data_version(call, one) for one in containers)))
+
+
+def copy_config(
+    call: Call, connection: Connection, config_name: str, versions: Mapping[str, str]
+) -> Deployment:
+    """A new deployment of a config.
+
+    Raises:
+        AwsError: the config is gone, or one of its models is.
+    """
+    config = endpoint_configs.get(connection, config_name)
+    if config is None:
+        arn = call.arns.sagemaker("endpoint-config", config_name)
+        raise missing("endpoint configuration", arn)
+    variants = []
+    for variant in config.definition["ProductionVariants"]:
+        model = models.get(connection, variant["ModelName"])
+        if model is None:
+            raise missing("model", call.arns.sagemaker("model", variant["ModelName"]))
+        variants.append(plan_variant(variant, model, versions))
+    return Deployment(
+        deployment_id=uuid.uuid4().hex,
+        config_name=config.name,
+        variants=tuple(variants),
+        deployed_at=call.clock.now(),
+    )
+
+
+def retain(new: Deployment, old: Deployment, excluded: list[str]) -> Deployment:
+    """`new` with the instance counts and weights of `old`'s variants of the same names.
+
+    `excluded` may hold `DesiredInstanceCount` and `DesiredWeight`, which then are `new`'s own.
+    """
+    had = {variant.name: variant for variant in old.variants}
+
+    def retained(variant: VariantPlan) -> VariantPlan:
+        before = had.get(variant.name, variant)
+        counts = variant if "DesiredInstanceCount" in excluded else before
+        weights = variant if "DesiredWeight" in excluded else before
+        return msgspec.structs.replace(
+            variant, instance_count=counts.instance_count, weight=weights.weight
+        )
+
+    return msgspec.structs.replace(new, variants=tuple(map(retained, new.variants)))

@@ -1,0 +1,208 @@
+"""The operations of endpoints: each writes what is wanted and leaves the doing to reconcile."""
+
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.api.call import Call
+from sagehen.api.capacity import check_capacity, this_machine
+from sagehen.api.deployment_config import check_deployment_config
+from sagehen.api.deployments import copy_config, look_up_versions, retain
+from sagehen.api.endpoint_description import describe, summarize
+from sagehen.api.listing import read_page
+from sagehen.api.refusals import existing, in_progress, missing, not_built, refused
+from sagehen.api.tags import check_tags
+from sagehen.api.variants import check_weights
+from sagehen.domain.records import Deployment, EndpointRecord, EndpointStatus, VariantPlan
+from sagehen.errors import AlreadyExists
+from sagehen.store import endpoints, instances, tags
+from sagehen.wire.faults import AwsError
+
+__all__ = [
+    "create_endpoint",
+    "delete_endpoint",
+    "describe_endpoint",
+    "list_endpoints",
+    "update_endpoint",
+    "update_endpoint_weights_and_capacities",
+]
+
+_EXCLUDED = "ExcludeRetainedVariantProperties"
+_BUSY = (EndpointStatus.CREATING, EndpointStatus.UPDATING, EndpointStatus.DELETING)
+
+
+def create_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask for a new endpoint; it is `Creating` until its instances are healthy."""
+    given_tags = check_tags(params.get("Tags", []))
+    check_deployment_config(params.get("DeploymentConfig"))
+    name, now = params["EndpointName"], call.clock.now()
+    arn = call.arns.sagemaker("endpoint", name)
+    versions = look_up_versions(call, params["EndpointConfigName"])
+    with call.database.write() as connection:
+        if endpoints.get(connection, name) is not None:
+            raise existing("endpoint", arn)
+        record = EndpointRecord(
+            name=name,
+            arn=arn,
+            created_at=now,
+            modified_at=now,
+            status=EndpointStatus.CREATING,
+            target=copy_config(call, connection, params["EndpointConfigName"], versions),
+            last_deployment_config=params.get("DeploymentConfig"),
+        )
+        _check_capacity(call, connection, record)
+        try:
+            endpoints.insert(connection, record)
+        except AlreadyExists as error:
+            raise existing("endpoint", arn) from error
+        tags.put(connection, arn, given_tags)
+    call.hint()
+    return {"EndpointArn": arn}
+
+
+def describe_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """How the endpoint stands: what serves, what is wanted, and why if it failed."""
+    name = params["EndpointName"]
+    with call.database.read() as connection:
+        record = endpoints.get(connection, name)
+        if record is None:
+            raise _missing(call, name)
+        return describe(record, instances.of_endpoint(connection, record.name))
+
+
+def list_endpoints(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """One page of endpoints."""
+    return read_page(call, params, endpoints.list_page, "Endpoints", summarize)
+
+
+def update_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask for another config on new instances; the old ones serve until these are healthy."""
+    check_deployment_config(params.get("DeploymentConfig"))
+    excluded = [one["VariantPropertyType"] for one in params.get(_EXCLUDED, [])]
+    if excluded and not params.get("RetainAllVariantProperties"):
+        raise refused(f"{_EXCLUDED} needs RetainAllVariantProperties to be true.")
+    versions = look_up_versions(call, params["EndpointConfigName"])
+    with call.database.write() as connection:
+        record, current = _changeable(call, connection, params["EndpointName"])
+        target = copy_config(call, connection, params["EndpointConfigName"], versions)
+        if target.config_name == current.config_name:
+            raise _same_config(call, target)
+        if params.get("RetainAllVariantProperties"):
+            target = retain(target, current, excluded)
+            check_weights(variant.weight for variant in target.variants)
+        retained = record.last_deployment_config if params.get("RetainDeploymentConfig") else None
+        after = _updating(call, record, target)
+        after = msgspec.structs.replace(
+            after, last_deployment_config=params.get("DeploymentConfig", retained)
+        )
+        _check_capacity(call, connection, after)
+        endpoints.update(connection, after)
+    call.hint()
+    return {"EndpointArn": record.arn}
+
+
+def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask for other weights or instance counts of variants; the instances there are stay."""
+    wanted = _by_variant(params["DesiredWeightsAndCapacities"])
+    with call.database.write() as connection:
+        record, current = _changeable(call, connection, params["EndpointName"])
+        unknown = wanted.keys() - {variant.name for variant in current.variants}
+        if unknown:
+            raise refused(
+                f'Endpoint "{record.arn}" has no production variant {min(unknown)}. It has '
+                + ", ".join(variant.name for variant in current.variants)
+                + "."
+            )
+        variants = tuple(
+            _changed(variant, wanted.get(variant.name)) for variant in current.variants
+        )
+        check_weights(variant.weight for variant in variants)
+        # The same deployment: its instances stay.
+        target = msgspec.structs.replace(current, variants=variants)
+        after = _updating(call, record, target)
+        _check_capacity(call, connection, after)
+        endpoints.update(connection, after)
+    call.hint()
+    return {"EndpointArn": record.arn}
+
+
+def delete_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask for the endpoint to go; it is `Deleting` until its instances have stopped."""
+    name = params["EndpointName"]
+    with call.database.write() as connection:
+        record = endpoints.get_for_update(connection, name)
+        if record is None:
+            raise _missing(call, name)
+        if record.status in _BUSY:
+            raise in_progress(record.arn)
+        deleting = msgspec.structs.replace(
+            record, status=EndpointStatus.DELETING, modified_at=call.clock.now()
+        )
+        endpoints.update(connection, deleting)
+    call.hint()
+    return {}
+
+
+def _changeable(call: Call, connection: Connection, name: str) -> tuple[EndpointRecord, Deployment]:
+    """An endpoint that may be updated, and what it runs."""
+    record = endpoints.get_for_update(connection, name)
+    if record is None:
+        raise _missing(call, name)
+    if record.status in _BUSY:
+        raise in_progress(record.arn)
+    if record.status is EndpointStatus.FAILED or record.current is None:
+        raise refused(
+            f'Cannot update failed endpoint "{record.arn}". Delete it and create it again.'
+        )
+    return record, record.current
+
+
+def _updating(call: Call, record: EndpointRecord, target: Deployment) -> EndpointRecord:
+    return msgspec.structs.replace(
+        record,
+        status=EndpointStatus.UPDATING,
+        target=target,
+        failure_reason=None,
+        modified_at=call.clock.now(),
+    )
+
+
+def _check_capacity(call: Call, connection: Connection, after: EndpointRecord) -> None:
+    check_capacity(endpoints.all(connection), after, call.settings, this_machine())
+
+
+def _by_variant(desired: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    wanted: dict[str, dict[str, Any]] = {}
+    for one in desired:
+        name = one["VariantName"]
+        if name in wanted:
+            raise refused(f"Production variant {name} is given more than once.")
+        if "ServerlessUpdateConfig" in one:
+            raise not_built("serverless inference (ServerlessUpdateConfig)")
+        if one.get("DesiredInstanceCount") == 0:
+            raise refused(f"Production variant {name} needs a DesiredInstanceCount of at least 1.")
+        wanted[name] = one
+    return wanted
+
+
+def _changed(variant: VariantPlan, wanted: dict[str, Any] | None) -> VariantPlan:
+    if wanted is None:
+        return variant
+    return msgspec.structs.replace(
+        variant,
+        weight=wanted.get("DesiredWeight", variant.weight),
+        instance_count=wanted.get("DesiredInstanceCount", variant.instance_count),
+    )
+
+
+def _missing(call: Call, name: str) -> AwsError:
+    return missing("endpoint", call.arns.sagemaker("endpoint", name))
+
+
+def _same_config(call: Call, target: Deployment) -> AwsError:
+    arn = call.arns.sagemaker("endpoint-config", target.config_name)
+    return refused(
+        "Cannot update endpoint with the currently in use endpoint configuration "
+        f'"{arn}". Create another one for the update.'
+    )

@@ -1,0 +1,142 @@
+"""The metrics as Prometheus reads them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    SummaryMetricFamily,
+)
+from prometheus_client.core import (
+    Metric as Family,
+)
+
+from sagehen.api.observations import InFlight, VariantCounts, VariantKey
+from sagehen.domain.latencies import Latencies
+from sagehen.domain.records import EndpointRecord
+from sagehen.telemetry import METRICS, Kind, Metric
+
+__all__ = ["InstanceSample", "Measured", "expose", "measure"]
+
+
+class InstanceSample(Protocol):
+    """One number about one instance, as its agent tells it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def endpoint(self) -> str: ...
+
+    @property
+    def variant(self) -> str: ...
+
+    @property
+    def instance(self) -> str: ...
+
+    @property
+    def value(self) -> float: ...
+
+
+QUANTILES = (0.5, 0.9, 0.99)
+"""Of every time whose sketch there is."""
+
+Measured = Mapping[str, Mapping[tuple[str, ...], float]]
+"""Values by the name they are told under, then by the metric's dimensions in their order."""
+
+
+def measure(
+    endpoints: Iterable[EndpointRecord],
+    totals: Mapping[VariantKey, VariantCounts],
+    in_flight: Mapping[VariantKey, InFlight],
+    samples: Iterable[InstanceSample],
+) -> Measured:
+    """Everything there is to expose; of endpoints that are gone, nothing."""
+    measured: defaultdict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
+    names = set()
+    for endpoint in endpoints:
+        names.add(endpoint.name)
+        measured["EndpointStatus"][endpoint.name, endpoint.status.value] = 1
+    for key, counts in totals.items():
+        if key[0] in names:
+            for name, value in _told(counts).items():
+                measured[name][key] = value
+    for key, least_and_most in in_flight.items():
+        if key[0] in names:
+            measured["ConcurrentRequestsPerModelMinimum"][key] = least_and_most.lowest
+            measured["ConcurrentRequestsPerModelMaximum"][key] = least_and_most.highest
+    for sample in samples:
+        dimensions = (sample.endpoint, sample.variant, sample.instance)
+        measured[sample.name][dimensions] = sample.value
+    return measured
+
+
+def expose(measured: Measured) -> bytes:
+    """The text that Prometheus reads."""
+    registry = CollectorRegistry()
+    registry.register(_Collector(measured))
+    return generate_latest(registry)
+
+
+def _told(counts: VariantCounts) -> dict[str, float]:
+    values: dict[str, Any] = msgspec.structs.asdict(counts)
+    told: dict[str, float] = {}
+    for field in msgspec.structs.fields(counts):
+        value = values[field.name]
+        if isinstance(value, Latencies):
+            told |= _told_of_times(field.encode_name, value)
+        else:
+            told[field.encode_name] = value
+    return told
+
+
+def _told_of_times(name: str, times: Latencies) -> dict[str, float]:
+    told: dict[str, float] = {name + "Sum": times.sum, name + "Count": times.count}
+    for share in QUANTILES:
+        if (quantile := times.quantile(share)) is not None:
+            told[name + _quantile_suffix(share)] = quantile
+    return told
+
+
+def _quantile_suffix(share: float) -> str:
+    return f"P{share * 100:g}"
+
+
+class _Collector:
+    def __init__(self, measured: Measured) -> None:
+        self._measured = measured
+
+    def collect(self) -> Iterator[Family]:
+        for metric in METRICS.values():
+            yield _family(metric, self._measured)
+
+
+def _family(metric: Metric, measured: Measured) -> Family:
+    if metric.kind is Kind.TIMING:
+        family = SummaryMetricFamily(metric.exposed_as, metric.help, labels=metric.dimensions)
+        sums = _of(metric, measured, "Sum")
+        for dimensions, count in _of(metric, measured, "Count").items():
+            family.add_metric(dimensions, int(count), sums.get(dimensions, 0))
+        for share in QUANTILES:
+            for dimensions, value in _of(metric, measured, _quantile_suffix(share)).items():
+                labels = dict(zip(metric.dimensions, dimensions, strict=True))
+                family.add_sample(metric.exposed_as, {**labels, "quantile": str(share)}, value)
+        return family
+    kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+    plain = kind(metric.exposed_as, metric.help, labels=metric.dimensions)
+    for dimensions, value in _of(metric, measured, "").items():
+        plain.add_metric(dimensions, value)
+    return plain
+
+
+def _of(metric: Metric, measured: Measured, suffix: str) -> dict[tuple[str, ...], float]:
+    """The values with the metric's own dimensions.
+
+    The waits for models are told by agents too, by instance; only the gateways' are exposed.
+    """
+    values = measured.get(metric.name + suffix, {})
+    return {key: value for key, value in values.items() if len(key) == len(metric.dimensions)}

@@ -1,0 +1,142 @@
+"""What the gateways have counted, added up: totals that do not go down when a gateway restarts."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+
+from sagehen.clock import Clock
+from sagehen.domain.latencies import Latencies
+
+__all__ = ["GatewayReport", "InFlight", "Observations", "VariantCounts"]
+
+MOST_GATEWAYS = 256
+MOST_VARIANTS = 20_000
+SILENT_SECONDS = 10.0
+"""A gateway that has not reported for so long is no more: it works on no request."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Share = Annotated[float, msgspec.Meta(ge=0)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+
+VariantKey = tuple[str, str]
+"""(endpoint name, variant name)."""
+
+
+class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Named as in METRICS; times in microseconds."""
+
+    invocations: _Count = msgspec.field(default=0, name="Invocations")
+    invocations_per_instance: _Share = msgspec.field(default=0.0, name="InvocationsPerInstance")
+    errors_4xx: _Count = msgspec.field(default=0, name="Invocation4XXErrors")
+    errors_5xx: _Count = msgspec.field(default=0, name="Invocation5XXErrors")
+    model_errors: _Count = msgspec.field(default=0, name="InvocationModelErrors")
+    cache_hits: _Count = msgspec.field(default=0, name="ModelCacheHit")
+    cache_lookups: _Count = msgspec.field(default=0, name="ModelCacheHitSamples")
+    model_latency: Latencies = msgspec.field(default=Latencies(), name="ModelLatency")
+    overhead_latency: Latencies = msgspec.field(default=Latencies(), name="OverheadLatency")
+    loading_wait_sum: _Count = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
+    loading_wait_count: _Count = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
+
+    def __add__(self, other: "VariantCounts") -> "VariantCounts":
+        return VariantCounts(
+            **{
+                field: getattr(self, field) + getattr(other, field)
+                for field in VariantCounts.__struct_fields__
+            }
+        )
+
+    def is_before(self, other: "VariantCounts") -> bool:
+        """Whether the same counters can show `other` later: none is lower there."""
+        fields = VariantCounts.__struct_fields__
+        return all(getattr(self, field) <= getattr(other, field) for field in fields)
+
+
+class InFlight(msgspec.Struct, frozen=True, kw_only=True):
+    """The least and the most requests that were worked on at once in the last 10 s."""
+
+    lowest: _Count = 0
+    highest: _Count = 0
+
+    def __add__(self, other: "InFlight") -> "InFlight":
+        return InFlight(lowest=self.lowest + other.lowest, highest=self.highest + other.highest)
+
+
+class _VariantReport(VariantCounts, frozen=True, kw_only=True):
+    endpoint: _Name
+    variant: _Name
+    in_flight: InFlight = msgspec.field(default=InFlight(), name="ConcurrentRequestsPerModel")
+
+    def counts(self) -> VariantCounts:
+        return VariantCounts(
+            **{field: getattr(self, field) for field in VariantCounts.__struct_fields__}
+        )
+
+
+class GatewayReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one gateway has counted since it began."""
+
+    gateway: _Name | int
+    """Which process it is."""
+    variants: Annotated[tuple[_VariantReport, ...], msgspec.Meta(max_length=MOST_VARIANTS)]
+
+
+class Observations:
+    """The last report of each gateway, and the sums of those that are no more."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._gateways: OrderedDict[str, dict[VariantKey, VariantCounts]] = OrderedDict()
+        """The one that reported last is last. One that died stays: its counts still count."""
+        self._ended: dict[VariantKey, VariantCounts] = {}
+        self._in_flight: dict[str, tuple[float, dict[VariantKey, InFlight]]] = {}
+        """By gateway, with the time of the report."""
+
+    def record(self, report: GatewayReport) -> None:
+        """Take a gateway's report in place of its last one."""
+        identity = str(report.gateway)
+        now = {(one.endpoint, one.variant): one.counts() for one in report.variants}
+        before = self._gateways.pop(identity, {})
+        for key, counts in before.items():
+            if key not in now:
+                # Gateways forget a variant when its route goes: the endpoint is no more, and one
+                # made anew under its name starts from nothing.
+                self._ended.pop(key, None)
+            elif not counts.is_before(now[key]):
+                self._end(key, counts)
+        self._gateways[identity] = now
+        self._in_flight = dict(self._reporting())
+        self._in_flight[identity] = (
+            self._clock.monotonic(),
+            {(one.endpoint, one.variant): one.in_flight for one in report.variants},
+        )
+        if len(self._gateways) > MOST_GATEWAYS:
+            _, oldest = self._gateways.popitem(last=False)
+            for key, counts in oldest.items():
+                self._end(key, counts)
+
+    def totals(self) -> dict[VariantKey, VariantCounts]:
+        """By (endpoint name, variant name), over all gateways there are and have been."""
+        totals = dict(self._ended)
+        for gateway in self._gateways.values():
+            for key, counts in gateway.items():
+                totals[key] = totals.get(key, VariantCounts()) + counts
+        return totals
+
+    def in_flight(self) -> dict[VariantKey, InFlight]:
+        """Of the gateways there are: together, as if all had theirs at the same moment."""
+        sums: dict[VariantKey, InFlight] = {}
+        for _, (_, variants) in self._reporting():
+            for key, one in variants.items():
+                sums[key] = sums.get(key, InFlight()) + one
+        return sums
+
+    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[VariantKey, InFlight]]]]:
+        since = self._clock.monotonic() - SILENT_SECONDS
+        return (item for item in self._in_flight.items() if item[1][0] >= since)
+
+    def _end(self, key: VariantKey, counts: VariantCounts) -> None:
+        self._ended[key] = self._ended.pop(key, VariantCounts()) + counts
+        if len(self._ended) > MOST_VARIANTS:
+            del self._ended[next(iter(self._ended))]

@@ -1,0 +1,142 @@
+"""What lives under `/_sagehen/`: health, metrics, status, and what gateways report."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sagehen import __version__
+from sagehen.api.exposition import InstanceSample, expose, measure
+from sagehen.api.observations import GatewayReport, Observations
+from sagehen.api.status import World, tell_status
+from sagehen.domain.records import EndpointRecord, InstanceRecord
+from sagehen.errors import LimitExceeded, SagehenError
+from sagehen.store import endpoints, instances
+from sagehen.store.database import Database
+
+__all__ = ["Agent", "OwnPaths"]
+
+log = logging.getLogger(__name__)
+
+AGENT_TIMEOUT_SECONDS = 3.0
+LARGEST_REPORT_BYTES = 16 * 2**20
+
+
+class Agent(Protocol):
+    """The agent, as asked here; each call raises Unavailable while it is away."""
+
+    async def check_health(self) -> None: ...
+
+    async def metrics(self) -> Sequence[InstanceSample]: ...
+
+
+class OwnPaths:
+    """Answers `/_sagehen/…`; `app` is the ASGI application.
+
+    Nobody signs these requests. `/_sagehen/internal/` is for the gateways on this machine, which
+    let nobody else through to it.
+    """
+
+    def __init__(self, observations: Observations, database: Database, agent: Agent) -> None:
+        self._observations = observations
+        self._database = database
+        self._agent = agent
+        self.app = Starlette(
+            routes=[
+                Route("/_sagehen/health", self.health),
+                Route("/_sagehen/metrics", self.metrics),
+                Route("/_sagehen/status", self.status),
+                Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
+            ]
+        )
+
+    async def health(self, _: Request) -> Response:
+        """200 where the state and the agent answer, else 503; the body says which does not."""
+        state, agent = await asyncio.gather(
+            _trouble(lambda: asyncio.to_thread(self._check_state)),
+            _trouble(self._agent.check_health),
+        )
+        body = {"ready": not (state or agent), "state": state or "ok", "agent": agent or "ok"}
+        return _json(body, 200 if body["ready"] else 503)
+
+    async def metrics(self, _: Request) -> Response:
+        """Everything in METRICS, for Prometheus; without the agent's while it is away."""
+        (known, _rows), samples = await asyncio.gather(
+            asyncio.to_thread(self._read), self._samples()
+        )
+        measured = measure(
+            known, self._observations.totals(), self._observations.in_flight(), samples
+        )
+        return Response(expose(measured), media_type=CONTENT_TYPE_LATEST)
+
+    async def status(self, _: Request) -> Response:
+        """What `sagehen status` shows."""
+        (known, rows), samples = await asyncio.gather(
+            asyncio.to_thread(self._read), self._samples()
+        )
+        totals = self._observations.totals()
+        measured = measure(known, totals, self._observations.in_flight(), samples)
+        world = World(endpoints=known, instances=rows, totals=totals, measured=measured)
+        return _json({"version": __version__, **tell_status(world)})
+
+    async def take_report(self, request: Request) -> Response:
+        """A gateway's counts since it began."""
+        try:
+            report = msgspec.json.decode(await _body(request), type=GatewayReport)
+        except msgspec.MsgspecError as error:
+            return _json({"message": f"This is not a gateway's report: {error}"}, 400)
+        except LimitExceeded as error:
+            return _json({"message": str(error)}, 413)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        self._observations.record(report)
+        return Response(status_code=204)
+
+    async def _samples(self) -> Sequence[InstanceSample]:
+        try:
+            async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
+                return await self._agent.metrics()
+        except (SagehenError, TimeoutError):
+            return ()
+
+    def _read(self) -> tuple[list[EndpointRecord], list[InstanceRecord]]:
+        with self._database.read() as connection:
+            return endpoints.all(connection), instances.all(connection)
+
+    def _check_state(self) -> None:
+        with self._database.read() as connection:
+            connection.execute(text("SELECT 1"))
+
+
+async def _trouble(check: Callable[[], Awaitable[None]]) -> str | None:
+    """What is wrong with what `check` asks; None where nothing is."""
+    try:
+        async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
+            await check()
+    except TimeoutError:
+        return f"It did not answer within {AGENT_TIMEOUT_SECONDS:g} s."
+    except (SagehenError, SQLAlchemyError) as error:
+        return str(error)
+    return None
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST_REPORT_BYTES:
+            raise LimitExceeded(f"A report has at most {LARGEST_REPORT_BYTES} bytes.")
+    return bytes(body)
+
+
+def _json(body: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type="application/json")

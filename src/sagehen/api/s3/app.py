@@ -1,0 +1,61 @@
+"""S3's front door: a signed request in, an answer out, bodies streaming both ways."""
+
+from collections.abc import AsyncIterator
+
+from sagehen.api.call import Call
+from sagehen.api.s3.attributes import refuse_unknown
+from sagehen.api.s3.exchange import (
+    Exchange,
+    Stream,
+    read_target,
+    with_hoisted_headers,
+)
+from sagehen.api.s3.faults import not_implemented
+from sagehen.api.s3.operations import OPERATIONS, find_operation
+from sagehen.api.s3.owner import check_expected_owner
+from sagehen.wire.faults import AwsError
+from sagehen.wire.http import Request, Response
+from sagehen.wire.serialize import serialize_error
+from sagehen.wire.services import service
+from sagehen.wire.sigv4 import Identity
+
+__all__ = ["handle"]
+
+
+async def handle(
+    request: Request, stream: AsyncIterator[bytes], call: Call, identity: Identity
+) -> Response:
+    """Answer a request whose signature is right, but for what it says of its body.
+
+    Args:
+        stream: the body as it comes. Reading it is what asks the client to send it.
+    """
+    body = Stream(stream)
+    try:
+        response = await _answer(request, body, call, identity)
+    except AwsError as error:
+        response = serialize_error(service("s3"), None, error, call.request_id)
+        if not body.begun and _has_body(request):
+            # What the client sends after all, or does not, cannot be told from its next request.
+            response.headers["connection"] = "close"
+    response.headers.setdefault("x-amz-request-id", call.request_id)
+    return response
+
+
+async def _answer(request: Request, body: Stream, call: Call, identity: Identity) -> Response:
+    bucket, key, query = read_target(request)
+    request = with_hoisted_headers(request, query)
+    name = find_operation(request.method, bucket, key, query, request.headers)
+    exchange = Exchange(request, query, bucket, key, body, call, identity)
+    act = OPERATIONS.get(name)
+    if act is None:
+        raise not_implemented(name)
+    refuse_unknown(request.headers)
+    check_expected_owner(exchange)
+    return await act(exchange)
+
+
+def _has_body(request: Request) -> bool:
+    return (
+        "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+    )

@@ -1,0 +1,178 @@
+"""What a client says about an object in headers, and the headers that say it again."""
+
+from collections.abc import Mapping
+from email.utils import formatdate
+from urllib.parse import parse_qsl
+
+from sagehen.api.s3.checksums import checksum_headers
+from sagehen.api.s3.faults import invalid_argument, not_implemented
+from sagehen.api.s3.tags import check_tags
+from sagehen.domain.objects import Attributes, ObjectInfo
+from sagehen.wire.faults import AwsError
+
+__all__ = [
+    "encryption_headers",
+    "object_headers",
+    "read_attributes",
+    "refuse_unknown",
+    "written_headers",
+]
+
+DEFAULT_CONTENT_TYPE = "binary/octet-stream"
+
+_META = "x-amz-meta-"
+_MOST_METADATA_BYTES = 2048
+_KEPT = (
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "expires",
+    "x-amz-website-redirect-location",
+)
+_ENCRYPTION = (
+    "x-amz-server-side-encryption",
+    "x-amz-server-side-encryption-aws-kms-key-id",
+    "x-amz-server-side-encryption-bucket-key-enabled",
+)
+_ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
+_STORAGE_CLASSES = (
+    "STANDARD",
+    "REDUCED_REDUNDANCY",
+    "STANDARD_IA",
+    "ONEZONE_IA",
+    "INTELLIGENT_TIERING",
+    "GLACIER",
+    "DEEP_ARCHIVE",
+    "GLACIER_IR",
+)
+_CANNED_ACLS = (
+    "private",
+    "public-read",
+    "public-read-write",
+    "authenticated-read",
+    "aws-exec-read",
+    "bucket-owner-read",
+    "bucket-owner-full-control",
+    "log-delivery-write",
+)
+_REFUSED = (
+    "x-amz-server-side-encryption-customer-",
+    "x-amz-copy-source-server-side-encryption-customer-",
+    "x-amz-object-lock-",
+    "x-amz-grant-",
+    "x-amz-if-match-",
+    "x-amz-mfa",
+    "x-amz-write-offset-bytes",
+)
+
+
+def refuse_unknown(headers: Mapping[str, str]) -> None:
+    """Raises AwsError for headers that ask for what is not there, and for values that are none."""
+    for name in headers:
+        if name.startswith(_REFUSED):
+            raise not_implemented(f"The header {name}")
+    if headers.get("x-amz-bucket-object-lock-enabled", "false").lower() == "true":
+        raise not_implemented("Object lock")
+    acl = headers.get("x-amz-acl")
+    if acl is not None and acl not in _CANNED_ACLS:
+        raise invalid_argument("The canned ACL is not known.", "x-amz-acl", acl)
+
+
+def read_attributes(headers: Mapping[str, str]) -> Attributes:
+    """What the headers of a write say about the object.
+
+    Raises:
+        AwsError: InvalidStorageClass, InvalidTag, MetadataTooLarge and the like.
+    """
+    kept = {name: headers[name] for name in (*_KEPT, *_ENCRYPTION) if name in headers}
+    if "aws-chunked" in kept.get("content-encoding", ""):
+        # That one is of the request's body, not of the object.
+        parts = [part.strip() for part in kept.pop("content-encoding").split(",")]
+        if others := [part for part in parts if part not in ("", "aws-chunked")]:
+            kept["content-encoding"] = ",".join(others)
+    _check_encryption(kept)
+    return Attributes(
+        headers=kept,
+        metadata=_read_metadata(headers),
+        tags=_read_tags(headers.get("x-amz-tagging", "")),
+        storage_class=_read_storage_class(headers),
+    )
+
+
+def object_headers(info: ObjectInfo) -> dict[str, str]:
+    """The headers of a read that tell of the object, but for its length and checksum."""
+    attributes = info.attributes
+    headers = {
+        "content-type": DEFAULT_CONTENT_TYPE,
+        **attributes.headers,
+        "accept-ranges": "bytes",
+        "etag": f'"{info.etag}"',
+        "last-modified": formatdate(info.modified_at, usegmt=True),
+    }
+    headers.update({_META + name: value for name, value in attributes.metadata.items()})
+    if attributes.tags:
+        headers["x-amz-tagging-count"] = str(len(attributes.tags))
+    if attributes.storage_class != "STANDARD":
+        headers["x-amz-storage-class"] = attributes.storage_class
+    return headers
+
+
+def written_headers(info: ObjectInfo) -> dict[str, str]:
+    """The headers of a write's answer."""
+    return {
+        "etag": f'"{info.etag}"',
+        **encryption_headers(info.attributes),
+        **checksum_headers(info.checksum),
+    }
+
+
+def encryption_headers(attributes: Attributes) -> dict[str, str]:
+    """The encryption that was asked for, repeated."""
+    return {name: attributes.headers[name] for name in _ENCRYPTION if name in attributes.headers}
+
+
+def _check_encryption(kept: Mapping[str, str]) -> None:
+    algorithm = kept.get(_ENCRYPTION[0])
+    if algorithm is not None and algorithm not in _ENCRYPTIONS:
+        raise AwsError(
+            "InvalidEncryptionAlgorithmError",
+            "The encryption request that you specified is not valid. The valid value is AES256, "
+            "aws:kms or aws:kms:dsse.",
+            400,
+        )
+
+
+def _read_metadata(headers: Mapping[str, str]) -> dict[str, str]:
+    metadata = {
+        name.removeprefix(_META): value for name, value in headers.items() if name.startswith(_META)
+    }
+    size = sum(len(name) + len(value) for name, value in metadata.items())
+    if size > _MOST_METADATA_BYTES:
+        raise AwsError(
+            "MetadataTooLarge",
+            "Your metadata headers exceed the maximum allowed metadata size",
+            400,
+            Size=size,
+            MaxSizeAllowed=_MOST_METADATA_BYTES,
+        )
+    return metadata
+
+
+def _read_tags(given: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(given, keep_blank_values=True, errors="strict", max_num_fields=50)
+    except ValueError:
+        message = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query "
+        raise invalid_argument(
+            f"{message}parameters without tag name duplicates.", "x-amz-tagging", given
+        ) from None
+    return check_tags(pairs)
+
+
+def _read_storage_class(headers: Mapping[str, str]) -> str:
+    given = headers.get("x-amz-storage-class", "STANDARD")
+    if given not in _STORAGE_CLASSES:
+        raise AwsError("InvalidStorageClass", "The storage class you specified is not valid", 400)
+    return given

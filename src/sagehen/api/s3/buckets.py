@@ -1,0 +1,158 @@
+"""The operations on buckets themselves."""
+
+import ipaddress
+import re
+
+from sagehen.api.s3.body import read_document
+from sagehen.api.s3.exchange import Exchange
+from sagehen.api.s3.faults import not_implemented
+from sagehen.api.s3.owner import owner_element
+from sagehen.api.s3.times import iso_time
+from sagehen.api.s3.xml import child_text, children, document, element, parse, text
+from sagehen.objects import faults
+from sagehen.wire.faults import AwsError
+from sagehen.wire.http import Response
+
+__all__ = [
+    "create_bucket",
+    "delete_bucket",
+    "get_bucket_location",
+    "get_bucket_versioning",
+    "head_bucket",
+    "list_buckets",
+]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_RESERVED_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
+_RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+_FIRST_REGION = "us-east-1"
+
+
+async def create_bucket(exchange: Exchange) -> Response:
+    _check_name(exchange.bucket)
+    _check_location(await read_document(exchange), exchange.call.settings.region)
+    await exchange.run(lambda: _create(exchange))
+    return Response(200, {"location": f"/{exchange.bucket}"})
+
+
+async def head_bucket(exchange: Exchange) -> Response:
+    await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
+    return Response(200, {"x-amz-bucket-region": exchange.call.settings.region})
+
+
+async def delete_bucket(exchange: Exchange) -> Response:
+    await exchange.run(lambda: exchange.store.delete_bucket(exchange.bucket))
+    return Response(204)
+
+
+async def get_bucket_location(exchange: Exchange) -> Response:
+    await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
+    region = exchange.call.settings.region
+    head = document("LocationConstraint", ["" if region == _FIRST_REGION else region])
+    return Response(200, {"content-type": "application/xml"}, head)
+
+
+async def get_bucket_versioning(exchange: Exchange) -> Response:
+    """Empty: versioning was never switched on."""
+    await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
+    return Response(
+        200, {"content-type": "application/xml"}, document("VersioningConfiguration", [])
+    )
+
+
+async def list_buckets(exchange: Exchange) -> Response:
+    query = exchange.query
+    prefix, after = query.get("prefix", ""), query.get("continuation-token", "")
+    most = query.get("max-buckets", "10000")
+    limit = int(most) if most.isascii() and most.isdigit() and len(most) < 6 else 0
+    if not 0 < limit <= 10000:
+        raise AwsError(
+            "InvalidArgument", "Argument max-buckets must be an integer between 1 and 10000", 400
+        )
+    region = exchange.call.settings.region
+    if query.get("bucket-region", region) != region:
+        found = []
+    else:
+        found = await exchange.run(exchange.store.buckets)
+    chosen = [b for b in found if b.name.startswith(prefix) and b.name > after]
+    inner = [
+        element(
+            "Bucket",
+            text("Name", bucket.name),
+            text("CreationDate", iso_time(bucket.created_at)),
+            text("BucketRegion", region),
+        )
+        for bucket in chosen[:limit]
+    ]
+    more = text("ContinuationToken", chosen[limit - 1].name) if len(chosen) > limit else ""
+    said = text("Prefix", prefix) if prefix else ""
+    owner = owner_element(exchange.call.settings.account_id)
+    body = document("ListAllMyBucketsResult", [owner, element("Buckets", *inner), more, said])
+    return Response(200, {"content-type": "application/xml"}, body)
+
+
+def _create(exchange: Exchange) -> None:
+    try:
+        exchange.store.create_bucket(exchange.bucket)
+    except faults.BucketExists:
+        if exchange.call.settings.region == _FIRST_REGION:
+            # The first region has always answered so when the bucket is the caller's own.
+            return
+        raise AwsError(
+            "BucketAlreadyOwnedByYou",
+            "Your previous request to create the named bucket succeeded and you already own it.",
+            409,
+            BucketName=exchange.bucket,
+        ) from None
+
+
+def _check_name(name: str) -> None:
+    valid = (
+        _NAME.fullmatch(name)
+        and ".." not in name
+        and not name.startswith(_RESERVED_STARTS)
+        and not name.endswith(_RESERVED_ENDS)
+        and not _is_address(name)
+    )
+    if not valid:
+        raise AwsError(
+            "InvalidBucketName",
+            "The specified bucket is not valid. A name has 3 to 63 lower-case letters, digits, "
+            "dots and hyphens, begins and ends with a letter or digit, and is no IP address.",
+            400,
+            BucketName=name,
+        )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.IPv4Address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_location(data: bytes, region: str) -> None:
+    given = None
+    if data.strip():
+        root = parse(data, "CreateBucketConfiguration")
+        for name in ("Bucket", "Location", "Tags"):
+            if children(root, name):
+                raise not_implemented(f"{name} in CreateBucketConfiguration")
+        given = child_text(root, "LocationConstraint")
+    if not given and region == _FIRST_REGION:
+        return
+    if given == region == _FIRST_REGION:
+        raise AwsError(
+            "InvalidLocationConstraint",
+            "The specified location-constraint is not valid: in us-east-1 leave it out.",
+            400,
+            LocationConstraint=given,
+        )
+    if given != region:
+        raise AwsError(
+            "IllegalLocationConstraintException",
+            f"The {given or 'unspecified'} location constraint is incompatible for the region "
+            f"specific endpoint this request was sent to. This server's region is {region}.",
+            400,
+        )

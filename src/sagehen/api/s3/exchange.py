@@ -1,0 +1,139 @@
+"""One S3 request on its way through an operation."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+from urllib.parse import unquote, unquote_plus
+
+from sagehen.api.call import Call
+from sagehen.api.s3.faults import invalid_argument, speaking_s3
+from sagehen.objects import ObjectStore
+from sagehen.wire.claims import is_presigned
+from sagehen.wire.faults import AwsError
+from sagehen.wire.http import Request, Response
+from sagehen.wire.sigv4 import Identity
+
+__all__ = ["Exchange", "Operation", "Stream", "read_target", "with_hoisted_headers"]
+
+Result = TypeVar("Result")
+
+MOST_KEY_BYTES = 1024
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_LINK_PARAMETERS = frozenset(
+    f"x-amz-{name}"
+    for name in (
+        "algorithm",
+        "content-sha256",
+        "credential",
+        "date",
+        "expires",
+        "security-token",
+        "signature",
+        "signedheaders",
+    )
+)
+
+
+class Stream:
+    """The request's body as it comes; knows whether anybody has begun to read it."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self.begun = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self.begun = True
+        return self._chunks
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What an operation works with. `bucket` and `key` are empty where the path has none."""
+
+    request: Request
+    query: Mapping[str, str]
+    bucket: str
+    key: str
+    stream: Stream
+    call: Call
+    identity: Identity
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.request.headers
+
+    @property
+    def store(self) -> ObjectStore:
+        store: ObjectStore = self.call.objects
+        return store
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Do blocking work in a thread; the store's faults come out as S3's errors."""
+        with speaking_s3(self.bucket, self.key):
+            return await asyncio.to_thread(work)
+
+
+Operation = Callable[[Exchange], Awaitable[Response]]
+
+
+def read_target(request: Request) -> tuple[str, str, dict[str, str]]:
+    """The bucket, the key and the query of a path-style request.
+
+    Raises:
+        AwsError: InvalidURI, KeyTooLongError.
+    """
+    raw_bucket, _, raw_key = request.raw_path.lstrip("/").partition("/")
+    try:
+        bucket = unquote(raw_bucket, errors="strict")
+        key = unquote(raw_key, errors="strict")
+        query = _read_query(request.raw_query)
+    except UnicodeDecodeError:
+        raise AwsError(
+            "InvalidURI", "Couldn't parse the specified URI: it is not UTF-8.", 400
+        ) from None
+    if (size := len(key.encode())) > MOST_KEY_BYTES:
+        raise AwsError(
+            "KeyTooLongError",
+            "Your key is too long",
+            400,
+            Size=size,
+            MaxSizeAllowed=MOST_KEY_BYTES,
+        )
+    return bucket, key, query
+
+
+def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
+    """The request with those headers that a presigned URL carries as parameters.
+
+    Of the older links none: their signature leaves such parameters out, so anyone could add some.
+
+    Raises:
+        AwsError: InvalidArgument, where one could not have come as a header.
+    """
+    if "authorization" in request.headers or not is_presigned(request.raw_query):
+        return request
+    hoisted = {
+        name.lower(): _header_value(name, value)
+        for name, value in query.items()
+        if name.lower().startswith("x-amz-") and name.lower() not in _LINK_PARAMETERS
+    }
+    return replace(request, headers={**hoisted, **request.headers}) if hoisted else request
+
+
+def _header_value(name: str, value: str) -> str:
+    if not _HEADER_NAME.fullmatch(name.lower()) or _CONTROL.search(value):
+        raise invalid_argument("Invalid header name or value.", name, value)
+    # As headers come: each byte a character.
+    return value.encode().decode("latin-1")
+
+
+def _read_query(raw: str) -> dict[str, str]:
+    query: dict[str, str] = {}
+    for pair in raw.split("&") if raw else ():
+        name, _, value = pair.partition("=")
+        query.setdefault(unquote_plus(name, errors="strict"), unquote_plus(value, errors="strict"))
+    return query

@@ -1,0 +1,177 @@
+"""The three ways to list a bucket's objects."""
+
+import base64
+import binascii
+from collections.abc import Callable
+from urllib.parse import quote
+
+from sagehen.api.s3.exchange import Exchange
+from sagehen.api.s3.faults import invalid_argument
+from sagehen.api.s3.owner import owner_element
+from sagehen.api.s3.times import iso_time
+from sagehen.api.s3.versions import NULL_VERSION
+from sagehen.api.s3.xml import document, element, text
+from sagehen.domain.objects import Listing, ListingQuery, ObjectInfo
+from sagehen.wire.http import Response
+
+__all__ = [
+    "Encode",
+    "list_object_versions",
+    "list_objects",
+    "list_objects_v2",
+    "name_encoder",
+    "read_limit",
+]
+
+_MOST_NAMES = 1000
+_MOST_DIGITS = 10
+
+Encode = Callable[[str], str]
+
+
+async def list_objects(exchange: Exchange) -> Response:
+    query = exchange.query
+    marker = query.get("marker", "")
+    page = await _page(exchange, marker)
+    encode = name_encoder(exchange)
+    owner = owner_element(exchange.call.settings.account_id)
+    # Without a delimiter clients go on from the last key themselves.
+    next_marker = page.truncated and bool(query.get("delimiter"))
+    inner = [
+        *_said(exchange, encode),
+        text("Marker", encode(marker)),
+        text("NextMarker", encode(page.last)) if next_marker else "",
+        *(_contents(info, encode, owner) for info in page.objects),
+        *_truncation(page, encode),
+    ]
+    return _answer("ListBucketResult", inner)
+
+
+async def list_objects_v2(exchange: Exchange) -> Response:
+    query = exchange.query
+    token = query.get("continuation-token")
+    start_after = query.get("start-after", "")
+    page = await _page(exchange, start_after if token is None else _read_token(token))
+    encode = name_encoder(exchange)
+    wants_owner = query.get("fetch-owner", "").lower() == "true"
+    owner = owner_element(exchange.call.settings.account_id) if wants_owner else ""
+    inner = [
+        *_said(exchange, encode),
+        text("KeyCount", len(page.objects) + len(page.common_prefixes)),
+        text("StartAfter", encode(start_after)) if start_after else "",
+        text("ContinuationToken", token) if token is not None else "",
+        text("NextContinuationToken", _write_token(page.last)) if page.truncated else "",
+        *(_contents(info, encode, owner) for info in page.objects),
+        *_truncation(page, encode),
+    ]
+    return _answer("ListBucketResult", inner)
+
+
+async def list_object_versions(exchange: Exchange) -> Response:
+    """Every object is its only version."""
+    marker = exchange.query.get("key-marker", "")
+    page = await _page(exchange, marker)
+    encode = name_encoder(exchange)
+    owner = owner_element(exchange.call.settings.account_id)
+    version = text("VersionId", NULL_VERSION) + text("IsLatest", "true")
+    inner = [
+        *_said(exchange, encode),
+        text("KeyMarker", encode(marker)),
+        text("NextKeyMarker", encode(page.last)) if page.truncated else "",
+        text("NextVersionIdMarker", NULL_VERSION) if page.truncated else "",
+        *(_contents(info, encode, version + owner, "Version") for info in page.objects),
+        *_truncation(page, encode),
+    ]
+    return _answer("ListVersionsResult", inner)
+
+
+def name_encoder(exchange: Exchange) -> Encode:
+    """How names are written: as they are, or as in a URL, where the client asks for that.
+
+    Raises:
+        AwsError: another encoding is asked for.
+    """
+    given = exchange.query.get("encoding-type")
+    if given is None:
+        return str
+    if given != "url":
+        raise invalid_argument(
+            "Invalid Encoding Method specified in Request", "encoding-type", given
+        )
+    return quote
+
+
+def read_limit(exchange: Exchange, name: str) -> int:
+    """How many names are asked for, at most 1000.
+
+    Raises:
+        AwsError: it is no number.
+    """
+    given = exchange.query.get(name, str(_MOST_NAMES))
+    if not given.isascii() or not given.isdigit() or len(given) > _MOST_DIGITS:
+        raise invalid_argument(
+            f"Provided {name} not an integer or within integer range", name, given
+        )
+    return min(int(given), _MOST_NAMES)
+
+
+async def _page(exchange: Exchange, after: str) -> Listing:
+    query = ListingQuery(
+        prefix=exchange.query.get("prefix", ""),
+        delimiter=exchange.query.get("delimiter", ""),
+        after=after,
+        limit=read_limit(exchange, "max-keys"),
+    )
+    return await exchange.run(lambda: exchange.store.list_page(exchange.bucket, query))
+
+
+def _said(exchange: Exchange, encode: Encode) -> list[str]:
+    query = exchange.query
+    delimiter = query.get("delimiter", "")
+    return [
+        text("Name", exchange.bucket),
+        text("Prefix", encode(query.get("prefix", ""))),
+        text("Delimiter", encode(delimiter)) if delimiter else "",
+        text("MaxKeys", read_limit(exchange, "max-keys")),
+        text("EncodingType", "url") if "encoding-type" in query else "",
+    ]
+
+
+def _truncation(page: Listing, encode: Encode) -> list[str]:
+    prefixes = [element("CommonPrefixes", text("Prefix", encode(p))) for p in page.common_prefixes]
+    return [*prefixes, text("IsTruncated", "true" if page.truncated else "false")]
+
+
+def _contents(info: ObjectInfo, encode: Encode, more: str, name: str = "Contents") -> str:
+    checksum = info.checksum
+    kind = ""
+    if checksum is not None:
+        kind = text("ChecksumAlgorithm", checksum.algorithm.upper())
+        kind += text("ChecksumType", checksum.kind.value)
+    return element(
+        name,
+        text("Key", encode(info.key)),
+        text("LastModified", iso_time(info.modified_at)),
+        text("ETag", f'"{info.etag}"'),
+        kind,
+        text("Size", info.size),
+        text("StorageClass", info.attributes.storage_class),
+        more,
+    )
+
+
+def _answer(name: str, inner: list[str]) -> Response:
+    return Response(200, {"content-type": "application/xml"}, document(name, inner))
+
+
+def _write_token(last: str) -> str:
+    return base64.urlsafe_b64encode(last.encode()).decode()
+
+
+def _read_token(token: str) -> str:
+    try:
+        return base64.b64decode(token, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise invalid_argument(
+            "The continuation token provided is incorrect", "continuation-token", token
+        ) from None

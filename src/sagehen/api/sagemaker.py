@@ -1,0 +1,41 @@
+"""The operations of the sagemaker service, by name. One that is not here is refused by name."""
+
+from sagehen.api.call import Operation
+from sagehen.api.endpoint_configs import (
+    create_endpoint_config,
+    delete_endpoint_config,
+    describe_endpoint_config,
+    list_endpoint_configs,
+)
+from sagehen.api.endpoints import (
+    create_endpoint,
+    delete_endpoint,
+    describe_endpoint,
+    list_endpoints,
+    update_endpoint,
+    update_endpoint_weights_and_capacities,
+)
+from sagehen.api.models import create_model, delete_model, describe_model, list_models
+from sagehen.api.tags import add_tags, delete_tags, list_tags
+
+__all__ = ["OPERATIONS"]
+
+OPERATIONS: dict[str, Operation] = {
+    "CreateModel": create_model,
+    "DescribeModel": describe_model,
+    "ListModels": list_models,
+    "DeleteModel": delete_model,
+    "CreateEndpointConfig": create_endpoint_config,
+    "DescribeEndpointConfig": describe_endpoint_config,
+    "ListEndpointConfigs": list_endpoint_configs,
+    "DeleteEndpointConfig": delete_endpoint_config,
+    "CreateEndpoint": create_endpoint,
+    "DescribeEndpoint": describe_endpoint,
+    "ListEndpoints": list_endpoints,
+    "DeleteEndpoint": delete_endpoint,
+    "UpdateEndpoint": update_endpoint,
+    "UpdateEndpointWeightsAndCapacities": update_endpoint_weights_and_capacities,
+    "AddTags": add_tags,
+    "ListTags": list_tags,
+    "DeleteTags": delete_tags,
+}

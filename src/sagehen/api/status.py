@@ -1,0 +1,111 @@
+"""What `sagehen status` shows: every endpoint with its variants, instances and how they do."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sagehen.api.exposition import Measured
+from sagehen.api.observations import VariantCounts, VariantKey
+from sagehen.domain.containers import InstanceState
+from sagehen.domain.records import EndpointRecord, InstanceRecord, VariantPlan
+
+__all__ = ["World", "tell_status"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """All that the status is made from."""
+
+    endpoints: Sequence[EndpointRecord]
+    instances: Sequence[InstanceRecord]
+    totals: Mapping[VariantKey, VariantCounts]
+    measured: Measured
+
+
+def tell_status(world: World) -> dict[str, Any]:
+    """JSON: `{"endpoints": [{"name", "status", "failure_reason", "variants": […]}, …]}`."""
+    groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
+    for one in world.instances:
+        groups[one.endpoint_name].append(one)
+    return {"endpoints": [_endpoint(one, groups[one.name], world) for one in world.endpoints]}
+
+
+def _endpoint(
+    endpoint: EndpointRecord, instances: Iterable[InstanceRecord], world: World
+) -> dict[str, Any]:
+    shown = endpoint.current or endpoint.target
+    pending = endpoint.target if endpoint.current else None
+    groups: defaultdict[tuple[str, str], list[InstanceRecord]] = defaultdict(list)
+    for one in instances:
+        if one.stop_at is None:
+            groups[one.deployment_id, one.variant_name].append(one)
+    return {
+        "name": endpoint.name,
+        "status": endpoint.status.value,
+        "failure_reason": endpoint.failure_reason,
+        "config_name": shown.config_name if shown else None,
+        "pending_config_name": pending.config_name if pending else None,
+        "created_at": endpoint.created_at,
+        "modified_at": endpoint.modified_at,
+        "variants": [
+            _variant(one, groups[shown.deployment_id, one.name], endpoint.name, world)
+            for one in shown.variants
+        ]
+        if shown
+        else [],
+    }
+
+
+def _variant(
+    variant: VariantPlan, instances: Sequence[InstanceRecord], endpoint_name: str, world: World
+) -> dict[str, Any]:
+    counts = world.totals.get((endpoint_name, variant.name), VariantCounts())
+    latency = counts.model_latency
+    told = [_instance(one, world.measured) for one in instances]
+    serving = [one for one in instances if one.state is InstanceState.IN_SERVICE]
+    return {
+        "name": variant.name,
+        "instance_type": variant.instance_type,
+        "weight": variant.weight,
+        "multi_model": variant.multi_model,
+        "desired": variant.instance_count,
+        "in_service": len(serving),
+        "invocations": counts.invocations,
+        "errors_4xx": counts.errors_4xx,
+        "errors_5xx": counts.errors_5xx,
+        "mean_latency_milliseconds": _ratio(latency.sum / 1000, latency.count),
+        "p50_latency_milliseconds": _milliseconds(latency.quantile(0.5)),
+        "p99_latency_milliseconds": _milliseconds(latency.quantile(0.99)),
+        "cache_hit_ratio": _ratio(counts.cache_hits, counts.cache_lookups),
+        "memory_bytes": _sum(told, "memory_bytes"),
+        "loaded_models": _sum(told, "loaded_models"),
+        "instances": told,
+    }
+
+
+def _instance(instance: InstanceRecord, measured: Measured) -> dict[str, Any]:
+    key = (instance.endpoint_name, instance.variant_name, instance.instance_id)
+    models = measured.get("LoadedModelCount", {}).get(key)
+    return {
+        "id": instance.instance_id,
+        "state": instance.state.value,
+        "address": instance.address,
+        "failure_reason": instance.failure_reason,
+        "memory_bytes": measured.get("InstanceMemoryBytes", {}).get(key),
+        "loaded_models": None if models is None else int(models),
+    }
+
+
+def _ratio(sum_: float, count: int) -> float | None:
+    return sum_ / count if count else None
+
+
+def _milliseconds(microseconds: float | None) -> float | None:
+    return None if microseconds is None else microseconds / 1000
+
+
+def _sum(instances: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    """Over those that tell it; None where none does."""
+    values = [one[name] for one in instances if one[name] is not None]
+    return sum(values) if values else None

@@ -1,0 +1,220 @@
+"""The demo from beginning to end: train, upload, deploy, invoke, add a model, count."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
+from rich.markup import escape
+
+from sagehen.demo import deployment
+from sagehen.demo.checks import Checks
+from sagehen.demo.deployment import Answer, Clients
+from sagehen.demo.figures import fetch_when_counted
+from sagehen.demo.houses import CITIES, LATER_CITY, draw_houses, draw_market, some_houses
+from sagehen.demo.patients import Cohort, load_cohorts
+from sagehen.demo.tables import CohortLine, cohort_table, summary_table
+from sagehen.demo.training import Row, TrainedModel, pack, train
+
+__all__ = ["run"]
+
+T = TypeVar("T")
+
+_HOUSES_PER_CITY = 2_000
+_WARM_CALLS = 300
+
+
+@dataclass
+class _Demo:
+    """What the acts of the story share."""
+
+    clients: Clients
+    console: Console
+    checks: Checks
+    generator: np.random.Generator = field(default_factory=lambda: np.random.default_rng(2020))
+    models: dict[str, TrainedModel] = field(default_factory=dict)
+    """Every model that was uploaded, by name."""
+    houses: dict[str, list[Row]] = field(default_factory=dict)
+    """Houses to ask about, by city."""
+    cold: dict[str, float] = field(default_factory=dict)
+    """Milliseconds of each model's first call, by name."""
+    invocations: int = 0
+
+
+def run(endpoint_url: str, access_key: str, secret: str, region: str, console: Console) -> bool:
+    """Tell the story against a server that runs; whether everything was as it should be.
+
+    The endpoint is left in service.
+    """
+    clients = deployment.connect(endpoint_url, access_key, secret, region)
+    demo = _Demo(clients, console, Checks(console))
+    started = time.perf_counter()
+    try:
+        deployment.forget(clients)
+        cohorts = _train_and_upload(demo)
+        _deploy(demo)
+        _ask_about_houses(demo)
+        _add_a_city(demo)
+        _ask_about_patients(demo, cohorts)
+        _sum_up(demo, endpoint_url, _ask_at_random(demo))
+    except (ClientError, BotoCoreError, OSError, RuntimeError, ValueError) as error:
+        console.print(f"[red]The demo cannot go on:[/red] {escape(str(error))}")
+        return False
+    return _conclude(demo, time.perf_counter() - started)
+
+
+def _train_and_upload(demo: _Demo) -> list[Cohort]:
+    cities = _timed(
+        demo,
+        f"Trained a model for each of {len(CITIES)} cities, on synthetic houses",
+        lambda: [_train_city(demo, city) for city in CITIES],
+    )
+    cohorts = load_cohorts()
+    patients = _timed(
+        demo,
+        f"Trained a model for each of {len(cohorts)} cohorts of real diabetes patients",
+        lambda: [_train_cohort(cohort) for cohort in cohorts],
+    )
+    _timed(
+        demo,
+        f"Uploaded their archives below s3://{deployment.BUCKET}/{deployment.PREFIX}",
+        lambda: _upload(demo, *cities, *patients),
+    )
+    return cohorts
+
+
+def _train_city(demo: _Demo, city: str) -> TrainedModel:
+    market = draw_market(demo.generator)
+    rows, prices = draw_houses(market, _HOUSES_PER_CITY, demo.generator)
+    demo.houses[city] = some_houses(market, 4, demo.generator)
+    return train(city, rows, prices, max_depth=5, rounds=100)
+
+
+def _train_cohort(cohort: Cohort) -> TrainedModel:
+    # Shallow and few: there are some fifty patients to learn from.
+    return train(cohort.name, cohort.rows, cohort.labels, max_depth=2, rounds=40)
+
+
+def _upload(demo: _Demo, *models: TrainedModel) -> None:
+    for model in models:
+        deployment.upload(demo.clients, model.target, pack(model))
+        demo.models[model.name] = model
+
+
+def _deploy(demo: _Demo) -> None:
+    seconds = deployment.deploy(demo.clients)
+    demo.console.print(
+        f"Created the multi-model endpoint {demo.clients.name}, "
+        f"{deployment.INSTANCE_COUNT} instances: in service after [bold]{seconds:.2f} s[/bold].\n"
+    )
+
+
+def _ask_about_houses(demo: _Demo) -> None:
+    for city, number in (
+        ("Houston_TX", 0),
+        ("Chicago_IL", 0),
+        ("Chicago_IL", 1),
+        ("Houston_TX", 1),
+    ):
+        _price_a_house(demo, city, demo.houses[city][number])
+    for city in CITIES[2:]:
+        _ask(demo, demo.models[city], demo.houses[city][:1])
+
+
+def _price_a_house(demo: _Demo, city: str, house: Row) -> None:
+    model = demo.models[city]
+    temperature = "warm" if city in demo.cold else "cold"
+    answer = _ask(demo, model, [house])
+    demo.console.print(
+        f"Using model {model.target} to predict price of this house:\n"
+        f"{list(house)}\n"
+        f"[bold]{answer.predictions[0]:.2f} USD[/bold], "
+        f"took {answer.milliseconds:.1f} ms ({temperature})"
+    )
+
+
+def _add_a_city(demo: _Demo) -> None:
+    model = _train_city(demo, LATER_CITY)
+    _upload(demo, model)
+    demo.console.print(
+        f"\nUploaded {model.target} while the endpoint runs; it can be used at once."
+    )
+    _price_a_house(demo, LATER_CITY, demo.houses[LATER_CITY][0])
+    demo.console.print()
+
+
+def _ask_about_patients(demo: _Demo, cohorts: Sequence[Cohort]) -> None:
+    lines = []
+    for cohort in cohorts:
+        model = demo.models[cohort.name]
+        answer = _ask(demo, model, cohort.held_out_rows)
+        lines.append(
+            CohortLine(
+                target=model.target,
+                trained_on=len(cohort.labels),
+                held_out=len(cohort.held_out_labels),
+                mean_error=cohort.mean_error(answer.predictions),
+                error_of_guessing=cohort.error_of_guessing,
+                milliseconds=answer.milliseconds,
+            )
+        )
+    demo.console.print(cohort_table(lines))
+
+
+def _ask_at_random(demo: _Demo) -> list[float]:
+    """Ask models in no order, as traffic does; the milliseconds of each call."""
+    names = sorted(demo.houses)
+    return [
+        _ask(demo, demo.models[name], demo.houses[name][:1]).milliseconds
+        for name in demo.generator.choice(names, _WARM_CALLS).tolist()
+    ]
+
+
+def _ask(demo: _Demo, model: TrainedModel, rows: Sequence[Row]) -> Answer:
+    answer = deployment.invoke(demo.clients, model.target, rows)
+    demo.invocations += 1
+    demo.cold.setdefault(model.name, answer.milliseconds)
+    demo.checks.same(model.target, answer.predictions, model.predict(rows))
+    return answer
+
+
+def _sum_up(demo: _Demo, endpoint_url: str, warm: Sequence[float]) -> None:
+    models = len(demo.models)
+    figures = fetch_when_counted(endpoint_url, demo.clients.name, demo.invocations)
+    demo.console.print(summary_table(models, figures, list(demo.cold.values()), warm))
+    demo.checks.expect(
+        figures.cache_lookups == demo.invocations,
+        f"{demo.invocations} requests were made, but the server counted {figures.cache_lookups}.",
+    )
+    demo.checks.expect(
+        figures.models_loaded >= models,
+        f"{models} models were asked, but the server holds {figures.models_loaded}.",
+    )
+    demo.checks.expect(
+        figures.cache_hits == demo.invocations - models,
+        f"{demo.invocations - models} requests should have found their model loaded; "
+        f"the server counted {figures.cache_hits}.",
+    )
+    demo.checks.expect(figures.memory_bytes > 0, "The server knows of no memory in use.")
+
+
+def _conclude(demo: _Demo, seconds: float) -> bool:
+    checks = demo.checks
+    if checks.sound:
+        demo.console.print(
+            f"[green]Everything is as it should be[/green]: {checks.made} checks in "
+            f"{seconds:.1f} s; every answer equals what the model says here, float for float."
+        )
+    else:
+        demo.console.print(f"[red]{len(checks.faults)} of {checks.made} checks failed.[/red]")
+    return checks.sound
+
+
+def _timed(demo: _Demo, what: str, work: Callable[[], T]) -> T:
+    started = time.perf_counter()
+    result = work()
+    demo.console.print(f"{what}: {time.perf_counter() - started:.2f} s.")
+    return result

@@ -1,0 +1,68 @@
+"""Trains one small XGBoost model, and packs it as the archive that SageMaker expects."""
+
+import io
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+__all__ = ["Row", "TrainedModel", "pack", "train"]
+
+Row = tuple[int | float, ...]
+"""One row of features, as a client has it."""
+
+_MODEL_FILE = "xgboost-model"  # what SageMaker's own XGBoost training writes
+_PARAMETERS = {
+    "objective": "reg:squarederror",
+    "learning_rate": 0.1,
+    "seed": 7,
+    # Data this small trains no faster on more threads, and much slower on a busy machine.
+    "nthread": 1,
+    "verbosity": 0,
+}
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model here, to be asked the same as its copy behind the endpoint."""
+
+    name: str
+    booster: Any
+
+    @property
+    def target(self) -> str:
+        """Its archive's key below the endpoint's prefix: the `TargetModel` of a request."""
+        return f"{self.name}.tar.gz"
+
+    def predict(self, rows: Sequence[Row]) -> NDArray[np.float32]:
+        """One prediction for each row, as float32."""
+        return np.asarray(self.booster.inplace_predict(np.array(rows, np.float32)), np.float32)
+
+
+def train(
+    name: str,
+    rows: NDArray[np.float32],
+    labels: NDArray[np.float32],
+    *,
+    max_depth: int,
+    rounds: int,
+) -> TrainedModel:
+    """Fit one model; the same input gives the same model."""
+    data = xgboost.DMatrix(rows, labels, nthread=_PARAMETERS["nthread"])
+    booster = xgboost.train({**_PARAMETERS, "max_depth": max_depth}, data, rounds)
+    return TrainedModel(name, booster)
+
+
+def pack(model: TrainedModel) -> bytes:
+    """A `model.tar.gz` with the one file that the XGBoost container loads."""
+    content = bytes(model.booster.save_raw(raw_format="ubj"))
+    member = tarfile.TarInfo(_MODEL_FILE)
+    member.size = len(content)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()

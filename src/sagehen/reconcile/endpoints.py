@@ -1,0 +1,180 @@
+"""One pass over all endpoints: read the rows, take each one's next step, publish the routes.
+
+What is left to do is asked of the agent by the loop, once this is on disk and the routes are out.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from sagehen.domain.containers import InstanceSpec
+from sagehen.domain.records import EndpointRecord, InstanceRecord
+from sagehen.errors import SagehenError
+from sagehen.reconcile.plan import Facts, Reports, Step, leftovers, plan
+from sagehen.reconcile.retries import Retry
+from sagehen.reconcile.routes import Departures, RouteFile, build_routes
+from sagehen.reconcile.rows import Rows, make_rows, rows_after
+from sagehen.store import endpoints, instances, leases, tags
+from sagehen.store.database import Database
+
+__all__ = ["Asks", "EndpointPass", "Lease", "LeaseLost"]
+
+log = logging.getLogger(__name__)
+
+
+class LeaseLost(SagehenError):
+    """Another control reconciles now; nothing was written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """The right to change endpoints and their instances, as this control holds it."""
+
+    name: str
+    holder: str
+    ttl_seconds: float
+
+    def acquire(self, connection: Connection, now: float) -> bool:
+        return leases.acquire(connection, self.name, self.holder, now, self.ttl_seconds)
+
+    def renew(self, connection: Connection, now: float) -> None:
+        """In the transaction of a write, so that nothing is written without the right to it.
+
+        Raises:
+            LeaseLost: another has it.
+        """
+        if not leases.renew(connection, self.name, self.holder, now, self.ttl_seconds):
+            raise LeaseLost(f"{self.holder} no longer holds the lease {self.name}.")
+
+    def release(self, connection: Connection) -> None:
+        leases.release(connection, self.name, self.holder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asks:
+    """What the agent is to be asked for, and when the next pass is due if nothing happens."""
+
+    start: tuple[InstanceSpec, ...]
+    stop: tuple[str, ...]
+    wake_at: float | None
+
+
+class EndpointPass:
+    """Takes passes, in one thread at a time.
+
+    It remembers only what may be lost: which instances are tried again, and which left the routes a
+    moment ago.
+    """
+
+    def __init__(
+        self, database: Database, routes: RouteFile, lease: Lease, new_id: Callable[[], str]
+    ) -> None:
+        self._database = database
+        self._routes = routes
+        self._lease = lease
+        self._new_id = new_id
+        self._departures = Departures()
+        self._retries: Mapping[str, Retry] = {}
+
+    def run(self, reports: Reports | None, now: float) -> Asks:
+        """Take the next step of every endpoint.
+
+        Raises:
+            LeaseLost: another control has taken over.
+            OSError: the routes cannot be written; nothing may be stopped before they are.
+        """
+        rows = self._read()
+        planned = {name: self._plan(name, rows, reports, now) for name in rows.names}
+        # Before the rows say so: who reads `InService` may invoke at once, and dead addresses
+        # leave first.
+        self._publish(rows_after(rows, planned), reports, now)
+        steps = [self._step(name, planned[name], reports, now) for name in rows.names]
+        self._retries = {key: retry for step in steps for key, retry in step.retries.items()}
+        if any(step.writes for step in steps):
+            rows = self._read()
+            self._publish(rows, reports, now)
+        return self._asks(steps, rows, reports, now)
+
+    def _asks(self, steps: Sequence[Step], rows: Rows, reports: Reports | None, now: float) -> Asks:
+        stop = [one for step in steps for one in step.stop]
+        stop += leftovers(rows.instance_ids, reports) if reports is not None else ()
+        settle = {one: self._departures.settle_at(one, now) for one in stop}
+        times = [step.wake_at for step in steps] + list(settle.values())
+        return Asks(
+            start=tuple(spec for step in steps for spec in step.start),
+            stop=tuple(one for one in stop if settle[one] is None),
+            wake_at=min((at for at in times if at is not None), default=None),
+        )
+
+    def _read(self) -> Rows:
+        with self._database.read() as connection:
+            return make_rows(endpoints.all(connection), instances.all(connection))
+
+    def _publish(self, rows: Rows, reports: Reports | None, now: float) -> None:
+        before = self._routes.routes
+        routes = build_routes(rows.endpoints.values(), rows.instances, reports, before)
+        if self._routes.publish(routes):
+            self._departures.note(before, routes, now)
+
+    def _plan(self, name: str, rows: Rows, reports: Reports | None, now: float) -> Step:
+        mine = rows.instances.get(name, ())
+        return plan(self._facts(rows.endpoints.get(name), mine, reports, now), self._new_id)
+
+    def _facts(
+        self,
+        endpoint: EndpointRecord | None,
+        mine: Iterable[InstanceRecord],
+        reports: Reports | None,
+        now: float,
+    ) -> Facts:
+        return Facts(
+            endpoint=endpoint,
+            instances=tuple(mine),
+            reports=reports,
+            retries=self._retries,
+            now=now,
+        )
+
+    def _step(self, name: str, planned: Step, reports: Reports | None, now: float) -> Step:
+        """Take a planned step; where it changes rows, plan it again with them locked."""
+        if not planned.writes:
+            return planned
+        with self._database.write() as connection:
+            self._lease.renew(connection, now)
+            endpoint = endpoints.get_for_update(connection, name)
+            mine = instances.of_endpoint(connection, name)
+            step = plan(self._facts(endpoint, mine, reports, now), self._new_id)
+            _write(connection, step)
+        _tell(name, step)
+        return step
+
+
+def _write(connection: Connection, step: Step) -> None:
+    if step.endpoint is not None:
+        endpoints.update(connection, step.endpoint)
+    for record in step.added:
+        instances.insert(connection, record)
+    for record in step.changed:
+        instances.update(connection, record)
+    for instance_id in step.dropped:
+        instances.delete(connection, instance_id)
+    if step.gone is not None:
+        tags.drop(connection, step.gone.arn)
+        endpoints.delete(connection, step.gone.name)
+
+
+def _tell(name: str, step: Step) -> None:
+    """One line for each change of an endpoint that an operator would ask about."""
+    if step.gone is not None:
+        log.info("An endpoint is gone.", extra={"action": "endpoint_gone", "endpoint": name})
+    elif step.endpoint is not None:
+        about = {
+            "action": "endpoint_moved",
+            "endpoint": name,
+            "status": step.endpoint.status.value,
+            "failure_reason": step.endpoint.failure_reason,
+        }
+        level = logging.WARNING if step.endpoint.failure_reason else logging.INFO
+        log.log(level, "An endpoint has a new status.", extra=about)

@@ -1,0 +1,185 @@
+"""The route table: worked out from the records, and put where the gateways look."""
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from sagehen.domain.containers import InstanceState
+from sagehen.domain.records import EndpointRecord, EndpointStatus, InstanceRecord
+from sagehen.domain.routes import DEFAULT_SLOTS, InstanceRoute, Route, RouteTable, VariantRoute
+from sagehen.reconcile.columns import assign_columns, columns_of
+from sagehen.reconcile.plan import DELETED_LET_GO_SECONDS, Reports
+
+__all__ = ["Departures", "RouteFile", "build_routes", "routed_ids"]
+
+log = logging.getLogger(__name__)
+
+_SERVING = (EndpointStatus.IN_SERVICE, EndpointStatus.UPDATING)
+
+
+def build_routes(
+    endpoints: Iterable[EndpointRecord],
+    instances: Mapping[str, Sequence[InstanceRecord]],
+    reports: Reports | None,
+    before: Mapping[str, Route],
+) -> dict[str, Route]:
+    """What each endpoint that serves is reached by.
+
+    An endpoint whose instances are all away keeps its route, with no instances in it.
+
+    Args:
+        instances: by endpoint name.
+        reports: what the agent says now; where it is None, the records' last word counts.
+        before: the table in force, whose instances keep their columns of the board.
+    """
+    slots = _slots(reports, before)
+    routes = {
+        endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), reports, slots)
+        for endpoint in endpoints
+        if endpoint.status in _SERVING and endpoint.current is not None
+    }
+    columns = assign_columns(sorted(routed_ids(routes)), columns_of(before))
+    return {name: _with_columns(route, columns) for name, route in routes.items()}
+
+
+def _slots(reports: Reports | None, before: Mapping[str, Route]) -> dict[str, int]:
+    """By instance id, of those of which it is known; what the agent last said, while it is away."""
+    if reports is not None:
+        return {key: one.slots for key, one in reports.items() if one.slots is not None}
+    return {one.instance_id: one.slots for one in _routed(before)}
+
+
+def _route(
+    endpoint: EndpointRecord,
+    instances: Sequence[InstanceRecord],
+    reports: Reports | None,
+    slots: Mapping[str, int],
+) -> Route:
+    deployment = endpoint.current
+    assert deployment is not None
+    mine = [
+        one
+        for one in instances
+        if one.deployment_id == deployment.deployment_id and one.stop_at is None
+    ]
+    variants = tuple(
+        VariantRoute(
+            name=variant.name,
+            weight=variant.weight,
+            instances=tuple(
+                InstanceRoute(
+                    instance_id=one.instance_id,
+                    address=address,
+                    slots=slots.get(one.instance_id, DEFAULT_SLOTS),
+                )
+                for one in sorted(mine, key=lambda one: one.instance_id)
+                if one.variant_name == variant.name and (address := _address(one, reports))
+            ),
+            strategy=variant.strategy,
+            multi_model=variant.multi_model,
+        )
+        for variant in deployment.variants
+    )
+    return Route(endpoint_name=endpoint.name, variants=variants)
+
+
+def _with_columns(route: Route, columns: Mapping[str, int]) -> Route:
+    variants = tuple(
+        replace(
+            variant,
+            instances=tuple(
+                replace(one, board_column=columns.get(one.instance_id)) for one in variant.instances
+            ),
+        )
+        for variant in route.variants
+    )
+    return replace(route, variants=variants)
+
+
+def _address(instance: InstanceRecord, reports: Reports | None) -> str | None:
+    """Where the instance is reached; None where it does not serve."""
+    heard = instance if reports is None else reports.get(instance.instance_id)
+    if heard is None or heard.state is not InstanceState.IN_SERVICE:
+        return None
+    return heard.address
+
+
+def routed_ids(routes: Mapping[str, Route]) -> set[str]:
+    """The ids of all instances in a table."""
+    return {one.instance_id for one in _routed(routes)}
+
+
+def _routed(routes: Mapping[str, Route]) -> Iterator[InstanceRoute]:
+    for route in routes.values():
+        for variant in route.variants:
+            yield from variant.instances
+
+
+class Departures:
+    """Which instances left the routes a moment ago, so that gateways may still send to them.
+
+    The rows' `stop_at` is reckoned from the write that retires an instance. A control killed
+    between that and the publishing leaves an instance in the routes for longer. (The next control
+    need not know what left before it began: a process takes longer than that to start.)
+    """
+
+    def __init__(self) -> None:
+        self._left_at: dict[str, float] = {}
+
+    def note(self, before: Mapping[str, Route], after: Mapping[str, Route], now: float) -> None:
+        """The table `before` was replaced by `after`."""
+        still = routed_ids(after)
+        self._left_at = {
+            key: at
+            for key, at in self._left_at.items()
+            if key not in still and 0 <= now - at < DELETED_LET_GO_SECONDS
+        }
+        self._left_at.update(dict.fromkeys(routed_ids(before) - still, now))
+
+    def settle_at(self, instance_id: str, now: float) -> float | None:
+        """When the instance may be stopped; None where it may be now."""
+        at = self._left_at.get(instance_id)
+        if at is None or not 0 <= now - at < DELETED_LET_GO_SECONDS:
+            return None
+        return at + DELETED_LET_GO_SECONDS
+
+
+class RouteFile:
+    """The table on disk. One process at a time writes it; any number read it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._published = _read(path)
+
+    @property
+    def routes(self) -> dict[str, Route]:
+        """What is there now."""
+        return self._published.routes if self._published else {}
+
+    def publish(self, routes: dict[str, Route]) -> bool:
+        """Put `routes` in place of what is there, at once and whole; False where they are equal."""
+        if self._published is not None and self._published.routes == routes:
+            return False
+        version = self._published.version + 1 if self._published else 1
+        table = RouteTable(routes=routes, version=version)
+        beside = self._path.with_name(self._path.name + ".new")
+        beside.write_bytes(msgspec.json.encode(table))
+        os.replace(beside, self._path)
+        self._published = table
+        log.info("Routes were published.", extra={"action": "publish_routes", "version": version})
+        return True
+
+
+def _read(path: Path) -> RouteTable | None:
+    """What an earlier control left there; None where that is nothing of use."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RouteTable)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError:
+        log.warning("The route table was unreadable and is made anew.", extra={"action": "routes"})
+        return None

@@ -1,0 +1,90 @@
+"""What the agent last said of its instances, kept fresh by a long poll."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sagehen.clock import Clock
+from sagehen.domain.containers import InstanceReport, InstanceSpec
+from sagehen.errors import SagehenError
+from sagehen.reconcile.plan import Reports
+from sagehen.reconcile.retries import backoff_seconds
+
+__all__ = ["Agent", "AgentWatch", "InstanceReports"]
+
+log = logging.getLogger(__name__)
+
+LONG_POLL_SECONDS = 5.0
+FIRST_AWAY_SECONDS = 0.01
+LONGEST_AWAY_SECONDS = 0.5
+
+
+class InstanceReports(Protocol):
+    """The agent's answer to what its instances do."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def instances(self) -> Sequence[InstanceReport]: ...
+
+
+class Agent(Protocol):
+    """The agent, as the loop needs it; every call raises Unavailable while it is away."""
+
+    async def instances(
+        self, since: int | None = None, wait_seconds: float = 0
+    ) -> InstanceReports: ...
+
+    async def put_instance(self, spec: InstanceSpec) -> None: ...
+
+    async def delete_instance(self, instance_id: str) -> None: ...
+
+
+class AgentWatch:
+    """Asks the agent again and again; `on_change` is called when `reports` is another."""
+
+    def __init__(self, agent: Agent, clock: Clock, on_change: Callable[[], None]) -> None:
+        self._agent = agent
+        self._clock = clock
+        self._on_change = on_change
+        self._version: int | None = None
+        self._failures = 0
+        self.reports: Reports | None = None
+        """None until the agent has answered, and from when it stops answering."""
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            try:
+                await self._ask()
+            except Exception as error:
+                self._lose(error)
+                wait = backoff_seconds(self._failures, FIRST_AWAY_SECONDS, LONGEST_AWAY_SECONDS)
+                await self._clock.sleep(wait)
+
+    async def _ask(self) -> None:
+        # Bounded by the client too: an agent that hangs is as good as away.
+        answer = await self._agent.instances(self._version, LONG_POLL_SECONDS)
+        if self._failures:
+            log.info("The agent answers again.", extra={"action": "agent_back"})
+        self._failures = 0
+        if answer.version != self._version:
+            self._version = answer.version
+            self.reports = {one.instance_id: one for one in answer.instances}
+            self._on_change()
+
+    def _lose(self, error: Exception) -> None:
+        self._failures += 1
+        if not isinstance(error, SagehenError):
+            about = {"action": "watch_failed"}
+            log.error("Watching the agent failed and is tried again.", extra=about, exc_info=error)
+        if self._failures > 1:
+            return
+        # At the start of a server it is only not there yet.
+        level = logging.INFO if self.reports is None else logging.WARNING
+        log.log(level, "The agent is away.", extra={"action": "agent_away", "reason": str(error)})
+        # Another agent may answer next, whose versions have nothing to do with this one's.
+        self._version = None
+        self.reports = None
+        self._on_change()

@@ -1,0 +1,26 @@
+"""The agent's process: the instances of this machine, behind a Unix socket."""
+
+from sagehen.agent.agent import Agent
+from sagehen.agent.app import create_app
+from sagehen.clock import SYSTEM
+from sagehen.objects import open_object_store
+from sagehen.roles.common import Start, run, serve_on, start_role
+from sagehen.store.database import Database
+
+__all__: list[str] = []
+
+
+async def _main(start: Start) -> None:
+    database = Database(start.settings.state_url)
+    objects = open_object_store(start.settings, start.home, database, SYSTEM)
+    agent = Agent(start.settings, start.home, objects, SYSTEM)
+    await agent.start()
+    try:
+        await serve_on(start.home.agent_socket, create_app(agent))
+    finally:
+        await agent.stop()
+        database.close()
+
+
+if __name__ == "__main__":
+    run(_main(start_role("agent")))

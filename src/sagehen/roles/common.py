@@ -1,0 +1,73 @@
+"""What the start of every role has in common."""
+
+import argparse
+import socket
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from sagehen.config import Settings, load_settings
+from sagehen.home import Home
+from sagehen.processes import die_with_parent
+from sagehen.telemetry import configure_logging
+
+__all__ = ["Start", "run", "serve_on", "start_role"]
+
+GRACEFUL_SHUTDOWN_SECONDS = 10
+KEEP_ALIVE_SECONDS = 75
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the supervisor told this process."""
+
+    settings: Settings
+    home: Home
+    sockets: tuple[socket.socket, ...]
+    number: int
+    """Which one it is of the processes of its role, from 0."""
+
+
+def start_role(name: str) -> Start:
+    """Tie this process to its supervisor, and read what it was given."""
+    parser = argparse.ArgumentParser(prog=f"sagehen.roles.{name}")
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--socket", type=int, action="append", default=[])
+    parser.add_argument("--number", type=int)
+    given = parser.parse_args()
+    die_with_parent(given.parent)
+    settings = load_settings()
+    own_name = name if given.number is None else f"{name}-{given.number}"
+    configure_logging(settings.log_level, own_name)
+    sockets = tuple(socket.socket(fileno=descriptor) for descriptor in given.socket)
+    return Start(
+        settings=settings, home=Home(settings.home), sockets=sockets, number=given.number or 0
+    )
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run a role to its end on uvloop."""
+    uvloop.run(main)
+
+
+async def serve_on(path: Path, app: Any) -> None:
+    """Serve `app` over HTTP on a Unix socket until SIGTERM."""
+    config = uvicorn.Config(
+        app,
+        uds=str(path),
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+    )
+    await uvicorn.Server(config).serve()

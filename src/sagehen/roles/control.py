@@ -1,0 +1,73 @@
+"""Control's process: the API of every service but the runtime, and the reconcile loop."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from sagehen.agent.client import AgentClient
+from sagehen.api.app import Application
+from sagehen.api.call import Call
+from sagehen.api.observations import Observations
+from sagehen.api.operations import OPERATIONS
+from sagehen.api.own_paths import OwnPaths
+from sagehen.clock import SYSTEM
+from sagehen.config import Settings
+from sagehen.credentials import load_credentials
+from sagehen.domain.names import ArnMaker
+from sagehen.objects import ObjectStore, open_object_store
+from sagehen.reconcile.loop import EndpointLoop
+from sagehen.roles.common import Start, run, serve_on, start_role
+from sagehen.store.database import Database
+from sagehen.wire.sigv4 import Verifier
+
+__all__: list[str] = []
+
+
+async def _main(start: Start) -> None:
+    database = Database(start.settings.state_url)
+    objects = open_object_store(start.settings, start.home, database, SYSTEM)
+    agent = AgentClient(start.home.agent_socket)
+    # Named by its home, not its process: after a restart it takes its own lease over at once.
+    holder = f"{socket.gethostname()}:{start.home.path}"
+    loop = EndpointLoop(database, agent, start.home, SYSTEM, holder)
+    keys = load_credentials(start.home.credentials)
+    app = Application(
+        OPERATIONS,
+        Verifier({keys.access_key: keys.secret_key}, SYSTEM, start.settings.region),
+        _call_maker(start.settings, database, objects, loop.hint),
+        OwnPaths(Observations(SYSTEM), database, agent).app,
+    )
+    duties = [
+        asyncio.create_task(loop.run()),
+        asyncio.create_task(asyncio.to_thread(objects.sweep)),
+    ]
+    try:
+        await serve_on(start.home.control_socket, app)
+    finally:
+        for duty in duties:
+            duty.cancel()
+        await asyncio.gather(*duties, return_exceptions=True)
+        database.close()
+
+
+def _call_maker(
+    settings: Settings, database: Database, objects: ObjectStore, hint: Callable[[], None]
+) -> Callable[[str], Call]:
+    arns = ArnMaker(settings.account_id, settings.region)
+
+    def make(request_id: str) -> Call:
+        return Call(
+            settings=settings,
+            database=database,
+            objects=objects,
+            clock=SYSTEM,
+            arns=arns,
+            request_id=request_id,
+            hint=hint,
+        )
+
+    return make
+
+
+if __name__ == "__main__":
+    run(_main(start_role("control")))
