@@ -1,0 +1,80 @@
+"""S3 through the whole server: gateway, control, disk. Its details are in tests/unit/api/s3."""
+
+import io
+import random
+from concurrent.futures import ThreadPoolExecutor
+from urllib.request import urlopen
+
+import pytest
+from boto3.s3.transfer import TransferConfig
+from botocore.exceptions import ClientError
+
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def s3(aws):
+    return aws.client("s3")
+
+
+@pytest.fixture(scope="module")
+def bucket(s3):
+    s3.create_bucket(Bucket="whole-server")
+    return "whole-server"
+
+
+def test_a_file_goes_up_in_parts_and_comes_down(s3, bucket, tmp_path):
+    data = random.Random(1).randbytes(30 * MIB + 5)
+    there, back = tmp_path / "there", tmp_path / "back"
+    there.write_bytes(data)
+    s3.upload_file(str(there), bucket, "parts")
+    assert s3.head_object(Bucket=bucket, Key="parts")["ETag"].endswith('-4"')
+    s3.download_file(bucket, "parts", str(back))
+    assert back.read_bytes() == data
+
+
+def test_a_large_body_in_one_piece(s3, bucket):
+    data = random.Random(2).randbytes(20 * MIB)
+    s3.put_object(Bucket=bucket, Key="piece", Body=io.BytesIO(data), ChecksumAlgorithm="SHA256")
+    found = s3.get_object(Bucket=bucket, Key="piece", ChecksumMode="ENABLED")
+    assert found["Body"].read() == data
+    part = s3.get_object(Bucket=bucket, Key="piece", Range="bytes=-7")
+    assert part["Body"].read() == data[-7:]
+
+
+def test_a_refused_body_leaves_the_connection_in_step(s3, bucket):
+    for _ in range(3):
+        with pytest.raises(ClientError, match="NoSuchBucket"):
+            s3.put_object(Bucket="no-such-bucket", Key="k", Body=bytes(3 * MIB))
+        assert s3.list_buckets()["ResponseMetadata"]["HTTPStatusCode"] == 200
+
+
+def test_many_at_once(s3, bucket):
+    def round_trip(number):
+        key, body = f"many/{number}", random.Random(number).randbytes(40_000)
+        s3.put_object(Bucket=bucket, Key=key, Body=body)
+        assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == body
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(round_trip, range(60)))
+    assert s3.list_objects_v2(Bucket=bucket, Prefix="many/")["KeyCount"] == 60
+
+
+def test_odd_keys_pass_the_gateway(s3, bucket):
+    for key in ("a//b", "../up", "./.", "ä b+c%2F", "q?x#y", "trailing/"):
+        s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+        assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == key.encode()
+
+
+def test_a_link_needs_no_aws(s3, bucket):
+    s3.put_object(Bucket=bucket, Key="linked", Body=b"hello")
+    link = s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "linked"})
+    with urlopen(link) as answer:
+        assert answer.read() == b"hello"
+
+
+def test_the_transfer_manager_copies(s3, bucket):
+    s3.put_object(Bucket=bucket, Key="from", Body=bytes(12 * MIB))
+    config = TransferConfig(multipart_threshold=8 * MIB)
+    s3.copy({"Bucket": bucket, "Key": "from"}, bucket, "to", Config=config)
+    assert s3.head_object(Bucket=bucket, Key="to")["ContentLength"] == 12 * MIB

@@ -1,0 +1,99 @@
+"""Small real models, and the few calls that put one behind an endpoint."""
+
+import io
+import tarfile
+from typing import Any
+
+from support.server import eventually
+
+IMAGE = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagehen-python:1"
+ROLE = "arn:aws:iam::000000000000:role/SageMaker"
+DOUBLE = """
+def model_fn(model_dir):
+    return 2.0
+
+def predict_fn(data, model):
+    return data * model
+"""
+
+
+def pack(files: dict[str, str]) -> bytes:
+    """A model.tar.gz of these texts by name."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as archive:
+        for name, text in files.items():
+            data = text.encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return raw.getvalue()
+
+
+class Deployer:
+    """Creates buckets, models, configs and endpoints on one server, by name."""
+
+    def __init__(self, server: Any) -> None:
+        self.server = server
+        self.s3 = server.client("s3")
+        self.sagemaker = server.client("sagemaker")
+        self.runtime = server.client("sagemaker-runtime")
+
+    def upload(self, key: str, script: str = DOUBLE) -> str:
+        self.s3.create_bucket(Bucket="models")
+        self.s3.put_object(Bucket="models", Key=key, Body=pack({"code/inference.py": script}))
+        return f"s3://models/{key}"
+
+    def config(
+        self,
+        name: str,
+        script: str = DOUBLE,
+        environment: dict[str, str] | None = None,
+        **variant: Any,
+    ) -> None:
+        """A model and an endpoint config of that name."""
+        url = self.upload(f"{name}/model.tar.gz", script)
+        self.sagemaker.create_model(
+            ModelName=name,
+            ExecutionRoleArn=ROLE,
+            PrimaryContainer={
+                "Image": IMAGE,
+                "ModelDataUrl": url,
+                "Environment": environment or {},
+            },
+        )
+        described = {
+            "VariantName": "AllTraffic",
+            "ModelName": name,
+            "InstanceType": "ml.m5.large",
+            "InitialInstanceCount": 1,
+            **variant,
+        }
+        self.sagemaker.create_endpoint_config(
+            EndpointConfigName=name, ProductionVariants=[described]
+        )
+
+    def endpoint(
+        self,
+        name: str,
+        script: str = DOUBLE,
+        environment: dict[str, str] | None = None,
+        **variant: Any,
+    ) -> dict[str, Any]:
+        """An endpoint of that name, waited for: its description once it is not `Creating`."""
+        self.config(name, script, environment, **variant)
+        self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+        return self.settled(name)
+
+    def settled(self, name: str) -> dict[str, Any]:
+        eventually(lambda: self.status(name) not in ("Creating", "Updating"))
+        described: dict[str, Any] = self.sagemaker.describe_endpoint(EndpointName=name)
+        return described
+
+    def status(self, name: str) -> str:
+        return str(self.sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"])
+
+    def invoke(self, name: str, body: str = "[1, 2]") -> str:
+        answer = self.runtime.invoke_endpoint(
+            EndpointName=name, Body=body, ContentType="application/json"
+        )
+        return str(answer["Body"].read().decode())

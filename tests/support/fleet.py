@@ -1,0 +1,83 @@
+"""Records and reports of endpoints and their instances, in few words."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from sagehen.domain.containers import ContainerSpec, InstanceReport, InstanceSpec, InstanceState
+from sagehen.domain.records import (
+    Deployment,
+    EndpointRecord,
+    EndpointStatus,
+    InstanceRecord,
+    VariantPlan,
+)
+
+NAME = "Houses"
+CONTAINERS = (ContainerSpec(hostname="primary", image="python"),)
+
+
+def deployment(identity: str, *counts: int, weight: float = 1.0) -> Deployment:
+    """Variants `a`, `b`, … with these instance counts."""
+    variants = tuple(
+        VariantPlan(
+            name=name,
+            instance_type="ml.m5.large",
+            instance_count=count,
+            weight=weight,
+            containers=CONTAINERS,
+        )
+        for name, count in zip("abc", counts, strict=False)
+    )
+    return Deployment(deployment_id=identity, config_name=f"config-{identity}", variants=variants)
+
+
+def endpoint(status: EndpointStatus, **more: Any) -> EndpointRecord:
+    given = {"name": NAME, "created_at": 1.0, "modified_at": 1.0, **more}
+    arn = f"arn:aws:sagemaker:us-east-1:000000000000:endpoint/{given['name'].lower()}"
+    return EndpointRecord(arn=arn, status=status, **given)
+
+
+def instance(
+    identity: str,
+    deployment_id: str = "d1",
+    state: InstanceState = InstanceState.STARTING,
+    *,
+    variant: str = "a",
+    endpoint_name: str = NAME,
+    stop_at: float | None = None,
+) -> InstanceRecord:
+    said = report(identity, state)
+    return InstanceRecord(
+        instance_id=identity,
+        endpoint_name=endpoint_name,
+        deployment_id=deployment_id,
+        variant_name=variant,
+        spec=InstanceSpec(
+            instance_id=identity,
+            endpoint_name=endpoint_name,
+            variant_name=variant,
+            instance_type="ml.m5.large",
+            containers=CONTAINERS,
+        ),
+        state=state,
+        address=said.address,
+        failure_reason=said.failure_reason,
+        stop_at=stop_at,
+    )
+
+
+def report(identity: str, state: InstanceState) -> InstanceReport:
+    serves = state is InstanceState.IN_SERVICE
+    return InstanceReport(
+        instance_id=identity,
+        state=state,
+        address=f"unix:/run/{identity}.sock" if serves else None,
+        failure_reason=f"{identity} broke." if state is InstanceState.FAILED else None,
+    )
+
+
+def counted_ids(prefix: str = "new") -> Callable[[], str]:
+    """Ids `new-1`, `new-2`, …"""
+    numbers = itertools.count(1)
+    return lambda: f"{prefix}-{next(numbers)}"

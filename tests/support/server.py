@@ -1,0 +1,146 @@
+"""A real server, in processes of its own, as a test sees it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
+START_TIMEOUT_SECONDS = 60
+STOP_TIMEOUT_SECONDS = 60
+
+
+@dataclass
+class Server:
+    """A real server in processes of its own, over a home of its own."""
+
+    home: Path
+    settings: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return (self.home / "run" / "address").read_text()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment that `eval "$(sagehen env)"` makes, over a clean one."""
+        keys = json.loads((self.home / "credentials.json").read_text())
+        return {
+            **_clean_environment(),
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": keys["access_key"],
+            "AWS_SECRET_ACCESS_KEY": keys["secret_key"],
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+    def client(self, service: str, **config: Any) -> Any:
+        """A boto3 client of this server; errors are not retried unless `config` says so."""
+        keys = json.loads((self.home / "credentials.json").read_text())
+        settings: dict[str, Any] = {"retries": {"max_attempts": 0}, **config}
+        return boto3.client(
+            service,
+            endpoint_url=self.url,
+            aws_access_key_id=keys["access_key"],
+            aws_secret_access_key=keys["secret_key"],
+            region_name="us-east-1",
+            config=Config(**settings),
+        )
+
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+        address = self.home / "run" / "address"
+        address.unlink(missing_ok=True)
+        output = (self.home.parent / "up.log").open("ab")
+        self.process = subprocess.Popen(
+            [SAGEHEN, "up", "--home", str(self.home), "--port", str(self.port)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=_clean_environment() | self.settings,
+            start_new_session=True,
+        )
+        output.close()
+        eventually(self._has_started, START_TIMEOUT_SECONDS)
+        self.port = int(self.url.rpartition(":")[2])
+
+    def _has_started(self) -> bool:
+        assert self.process is not None
+        log = self.home.parent / "up.log"
+        assert self.process.poll() is None, log.read_text()
+        return (self.home / "run" / "address").exists()
+
+    def stop(self) -> int:
+        """End it as Ctrl-C would; its exit status."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.process.wait(STOP_TIMEOUT_SECONDS)
+
+    def kill(self) -> None:
+        """End the supervisor at once, as `kill -9` does; everything else must go with it."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def pids(self) -> dict[str, int]:
+        """The process id of each role; of one of them, where it has several processes."""
+        return dict(self._role_pids())
+
+    def gateway_pids(self) -> set[int]:
+        """The process ids of all gateways."""
+        return {pid for role, pid in self._role_pids() if role == "gateway"}
+
+    def _role_pids(self) -> list[tuple[str, int]]:
+        assert self.process is not None
+        return [
+            (word.rpartition(".")[2], child)
+            for child in _children(self.process.pid)
+            for word in _command(child)
+            if word.startswith("sagehen.roles.")
+        ]
+
+    def get(self, path: str) -> bytes:
+        """GET one of the server's own paths."""
+        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            return bytes(answer.read())
+
+
+def eventually(holds: Callable[[], bool], timeout_seconds: float = 30) -> None:
+    """Wait until `holds()`; the test fails when it does not in time."""
+    deadline = time.monotonic() + timeout_seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"{holds} did not hold within {timeout_seconds} s"
+        time.sleep(0.02)
+
+
+def _children(pid: int) -> list[int]:
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for thread in threads for child in thread.read_text().split()]
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []  # It has ended since it was listed.
+
+
+def _clean_environment() -> dict[str, str]:
+    """This environment without anything that would steer an AWS client or the server."""
+    steering = ("AWS_", "SAGEHEN_", "SAGEMAKER_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
+    # No file of this user's may have a say either.
+    nowhere = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+    return clean | nowhere | {"AWS_EC2_METADATA_DISABLED": "true"}

@@ -1,0 +1,87 @@
+"""Every example runs, as its reader would run it, against one real server."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NUMBER = r"\d+\.\d+"
+
+
+def run_example(name, server):
+    command = ["sh"] if name.endswith(".sh") else ["python3"]
+    tools = Path(sys.executable).parent  # where python3 and aws of this environment are
+    environment = {**server.env, "PATH": f"{tools}:{os.environ['PATH']}"}
+    # A proxy that refuses everything: an example reaches the server and nothing else.
+    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    finished = subprocess.run(
+        [*command, str(EXAMPLES / name)],
+        env={**environment, **nowhere, "NO_PROXY": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+@pytest.mark.parametrize("name", ["seed_multi_model.py", "aws_cli.sh"])
+def test_multi_model_story_prices_a_house_in_each_city(server, name):
+    printed = run_example(name, server)
+    for city in ("Houston_TX", "Chicago_IL", "NewYork_NY"):
+        assert re.search(rf"{city}\.tar\.gz {NUMBER} USD", printed)
+
+
+def test_sdk_v2_deploys_one_model(server):
+    printed = run_example("sdk_v2_single.py", server)
+    assert re.search(rf"One house: +\[\['{NUMBER}'\]\]", printed)
+    assert re.search(rf"Two houses: +\[\['{NUMBER}', '{NUMBER}'\]\]", printed)
+
+
+def test_sdk_v2_deploys_many_models(server):
+    printed = run_example("sdk_v2_multi_model.py", server)
+    assert re.search(
+        rf"Chicago_IL\.tar\.gz \[{NUMBER}\]\s+Houston_TX\.tar\.gz \[{NUMBER}\]", printed
+    )
+
+
+def test_any_python_names_languages(server):
+    printed = run_example("boto3_inference_py.py", server)
+    assert [line[:2] for line in printed.splitlines()] == ["en", "de", "fr"]
+
+
+def test_a_story_is_told_word_by_word(server):
+    printed = run_example("boto3_response_stream.py", server)
+    assert printed == "Sagehens dance at dawn and go back to work \n"
+
+
+def test_sklearn_names_wines(server):
+    assert "named rightly" in run_example("sklearn_wine.py", server)
+
+
+def test_every_example_is_listed_and_tested():
+    listed = (EXAMPLES / "README.md").read_text()
+    tested = Path(__file__).read_text()
+    for example in EXAMPLES.glob("*.*"):
+        if example.suffix in (".py", ".sh") and example.name != "common.py":
+            assert f"]({example.name})" in listed
+            assert f'"{example.name}"' in tested
+
+
+def test_example_does_not_run_against_aws_by_mistake():
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    finished = subprocess.run(
+        [sys.executable, str(EXAMPLES / "seed_multi_model.py")],
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert finished.returncode == 1
+    assert "sagehen up" in finished.stderr

@@ -1,0 +1,53 @@
+"""Objects kept in another S3: a second server stands in for it, signatures and all."""
+
+import json
+import os
+
+import pytest
+
+from support.deploy import Deployer
+
+BIG = 9 * 2**20  # over boto3's threshold for multipart uploads
+
+
+@pytest.fixture(scope="module")
+def beyond(server, make_server):
+    """A server whose objects are kept in a bucket of the shared one."""
+    server.client("s3").create_bucket(Bucket="outside")
+    keys = server.env
+    options = {
+        "endpoint": server.url,
+        "access_key_id": keys["AWS_ACCESS_KEY_ID"],
+        "secret_access_key": keys["AWS_SECRET_ACCESS_KEY"],
+        "region": "us-east-1",
+        "virtual_hosted_style_request": "false",
+    }
+    return make_server(
+        object_store_url="s3://outside/kept", object_store_options=json.dumps(options)
+    )
+
+
+def test_an_endpoint_serves_a_model_that_lies_elsewhere(server, beyond):
+    deployer = Deployer(beyond)
+    assert deployer.endpoint("away")["EndpointStatus"] == "InService"
+    assert deployer.invoke("away") == "[2.0, 4.0]"
+    kept = server.client("s3").list_objects_v2(Bucket="outside", Prefix="kept/")
+    assert [one["Key"] for one in kept["Contents"]] == ["kept/models/away/model.tar.gz"]
+
+
+def test_objects_go_there_and_back(server, beyond, tmp_path):
+    s3 = beyond.client("s3")
+    s3.create_bucket(Bucket="there")
+    (tmp_path / "sent").write_bytes(os.urandom(BIG))
+    s3.upload_file(str(tmp_path / "sent"), "there", "a folder/big.bin")
+    s3.download_file("there", "a folder/big.bin", str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes() == (tmp_path / "sent").read_bytes()
+    part = s3.get_object(Bucket="there", Key="a folder/big.bin", Range="bytes=5-9")
+    assert part["Body"].read() == (tmp_path / "sent").read_bytes()[5:10]
+    assert [one["Key"] for one in s3.list_objects_v2(Bucket="there")["Contents"]] == [
+        "a folder/big.bin"
+    ]
+    s3.delete_object(Bucket="there", Key="a folder/big.bin")
+    assert "Contents" not in s3.list_objects_v2(Bucket="there")
+    outside = server.client("s3").list_objects_v2(Bucket="outside", Prefix="kept/there/")
+    assert "Contents" not in outside

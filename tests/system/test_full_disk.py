@@ -1,0 +1,88 @@
+"""A home on a disk that fills up: errors say so, deleting works, and all recovers."""
+
+import os
+import subprocess
+
+import pytest
+from botocore.exceptions import ClientError
+
+from support.deploy import Deployer
+from support.server import Server, eventually
+
+DISK_BYTES = 96 * 2**20
+
+
+@pytest.fixture
+def small(short_path):
+    """A server whose home lies on a small disk of its own."""
+    options = f"size={DISK_BYTES}"
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(short_path)],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("a disk can be mounted by root only")
+    server = Server(short_path / "home", {})
+    try:
+        server.start()
+        yield server
+        server.stop()
+    finally:
+        subprocess.run(["umount", "-l", str(short_path)], check=True)
+
+
+def put_until_refused(s3) -> None:
+    for number in range(DISK_BYTES // 2**20):
+        s3.put_object(Bucket="filling", Key=str(number), Body=os.urandom(2**20))
+
+
+def fill(path) -> None:
+    with path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(2**16))
+
+
+def create_models_until_refused(sagemaker) -> None:
+    container = {"Image": "sagehen-python", "Environment": {"A": "x" * 1000}}
+    for number in range(5000):
+        sagemaker.create_model(ModelName=f"m{number}", PrimaryContainer=container)
+
+
+def test_a_full_disk_is_said_and_survived(small):
+    deployer = Deployer(small)
+    deployer.endpoint("steady")
+    s3 = deployer.s3
+    s3.create_bucket(Bucket="filling")
+    with pytest.raises(ClientError, match="Remove objects or make room") as full:
+        put_until_refused(s3)
+    assert full.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
+    assert deployer.invoke("steady") == "[2.0, 4.0]"
+    kept = [{"Key": one["Key"]} for one in s3.list_objects_v2(Bucket="filling")["Contents"]]
+    deleted = s3.delete_objects(Bucket="filling", Delete={"Objects": kept})
+    assert len(deleted["Deleted"]) == len(kept)
+    assert deployer.endpoint("later")["EndpointStatus"] == "InService"
+
+
+def test_a_state_without_room_is_said(small):
+    deployer = Deployer(small)
+    deployer.config("before")
+    filler = small.home.parent / "filler"
+    with pytest.raises(OSError, match="No space left"):
+        fill(filler)
+    with pytest.raises(ClientError, match="disk that holds the state is full") as refused:
+        create_models_until_refused(deployer.sagemaker)
+    assert refused.value.response["Error"]["Code"] == "ServiceUnavailable"
+    filler.unlink()
+    eventually(lambda: creates_endpoint(deployer, "before"))
+    assert deployer.settled("before")["EndpointStatus"] == "InService"
+    # Nobody was flooded with the same trouble over and over.
+    assert (small.home.parent / "up.log").stat().st_size < 20_000
+
+
+def creates_endpoint(deployer, name: str) -> bool:
+    try:
+        deployer.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    except ClientError:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""One endpoint, many models: loaded on first call, unloaded when memory is short."""
+
+import concurrent.futures
+
+import pytest
+from botocore.exceptions import ClientError
+
+from support.deploy import IMAGE, ROLE, pack
+
+NAMED = "def model_fn(d):\n    return {factor}\ndef predict_fn(data, m):\n    return data * m\n"
+
+
+@pytest.fixture(scope="module")
+def many(deploy):
+    """`many(name, **environment)`: a multi-model endpoint over s3://many/<name>/."""
+    deploy.s3.create_bucket(Bucket="many")
+
+    def make(name: str, count: int = 1, **environment: str):
+        deploy.sagemaker.create_model(
+            ModelName=name,
+            ExecutionRoleArn=ROLE,
+            PrimaryContainer={
+                "Image": IMAGE,
+                "ModelDataUrl": f"s3://many/{name}/",
+                "Mode": "MultiModel",
+                "Environment": environment,
+            },
+        )
+        variant = {
+            "VariantName": "AllTraffic",
+            "ModelName": name,
+            "InstanceType": "ml.m5.large",
+            "InitialInstanceCount": count,
+        }
+        deploy.sagemaker.create_endpoint_config(
+            EndpointConfigName=name, ProductionVariants=[variant]
+        )
+        deploy.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+        assert deploy.settled(name)["EndpointStatus"] == "InService"
+
+    return make
+
+
+def put(deploy, key: str, factor: float) -> None:
+    body = pack({"code/inference.py": NAMED.format(factor=factor)})
+    deploy.s3.put_object(Bucket="many", Key=key, Body=body)
+
+
+def call(deploy, endpoint: str, target: str) -> str:
+    answer = deploy.runtime.invoke_endpoint(
+        EndpointName=endpoint, TargetModel=target, Body="[1]", ContentType="application/json"
+    )
+    return str(answer["Body"].read().decode())
+
+
+def metric(deploy, endpoint: str, name: str) -> float:
+    """One metric of an endpoint, over all its instances."""
+    lines = deploy.server.get("/_sagehen/metrics").decode().splitlines()
+    mine = [line for line in lines if line.startswith(name + "{") and f'"{endpoint}"' in line]
+    assert mine
+    return sum(float(line.rpartition(" ")[2]) for line in mine)
+
+
+def refused(deploy, endpoint: str, target: str) -> dict:
+    with pytest.raises(ClientError) as caught:
+        call(deploy, endpoint, target)
+    return caught.value.response
+
+
+def test_models_are_loaded_on_first_call_and_new_ones_at_once(deploy, many):
+    put(deploy, "cities/one.tar.gz", 1.0)
+    many("cities")
+    assert call(deploy, "cities", "one.tar.gz") == "[1.0]"
+    put(deploy, "cities/deep/down/two.tar.gz", 2.0)
+    assert call(deploy, "cities", "deep/down/two.tar.gz") == "[2.0]"
+    assert call(deploy, "cities", "one.tar.gz") == "[1.0]"
+
+
+def test_first_calls_at_once_load_the_model_once(deploy, many):
+    put(deploy, "together/model.tar.gz", 5.0)
+    many("together")
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: call(deploy, "together", "model.tar.gz"), range(32)))
+    assert set(answers) == {"[5.0]"}
+    assert metric(deploy, "together", "sagehen_model_loading_time_microseconds_count") == 1
+
+
+def test_least_recently_used_models_make_room(deploy, many):
+    for number in range(6):
+        put(deploy, f"small/{number}.tar.gz", float(number))
+    # Room for three such models: each counts as 64 KiB at least.
+    many("small", SAGEHEN_MODEL_CACHE_BYTES="200000")
+    for _ in range(2):
+        for number in range(6):
+            assert call(deploy, "small", f"{number}.tar.gz") == f"[{float(number)}]"
+    assert metric(deploy, "small", "sagehen_loaded_model_count") == 3
+    assert metric(deploy, "small", "sagehen_model_loading_time_microseconds_count") == 12
+    assert metric(deploy, "small", "sagehen_model_unloading_time_microseconds_count") == 9
+
+
+@pytest.mark.parametrize(
+    "target", ["missing.tar.gz", "../escape.tar.gz", "/absolute.tar.gz", "a/../../b.tar.gz"]
+)
+def test_bad_targets_are_refused(deploy, many, target):
+    if "Endpoint" not in str(deploy.sagemaker.list_endpoints(NameContains="targets")["Endpoints"]):
+        many("targets")
+    answer = refused(deploy, "targets", target)
+    assert answer["Error"]["Code"] == "ValidationError"
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 400
+
+
+def test_target_model_is_required_here_and_refused_elsewhere(deploy, many):
+    many("strict")
+    with pytest.raises(ClientError, match="missing a target model header"):
+        deploy.invoke("strict")
+    deploy.endpoint("plain")
+    answer = refused(deploy, "plain", "one.tar.gz")
+    assert answer["Error"]["Message"] == (
+        "Endpoint plain is not a multi-model endpoint and does not support target model header."
+    )
+
+
+def test_broken_model_hurts_only_itself(deploy, many):
+    put(deploy, "mixed/good.tar.gz", 1.0)
+    deploy.s3.put_object(Bucket="many", Key="mixed/bad.tar.gz", Body=b"not an archive")
+    deploy.s3.put_object(
+        Bucket="many",
+        Key="mixed/raises.tar.gz",
+        Body=pack({"code/inference.py": "raise RuntimeError('at import')"}),
+    )
+    many("mixed")
+    assert refused(deploy, "mixed", "bad.tar.gz")["ResponseMetadata"]["HTTPStatusCode"] in (
+        400,
+        424,
+    )
+    assert "at import" in refused(deploy, "mixed", "raises.tar.gz")["Error"]["Message"]
+    assert call(deploy, "mixed", "good.tar.gz") == "[1.0]"

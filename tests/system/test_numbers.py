@@ -1,0 +1,73 @@
+"""What a real server tells of the requests that it has answered."""
+
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
+CALLS = 20
+
+
+@pytest.fixture(scope="module")
+def asked(make_server, make_deployer):
+    """A server that keeps an access log, whose endpoint has answered some calls."""
+    server = make_server(access_log="true")
+    deploy = make_deployer(server)
+    deploy.endpoint("counted", InitialInstanceCount=2)
+    for _ in range(CALLS):
+        deploy.invoke("counted")
+    return server
+
+
+def figures(server):
+    """Values of the metrics by what stands before them."""
+    with urllib.request.urlopen(f"{server.url}/_sagehen/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return {
+        name: float(value)
+        for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")
+    }
+
+
+def test_times_are_told_with_percentiles(asked, wait_until):
+    endpoint, variant = 'endpoint="counted"', 'variant="AllTraffic"'
+    labels = f"{endpoint},{variant}"
+    model = "sagehen_model_latency_microseconds"
+    wait_until(lambda: figures(asked).get(f"{model}_count{{{labels}}}") == CALLS)
+    told = figures(asked)
+    for time in (model, "sagehen_overhead_latency_microseconds"):
+        p50, p90, p99 = (
+            told[f'{time}{{{endpoint},quantile="{share}",{variant}}}']
+            for share in ("0.5", "0.9", "0.99")
+        )
+        assert 0 < p50 <= p90 <= p99 <= 1.01 * told[f"{time}_sum{{{labels}}}"]
+    assert told[f"sagehen_invocations_per_instance_total{{{labels}}}"] == CALLS / 2
+    assert f"sagehen_concurrent_requests_max{{{labels}}}" in told
+
+
+def test_status_shows_percentiles(asked, wait_until):
+    def row():
+        shown = subprocess.run(
+            [SAGEHEN, "status", "--home", str(asked.home)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        return next((line for line in shown.splitlines() if "counted" in line), "")
+
+    wait_until(lambda: f" {CALLS} " in row())
+    assert re.search(rf" 2/2 +{CALLS} +\d+\.?\d*/\d+\.?\d* ", row())
+
+
+def test_each_call_has_a_line_in_the_access_log(asked, wait_until):
+    log = asked.home / "logs" / "gateway-0.log"
+
+    def lines():
+        return [line for line in log.read_text().splitlines() if "An invocation ended." in line]
+
+    wait_until(lambda: len(lines()) == CALLS)
+    assert all("endpoint=counted" in line and "status=200" in line for line in lines())

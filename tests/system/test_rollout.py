@@ -1,0 +1,184 @@
+"""Updates, weights and scaling of an endpoint that serves: nobody who calls it notices."""
+
+import threading
+from collections import Counter
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from support.server import eventually
+
+TIMES = "def model_fn(d):\n    return {factor}\ndef predict_fn(data, m):\n    return data * m\n"
+WHO = """
+import os
+def model_fn(d):
+    return os.getpid()
+def transform_fn(model, data, content_type, accept):
+    return str(model), "text/plain"
+"""
+
+
+class Caller:
+    """Invokes an endpoint without a pause, from a thread of its own."""
+
+    def __init__(self, deploy, name: str) -> None:
+        self.answers: Counter[str] = Counter()
+        self.errors: list[Exception] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(deploy, name))
+
+    def __enter__(self) -> "Caller":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self, deploy, name: str) -> None:
+        while not self._stop.is_set():
+            try:
+                self.answers[deploy.invoke(name, "[1]")] += 1
+            except (ClientError, BotoCoreError) as error:
+                self.errors.append(error)
+
+
+def test_update_puts_the_new_model_in_without_a_failed_call(deploy):
+    deploy.endpoint("rolling", TIMES.format(factor="2.0"))
+    deploy.config("rolling-next", TIMES.format(factor="3.0"))
+    with Caller(deploy, "rolling") as caller:
+        eventually(lambda: caller.answers["[2.0]"] > 10)
+        deploy.sagemaker.update_endpoint(EndpointName="rolling", EndpointConfigName="rolling-next")
+        assert deploy.status("rolling") == "Updating"
+        assert deploy.settled("rolling")["EndpointConfigName"] == "rolling-next"
+        seen = caller.answers["[3.0]"]
+        eventually(lambda: caller.answers["[3.0]"] > seen + 100)
+    assert caller.errors == []
+    assert set(caller.answers) == {"[2.0]", "[3.0]"}
+
+
+def test_failed_update_leaves_the_old_model_serving(deploy):
+    deploy.endpoint("steady", TIMES.format(factor="2.0"))
+    deploy.config("steady-broken", "raise RuntimeError('never works')\n")
+    with Caller(deploy, "steady") as caller:
+        deploy.sagemaker.update_endpoint(EndpointName="steady", EndpointConfigName="steady-broken")
+        described = deploy.settled("steady")
+    assert described["EndpointStatus"] == "InService"
+    assert described["EndpointConfigName"] == "steady"
+    assert "never works" in described["FailureReason"]
+    assert caller.errors == []
+    assert set(caller.answers) <= {"[2.0]"}
+
+
+def test_weights_share_the_calls(deploy):
+    url = deploy.upload("weights/model.tar.gz", WHO)
+    from support.deploy import IMAGE, ROLE
+
+    deploy.sagemaker.create_model(
+        ModelName="weights",
+        ExecutionRoleArn=ROLE,
+        PrimaryContainer={"Image": IMAGE, "ModelDataUrl": url},
+    )
+    variants = [
+        {
+            "VariantName": name,
+            "ModelName": "weights",
+            "InstanceType": "ml.m5.large",
+            "InitialInstanceCount": 1,
+            "InitialVariantWeight": weight,
+        }
+        for name, weight in (("much", 3), ("little", 1), ("none", 0))
+    ]
+    deploy.sagemaker.create_endpoint_config(
+        EndpointConfigName="weights", ProductionVariants=variants
+    )
+    deploy.sagemaker.create_endpoint(EndpointName="weights", EndpointConfigName="weights")
+    deploy.settled("weights")
+
+    def variant(**target: str) -> str:
+        answer = deploy.runtime.invoke_endpoint(
+            EndpointName="weights", Body="1", ContentType="application/json", **target
+        )
+        return str(answer["InvokedProductionVariant"])
+
+    drawn = Counter(variant() for _ in range(300))
+    assert set(drawn) == {"much", "little"}
+    assert 180 < drawn["much"] < 265  # 225 expected; four standard deviations either way
+    assert variant(TargetVariant="none") == "none"
+    deploy.sagemaker.update_endpoint_weights_and_capacities(
+        EndpointName="weights",
+        DesiredWeightsAndCapacities=[
+            {"VariantName": "much", "DesiredWeight": 0},
+            {"VariantName": "none", "DesiredWeight": 1},
+            {"VariantName": "little", "DesiredWeight": 0},
+        ],
+    )
+    described = deploy.settled("weights")
+    weights = {v["VariantName"]: v["CurrentWeight"] for v in described["ProductionVariants"]}
+    assert weights == {"much": 0, "little": 0, "none": 1}
+    eventually(lambda: {variant() for _ in range(5)} == {"none"})
+
+
+def test_capacity_grows_and_shrinks(deploy):
+    routing = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
+    deploy.endpoint("elastic", WHO, RoutingConfig=routing)
+
+    def instances() -> int:
+        return len({deploy.invoke("elastic", "[1]") for _ in range(20)})
+
+    assert instances() == 1
+    for count in (3, 1):
+        deploy.sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName="elastic",
+            DesiredWeightsAndCapacities=[
+                {"VariantName": "AllTraffic", "DesiredInstanceCount": count}
+            ],
+        )
+        (variant,) = deploy.settled("elastic")["ProductionVariants"]
+        assert variant["CurrentInstanceCount"] == variant["DesiredInstanceCount"] == count
+        eventually(lambda count=count: instances() == count)
+
+
+def test_deleted_models_and_configs_do_not_disturb_an_endpoint(deploy):
+    deploy.endpoint("orphan")
+    deploy.sagemaker.delete_model(ModelName="orphan")
+    deploy.sagemaker.delete_endpoint_config(EndpointConfigName="orphan")
+    assert deploy.invoke("orphan") == "[2.0, 4.0]"
+
+
+def test_delete_ends_the_instances_and_frees_the_name(deploy):
+    deploy.endpoint("short-lived")
+    deploy.sagemaker.delete_endpoint(EndpointName="short-lived")
+
+    def gone() -> bool:
+        listed = deploy.sagemaker.list_endpoints(NameContains="short-lived")
+        return not listed["Endpoints"]
+
+    eventually(gone)
+    try:
+        deploy.invoke("short-lived")
+    except ClientError as error:
+        answer = error.response["Error"]
+        assert answer["Code"] == "ValidationError"
+        assert answer["Message"] == "Endpoint short-lived of account 000000000000 not found."
+    else:
+        raise AssertionError("it answered")
+    deploy.sagemaker.create_endpoint(EndpointName="short-lived", EndpointConfigName="short-lived")
+    assert deploy.settled("short-lived")["EndpointStatus"] == "InService"
+
+
+def test_busy_endpoint_refuses_update_and_delete(deploy):
+    slow = "import time\ndef model_fn(d):\n    time.sleep(2)\n    return 1.0\n"
+    deploy.config("busy", slow)
+    deploy.sagemaker.create_endpoint(EndpointName="busy", EndpointConfigName="busy")
+    refusals = []
+    for act in (
+        lambda: deploy.sagemaker.delete_endpoint(EndpointName="busy"),
+        lambda: deploy.sagemaker.update_endpoint(EndpointName="busy", EndpointConfigName="busy"),
+    ):
+        try:
+            act()
+        except ClientError as error:
+            refusals.append(error.response["Error"]["Message"])
+    assert len(refusals) == 2
+    assert all(said.startswith("Cannot update in-progress endpoint") for said in refusals)
+    assert deploy.settled("busy")["EndpointStatus"] == "InService"

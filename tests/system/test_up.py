@@ -1,0 +1,252 @@
+"""Starting and stopping a server, and what can be wrong with either."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import boto3
+import pytest
+
+SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SAGEHEN_", "AWS_"))}
+    return subprocess.run(
+        [SAGEHEN, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=clean | environment,
+        check=False,
+    )
+
+
+def test_env_gives_a_shell_what_it_needs(server):
+    printed = run("env", "--home", str(server.home))
+    shell = subprocess.run(
+        ["sh", "-c", f"{printed.stdout}\nenv"], capture_output=True, text=True, check=True
+    )
+    variables = dict(line.split("=", 1) for line in shell.stdout.splitlines() if "=" in line)
+    assert variables["AWS_ENDPOINT_URL"] == server.url
+    assert variables["AWS_REGION"] == variables["AWS_DEFAULT_REGION"] == "us-east-1"
+    assert variables["AWS_ACCESS_KEY_ID"] == server.env["AWS_ACCESS_KEY_ID"]
+    assert variables["AWS_SECRET_ACCESS_KEY"] == server.env["AWS_SECRET_ACCESS_KEY"]
+
+
+def test_keys_are_readable_by_their_owner_only(server):
+    mode = stat.S_IMODE((server.home / "credentials.json").stat().st_mode)
+    assert mode == 0o600
+    assert stat.S_IMODE(server.home.stat().st_mode) == 0o700
+
+
+def test_health_is_200_when_ready(server):
+    assert server.get("/_sagehen/health")
+
+
+def test_internal_paths_are_closed_to_the_outside(server):
+    request = urllib.request.Request(
+        f"{server.url}/_sagehen/internal/gateway", data=b"{}", method="POST"
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=5)
+    with refused.value:
+        assert refused.value.code == 404
+
+
+def test_second_up_on_the_same_home_is_refused(server):
+    second = run("up", "--home", str(server.home), "--port", "0")
+    assert second.returncode == 1
+    assert f"in use by the server with process id {server.process.pid}" in second.stderr
+    assert server.get("/_sagehen/health")
+
+
+def test_taken_port_is_said(server, short_path):
+    port = server.url.rpartition(":")[2]
+    second = run("up", "--home", str(short_path / "home"), "--port", port)
+    assert second.returncode == 1
+    assert f"Cannot listen on 127.0.0.1 port {port}" in second.stderr
+    assert "--port" in second.stderr
+
+
+def test_port_of_another_program_is_said(short_path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        refused = run("up", "--home", str(short_path / "home"), "--port", port)
+    assert refused.returncode == 1
+    assert "Address already in use" in refused.stderr
+
+
+def test_home_that_cannot_be_written_is_said(short_path):
+    (short_path / "file").write_text("")
+    refused = run("up", "--home", str(short_path / "file" / "home"), "--port", "0")
+    assert refused.returncode == 1
+    assert "cannot be used: Not a directory" in refused.stderr
+
+
+def test_home_with_too_long_a_path_is_said(short_path):
+    refused = run("up", "--home", str(short_path / ("x" * 80)), "--port", "0")
+    assert refused.returncode == 1
+    assert "Choose a shorter one" in refused.stderr
+
+
+def test_unknown_setting_is_said(short_path):
+    home = short_path / "home"
+    home.mkdir()
+    (home / "sagehen.toml").write_text("prot = 9000\n")
+    refused = run("up", "--home", str(home))
+    assert refused.returncode == 1
+    assert "prot is not a setting" in refused.stderr
+
+
+def test_unknown_variable_is_said(short_path):
+    refused = run("up", "--home", str(short_path / "home"), SAGEHEN_PROT="9000")
+    assert refused.returncode == 1
+    assert "SAGEHEN_PROT is not a setting" in refused.stderr
+
+
+@pytest.mark.parametrize("option", ["colour", "allow_http"])
+def test_unknown_option_of_the_object_store_is_said(short_path, option):
+    refused = run(
+        "up",
+        "--home",
+        str(short_path / "home"),
+        SAGEHEN_OBJECT_STORE_URL="s3://bucket",
+        SAGEHEN_OBJECT_STORE_OPTIONS=json.dumps({option: "red"}),
+    )
+    assert refused.returncode == 1
+    assert option in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_errors_are_shown_as_they_are(short_path):
+    (short_path / "sagehen.toml").write_text('region = "[/red]"\nport = "[x]"\n')
+    refused = run("env", "--home", str(short_path))
+    assert refused.returncode == 1
+    assert "[/red]" in refused.stderr
+    assert "[x]" in refused.stderr
+
+
+def test_host_that_does_not_exist_is_said(short_path):
+    refused = run("up", "--home", str(short_path / "home"), "--port", "0", "--host", "a.invalid")
+    assert refused.returncode == 1
+    assert "Cannot listen on a.invalid port 0" in refused.stderr
+    assert "Unknown error" not in refused.stderr
+
+
+def test_address_that_a_killed_server_left_is_not_told_while_the_next_one_starts(short_path):
+    home = short_path / "home"
+    (home / "run").mkdir(parents=True)
+    (home / "run" / "address").write_text("http://127.0.0.1:1")
+    # A state of its own that cannot be opened: the start gets as far as that.
+    (home / "state.db").mkdir()
+    assert run("up", "--home", str(home), "--port", "0").returncode == 1
+    assert not (home / "run" / "address").exists()
+
+
+@contextmanager
+def variables_of_a_new_server(*arguments: str) -> Iterator[dict[str, str]]:
+    """What a shell has after the line that `up` says to run in another terminal."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SAGEHEN_", "AWS_"))}
+    command = [SAGEHEN, "up", "--port", "0", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=clean) as process:
+        try:
+            lines = iter(process.stdout.readline, "")
+            hint = next(line for line in lines if "in another terminal" in line)
+            line = hint[hint.index("eval") : hint.rindex(". Ctrl-C")]
+            path = f"{Path(SAGEHEN).parent}:{os.environ['PATH']}"
+            shell = subprocess.run(
+                ["sh", "-c", f"{line}; env"],
+                capture_output=True,
+                text=True,
+                env=clean | {"PATH": path},
+                check=True,
+            )
+            assert shell.stderr == ""
+            yield dict(one.split("=", 1) for one in shell.stdout.splitlines() if "=" in one)
+        finally:
+            process.terminate()
+
+
+def test_home_of_any_name_is_kept_to(short_path):
+    home = short_path / "it's [b]mine?"
+    with variables_of_a_new_server("--home", str(home)) as variables:
+        assert variables["AWS_ENDPOINT_URL"].startswith("http://127.0.0.1:")
+    assert (home / "state.db").exists()
+    assert [path.name for path in short_path.iterdir()] == [home.name]
+
+
+def test_another_file_of_settings_is_every_process_s(short_path):
+    other = short_path / "other.toml"
+    other.write_text('region = "eu-west-1"\n')
+    home = ["--home", str(short_path / "home")]
+    with variables_of_a_new_server(*home, "--config", str(other)) as variables:
+        assert variables["AWS_REGION"] == "eu-west-1"
+        client = boto3.client(
+            "sagemaker",
+            endpoint_url=variables["AWS_ENDPOINT_URL"],
+            aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
+            region_name=variables["AWS_REGION"],
+        )
+        assert client.list_models()["Models"] == []
+
+
+def test_env_before_any_start_says_what_to_do(short_path):
+    refused = run("env", "--home", str(short_path))
+    assert refused.returncode == 1
+    assert "sagehen up" in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_demo_without_its_libraries_says_how_to_get_them(short_path):
+    (short_path / "xgboost.py").write_text("raise ModuleNotFoundError(name='xgboost')\n")
+    refused = run("demo", "--home", str(short_path / "home"), PYTHONPATH=str(short_path))
+    assert refused.returncode == 1
+    assert "pip install 'sagehen[demo]'" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_status_without_a_server_says_what_to_do(short_path):
+    refused = run("status", "--home", str(short_path))
+    assert refused.returncode == 1
+    assert "No server runs" in refused.stderr
+
+
+def test_sigterm_ends_everything(make_server, wait_until):
+    server = make_server()
+    pids = server.pids()
+    assert set(pids) == {"gateway", "control", "agent"}
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(30) == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids.values())
+    assert not (server.home / "run" / "address").exists()
+
+
+def test_status_and_logs_show_an_endpoint(server, deploy):
+    chatty = "def model_fn(d):\n    print('hello from the model', flush=True)\n    return 1\n"
+    assert deploy.endpoint("chatty", chatty)["EndpointStatus"] == "InService"
+    shown = run("status", "--home", str(server.home))
+    assert shown.returncode == 0
+    assert "chatty" in shown.stdout
+    assert "InService" in shown.stdout
+    logs = run("logs", "chatty", "--home", str(server.home))
+    assert "hello from the model" in logs.stdout
+    missing = run("logs", "nothing", "--home", str(server.home))
+    assert missing.returncode == 1
+    assert "no logs of the endpoint nothing" in missing.stderr
+
+
+def test_status_is_json_for_programs(server):
+    assert "endpoints" in json.loads(server.get("/_sagehen/status"))

@@ -1,0 +1,54 @@
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from sagehen.agent.container_plan import ContainerPlace, choose_address, plan_launch
+from sagehen.config import Settings
+from sagehen.domain.containers import InstanceSpec
+from sagehen.domain.images import Launch
+from sagehen.home import Home
+
+MakeSpec = Callable[..., InstanceSpec]
+
+
+def test_the_model_server_listens_on_a_socket_of_its_own(
+    home: Home, settings: Settings, make_spec: MakeSpec
+) -> None:
+    place = ContainerPlace(home, make_spec(environment={"MINE": "1"}), 1)
+    launch = Launch(adapter="xgboost")
+    address = choose_address(place, launch)
+    plan = plan_launch(place, launch, address, settings)
+    assert address == f"unix:{home.run}/i-1.sock"
+    assert plan.command == (sys.executable, "-m", "sagehen.modelserver")
+    assert plan.environment["SAGEHEN_ADAPTER"] == "xgboost"
+    assert plan.environment["SAGEHEN_BIND"] == address
+    assert plan.environment["SAGEMAKER_BASE_DIR"] == f"{home.instances}/i-1/primary/ml"
+    assert plan.environment["MINE"] == "1"
+    assert plan.environment["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+    assert "SAGEMAKER_MULTI_MODEL" not in plan.environment
+    assert plan.log == home.logs / "endpoints/houses/AllTraffic/i-1/primary.log"
+
+
+def test_a_command_of_ones_own_listens_on_a_free_port(
+    home: Home, settings: Settings, make_spec: MakeSpec
+) -> None:
+    place = ContainerPlace(home, make_spec(), 1)
+    launch = Launch(command=("python3", "serve.py"))
+    address = choose_address(place, launch)
+    plan = plan_launch(place, launch, address, settings)
+    assert address == f"tcp:127.0.0.1:{plan.environment['SAGEMAKER_BIND_TO_PORT']}"
+    assert plan.command == ("python3", "serve.py")
+    assert plan.folder == home.path
+
+
+def test_the_user_may_change_what_is_suggested_but_not_what_must_be(
+    home: Home, settings: Settings, make_spec: MakeSpec
+) -> None:
+    environment = {"OMP_NUM_THREADS": "4", "SAGEMAKER_BASE_DIR": "/", "SAGEHEN_BIND": "unix:/x"}
+    place = ContainerPlace(home, make_spec(environment=environment, multi_model=True), 1)
+    launch = Launch(adapter="xgboost")
+    plan = plan_launch(place, launch, "unix:/run/i-1.sock", settings)
+    assert plan.environment["OMP_NUM_THREADS"] == "4"
+    assert plan.environment["SAGEMAKER_BASE_DIR"] == str(place.base)
+    assert plan.environment["SAGEHEN_BIND"] == "unix:/run/i-1.sock"
+    assert plan.environment["SAGEMAKER_MULTI_MODEL"] == "true"

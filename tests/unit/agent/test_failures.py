@@ -1,0 +1,43 @@
+import pytest
+
+from sagehen.agent.failures import cannot_start, explain, failed_artifact, failed_ping, shorten
+from sagehen.errors import ArtifactMissing, ArtifactRejected
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], ""),
+        (["", "  "], ""),
+        (["one", "two", "three", "four"], "two | three | four"),
+        (
+            ["Traceback (most recent call last):", "  x", "ImportError: no houses", "bye"],
+            "ImportError: no houses",
+        ),
+        (["botocore.exceptions.ClientError: denied"], "botocore.exceptions.ClientError: denied"),
+        (["KeyboardInterrupt"], "KeyboardInterrupt"),
+        (["12:00 Error: happened at noon"], "12:00 Error: happened at noon"),
+    ],
+)
+def test_the_part_of_a_log_that_tells_most(lines: list[str], told: str) -> None:
+    assert explain(lines) == told
+
+
+def test_a_reason_fits_describe_endpoint() -> None:
+    reason = failed_ping("primary", "AllTraffic", "x" * 5000)
+    assert len(reason) == 1024
+    assert reason.endswith("…)")
+    assert shorten("short") == "short"
+
+
+def test_the_sentences_are_sagemakers() -> None:
+    assert failed_artifact(2, "s3://b/k", ArtifactMissing("gone")).startswith(
+        'Failed to download model data for container "container_2" from URL: "s3://b/k". '
+    )
+    assert failed_artifact(1, "s3://b/k", ArtifactRejected("odd")).endswith(
+        "Please ensure that the object located at the URL is a valid tar.gz archive. (odd)"
+    )
+    assert cannot_start("V", "no such file").startswith(
+        "CannotStartContainerError. Please ensure the model container for variant V starts "
+        "correctly when invoked with 'docker run <image> serve'"
+    )

@@ -1,0 +1,211 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from sagehen.agent.http import exchange
+from sagehen.agent.instance import Instance
+from sagehen.agent.surroundings import Surroundings
+from sagehen.domain.containers import InstanceSpec, InstanceState
+
+MakeSpec = Callable[..., InstanceSpec]
+URL = "s3://bucket/model.tar.gz"
+
+
+class Watched:
+    """An instance whose reports can be waited for."""
+
+    def __init__(self, spec: InstanceSpec, around: Surroundings) -> None:
+        self.seen: asyncio.Queue[InstanceState] = asyncio.Queue()
+        self.instance = Instance(spec, around, self._note)
+
+    def _note(self) -> None:
+        self.seen.put_nowait(self.instance.report.state)
+
+    async def reaches(self, state: InstanceState) -> None:
+        while await self.seen.get() is not state:
+            pass
+
+
+@asynccontextmanager
+async def running(spec: InstanceSpec, around: Surroundings) -> AsyncIterator[Watched]:
+    watched = Watched(spec, around)
+    watched.instance.start()
+    try:
+        yield watched
+    finally:
+        await watched.instance.stop()
+
+
+def containers(around: Surroundings) -> list[psutil.Process]:
+    """The processes that run for a home: other tests of this process may have children too."""
+    home = str(around.home.path)
+    return [one for one in psutil.Process().children(recursive=True) if home in _base_dir(one)]
+
+
+def _base_dir(process: psutil.Process) -> str:
+    try:
+        return str(process.environ().get("SAGEMAKER_BASE_DIR", ""))
+    except psutil.Error:
+        return ""
+
+
+async def test_an_instance_gets_into_service_and_leaves_nothing(
+    around: Surroundings, make_spec: MakeSpec
+) -> None:
+    async with running(make_spec(), around) as watched:
+        await watched.reaches(InstanceState.IN_SERVICE)
+        address = watched.instance.report.address
+        assert address is not None
+        assert (await exchange(address, "GET", "/ping", timeout_seconds=5)).status == 200
+        memory = next(iter(await watched.instance.samples()))
+        assert (memory.name, memory.endpoint) == ("InstanceMemoryBytes", "houses")
+        assert memory.value > 2**20
+    assert watched.instance.report.state is InstanceState.STOPPING
+    assert containers(around) == []
+    assert list(around.home.instances.iterdir()) == []
+
+
+async def test_model_data_is_where_the_container_looks(
+    around: Surroundings, make_spec: MakeSpec, reader: Any, make_archive: Callable[..., bytes]
+) -> None:
+    reader.objects[URL] = make_archive(("model.json", b"{}"))
+    async with running(make_spec(model_data_url=URL), around) as watched:
+        await watched.reaches(InstanceState.IN_SERVICE)
+        base = around.home.instances / "i-1" / "primary" / "ml"
+        assert (base / "model" / "model.json").read_bytes() == b"{}"
+
+
+async def test_the_environment_is_clean_and_the_users(
+    around: Surroundings, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the-server's-own")
+    spec = make_spec(environment={"MINE": "1"})
+    async with running(spec, around) as watched:
+        await watched.reaches(InstanceState.IN_SERVICE)
+    log = around.home.logs / "endpoints" / "houses" / "AllTraffic" / "i-1" / "primary.log"
+    said = log.read_text()
+    assert "'MINE'" in said
+    assert "'SM_MODEL_DIR'" in said
+    assert "AWS_SECRET_ACCESS_KEY" not in said
+
+
+async def test_missing_model_data_fails_with_sagemakers_sentence(
+    around: Surroundings, make_spec: MakeSpec
+) -> None:
+    async with running(make_spec(model_data_url=URL), around) as watched:
+        await watched.reaches(InstanceState.FAILED)
+        reason = watched.instance.report.failure_reason
+    assert reason is not None
+    assert reason.startswith(
+        f'Failed to download model data for container "container_1" from URL: "{URL}". '
+    )
+
+
+async def test_a_bad_archive_fails_with_sagemakers_sentence_and_the_reason(
+    around: Surroundings, make_spec: MakeSpec, reader: Any, make_archive: Callable[..., bytes]
+) -> None:
+    reader.objects[URL] = make_archive(("../evil", b"x"))
+    async with running(make_spec(model_data_url=URL), around) as watched:
+        await watched.reaches(InstanceState.FAILED)
+        reason = watched.instance.report.failure_reason
+    assert reason is not None
+    assert 'Failed to extract model data archive for container "container_1"' in reason
+    assert "leads out of its folder" in reason
+
+
+async def test_one_that_ends_before_it_is_healthy_fails_at_the_second_try(
+    around: Surroundings, make_spec: MakeSpec, short_path: Path
+) -> None:
+    async with running(make_spec(environment={"FAKE_EXIT": "1"}), around) as watched:
+        await watched.reaches(InstanceState.FAILED)
+        reason = watched.instance.report.failure_reason
+    assert reason == (
+        "The primary container for production variant AllTraffic did not pass the ping health "
+        "check. Please check CloudWatch logs for this endpoint. "
+        "(ImportError: No module named 'houses'; exit status 1)"
+    )
+    assert (short_path / "started").read_text() == "xx"
+
+
+async def test_one_that_ends_only_once_gets_into_service(
+    around: Surroundings, make_spec: MakeSpec
+) -> None:
+    async with running(make_spec(environment={"FAKE_EXIT_ONCE": "1"}), around) as watched:
+        await watched.reaches(InstanceState.IN_SERVICE)
+
+
+async def test_one_that_is_never_healthy_fails_when_its_time_is_up(
+    around: Surroundings, make_spec: MakeSpec
+) -> None:
+    spec = make_spec(environment={"FAKE_UNHEALTHY": "1"}, startup_timeout_seconds=0.5)
+    async with running(spec, around) as watched:
+        await watched.reaches(InstanceState.FAILED)
+        reason = watched.instance.report.failure_reason
+        assert reason is not None
+        assert "/ping did not answer 200 within 0.5 s" in reason
+    assert containers(around) == []
+
+
+@pytest.mark.parametrize("image", ["broken", "unheard-of"])
+async def test_what_cannot_be_started_fails(
+    around: Surroundings, make_spec: MakeSpec, image: str
+) -> None:
+    async with running(make_spec(image=image), around) as watched:
+        await watched.reaches(InstanceState.FAILED)
+        reason = watched.instance.report.failure_reason
+    assert reason is not None
+    assert reason.startswith("CannotStartContainerError.")
+
+
+async def test_one_that_dies_in_service_is_started_again(
+    around: Surroundings, make_spec: MakeSpec
+) -> None:
+    async with running(make_spec(), around) as watched:
+        for _ in range(2):
+            await watched.reaches(InstanceState.IN_SERVICE)
+            containers(around)[0].kill()
+        await watched.reaches(InstanceState.STARTING)
+        await watched.reaches(InstanceState.IN_SERVICE)
+
+
+async def test_one_that_stops_answering_pings_is_started_again(
+    around: Surroundings, make_spec: MakeSpec, short_path: Path
+) -> None:
+    async with running(make_spec(), around) as watched:
+        await watched.reaches(InstanceState.IN_SERVICE)
+        (short_path / "unhealthy").touch()
+        await watched.reaches(InstanceState.STARTING)
+        (short_path / "unhealthy").unlink()
+        await watched.reaches(InstanceState.IN_SERVICE)
+        assert (short_path / "started").read_text() == "xx"
+
+
+async def test_it_can_be_stopped_while_it_starts(around: Surroundings, make_spec: MakeSpec) -> None:
+    async with running(make_spec(environment={"FAKE_UNHEALTHY": "1"}), around):
+        await asyncio.sleep(0)
+    assert containers(around) == []
+    assert list(around.home.instances.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "slots"),
+    [
+        ({}, None),
+        ({"FAKE_SLOTS": "3"}, 3),
+        ({"FAKE_SLOTS": "3", "SAGEHEN_SLOTS": "12"}, 12),
+        ({"FAKE_SLOTS": "3", "SAGEHEN_SLOTS": "many"}, 3),
+        ({"FAKE_SLOTS": "0"}, None),
+        ({"FAKE_SLOTS": "99999999999999"}, None),
+    ],
+)
+async def test_slots_are_the_users_word_or_else_the_containers(
+    around: Surroundings, make_spec: MakeSpec, environment: dict[str, str], slots: int | None
+) -> None:
+    async with running(make_spec(environment=environment), around) as watched:
+        await watched.reaches(InstanceState.IN_SERVICE)
+        assert watched.instance.report.slots == slots

@@ -1,0 +1,52 @@
+"""Every fault of the object store has an S3 error, and every operation is found."""
+
+import pytest
+
+from sagehen.api.s3.faults import speaking_s3
+from sagehen.api.s3.operations import OPERATIONS, find_operation
+from sagehen.errors import SagehenError
+from sagehen.objects import faults
+from sagehen.wire.faults import AwsError
+from sagehen.wire.services import service
+
+ANSWERED_WHERE_IT_HAPPENS = {"BucketExists"}
+
+
+@pytest.mark.parametrize("name", sorted(set(faults.__all__) - ANSWERED_WHERE_IT_HAPPENS))
+def test_no_fault_was_forgotten(name: str) -> None:
+    with pytest.raises(AwsError) as caught, speaking_s3("bucket", "key"):
+        raise getattr(faults, name)("why")
+    assert caught.value.status in (400, 404, 409, 412, 501, 503)
+    assert caught.value.message
+
+
+def test_a_full_disk_is_told_as_something_to_wait_for() -> None:
+    with pytest.raises(AwsError, match="make room") as caught, speaking_s3("bucket", "key"):
+        raise faults.StorageFull("make room")
+    assert (caught.value.code, caught.value.status) == ("ServiceUnavailable", 503)
+
+
+def test_other_errors_pass() -> None:
+    with pytest.raises(SagehenError), speaking_s3("bucket", "key"):
+        raise SagehenError("of another kind")
+
+
+def test_only_operations_of_the_model_are_answered() -> None:
+    assert set(OPERATIONS) <= set(service("s3").operation_names)
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "name"),
+    [
+        ("GET", {"lifecycle": ""}, "GetBucketLifecycleConfiguration"),
+        ("PUT", {"versioning": ""}, "PutBucketVersioning"),
+        ("GET", {"list-type": "2"}, "ListObjectsV2"),
+        ("GET", {"x-id": "ListObjects"}, "ListObjects"),
+        ("POST", {"acl": ""}, "POST with ?acl"),
+        ("PATCH", {}, "PATCH of a bucket"),
+    ],
+)
+def test_an_operation_is_found_by_what_is_asked(
+    method: str, query: dict[str, str], name: str
+) -> None:
+    assert find_operation(method, "bucket", "", query, {}) == name

@@ -1,0 +1,181 @@
+"""Uploads in parts, by hand and by boto3's transfer manager."""
+
+import base64
+import hashlib
+import io
+import random
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from boto3.s3.transfer import TransferConfig
+
+Refused = Callable[..., tuple[str, int]]
+MIB = 2**20
+FIRST, SECOND = random.Random(1).randbytes(5 * MIB), b"the rest"
+
+
+@pytest.fixture
+def begin(s3: Any, bucket: str) -> Callable[..., dict[str, str]]:
+    """`begin(…)` creates an upload of the key `big`."""
+
+    def create(**more: str) -> dict[str, str]:
+        upload = s3.create_multipart_upload(Bucket=bucket, Key="big", **more)
+        return {"Bucket": bucket, "Key": "big", "UploadId": upload["UploadId"]}
+
+    return create
+
+
+def send(s3: Any, upload: dict[str, str], *pieces: bytes, **more: str) -> list[dict[str, Any]]:
+    parts = []
+    for number, piece in enumerate(pieces, start=1):
+        part = s3.upload_part(**upload, PartNumber=number, Body=piece, **more)
+        kept = {k: v for k, v in part.items() if k == "ETag" or k.startswith("Checksum")}
+        parts.append({"PartNumber": number, **kept})
+    return parts
+
+
+def complete(s3: Any, upload: dict[str, str], parts: list[Any], **more: Any) -> Any:
+    return s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, **more)
+
+
+def test_parts_make_one_object(s3: Any, begin: Any, server: Any) -> None:
+    upload = begin(Metadata={"a": "1"}, ContentType="text/x")
+    parts = send(s3, upload, FIRST, SECOND)
+    answer = complete(s3, upload, parts)
+    digests = hashlib.md5(FIRST).digest() + hashlib.md5(SECOND).digest()
+    assert answer["ETag"] == f'"{hashlib.md5(digests).hexdigest()}-2"'
+    target = {"Bucket": upload["Bucket"], "Key": "big"}
+    found = s3.get_object(**target)
+    assert found["Body"].read() == FIRST + SECOND
+    assert (found["Metadata"], found["ContentType"]) == ({"a": "1"}, "text/x")
+    second = s3.get_object(**target, PartNumber=2)
+    assert (second["Body"].read(), second["PartsCount"]) == (SECOND, 2)
+    across = s3.get_object(**target, Range=f"bytes={5 * MIB - 2}-{5 * MIB + 2}")
+    assert across["Body"].read() == (FIRST + SECOND)[5 * MIB - 2 : 5 * MIB + 3]
+    assert complete(s3, upload, parts)["ETag"] == answer["ETag"], "asked again, answered again"
+
+
+@pytest.mark.parametrize("algorithm", ["CRC32", "SHA1", "SHA256", "SHA512"])
+def test_a_composite_checksum_is_of_the_parts(s3: Any, begin: Any, algorithm: str) -> None:
+    upload = begin(ChecksumAlgorithm=algorithm)
+    parts = send(s3, upload, FIRST, SECOND, ChecksumAlgorithm=algorithm)
+    name = f"Checksum{algorithm}"
+    answer = complete(s3, upload, parts)
+    assert answer["ChecksumType"] == "COMPOSITE"
+    assert answer[name].endswith("-2")
+    if algorithm == "SHA256":
+        together = b"".join(base64.b64decode(part[name]) for part in parts)
+        digest = base64.b64encode(hashlib.sha256(together).digest()).decode()
+        assert answer[name] == f"{digest}-2"
+    found = s3.get_object(Bucket=upload["Bucket"], Key="big", ChecksumMode="ENABLED")
+    assert found["Body"].read() == FIRST + SECOND
+    assert found[name] == answer[name]
+
+
+def test_a_composite_checksum_can_be_asked_for(s3: Any, begin: Any, refused: Refused) -> None:
+    upload = begin(ChecksumAlgorithm="SHA256")
+    parts = send(s3, upload, SECOND, ChecksumAlgorithm="SHA256")
+    inner = hashlib.sha256(SECOND).digest()
+    value = base64.b64encode(hashlib.sha256(inner).digest()).decode()
+    wrong = base64.b64encode(inner).decode()
+    finish = {**upload, "MultipartUpload": {"Parts": parts}}
+    answer = refused(s3.complete_multipart_upload, **finish, ChecksumSHA256=f"{wrong}-1")
+    assert answer == ("BadDigest", 400)
+    complete(s3, upload, parts, ChecksumSHA256=f"{value}-1")
+
+
+def test_a_full_checksum_is_of_the_whole(s3: Any, begin: Any, refused: Refused) -> None:
+    upload = begin(ChecksumAlgorithm="CRC32", ChecksumType="FULL_OBJECT")
+    parts = send(s3, upload, FIRST, SECOND, ChecksumAlgorithm="CRC32")
+    whole = base64.b64encode(zlib.crc32(FIRST + SECOND).to_bytes(4, "big")).decode()
+    wrong = base64.b64encode(b"abcd").decode()
+    finish = s3.complete_multipart_upload
+    more = {**upload, "MultipartUpload": {"Parts": parts}, "ChecksumType": "FULL_OBJECT"}
+    assert refused(finish, **more, ChecksumCRC32=wrong) == ("BadDigest", 400)
+    assert finish(**more, ChecksumCRC32=whole)["ChecksumCRC32"] == whole
+    found = s3.get_object(Bucket=upload["Bucket"], Key="big", ChecksumMode="ENABLED")
+    assert found["Body"].read() == FIRST + SECOND
+
+
+def test_what_cannot_be_completed(s3: Any, begin: Any, refused: Refused) -> None:
+    upload = begin()
+    parts = send(s3, upload, b"small", SECOND)
+    finish = s3.complete_multipart_upload
+
+    def code(chosen: list[Any]) -> str:
+        return refused(finish, **upload, MultipartUpload={"Parts": chosen})[0]
+
+    assert code(parts) == "EntityTooSmall"
+    assert code(parts[::-1]) == "InvalidPartOrder"
+    assert code([{"PartNumber": 3, "ETag": '"x"'}]) == "InvalidPart"
+    assert code([{"PartNumber": 1, "ETag": '"x"'}]) == "InvalidPart"
+    assert code([]) == "MalformedXML"
+    assert complete(s3, upload, parts[1:])["ETag"].endswith('-1"')
+    assert s3.get_object(Bucket=upload["Bucket"], Key="big")["Body"].read() == SECOND
+
+
+def test_part_numbers_have_bounds(s3: Any, begin: Any, refused: Refused) -> None:
+    upload = begin()
+    for number in (0, 10_001):
+        part = {**upload, "PartNumber": number, "Body": b""}
+        assert refused(s3.upload_part, **part) == ("InvalidArgument", 400)
+
+
+def test_an_aborted_upload_is_gone(s3: Any, begin: Any, refused: Refused, server: Any) -> None:
+    before = server.files()
+    upload = begin()
+    send(s3, upload, b"1", b"2")
+    s3.abort_multipart_upload(**upload)
+    assert server.files() == before
+    part = {**upload, "PartNumber": 1, "Body": b""}
+    assert refused(s3.upload_part, **part) == ("NoSuchUpload", 404)
+    assert refused(s3.abort_multipart_upload, **upload) == ("NoSuchUpload", 404)
+
+
+def test_parts_copied_from_an_object(s3: Any, begin: Any, refused: Refused) -> None:
+    upload = begin(ChecksumAlgorithm="CRC32C", ChecksumType="FULL_OBJECT")
+    source = {"Bucket": upload["Bucket"], "Key": "source"}
+    s3.put_object(**source, Body=FIRST + SECOND)
+    copy = {**upload, "CopySource": source}
+    whole = s3.upload_part_copy(**copy, PartNumber=1)["CopyPartResult"]
+    some = s3.upload_part_copy(**copy, PartNumber=2, CopySourceRange="bytes=5-8")["CopyPartResult"]
+    behind = {**copy, "PartNumber": 3, "CopySourceRange": f"bytes=0-{6 * MIB}"}
+    assert refused(s3.upload_part_copy, **behind) == ("InvalidArgument", 400)
+    parts = [{"PartNumber": 1, "ETag": whole["ETag"]}, {"PartNumber": 2, "ETag": some["ETag"]}]
+    complete(s3, upload, parts)
+    body = s3.get_object(Bucket=upload["Bucket"], Key="big")["Body"].read()
+    assert body == FIRST + SECOND + FIRST[5:9]
+
+
+def test_uploads_and_parts_are_listed(s3: Any, bucket: str) -> None:
+    ids = {}
+    for key in ("a/1", "a/2", "b", "b"):
+        made = s3.create_multipart_upload(Bucket=bucket, Key=key)
+        ids.setdefault(key, []).append(made["UploadId"])
+    listed = s3.list_multipart_uploads(Bucket=bucket, Delimiter="/")
+    assert [prefix["Prefix"] for prefix in listed["CommonPrefixes"]] == ["a/"]
+    assert sorted(u["UploadId"] for u in listed["Uploads"]) == sorted(ids["b"])
+    pages = s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, MaxUploads=1)
+    assert [u["Key"] for page in pages for u in page["Uploads"]] == ["a/1", "a/2", "b", "b"]
+    upload = {"Bucket": bucket, "Key": "a/1", "UploadId": ids["a/1"][0]}
+    send(s3, upload, b"1", b"22", b"333")
+    pages = s3.get_paginator("list_parts").paginate(**upload, PaginationConfig={"PageSize": 2})
+    assert [part["Size"] for page in pages for part in page["Parts"]] == [1, 2, 3]
+
+
+def test_the_transfer_manager_up_down_and_across(s3: Any, bucket: str, tmp_path: Path) -> None:
+    data = random.Random(2).randbytes(30 * MIB + 17)
+    there, back = tmp_path / "there", tmp_path / "back"
+    there.write_bytes(data)
+    s3.upload_file(str(there), bucket, "big", ExtraArgs={"Metadata": {"a": "1"}})
+    assert s3.head_object(Bucket=bucket, Key="big")["ETag"].endswith('-4"')
+    s3.download_file(bucket, "big", str(back))
+    assert back.read_bytes() == data
+    config = TransferConfig(multipart_threshold=8 * MIB, max_concurrency=8)
+    s3.copy({"Bucket": bucket, "Key": "big"}, bucket, "copy", Config=config)
+    held = io.BytesIO()
+    s3.download_fileobj(bucket, "copy", held)
+    assert held.getvalue() == data

@@ -1,0 +1,167 @@
+"""Objects come back as they were sent, by a real client."""
+
+import hashlib
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Refused = Callable[..., tuple[str, int]]
+
+ODD_KEYS = [
+    "plain.txt",
+    "a//b",
+    "/leading",
+    "trailing/",
+    "dots/../up",
+    "./.",
+    "spaces and +plus%20",
+    "größe/東京/🦊",
+    "q?x=1&y#z",
+    "back\\slash'\"<>&",
+    "new\nline\ttab\rreturn",
+    "~!@$^*()_=:;,[]{}|`",
+    "k" * 1024,
+]
+
+
+@pytest.mark.parametrize("key", ODD_KEYS)
+def test_any_key_is_a_key(s3: Any, bucket: str, key: str) -> None:
+    s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+    assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == key.encode()
+    assert [o["Key"] for o in s3.list_objects_v2(Bucket=bucket)["Contents"]] == [key]
+    assert [o["Key"] for o in s3.list_objects(Bucket=bucket)["Contents"]] == [key]
+    s3.copy_object(Bucket=bucket, Key="copy", CopySource={"Bucket": bucket, "Key": key})
+    gone = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key}, {"Key": "copy"}]})
+    assert sorted(found["Key"] for found in gone["Deleted"]) == sorted([key, "copy"])
+    assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+
+
+def test_a_key_has_a_longest_length(s3: Any, bucket: str, refused: Refused) -> None:
+    assert refused(s3.put_object, Bucket=bucket, Key="é" * 513) == ("KeyTooLongError", 400)
+
+
+def test_what_is_said_of_an_object_is_kept(s3: Any, bucket: str) -> None:
+    said = {
+        "CacheControl": "max-age=5",
+        "ContentDisposition": 'attachment; filename="x"',
+        "ContentEncoding": "gzip",
+        "ContentLanguage": "de",
+        "ContentType": "text/csv",
+        "Metadata": {"city": "Houston", "empty": ""},
+        "StorageClass": "STANDARD_IA",
+        "ServerSideEncryption": "aws:kms",
+        "SSEKMSKeyId": "some-key",
+        "WebsiteRedirectLocation": "/other",
+    }
+    answer = s3.put_object(Bucket=bucket, Key="k", Body=b"x", Tagging="a=1&b=", **said)
+    assert (answer["ServerSideEncryption"], answer["SSEKMSKeyId"]) == ("aws:kms", "some-key")
+    found = s3.head_object(Bucket=bucket, Key="k")
+    assert {name: found[name] for name in said} == said
+    assert found["TagCount"] == 2
+    assert found["ETag"] == f'"{hashlib.md5(b"x").hexdigest()}"'
+
+
+def test_the_defaults_are_those_of_s3(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="k")
+    found = s3.get_object(Bucket=bucket, Key="k")
+    assert found["ContentType"] == "binary/octet-stream"
+    assert found["ContentLength"] == 0
+    assert found["AcceptRanges"] == "bytes"
+    assert "StorageClass" not in found
+
+
+def test_metadata_has_a_limit(s3: Any, bucket: str, refused: Refused) -> None:
+    s3.put_object(Bucket=bucket, Key="k", Metadata={"a": "b" * 2047})
+    too_much = {"a": "b" * 2048}
+    assert refused(s3.put_object, Bucket=bucket, Key="k", Metadata=too_much)[0] == (
+        "MetadataTooLarge"
+    )
+
+
+def test_missing_things_have_their_codes(s3: Any, bucket: str, refused: Refused) -> None:
+    assert refused(s3.get_object, Bucket=bucket, Key="no") == ("NoSuchKey", 404)
+    assert refused(s3.head_object, Bucket=bucket, Key="no") == ("404", 404)
+    assert refused(s3.get_object, Bucket="no-such", Key="no") == ("NoSuchBucket", 404)
+    assert refused(s3.put_object, Bucket="no-such", Key="no", Body=b"x") == ("NoSuchBucket", 404)
+    big = io.BytesIO(bytes(600_000))
+    assert refused(s3.put_object, Bucket="no-such", Key="no", Body=big) == ("NoSuchBucket", 404)
+    s3.put_object(Bucket=bucket, Key="the connection is", Body=b"still in step")
+    s3.delete_object(Bucket=bucket, Key="no")
+
+
+def test_a_delete_names_what_it_deleted_unless_quiet(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="a")
+    quiet = {"Objects": [{"Key": "a"}], "Quiet": True}
+    assert "Deleted" not in s3.delete_objects(Bucket=bucket, Delete=quiet)
+    conditional = {"Objects": [{"Key": "a", "ETag": "x"}]}
+    with pytest.raises(s3.exceptions.ClientError, match="ETag in DeleteObjects"):
+        s3.delete_objects(Bucket=bucket, Delete=conditional)
+    odd = {"Objects": [{"Key": "a", "VersionId": "v1"}]}
+    assert s3.delete_objects(Bucket=bucket, Delete=odd)["Errors"][0]["Code"] == "NoSuchVersion"
+
+
+def test_at_most_a_thousand_are_deleted_at_once(s3: Any, bucket: str, refused: Refused) -> None:
+    keys = [{"Key": f"{number}"} for number in range(1001)]
+    assert refused(s3.delete_objects, Bucket=bucket, Delete={"Objects": keys})[0] == "MalformedXML"
+    assert len(s3.delete_objects(Bucket=bucket, Delete={"Objects": keys[:1000]})["Deleted"]) == 1000
+
+
+def test_conditional_writes(s3: Any, bucket: str, refused: Refused) -> None:
+    etag = s3.put_object(Bucket=bucket, Key="k", Body=b"1", IfNoneMatch="*")["ETag"]
+    again = {"Bucket": bucket, "Key": "k", "Body": b"2"}
+    assert refused(s3.put_object, **again, IfNoneMatch="*") == ("PreconditionFailed", 412)
+    etag = s3.put_object(**again, IfMatch=etag)["ETag"]
+    assert refused(s3.put_object, **again, IfMatch='"other"') == ("PreconditionFailed", 412)
+    assert refused(s3.put_object, Bucket=bucket, Key="no", IfMatch=etag) == ("NoSuchKey", 404)
+    assert refused(s3.delete_object, Bucket=bucket, Key="k", IfMatch='"other"')[1] == 412
+    s3.delete_object(Bucket=bucket, Key="k", IfMatch=etag)
+
+
+def test_a_control_character_is_a_key_too(s3: Any, bucket: str) -> None:
+    # No XML 1.0 can say this name, so it is listed in URL form and deleted by its path.
+    s3.put_object(Bucket=bucket, Key="bell\x07", Body=b"x")
+    assert [o["Key"] for o in s3.list_objects_v2(Bucket=bucket)["Contents"]] == ["bell\x07"]
+    s3.delete_object(Bucket=bucket, Key="bell\x07")
+    assert "Contents" not in s3.list_objects_v2(Bucket=bucket)
+
+
+def test_the_owner_is_compared(s3: Any, bucket: str, refused: Refused) -> None:
+    s3.head_bucket(Bucket=bucket, ExpectedBucketOwner="000000000000")
+    other = {"Bucket": bucket, "Key": "k", "ExpectedBucketOwner": "111111111111"}
+    assert refused(s3.put_object, **other) == ("AccessDenied", 403)
+
+
+def test_tags(s3: Any, bucket: str, refused: Refused) -> None:
+    s3.put_object(Bucket=bucket, Key="k", Tagging="city=New%20York")
+    tags = [{"Key": "city", "Value": "New York"}]
+    assert s3.get_object_tagging(Bucket=bucket, Key="k")["TagSet"] == tags
+    tags = [{"Key": f"k{n}", "Value": "é<&>"} for n in range(10)]
+    s3.put_object_tagging(Bucket=bucket, Key="k", Tagging={"TagSet": tags})
+    assert s3.get_object_tagging(Bucket=bucket, Key="k")["TagSet"] == tags
+    s3.delete_object_tagging(Bucket=bucket, Key="k")
+    assert s3.get_object_tagging(Bucket=bucket, Key="k")["TagSet"] == []
+    more = {"TagSet": [*tags, {"Key": "one more", "Value": ""}]}
+    assert refused(s3.put_object_tagging, Bucket=bucket, Key="k", Tagging=more)[1] == 400
+    twice = {"TagSet": [{"Key": "a", "Value": "1"}, {"Key": "a", "Value": "2"}]}
+    assert refused(s3.put_object_tagging, Bucket=bucket, Key="k", Tagging=twice)[0] == "InvalidTag"
+    assert refused(s3.get_object_tagging, Bucket=bucket, Key="no")[0] == "NoSuchKey"
+
+
+def test_access_lists_say_who_owns(s3: Any, bucket: str, refused: Refused) -> None:
+    s3.put_object(Bucket=bucket, Key="k", ACL="bucket-owner-full-control")
+    acl = s3.get_object_acl(Bucket=bucket, Key="k")
+    assert [grant["Permission"] for grant in acl["Grants"]] == ["FULL_CONTROL"]
+    assert acl["Grants"][0]["Grantee"]["ID"] == acl["Owner"]["ID"]
+    assert s3.get_bucket_acl(Bucket=bucket)["Grants"] == acl["Grants"]
+    policy = {"Grants": acl["Grants"], "Owner": acl["Owner"]}
+    s3.put_object_acl(Bucket=bucket, Key="k", AccessControlPolicy=policy)
+    s3.put_bucket_acl(Bucket=bucket, ACL="private")
+    policy["Grants"] = [{**acl["Grants"][0], "Permission": "READ"}]
+    assert refused(s3.put_object_acl, Bucket=bucket, Key="k", AccessControlPolicy=policy) == (
+        "NotImplemented",
+        501,
+    )
+    everyone = {"Bucket": bucket, "Key": "k", "ACL": "everyone"}
+    assert refused(s3.put_object, **everyone) == ("InvalidArgument", 400)

@@ -1,0 +1,59 @@
+import pytest
+
+from sagehen.domain.images import Launch, find_launch, image_name
+
+ECR = "683313688378.dkr.ecr.us-east-1.amazonaws.com"
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("python", "python"),
+        ("python:3.11", "python"),
+        (f"{ECR}/sagemaker-xgboost:1.7-1", "sagemaker-xgboost"),
+        (f"{ECR}/team/models/mine@sha256:{'a' * 64}", "mine"),
+        (f"{ECR}/mine:v2@sha256:{'a' * 64}", "mine"),
+        ("localhost:5000/mine", "mine"),
+    ],
+)
+def test_the_name_is_the_last_part_without_tag_and_digest(image: str, name: str) -> None:
+    assert image_name(image) == name
+
+
+@pytest.mark.parametrize(
+    ("image", "adapter"),
+    [
+        (f"{ECR}/sagemaker-xgboost:1.7-1", "xgboost"),
+        ("811284229777.dkr.ecr.us-east-1.amazonaws.com/xgboost:1", "xgboost"),
+        (f"{ECR}/sagemaker-scikit-learn:1.2-1-cpu-py3", "sklearn"),
+        ("my-sklearn", "sklearn"),
+        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3-cpu-py311", "python"),
+        (f"{ECR}/huggingface-pytorch-inference:2.1", "python"),
+        (f"{ECR}/tensorflow-inference:2.16-cpu", "python"),
+        ("sagehen-python", "python"),
+        ("python:3.11", "python"),
+    ],
+)
+def test_images_of_sagemaker_are_known_by_their_name(image: str, adapter: str) -> None:
+    assert find_launch(image, {}) == Launch(adapter=adapter)
+
+
+@pytest.mark.parametrize(
+    "image", ["", "nginx", f"{ECR}/pythonic", f"xgboost.example.org/{'x' * 9}"]
+)
+def test_an_unknown_image_has_no_launch(image: str) -> None:
+    assert find_launch(image, {}) is None
+
+
+def test_commands_of_the_user_win_over_what_is_built_in() -> None:
+    commands = {"*xgboost*": ["serve-trees"]}
+    assert find_launch(f"{ECR}/sagemaker-xgboost:1.7-1", commands) == Launch(
+        command=("serve-trees",)
+    )
+
+
+def test_a_literal_name_wins_over_a_pattern_and_a_tag_may_be_named() -> None:
+    commands = {"my-*": ["any"], "my-image": ["this"], "my-image:v2": ["second"]}
+    assert find_launch("my-image:v1", commands) == Launch(command=("this",))
+    assert find_launch("my-image:v2", commands) == Launch(command=("second",))
+    assert find_launch("my-other", commands) == Launch(command=("any",))

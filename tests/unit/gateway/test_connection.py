@@ -1,0 +1,282 @@
+"""HTTP/1.1 as good and bad clients speak it."""
+
+import asyncio
+
+import pytest
+
+from sagehen.gateway import invoker
+
+
+@pytest.fixture
+async def served(house, variant, echo):
+    house.container = await house.fake(echo)
+    house.route(variant(house.container))
+    return await house.start()
+
+
+async def test_a_connection_is_kept_between_requests(served):
+    client = await served.connect()
+    for body in (b"1", b"2", b""):
+        client.send(served.signed(body))
+        assert (await client.answer()).body == body
+    assert served.container.connections == 1
+
+
+async def test_pipelined_requests_are_answered_in_order(house, variant):
+    release = asyncio.Event()
+
+    async def slow_first(asked):
+        if asked.body == b"first":
+            await release.wait()
+        return 200, {}, asked.body
+
+    house.route(variant(await house.fake(slow_first)))
+    await house.start()
+    client = await house.connect()
+    client.send(house.signed(b"first") + house.signed(b"second") + b"GET /_sagehen/internal/x ")
+    client.send(b"HTTP/1.1\r\n\r\n" + house.signed(b"last"))
+    release.set()
+    answers = [await client.answer() for _ in range(4)]
+    assert [got.status for got in answers] == [200, 200, 404, 200]
+    assert [answers[0].body, answers[1].body, answers[3].body] == [b"first", b"second", b"last"]
+
+
+async def test_many_pipelined_refusals_need_no_deep_stack(served):
+    client = await served.connect()
+    client.send(b"GET /_sagehen/internal/x HTTP/1.1\r\n\r\n" * 3000)
+    for _ in range(3000):
+        assert (await client.answer()).status == 404
+
+
+async def test_a_chunked_body_is_put_together(served):
+    whole = served.signed(b"one,two")
+    head, _, _ = whole.partition(b"\r\n\r\n")
+    head = head.replace(b"Content-Length: 7", b"Transfer-Encoding: chunked")
+    client = await served.connect()
+    client.send(head + b"\r\n\r\n4\r\none,\r\n3\r\ntwo\r\n0\r\n\r\n")
+    assert (await client.answer()).body == b"one,two"
+    assert served.container.asked[0].fields["content-length"] == "7"
+
+
+async def test_a_request_may_come_byte_by_byte(served):
+    client = await served.connect()
+    for byte in served.signed(b"1,2"):
+        client.send(bytes([byte]))
+        await asyncio.sleep(0)
+    assert (await client.answer()).body == b"1,2"
+
+
+async def test_expect_continue_is_answered_before_the_body(served):
+    head, _, body = served.signed(b"1,2", Expect="100-continue").partition(b"\r\n\r\n")
+    client = await served.connect()
+    client.send(head + b"\r\n\r\n")
+    assert (await client.head())[0] == 100
+    client.send(body)
+    assert (await client.answer()).body == b"1,2"
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        b"hello\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET http://elsewhere/ HTTP/1.1\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+)
+async def test_what_is_not_http_is_refused_and_the_connection_ends(served, rubbish):
+    client = await served.connect()
+    client.send(rubbish)
+    got = await client.answer()
+    assert got.status == 400
+    assert got.headers["connection"] == "close"
+    assert got.headers["x-amzn-requestid"]
+    assert got.headers["x-amzn-errortype"] == "BadRequestException"
+    assert await client.ended()
+
+
+async def test_rubbish_behind_a_request_does_not_spoil_its_answer(served):
+    client = await served.connect()
+    client.send(served.signed(b"1,2") + b"rubbish\r\n\r\n")
+    assert (await client.answer()).body == b"1,2"
+    assert (await client.answer()).status == 400
+    assert await client.ended()
+
+
+async def test_a_body_with_broken_chunks_is_refused(served):
+    head, _, _ = served.signed(b"1").partition(b"\r\n\r\n")
+    client = await served.connect()
+    client.send(head.replace(b"Content-Length: 1", b"Transfer-Encoding: chunked"))
+    client.send(b"\r\n\r\nxyz\r\n")
+    assert (await client.answer()).status == 400
+    assert served.container.asked == []
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n" + b"X-A: 1\r\n" * 129 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\nX-A: " + b"a" * 400_000, 431),
+        (b"PUT / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (b"GET /" + b"a" * 16_400 + b" HTTP/1.1\r\n\r\n", 414),
+    ],
+)
+async def test_a_head_has_bounds(served, head, status):
+    client = await served.connect()
+    client.send(head)
+    assert (await client.answer()).status == status
+    assert await client.ended()
+
+
+async def test_a_dripping_head_is_cut_off(served):
+    client = await served.connect()
+    client.send(b"GET / HTTP/1.1\r\nX-A: ")
+    await client.writer.drain()
+    cut_off = asyncio.create_task(client.answer())
+    while not cut_off.done():
+        served.clock.advance(5)
+        client.send(b"a")
+        await asyncio.sleep(0.001)
+    assert cut_off.result().status == 408
+
+
+async def test_a_stalling_body_is_cut_off(served):
+    client = await served.connect()
+    client.send(served.signed(b"1,2,3")[:-1])
+    cut_off = asyncio.create_task(client.ended())
+    while not cut_off.done():
+        served.clock.advance(5)
+        await asyncio.sleep(0.001)
+    assert cut_off.result()
+
+
+async def test_an_idle_connection_is_closed(served):
+    client = await served.connect()
+    client.send(served.signed())
+    assert (await client.answer()).status == 200
+    closed = asyncio.create_task(client.ended())
+    while not closed.done():
+        served.clock.advance(50)
+        await asyncio.sleep(0.001)
+    assert closed.result()
+
+
+async def test_http_1_0_ends_the_connection_unless_asked_to_keep_it(served):
+    client = await served.connect()
+    client.send(served.signed().replace(b"HTTP/1.1\r\n", b"HTTP/1.0\r\nConnection: keep-alive\r\n"))
+    assert (await client.answer()).headers["connection"] == "keep-alive"
+    client.send(served.signed().replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert (await client.answer()).headers["connection"] == "close"
+    assert await client.ended()
+
+
+async def test_an_offer_to_upgrade_is_declined(served):
+    offer = b"HTTP/1.1\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n"
+    client = await served.connect()
+    client.send(b"GET /_sagehen/internal/x HTTP/1.1\r\n\r\n".replace(b"HTTP/1.1\r\n", offer))
+    assert (await client.answer()).status == 404
+    assert await client.ended()
+
+
+async def test_an_offer_to_upgrade_with_a_body_is_refused_at_once(served):
+    # The parser takes what follows such a head for the other protocol, so the body is lost.
+    offer = b"Upgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 5\r\n\r\nhello"
+    control = await served.control(lambda asked: (200, {}, b""))
+    client = await served.connect()
+    client.send(b"POST /bucket/key HTTP/1.1\r\n" + offer)
+    got = await client.answer()
+    assert (got.status, control.asked) == (400, [])
+    assert "Upgrade" in got.json["Message"]
+    assert await client.ended()
+
+
+async def test_a_head_that_comes_with_the_body_before_it_is_not_too_large(served):
+    client = await served.connect()
+    client.send(served.signed(b"x" * 100_000) + b"GET /_sagehen/internal/x HTTP/1.1\r\n")
+    assert (await client.answer()).status == 200
+    client.send(b"\r\n")
+    assert (await client.answer()).status == 404
+
+
+@pytest.mark.parametrize("path", [b"/_sagehen/internal/gateway", b"/%5Fsagehen/%69nternal/gateway"])
+async def test_internal_paths_are_not_for_the_outside(served, path):
+    client = await served.connect()
+    client.send(b"POST %b HTTP/1.1\r\nContent-Length: 0\r\n\r\n" % path)
+    assert (await client.answer()).status == 404
+
+
+async def test_too_large_a_body_is_refused_before_it_is_sent(house, variant, echo):
+    house.route(variant(await house.fake(echo)))
+    await house.start(max_invocation_body_bytes=10)
+    client = await house.connect()
+    head, _, _ = house.signed(b"12345678901").partition(b"\r\n\r\n")
+    client.send(head + b"\r\n\r\n")
+    got = await client.answer()
+    assert (got.status, got.headers["x-amzn-errortype"]) == (400, "ValidationError")
+    assert got.json["Message"] == f"Request {got.headers['x-amzn-requestid']} has oversize body."
+    assert await client.ended()
+
+
+async def test_bodies_that_come_together_are_bounded(house, variant, echo, monkeypatch):
+    monkeypatch.setattr(invoker, "MAX_BODY_BYTES_HELD", 100)
+    house.route(variant(await house.fake(echo)))
+    await house.start()
+    first, second = await house.connect(), await house.connect()
+    parts = [house.signed(b"x" * 80).partition(b"\r\n\r\n") for _ in range(2)]
+    for client, (head, end, body) in zip((first, second), parts, strict=True):
+        client.send(head + end + body[:10])
+    await asyncio.sleep(0.05)
+    first.send(parts[0][2][10:79])
+    await asyncio.sleep(0.05)
+    second.send(parts[1][2][10:79])
+    got = await second.answer()
+    assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
+    assert await second.ended()
+    first.send(parts[0][2][79:])
+    assert (await first.answer()).status == 200
+
+
+async def test_too_large_a_chunked_body_is_refused_as_it_comes(house, variant, echo):
+    house.route(variant(await house.fake(echo)))
+    await house.start(max_invocation_body_bytes=10)
+    client = await house.connect()
+    head, _, _ = house.signed(b"1").partition(b"\r\n\r\n")
+    client.send(head.replace(b"Content-Length: 1", b"Transfer-Encoding: chunked"))
+    client.send(b"\r\n\r\nb\r\n12345678901\r\n")
+    got = await client.answer()
+    assert got.json["Message"].endswith("has oversize body.")
+
+
+async def test_a_client_that_still_sends_gets_to_read_its_answer(house, variant, echo):
+    house.route(variant(await house.fake(echo)))
+    await house.start(max_invocation_body_bytes=10)
+    client = await house.connect()
+    client.send(house.signed(bytes(3_000_000)))
+    await client.writer.drain()
+    assert (await client.answer()).status == 400
+
+
+async def test_stopping_finishes_what_was_accepted(house, variant):
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(asked):
+        begun.set()
+        await release.wait()
+        return 200, {}, asked.body
+
+    house.route(variant(await house.fake(slow)))
+    await house.start()
+    client, idle = await house.connect(), await house.connect()
+    client.send(house.signed(b"1,2"))
+    await begun.wait()
+    stopping = asyncio.create_task(house.stop())
+    assert await idle.ended()
+    release.set()
+    got = await client.answer()
+    assert (got.body, got.headers["connection"]) == (b"1,2", "close")
+    await stopping
+    with pytest.raises(ConnectionRefusedError):
+        await house.connect()

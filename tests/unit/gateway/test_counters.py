@@ -1,0 +1,86 @@
+"""What is counted while requests are answered, and how it is told."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from sagehen.gateway.counters import GONE_VARIANTS_KEPT, WINDOW_REPORTS, Counters, InFlight
+
+
+def told(counters: Counters) -> list[dict[str, Any]]:
+    variants: list[dict[str, Any]] = msgspec.json.decode(counters.report())["variants"]
+    return variants
+
+
+def test_times_are_told_with_their_number_sum_and_sketch() -> None:
+    counters = Counters("1")
+    counters.of("Houses", "a").model_latency.seen += [1000, 1000, 41_000]
+
+    (variant,) = told(counters)
+
+    assert variant["ModelLatency"] == {
+        "count": 3,
+        "sum": 43_000,
+        "buckets": {"346": 2, "532": 1},
+    }
+    assert variant["OverheadLatency"] == {"count": 0, "sum": 0, "buckets": {}}
+
+
+def test_times_add_up_from_report_to_report() -> None:
+    counters = Counters("1")
+    latency = counters.of("Houses", "a").model_latency
+    latency.seen.append(1000)
+    first = told(counters)[0]["ModelLatency"]
+    unchanged = told(counters)[0]["ModelLatency"]
+    latency.seen.append(1000)
+
+    assert first == unchanged == {"count": 1, "sum": 1000, "buckets": {"346": 1}}
+    assert told(counters)[0]["ModelLatency"]["count"] == 2
+
+
+def test_a_digest_leaves_nothing_to_pile_up() -> None:
+    counters = Counters("1")
+    latency = counters.of("Houses", "a").model_latency
+    latency.seen += range(1000)
+    counters.digest()
+
+    assert latency.seen == []
+    assert told(counters)[0]["ModelLatency"]["count"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("steps", "lowest", "highest"),
+    [("", 0, 0), ("+++", 0, 3), ("+-", 0, 1), ("++-+", 0, 2)],
+)
+def test_the_most_and_the_least_in_flight(steps: str, lowest: int, highest: int) -> None:
+    in_flight = InFlight()
+    for step in steps:
+        in_flight.enter() if step == "+" else in_flight.leave()
+
+    assert in_flight.told() == {"lowest": lowest, "highest": highest}
+
+
+def test_in_flight_is_told_over_a_window() -> None:
+    in_flight = InFlight()
+    for _ in range(5):
+        in_flight.enter()
+    in_flight.told()
+    in_flight.leave()
+
+    windows = [in_flight.told() for _ in range(WINDOW_REPORTS + 1)]
+
+    assert windows[0] == {"lowest": 0, "highest": 5}
+    # The report in which the fifth came is out of the window, then the one in which one left.
+    assert windows[-2] == {"lowest": 4, "highest": 5}
+    assert windows[-1] == {"lowest": 4, "highest": 4}
+
+
+def test_variants_that_are_gone_are_forgotten_once_there_are_many() -> None:
+    counters = Counters("1")
+    for number in range(GONE_VARIANTS_KEPT + 2):
+        counters.of(f"e{number}", "a")
+
+    counters.keep_only({("e1", "a")})
+
+    assert [one["endpoint"] for one in told(counters)] == ["e1"]

@@ -1,0 +1,428 @@
+"""InvokeEndpoint from the caller's side, with one container or several behind."""
+
+import asyncio
+
+import pytest
+
+from sagehen.domain.routes import RoutingStrategy
+
+LEAST = RoutingStrategy.LEAST_OUTSTANDING_REQUESTS
+
+
+async def test_an_answer_is_passed_on(house, variant):
+    container = await house.fake(
+        lambda asked: (201, {"Content-Type": "text/csv", "X-Secret": "no"}, b"42")
+    )
+    house.route(variant(container))
+    await house.start()
+    got = await house.invoke(b"1,2", Content_Type="text/csv", Accept="text/csv")
+    assert (got.status, got.body) == (200, b"42")
+    assert got.headers["content-type"] == "text/csv"
+    assert got.headers["x-amzn-invoked-production-variant"] == "AllTraffic"
+    assert len(got.headers["x-amzn-requestid"]) == 36
+    assert "x-secret" not in got.headers
+    assert "x-amzn-sagemaker-custom-attributes" not in got.headers
+
+
+async def test_a_container_gets_what_concerns_it_and_nothing_else(house, variant, echo):
+    container = await house.fake(echo)
+    house.route(variant(container))
+    await house.start()
+    await house.invoke(
+        b"1,2",
+        Content_Type="text/csv",
+        Accept="application/json",
+        X_Amzn_SageMaker_Custom_Attributes="trace=7",
+        User_Agent="boto",
+    )
+    (asked,) = container.asked
+    assert (asked.method, asked.path, asked.body) == ("POST", "/invocations", b"1,2")
+    assert set(asked.fields) == {
+        "host",
+        "content-length",
+        "content-type",
+        "accept",
+        "x-amzn-sagemaker-custom-attributes",
+    }
+
+
+async def test_custom_attributes_come_back_only_from_the_container(house, variant):
+    name = "X-Amzn-SageMaker-Custom-Attributes"
+    house.route(variant(await house.fake(lambda asked: (200, {name: "mine"}, b""))))
+    await house.start()
+    got = await house.invoke(X_Amzn_SageMaker_Custom_Attributes="theirs")
+    assert got.headers[name.lower()] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"secret": "other"}, "InvalidSignatureException"),
+        ({"service": "s3"}, "SignatureDoesNotMatch"),
+    ],
+)
+async def test_a_request_must_be_signed_for_us(house, variant, echo, wrong, code):
+    container = await house.fake(echo)
+    house.route(variant(container))
+    await house.start()
+    got = await house.invoke(**wrong)
+    assert (got.status, got.headers["x-amzn-errortype"]) == (403, code)
+    assert container.asked == []
+
+
+async def test_the_body_is_part_of_what_is_signed(house, variant, echo):
+    house.route(variant(await house.fake(echo)))
+    await house.start()
+    client = await house.connect()
+    client.send(house.signed(b"1,2")[:-1] + b"3")
+    assert (await client.answer()).status == 403
+
+
+async def test_an_unsigned_request_is_refused(house, variant, echo):
+    house.route(variant(await house.fake(echo)))
+    await house.start()
+    client = await house.connect()
+    client.send(b"POST /endpoints/price/invocations HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+    got = await client.answer()
+    assert got.status == 403
+    assert got.headers["x-amzn-errortype"] == "MissingAuthenticationTokenException"
+
+
+@pytest.mark.parametrize("name", ["nobody", "Price"])
+async def test_an_endpoint_is_found_by_its_exact_name(house, variant, echo, name):
+    house.route(variant(await house.fake(echo)))
+    await house.start()
+    got = await house.invoke(path=f"/endpoints/{name}/invocations")
+    assert (got.status, got.headers["x-amzn-errortype"]) == (400, "ValidationError")
+    assert got.json == {"Message": f"Endpoint {name} of account 000000000000 not found."}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"X_Amzn_SageMaker_Session_Id": "-not-an-id"},
+        {"X_Amzn_SageMaker_Enable_Explanations": "`true`"},
+        {"X_Amzn_SageMaker_Target_Container_Hostname": "second"},
+        {"X_Amzn_SageMaker_Inference_Component": "part"},
+        {"X_Amzn_SageMaker_Target_Model": "a.tar.gz"},
+        {"X_Amzn_SageMaker_Target_Variant": "other"},
+        {"X_Amzn_SageMaker_Target_Variant": "a" * 64},
+        {"X_Amzn_SageMaker_Inference_Id": "i" * 65},
+        {"X_Amzn_SageMaker_Custom_Attributes": "c" * 1025},
+        {"Content_Type": "c" * 1025},
+        {"Accept": "a" * 1025},
+    ],
+)
+async def test_what_an_endpoint_cannot_do_is_refused(house, variant, echo, header):
+    container = await house.fake(echo)
+    house.route(variant(container))
+    await house.start()
+    got = await house.invoke(**header)
+    assert (got.status, got.headers["x-amzn-errortype"]) == (400, "ValidationError")
+    assert got.json["Message"]
+    assert container.asked == []
+
+
+async def test_an_operation_that_is_not_there_yet_is_named(house):
+    await house.start()
+    got = await house.invoke(path="/endpoints/price/async-invocations")
+    assert (got.status, got.headers["x-amzn-errortype"]) == (400, "ValidationError")
+    assert "InvokeEndpointAsync" in got.json["Message"]
+
+
+async def test_a_variant_may_be_named_and_has_its_weight_otherwise(house, variant, echo):
+    main, spare = await house.fake(echo), await house.fake(echo)
+    house.route(variant(main, name="Main"), variant(spare, name="Spare", weight=0))
+    await house.start()
+    for _ in range(5):
+        got = await house.invoke()
+        assert got.headers["x-amzn-invoked-production-variant"] == "Main"
+    got = await house.invoke(X_Amzn_SageMaker_Target_Variant="Spare")
+    assert got.headers["x-amzn-invoked-production-variant"] == "Spare"
+    assert (len(main.asked), len(spare.asked)) == (5, 1)
+
+
+async def test_least_outstanding_goes_around_a_busy_instance(house, variant):
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def answer(asked):
+        if asked.body == b"slow":
+            begun.set()
+            await release.wait()
+        return 200, {}, b""
+
+    one, two = await house.fake(answer), await house.fake(answer)
+    house.route(variant(one, two, strategy=LEAST))
+    await house.start()
+    slow = asyncio.create_task(house.invoke(b"slow"))
+    await begun.wait()
+    for _ in range(4):
+        await house.invoke(b"quick")
+    assert sorted((len(one.asked), len(two.asked))) == [1, 4]
+    release.set()
+    assert (await slow).status == 200
+
+
+@pytest.mark.parametrize(
+    ("status", "side", "code"),
+    [
+        (400, "client", "CLIENT_ERROR_FROM_MODEL"),
+        (404, "client", "CLIENT_ERROR_FROM_MODEL"),
+        (500, "server", "INTERNAL_FAILURE_FROM_MODEL"),
+        (302, "server", "INTERNAL_FAILURE_FROM_MODEL"),
+    ],
+)
+async def test_a_containers_error_is_a_model_error(house, variant, status, side, code):
+    house.route(variant(await house.fake(lambda asked: (status, {}, b'{"bad": 1}'))))
+    await house.start()
+    got = await house.invoke()
+    assert (got.status, got.headers["x-amzn-errortype"]) == (424, "ModelError")
+    assert got.json["OriginalStatusCode"] == status
+    assert got.json["OriginalMessage"] == '{"bad": 1}'
+    assert got.json["ErrorCode"] == code
+    assert got.json["LogStreamArn"] == (
+        "arn:aws:logs:us-east-1:000000000000:log-group:/aws/sagemaker/Endpoints/price"
+    )
+    assert got.json["Message"].startswith(
+        f'Received {side} error ({status}) from primary with message "{{"bad": 1}}". See '
+        "https://us-east-1.console.aws.amazon.com/cloudwatch/home?region=us-east-1"
+        "#logEventViewer:group=/aws/sagemaker/Endpoints/price in account 000000000000 for more "
+        "information."
+    )
+
+
+async def test_of_a_long_error_only_the_beginning_is_told(house, variant):
+    house.route(variant(await house.fake(lambda asked: (500, {}, b"x" * 400_000))))
+    await house.start()
+    got = await house.invoke()
+    assert len(got.json["OriginalMessage"]) == 16 * 1024
+    assert '" and could not load the entire response body. See ' in got.json["Message"]
+
+
+async def test_a_container_that_takes_too_long_is_given_up(house, variant, eventually):
+    async def never(asked):
+        await asyncio.Event().wait()
+
+    container = await house.fake(never)
+    house.route(variant(container))
+    await house.start()
+    waiting = asyncio.create_task(house.invoke())
+    await eventually(lambda: container.asked)
+    house.clock.advance(59)
+    await asyncio.sleep(0.005)
+    assert not waiting.done()
+    house.clock.advance(1)
+    got = await waiting
+    assert (got.status, got.json["OriginalStatusCode"]) == (424, 0)
+    assert got.json["Message"].startswith(
+        'Received server error (0) from primary with message "Your invocation timed out while '
+        "waiting for a response from container primary. Review the latency metrics for each "
+        'container in Amazon CloudWatch, resolve the issue, and try again.". See https://'
+    )
+    await eventually(lambda: container.lost)
+
+
+@pytest.mark.parametrize("answer", [None, b"rubbish\r\n\r\n", b"HTTP/1.1 200 OK\r\nConte"])
+async def test_a_lost_answer_is_not_asked_for_again(house, variant, answer):
+    def answering(asked):
+        if answer is None:
+            return None
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.002, container.hang_up)
+        return answer
+
+    container = await house.fake(answering)
+    house.route(variant(container, container.address + ".nobody"))
+    await house.start()
+    answers = [await house.invoke() for _ in range(4)]
+    assert len(container.asked) == 4
+    for got in answers:
+        assert (got.status, got.json["OriginalStatusCode"]) == (424, 0)
+        assert "could not get a response from the price endpoint" in got.json["Message"]
+
+
+async def test_an_instance_that_nobody_listens_for_is_passed_over(house, variant, echo):
+    container = await house.fake(echo)
+    house.route(variant("unix:/nowhere", container, "tcp:127.0.0.1:1"))
+    await house.start()
+    for _ in range(6):
+        assert (await house.invoke()).status == 200
+
+
+async def test_a_request_that_was_not_started_goes_elsewhere(house, variant, echo):
+    leaving = await house.fake(
+        lambda asked: (503, {"x-sagehen-not-started": "1", "connection": "close"}, b"")
+    )
+    staying = await house.fake(echo)
+    house.route(variant(leaving, staying))
+    await house.start()
+    for _ in range(6):
+        assert (await house.invoke()).status == 200
+    assert leaving.asked
+
+
+@pytest.mark.parametrize("places", [(), ("unix:/nowhere",)])
+async def test_without_an_instance_the_caller_is_told_to_try_again(house, variant, places):
+    house.route(variant(*places))
+    await house.start()
+    got = await house.invoke()
+    assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
+    assert got.headers["retry-after"] == "1"
+    assert "Try again" in got.json["Message"]
+
+
+async def test_more_than_can_be_held_is_refused_at_once(house, variant, eventually):
+    release = asyncio.Event()
+
+    async def slow(asked):
+        await release.wait()
+        return 200, {}, b""
+
+    container = await house.fake(slow)
+    house.route(variant(container))
+    await house.start(max_queued_invocations=2)
+    held = [asyncio.create_task(house.invoke()) for _ in range(2)]
+    await eventually(lambda: len(container.asked) == 2)
+    got = await house.invoke()
+    assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
+    release.set()
+    assert [(await one).status for one in held] == [200, 200]
+
+
+async def test_a_large_answer_is_passed_on_in_parts(house, variant):
+    body = bytes(range(256)) * 8192
+    house.route(variant(await house.fake(lambda asked: (200, {}, body))))
+    await house.start()
+    got = await house.invoke()
+    assert got.body == body
+    assert got.headers["content-length"] == str(len(body))
+
+
+async def test_a_large_answer_of_unknown_length_is_passed_on_in_chunks(house, variant):
+    part = b"10000\r\n" + bytes(65536) + b"\r\n"
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + part * 8 + b"0\r\n\r\n"
+    house.route(variant(await house.fake(lambda asked: answer)))
+    await house.start()
+    got = await house.invoke()
+    assert got.headers["transfer-encoding"] == "chunked"
+    assert got.body == bytes(8 * 65536)
+
+
+async def test_an_answer_that_breaks_off_does_not_look_whole(house, variant):
+    def half(asked):
+        asyncio.get_running_loop().call_later(0.002, container.hang_up)
+        return b"HTTP/1.1 200 OK\r\nContent-Length: 600000\r\n\r\n" + bytes(300_000)
+
+    container = await house.fake(half)
+    house.route(variant(container))
+    await house.start()
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await house.invoke()
+
+
+async def test_a_slow_reader_holds_its_container_back(house, variant):
+    sent = 0
+
+    async def endless(head, reader, writer):
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 400000000\r\n\r\n")
+        while True:
+            writer.write(bytes(1_000_000))
+            await writer.drain()
+            sent += 1_000_000
+
+    house.route(variant(await house.raw(endless, house.home.run / "endless.sock")))
+    await house.start()
+    client = await house.connect()
+    client.writer.transport.pause_reading()
+    client.send(house.signed())
+    before = -1
+    while before != sent:
+        before = sent
+        await asyncio.sleep(0.05)
+    assert sent < 50_000_000
+    client.close()
+
+
+async def test_a_client_that_leaves_frees_the_instance(house, variant, eventually):
+    async def never(asked):
+        await asyncio.Event().wait()
+
+    container = await house.fake(never)
+    house.route(variant(container))
+    await house.start(max_queued_invocations=1)
+    client = await house.connect()
+    client.send(house.signed())
+    await eventually(lambda: container.asked)
+    client.close()
+    await eventually(lambda: container.lost)
+    assert house.outstanding() == 0
+
+
+async def test_counts_are_told_to_control(house, variant):
+    def answer(asked):
+        house.clock.advance(0.25)
+        return int(asked.body), {}, b""
+
+    await house.control(lambda asked: (200, {}, b""))
+    house.route(variant(await house.fake(answer)))
+    await house.start()
+    for status in (200, 200, 400, 500):
+        await house.invoke(b"%d" % status)
+    await house.stop()
+    (counts,) = house.told["variants"]
+    assert counts["endpoint"] == "price"
+    assert counts["variant"] == "AllTraffic"
+    assert counts["Invocations"] == 4
+    assert counts["Invocation4XXErrors"] == 1
+    assert counts["Invocation5XXErrors"] == 1
+    assert counts["InvocationModelErrors"] == 2
+    assert counts["InvocationsPerInstance"] == 4
+    assert (counts["ModelLatency"]["count"], counts["ModelLatency"]["sum"]) == (4, 1_000_000)
+    assert len(counts["ModelLatency"]["buckets"]) == 1
+    assert (counts["OverheadLatency"]["count"], counts["OverheadLatency"]["sum"]) == (4, 0)
+    assert counts["ModelCacheHitSamples"] == 0
+
+
+async def test_an_instance_s_share_and_what_is_in_flight_are_told(house, variant, eventually):
+    async def never(asked):
+        await asyncio.Event().wait()
+
+    def told():
+        return house.told["variants"][0]
+
+    def in_flight_is(number):
+        expected = {"lowest": number, "highest": number}
+        return house.told and told()["ConcurrentRequestsPerModel"] == expected
+
+    await house.control(lambda asked: (200, {}, b""))
+    containers = [await house.fake(never) for _ in range(4)]
+    house.route(variant(*containers))
+    await house.start()
+    clients = [await house.connect() for _ in range(3)]
+    for client in clients:
+        client.send(house.signed())
+    await eventually(lambda: sum(len(one.asked) for one in containers) == 3)
+    await eventually(lambda: in_flight_is(3))
+    for client in clients:
+        client.close()
+    await eventually(lambda: in_flight_is(0))
+    assert told()["InvocationsPerInstance"] == 0.75
+    assert told()["ModelLatency"]["count"] == 0
+
+
+async def test_a_burst_does_not_overflow_a_containers_queue_of_connections(house, variant):
+    asked = 0
+
+    async def answer(head, reader, writer):
+        nonlocal asked
+        asked += 1
+        await reader.readexactly(3)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    address = await house.raw(answer, house.home.run / "narrow.sock", backlog=1)
+    house.route(variant(address))
+    await house.start()
+    answers = await asyncio.gather(*(house.invoke() for _ in range(100)))
+    assert {got.status for got in answers} == {200}
+    assert asked == 100

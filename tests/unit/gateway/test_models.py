@@ -1,0 +1,224 @@
+"""Multi-model endpoints: who loads what, once, and what is said when it cannot be."""
+
+import asyncio
+from collections import Counter
+
+import msgspec
+import pytest
+
+HOUSTON, CHICAGO = "Houston_TX.tar.gz", "Chicago_IL.tar.gz"
+
+
+def invoke(house, model=HOUSTON, body=b"1,2"):
+    return house.invoke(body, X_Amzn_SageMaker_Target_Model=model)
+
+
+class Agent:
+    """Gives each model a name; remembers what it was asked."""
+
+    def __init__(self):
+        self.loads = []
+        self.touched = Counter()
+        self.failure = None
+        self.ready = asyncio.Event()
+        self.ready.set()
+
+    async def __call__(self, asked):
+        body = msgspec.json.decode(asked.body)
+        if asked.path.endswith("/touch"):
+            self.touched.update(body["model_names"])
+            return 204, {}, b""
+        self.loads.append((asked.path.split("/")[2], body["target_model"], body["wait_seconds"]))
+        await self.ready.wait()
+        if self.failure is not None:
+            status, message = self.failure
+            return status, {}, msgspec.json.encode({"code": "X", "message": message})
+        name = "m-" + body["target_model"][:3]
+        answer = {"model_name": name, "hit": False, "wait_microseconds": 5}
+        return 200, {}, msgspec.json.encode(answer)
+
+
+@pytest.fixture
+async def agent(house):
+    agent = Agent()
+    await house.agent(agent)
+    return agent
+
+
+async def test_a_model_is_loaded_at_its_first_call_only(house, agent, variant, echo):
+    container = await house.fake(echo)
+    house.route(variant(container, multi_model=True))
+    await house.start()
+    for _ in range(3):
+        assert (await invoke(house)).body == b"1,2"
+    assert (await invoke(house, CHICAGO)).status == 200
+    assert [(one, model) for one, model, _ in agent.loads] == [
+        ("AllTraffic-0", HOUSTON),
+        ("AllTraffic-0", CHICAGO),
+    ]
+    assert [asked.path for asked in container.asked] == [
+        *["/models/m-Hou/invoke"] * 3,
+        "/models/m-Chi/invoke",
+    ]
+    assert container.asked[0].fields["x-amzn-sagemaker-target-model"] == HOUSTON
+
+
+async def test_all_who_wait_share_one_load(house, agent, variant, echo, eventually):
+    agent.ready.clear()
+    house.route(variant(await house.fake(echo), multi_model=True))
+    await house.start()
+    waiting = [asyncio.create_task(invoke(house)) for _ in range(5)]
+    await eventually(lambda: house.outstanding() == 5)
+    agent.ready.set()
+    assert [(await one).status for one in waiting] == [200] * 5
+    assert len(agent.loads) == 1
+    assert agent.loads[0][2] == pytest.approx(60, abs=0.5)
+
+
+async def test_the_use_of_models_is_told(house, agent, variant, echo, eventually):
+    house.route(variant(await house.fake(echo), multi_model=True))
+    await house.start()
+    await invoke(house)
+    await invoke(house, CHICAGO)
+    await eventually(lambda: set(agent.touched) == {"m-Hou", "m-Chi"})
+
+
+async def test_hits_and_waits_are_counted(house, agent, variant, echo):
+    await house.control(lambda asked: None)
+    house.route(variant(await house.fake(echo), multi_model=True))
+    await house.start()
+    for _ in range(4):
+        await invoke(house)
+    await house.stop()
+    (counts,) = house.told["variants"]
+    assert (counts["ModelCacheHit"], counts["ModelCacheHitSamples"]) == (3, 4)
+    assert counts["ModelLoadingWaitTimeCount"] == 1
+
+
+@pytest.mark.parametrize("status", [404, 507])
+async def test_a_model_that_the_container_lost_is_loaded_again(house, agent, variant, echo, status):
+    def forgetful(asked):
+        return (status, {}, b"") if len(container.asked) == 2 else (200, {}, asked.body)
+
+    container = await house.fake(forgetful)
+    house.route(variant(container, multi_model=True))
+    await house.start()
+    assert [(await invoke(house)).status for _ in range(3)] == [200] * 3
+    assert (len(agent.loads), len(container.asked)) == (2, 4)
+
+
+async def test_a_container_that_never_has_the_model_is_not_asked_for_ever(house, agent, variant):
+    container = await house.fake(lambda asked: (404, {}, b"gone"))
+    house.route(variant(container, multi_model=True))
+    await house.start()
+    got = await invoke(house)
+    assert (got.status, got.json["OriginalStatusCode"]) == (424, 404)
+    assert got.json["OriginalMessage"] == "gone"
+    assert len(container.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "code", "message"),
+    [
+        ((400, "There is no object."), 400, "ValidationError", "There is no object."),
+        ((404, "No such instance."), 503, "ServiceUnavailable", "Try again"),
+        ((503, "Stopping."), 503, "ServiceUnavailable", "Try again"),
+        ((424, "bad pickle"), 424, "ModelError", '(500) from primary with message "bad pickle".'),
+        ((507, "no room"), 424, "ModelError", '(507) from primary with message "no room".'),
+        ((429, "still loading"), 429, "ModelNotReadyException", "still loading"),
+    ],
+)
+async def test_why_a_model_cannot_be_loaded_is_told(
+    house, agent, variant, echo, failure, status, code, message
+):
+    agent.failure = failure
+    container = await house.fake(echo)
+    house.route(variant(container, multi_model=True))
+    await house.start()
+    got = await invoke(house)
+    assert (got.status, got.headers["x-amzn-errortype"]) == (status, code)
+    assert message in got.json["Message"]
+    assert container.asked == []
+    assert house.outstanding() == 0
+
+
+async def test_without_an_agent_the_caller_is_told_to_try_again(house, variant, echo):
+    house.route(variant(await house.fake(echo), multi_model=True))
+    await house.start()
+    got = await invoke(house)
+    assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
+
+
+async def test_a_load_that_takes_too_long_goes_on_without_the_caller(
+    house, agent, variant, echo, eventually
+):
+    agent.ready.clear()
+    house.route(variant(await house.fake(echo), multi_model=True))
+    await house.start()
+    waiting = asyncio.create_task(invoke(house))
+    await eventually(lambda: agent.loads)
+    house.clock.advance(60)
+    got = await waiting
+    assert (got.status, got.headers["x-amzn-errortype"]) == (429, "ModelNotReadyException")
+    agent.ready.set()
+    assert (await invoke(house)).status == 200
+    assert len(agent.loads) == 1
+
+
+async def test_a_caller_that_leaves_does_not_stop_the_load(house, agent, variant, echo, eventually):
+    agent.ready.clear()
+    container = await house.fake(echo)
+    house.route(variant(container, multi_model=True))
+    await house.start()
+    client = await house.connect()
+    client.send(house.signed(X_Amzn_SageMaker_Target_Model=HOUSTON))
+    await eventually(lambda: agent.loads)
+    client.close()
+    await eventually(lambda: house.outstanding() == 0)
+    agent.ready.set()
+    assert (await invoke(house)).status == 200
+    assert (len(agent.loads), len(container.asked)) == (1, 1)
+
+
+async def test_a_model_has_its_instance(house, agent, variant, echo):
+    containers = [await house.fake(echo) for _ in range(3)]
+    house.route(variant(*containers, multi_model=True))
+    await house.start()
+    for _ in range(3):
+        for model in (f"{number}.tar.gz" for number in range(12)):
+            await invoke(house, model)
+    assert len(agent.loads) == 12
+    assert len({instance for instance, _, _ in agent.loads}) == 3
+
+
+async def test_an_instance_that_left_is_forgotten(house, agent, variant, echo, eventually):
+    one, other = await house.fake(echo), await house.fake(echo)
+    house.route(variant(one, multi_model=True, name="A"))
+    await house.start()
+    await invoke(house)
+    house.route(variant(other, multi_model=True, name="B"))
+
+    for _ in range(5000):
+        got = await invoke(house)
+        if got.headers["x-amzn-invoked-production-variant"] == "B":
+            break
+    assert [instance for instance, _, _ in agent.loads] == ["A-0", "B-0"]
+    await eventually(lambda: one.lost == one.connections)
+
+
+async def test_a_target_model_is_needed_here_and_refused_elsewhere(house, variant, echo):
+    container = await house.fake(echo)
+    house.route(variant(container, multi_model=True))
+    await house.start()
+    got = await house.invoke()
+    request_id = got.headers["x-amzn-requestid"]
+    assert (got.status, got.headers["x-amzn-errortype"]) == (400, "ValidationError")
+    assert got.json["Message"].startswith(f"Request {request_id} is missing a target model header")
+    house.route(variant(container), endpoint="plain")
+    await asyncio.sleep(0.01)
+    got = await house.invoke(
+        path="/endpoints/plain/invocations", X_Amzn_SageMaker_Target_Model=HOUSTON
+    )
+    assert got.json["Message"] == (
+        "Endpoint plain is not a multi-model endpoint and does not support target model header."
+    )

@@ -1,0 +1,110 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sagehen.clock import SYSTEM
+from sagehen.domain.routes import InstanceRoute, Route, RouteTable, VariantRoute
+from sagehen.gateway.board import Board, make_board, open_board
+from sagehen.gateway.counters import Counters
+from sagehen.gateway.routes import Routes
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "routes.json"
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    make_board(tmp_path / "board", 2)
+    return open_board(tmp_path / "board", 0)
+
+
+@pytest.fixture
+def routes(file: Path, board: Board) -> Routes:
+    return Routes(file, Counters("1"), SYSTEM, board)
+
+
+def write(file: Path, weight: float = 1, places: tuple[str, ...] = ("i-1",)) -> None:
+    instances = tuple(
+        InstanceRoute(instance_id=place, address=f"unix:/{place}", board_column=ord(place[-1]))
+        for place in places
+    )
+    variant = VariantRoute(name="All", weight=weight, instances=instances)
+    table = RouteTable(routes={"price": Route(endpoint_name="price", variants=(variant,))})
+    draft = file.with_suffix(".new")
+    draft.write_bytes(msgspec.json.encode(table))
+    draft.replace(file)
+
+
+def test_without_a_file_there_are_no_routes(routes):
+    assert not routes.refresh()
+    assert routes.get("price") is None
+
+
+def test_the_file_is_read_when_it_changes_only(file, routes):
+    write(file)
+    assert routes.refresh()
+    assert not routes.refresh()
+    write(file, weight=2)
+    assert routes.refresh()
+    assert routes.get("price").weights == (2,)
+
+
+def test_an_instance_stays_the_same_while_it_is_there(file, routes):
+    write(file)
+    routes.refresh()
+    (before,) = routes.get("price").variants[0].instances
+    write(file, weight=2, places=("i-0", "i-1"))
+    routes.refresh()
+    assert routes.get("price").variants[0].instances[1] is before
+
+
+def test_counts_outlive_a_change(file, routes):
+    write(file)
+    routes.refresh()
+    routes.get("price").variants[0].counters.invocations += 1
+    write(file, weight=2)
+    routes.refresh()
+    assert routes.get("price").variants[0].counters.invocations == 1
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b'{"routes": 3}'])
+def test_a_broken_file_leaves_the_last_table_in_force(file, routes, broken):
+    write(file)
+    routes.refresh()
+    file.write_bytes(broken)
+    assert not routes.refresh()
+    assert routes.get("price") is not None
+    write(file, weight=5)
+    assert routes.refresh()
+
+
+def test_a_removed_file_leaves_the_last_table_in_force(file, routes):
+    write(file)
+    routes.refresh()
+    file.unlink()
+    assert not routes.refresh()
+    assert routes.get("price") is not None
+
+
+def test_what_another_gateway_sends_counts_too(file, routes, board, tmp_path):
+    write(file)
+    routes.refresh()
+    (instance,) = routes.get("price").variants[0].instances
+    instance.take()
+    open_board(tmp_path / "board", 1).take(ord("1"))
+    assert instance.outstanding == 2
+
+
+def test_an_instance_that_left_gives_its_column_free_at_once(file, routes, board):
+    write(file)
+    routes.refresh()
+    (instance,) = routes.get("price").variants[0].instances
+    instance.take()
+    write(file, places=("i-2",))
+    routes.refresh()
+    assert (instance.outstanding, board.outstanding(ord("1"))) == (1, 0)
+    instance.give()
+    assert (instance.outstanding, board.outstanding(ord("1"))) == (0, 0)

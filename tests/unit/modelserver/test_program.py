@@ -1,0 +1,120 @@
+"""The program as the agent runs it: a process of its own."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def start(base_dir):
+    async def started(adapter, **variables):
+        environ = {
+            "PATH": os.environ["PATH"],
+            "SAGEMAKER_BASE_DIR": str(base_dir),
+            "SAGEHEN_ADAPTER": adapter,
+            "SAGEHEN_BIND": f"unix:{base_dir}/s.sock",
+            **variables,
+        }
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "sagehen.modelserver", env=environ, stderr=asyncio.subprocess.PIPE
+        )
+
+    return started
+
+
+async def ended(process):
+    """The exit status and the last line of the log."""
+    _, log = await process.communicate()
+    return process.returncode, log.decode().rstrip().splitlines()[-1]
+
+
+async def healthy(reader, writer):
+    answer = b""
+    while b" 200 " not in answer:
+        writer.write(b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n")
+        answer = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(answer.rpartition(b"content-length: ")[2]))
+
+
+async def serving_line(process):
+    while b"Loaded" not in (line := await process.stderr.readline()):
+        assert line, "it ended"
+
+
+async def test_it_serves_and_ends_on_sigterm_after_what_was_begun(start, put_script, base_dir):
+    script = """
+import sys, threading
+def model_fn(d): return None
+def transform_fn(model, data, content_type, accept):
+    print("begun", file=sys.stderr, flush=True)
+    threading.Event().wait(0.2)
+    return "done"
+"""
+    put_script(inference=script)
+    process = await start("python")
+    await serving_line(process)
+    reader, writer = await asyncio.open_unix_connection(f"{base_dir}/s.sock")
+    await healthy(reader, writer)
+    writer.write(b"POST /invocations HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
+    assert await process.stderr.readline() == b"begun\n"
+    process.send_signal(signal.SIGTERM)
+    assert (await reader.read()).endswith(b"done")
+    writer.close()
+    await writer.wait_closed()
+    assert (await ended_status(process)) == 0
+
+
+async def ended_status(process):
+    await process.communicate()
+    return process.returncode
+
+
+@pytest.mark.parametrize(
+    ("script", "last_line"),
+    [
+        ("import no_such_thing\n", "ModuleNotFoundError: No module named 'no_such_thing'"),
+        ("def model_fn(d): raise ValueError('bad weights')\n", "ValueError: bad weights"),
+        ("import sys\nsys.exit(2)\n", "RuntimeError: The model's code called sys.exit(2)."),
+        ("def (\n", "SyntaxError: invalid syntax"),
+    ],
+)
+async def test_a_model_that_does_not_load_ends_it_with_the_reason_last(
+    start, put_script, script, last_line
+):
+    put_script(inference=script)
+    assert await ended(await start("python")) == (1, last_line)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "variables", "last_line"),
+    [
+        ("cobol", {}, "SAGEHEN_ADAPTER is 'cobol'; there are: python, sklearn, xgboost."),
+        ("xgboost", {"SAGEHEN_BIND": "x"}, "SAGEHEN_BIND is 'x'; it must be unix:/path or tcp"),
+        ("xgboost", {}, "The model's archive has no model file at its top level."),
+        ("sklearn", {}, "Please provide a model_fn implementation: the model's archive has no"),
+        ("python", {}, "The model's archive has no code/inference.py: put the script with"),
+        ("xgboost", {"SAGEMAKER_PROGRAM": "go.py"}, "SAGEMAKER_PROGRAM names go.py, which is not"),
+        ("xgboost", {"SAGEHEN_BIND": "unix:/no/where"}, "Cannot listen on /no/where: "),
+    ],
+)
+async def test_what_cannot_start_says_why_on_the_last_line(start, adapter, variables, last_line):
+    status, line = await ended(await start(adapter, **variables))
+    assert status == 1
+    assert last_line in line
+
+
+async def test_it_loads_neither_numpy_nor_the_frameworks_package_for_xgboost(
+    start, base_dir, put_model, regressor
+):
+    put_model(base_dir / "model", regressor)
+    process = await start("xgboost", PYTHONVERBOSE="1")
+    log = b""
+    while b"Loaded the model" not in log:
+        log += await process.stderr.read(65536)
+    process.terminate()
+    assert await ended_status(process) == 0
+    for package in (b"numpy", b"scipy", b"sklearn", b"xgboost.core", b"pydantic", b"sqlalchemy"):
+        assert b"import '" + package + b"'" not in log

@@ -1,0 +1,246 @@
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from sagehen.modelserver.contract import Answer, Request
+from sagehen.modelserver.server import RECEIVE_SECONDS, Connection, Server
+
+
+class Hands:
+    """Holds requests until the test answers them; answers `echo` at once."""
+
+    def __init__(self) -> None:
+        self.held: list[Request] = []
+        self.arrived = asyncio.Event()
+
+    def handle(self, request: Request) -> None:
+        if request.path == "/echo":
+            request.respond(Answer(200, request.body, request.header(b"content-type")))
+        elif request.path == "/broken":
+            raise RuntimeError("a bug")
+        else:
+            self.held.append(request)
+            self.arrived.set()
+
+    async def next(self) -> Request:
+        while not self.held:
+            self.arrived.clear()
+            await self.arrived.wait()
+        return self.held.pop(0)
+
+
+class Later:
+    def __init__(self) -> None:
+        self.time = 1.0
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Wire:
+    """A raw connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def ask(self, data: bytes) -> bytes:
+        self.writer.write(data)
+        return await self.answer()
+
+    async def answer(self) -> bytes:
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.partition(b"content-length: ")[2].partition(b"\r")[0])
+        return head + await self.reader.readexactly(length)
+
+
+class Setup:
+    def __init__(self, hands: Hands, server: Server, path: str, clock: Later) -> None:
+        self.hands, self.server, self.path, self.clock = hands, server, path, clock
+        self.wires: list[Wire] = []
+
+    async def connect(self) -> Wire:
+        wire = Wire(*await asyncio.open_unix_connection(self.path))
+        self.wires.append(wire)
+        return wire
+
+
+@pytest.fixture
+async def setup() -> AsyncIterator[Setup]:
+    hands, clock = Hands(), Later()
+    server = Server(hands.handle, max_body_bytes=1000, clock=clock)
+    with tempfile.TemporaryDirectory(prefix="sh") as folder:
+        path = str(Path(folder, "s"))
+        listener = await asyncio.get_running_loop().create_unix_server(
+            lambda: Connection(server), path
+        )
+        setup = Setup(hands, server, path, clock)
+        yield setup
+        listener.close()
+        for wire in setup.wires:
+            wire.writer.close()
+            await wire.writer.wait_closed()
+        await until(lambda: not server.connections)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop go round until the server has seen something."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+def post(path: str, body: bytes, *headers: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "host: x", f"content-length: {len(body)}", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+async def test_connections_are_kept_alive(setup):
+    wire = await setup.connect()
+    for body in (b"one", b"", b"three"):
+        answer = await wire.ask(post("/echo", body, "Content-Type: text/plain"))
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n")
+        assert answer.endswith(b"\r\n\r\n" + body)
+
+
+async def test_pipelined_answers_leave_in_the_order_of_their_requests(setup):
+    wire = await setup.connect()
+    wire.writer.write(post("/a", b"") + post("/b", b"") + post("/echo", b"c"))
+    first, second = await setup.hands.next(), await setup.hands.next()
+    second.respond(Answer(200, b"b"))
+    first.respond(Answer(200, b"a"))
+    assert [(await wire.answer())[-1:] for _ in range(3)] == [b"a", b"b", b"c"]
+
+
+async def test_a_body_may_come_in_chunks_and_pieces(setup):
+    wire = await setup.connect()
+    data = (
+        b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    )
+    for at in range(len(data)):
+        wire.writer.write(data[at : at + 1])
+        await wire.writer.drain()
+    assert (await wire.answer()).endswith(b"\r\n\r\nabcde")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        post("/echo", b"x" * 1001),
+        b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"3e9\r\n" + b"x" * 1001 + b"\r\n0\r\n\r\n",
+    ],
+    ids=["announced", "chunked"],
+)
+async def test_a_body_over_the_limit_is_413_and_the_connection_ends(setup, data):
+    wire = await setup.connect()
+    answer = await wire.ask(data)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"over 1000 bytes" in answer
+    assert await wire.reader.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 70000, b"431"),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n", b"400"),
+    ],
+    ids=["no HTTP", "an endless head", "an upgrade"],
+)
+async def test_what_is_no_request_is_refused(setup, data, status):
+    wire = await setup.connect()
+    wire.writer.write(data)
+    if status == b"400" and b"upgrade" in data:
+        (await setup.hands.next()).respond(Answer(200))
+        await wire.answer()
+    assert (await wire.answer()).startswith(b"HTTP/1.1 " + status)
+
+
+async def test_a_refusal_waits_for_the_answers_before_it(setup):
+    wire = await setup.connect()
+    wire.writer.write(post("/a", b"") + b"nonsense\r\n\r\n")
+    held = await setup.hands.next()
+    held.respond(Answer(200, b"a"))
+    assert (await wire.answer()).endswith(b"a")
+    assert (await wire.answer()).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_expect_continue(setup):
+    wire = await setup.connect()
+    wire.writer.write(
+        b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n"
+    )
+    assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert (await wire.ask(b"ok")).endswith(b"ok")
+
+
+async def test_connection_close_is_honoured(setup):
+    wire = await setup.connect()
+    answer = await wire.ask(post("/echo", b"x", "connection: close"))
+    assert b"connection: close" in answer
+    assert await wire.reader.read() == b""
+
+
+async def test_a_bug_is_an_answer_too(setup):
+    wire = await setup.connect()
+    assert (await wire.ask(post("/broken", b""))).startswith(b"HTTP/1.1 500 ")
+    assert (await wire.ask(post("/echo", b""))).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_headers_from_the_models_code_cannot_forge_a_head(setup):
+    wire = await setup.connect()
+    wire.writer.write(post("/a", b""))
+    request = await setup.hands.next()
+    request.respond(Answer(200, b"", "a\r\nx: y", (("b", "c\r\nd: e"),)))
+    answer = await wire.answer()
+    assert b"content-type: a  x: y\r\nb: c  d: e\r\n" in answer
+
+
+async def test_a_client_that_goes_away_abandons_its_requests(setup):
+    wire = await setup.connect()
+    wire.writer.write(post("/a", b""))
+    request = await setup.hands.next()
+    wire.writer.close()
+    await wire.writer.wait_closed()
+    await until(lambda: not setup.server.connections)
+    assert request.abandoned
+    request.respond(Answer(200))
+
+
+async def test_ending_finishes_what_was_begun_and_turns_the_rest_away(setup):
+    busy, idle = await setup.connect(), await setup.connect()
+    busy.writer.write(post("/a", b""))
+    begun = await setup.hands.next()
+    assert (await idle.ask(post("/echo", b"x"))).endswith(b"x")
+    drain = asyncio.create_task(setup.server.drain())
+    await asyncio.sleep(0)
+    answer = await idle.ask(post("/echo", b"late"))
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"x-sagehen-not-started: 1\r\nconnection: close\r\n" in answer
+    assert not drain.done()
+    begun.respond(Answer(200, b"done"))
+    assert (await busy.answer()).endswith(b"done")
+    await drain
+    assert not setup.server.connections
+
+
+async def test_a_request_that_does_not_get_on_is_dropped(setup):
+    stuck, idle = await setup.connect(), await setup.connect()
+    assert (await idle.ask(post("/echo", b"x"))).endswith(b"x")
+    assert (await stuck.ask(post("/echo", b"x"))).endswith(b"x")
+    stuck.writer.write(b"POST /echo HTTP/1.1\r\n")
+    await until(lambda: any(each.receiving_since for each in setup.server.connections))
+    setup.clock.time += RECEIVE_SECONDS + 1
+    setup.server.sweep()
+    assert await stuck.reader.read() == b""
+    assert (await idle.ask(post("/echo", b"y"))).endswith(b"y")
+    await setup.server.drain()

@@ -1,0 +1,74 @@
+"""Object stores over a state and a folder of the test's own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore
+
+from sagehen.clock import SYSTEM
+from sagehen.domain.objects import Attributes, ObjectInfo
+from sagehen.objects import ForeignObjectStore, LocalObjectStore, ObjectStore
+from sagehen.store.database import Database
+from sagehen.store.migrate import upgrade
+
+
+@pytest.fixture(scope="session")
+def empty_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file to copy."""
+    path = tmp_path_factory.mktemp("empty") / "state.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def database(empty_state: Path, tmp_path: Path) -> Iterator[Database]:
+    path = tmp_path / "state.db"
+    path.write_bytes(empty_state.read_bytes())
+    database = Database(f"sqlite:///{path}")
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "objects"
+
+
+@pytest.fixture
+def local(database: Database, root: Path) -> LocalObjectStore:
+    store = LocalObjectStore(database, root, SYSTEM)
+    store.create_bucket("models")
+    return store
+
+
+@pytest.fixture
+def remote() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def foreign(remote: MemoryStore, database: Database, root: Path) -> ForeignObjectStore:
+    store = ForeignObjectStore(remote, database, root, SYSTEM)
+    store.create_bucket("models")
+    return store
+
+
+@pytest.fixture(params=["local", "foreign"])
+def store(request: pytest.FixtureRequest) -> ObjectStore:
+    """Each kind of store in turn: what they have in common is tested once."""
+    chosen: ObjectStore = request.getfixturevalue(request.param)
+    return chosen
+
+
+@pytest.fixture
+def put() -> Callable[..., ObjectInfo]:
+    """`put(store, key, data, …)` writes an object into the bucket `models`."""
+
+    def write(store: ObjectStore, key: str, data: bytes = b"", **more: object) -> ObjectInfo:
+        draft = store.draft(str(more.pop("algorithm")) if "algorithm" in more else None)
+        draft.write(data)
+        attributes = more.pop("attributes", Attributes())
+        return store.put("models", key, draft, attributes, **more)  # type: ignore[arg-type]
+
+    return write

@@ -1,0 +1,341 @@
+"""The loop with a real state and an agent in memory: what it does, and that nothing is lost."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import msgspec
+import pytest
+from sqlalchemy import Connection
+
+from sagehen.domain.containers import InstanceState
+from sagehen.domain.records import EndpointRecord, EndpointStatus
+from sagehen.domain.routes import RouteTable
+from sagehen.reconcile.loop import LEASE_NAME, LEASE_SECONDS, EndpointLoop, new_instance_id
+from sagehen.reconcile.routes import routed_ids
+from sagehen.store import endpoints, instances, leases, tags
+from sagehen.store.database import Database
+from support.fleet import NAME, deployment, endpoint
+
+D1, D2 = deployment("d1", 2), deployment("d2", 1)
+CREATING = endpoint(EndpointStatus.CREATING, target=D1)
+
+
+class Control:
+    """One loop, and short words for what tests do with it."""
+
+    def __init__(self, database, agent, home, clock, holder="one") -> None:
+        self.database, self.agent, self.home, self.clock = database, agent, home, clock
+        self.loop = EndpointLoop(database, agent, home, clock, holder, random.Random(holder))
+
+    @asynccontextmanager
+    async def running(self):
+        task = asyncio.create_task(self.loop.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def write(self, record: EndpointRecord) -> None:
+        """What an operation does: a row, then a hint."""
+        with self.database.write() as connection:
+            if not endpoints.update(connection, record):
+                endpoints.insert(connection, record)
+        self.loop.hint()
+
+    def record(self) -> EndpointRecord | None:
+        with self.database.read() as connection:
+            return endpoints.get(connection, NAME)
+
+    def status(self) -> EndpointStatus | None:
+        record = self.record()
+        return record.status if record else None
+
+    def rows(self) -> set[str]:
+        with self.database.read() as connection:
+            return {one.instance_id for one in instances.all(connection)}
+
+    def routed(self) -> set[str]:
+        if not self.home.routes.exists():
+            return set()
+        table = msgspec.json.decode(self.home.routes.read_bytes(), type=RouteTable)
+        return routed_ids(table.routes)
+
+    def at_rest(self, count: int) -> bool:
+        """In service with so many instances, and no others anywhere; time goes on meanwhile."""
+        self.clock.advance(0.01)
+        serves = self.status() is EndpointStatus.IN_SERVICE
+        rows = self.rows()
+        return serves and len(rows) == count and rows == self.routed() == set(self.agent.states)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let the loop work, without any time passing, until it is so."""
+        async with asyncio.timeout(30):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    async def in_service(self, *, count: int = 2) -> None:
+        await self.until(lambda: self.status() is EndpointStatus.IN_SERVICE)
+        await self.until(lambda: len(self.routed()) == count)
+
+
+@pytest.fixture
+def control(database, agent, home, clock) -> Control:
+    return Control(database, agent, home, clock)
+
+
+async def test_created_to_in_service_without_any_time_passing(control) -> None:
+    async with control.running():
+        control.write(CREATING)
+        await control.in_service()
+
+    record = control.record()
+    assert (record.current, record.target) == (D1, None)
+    assert control.routed() == control.rows() == set(control.agent.states)
+
+
+async def test_a_hint_may_come_from_any_thread_and_at_any_time(control) -> None:
+    control.loop.hint()
+    async with control.running():
+        await control.until(lambda: control.home.routes.exists())
+        await asyncio.to_thread(control.write, CREATING)
+        await control.in_service()
+    control.loop.hint()
+
+
+async def test_a_missed_hint_is_made_up_for_by_time(control) -> None:
+    async with control.running():
+        await control.until(lambda: control.home.routes.exists())
+        with control.database.write() as connection:
+            endpoints.insert(connection, CREATING)
+        await control.until(lambda: control.at_rest(2))
+
+
+async def test_a_failed_instance_fails_the_creation_and_leaves_nothing(control) -> None:
+    control.agent.starts_at_once = False
+    async with control.running():
+        control.write(CREATING)
+        await control.until(lambda: len(control.agent.states) == 2)
+        first = min(control.agent.states)
+        control.agent.set(first, InstanceState.FAILED)
+        await control.until(lambda: control.status() is EndpointStatus.FAILED)
+        await control.until(lambda: not control.agent.states and not control.rows())
+
+    assert control.record().failure_reason == f"{first} broke."
+
+
+async def test_a_refused_instance_fails_the_creation(control) -> None:
+    control.agent.refuses = True
+    async with control.running():
+        control.write(CREATING)
+        await control.until(lambda: control.status() is EndpointStatus.FAILED)
+        await control.until(lambda: not control.rows())
+
+    assert control.record().failure_reason == "No such thing as a refused instance."
+
+
+async def test_an_update_keeps_the_old_ones_until_gateways_let_go(control) -> None:
+    async with control.running():
+        control.write(CREATING)
+        await control.in_service()
+        old = control.rows()
+        control.write(
+            msgspec.structs.replace(control.record(), status=EndpointStatus.UPDATING, target=D2)
+        )
+        await control.until(lambda: control.routed().isdisjoint(old) and control.routed() != set())
+        assert old <= set(control.agent.states)
+        control.clock.advance(1.0)
+        await control.until(lambda: control.rows() == set(control.agent.states) == control.routed())
+
+    assert control.record().current == D2
+    assert control.rows().isdisjoint(old)
+
+
+async def test_a_deleted_endpoint_leaves_no_row_and_no_tag(control) -> None:
+    async with control.running():
+        control.write(CREATING)
+        await control.in_service()
+        with control.database.write() as connection:
+            tags.put(connection, CREATING.arn, {"team": "houses"})
+        control.write(msgspec.structs.replace(control.record(), status=EndpointStatus.DELETING))
+        await control.until(lambda: not control.routed())
+        control.clock.advance(1.0)
+        await control.until(lambda: control.status() is None)
+
+    assert (control.rows(), control.agent.states) == (set(), {})
+    with control.database.read() as connection:
+        assert tags.get(connection, CREATING.arn) == {}
+
+
+async def test_an_agent_that_is_away_changes_no_routes(control) -> None:
+    async with control.running():
+        control.write(CREATING)
+        await control.in_service()
+        before = control.routed()
+        control.agent.leave()
+        await control.until(lambda: control.loop._watch.reports is None)
+        control.write(control.record())
+        control.clock.advance(1.0)
+        await asyncio.sleep(0.01)
+
+        assert control.routed() == before
+        assert control.status() is EndpointStatus.IN_SERVICE
+
+
+async def test_a_restarted_agent_is_given_its_instances_again(control) -> None:
+    async with control.running():
+        control.write(CREATING)
+        await control.in_service()
+        before = control.routed()
+        control.agent.leave()
+        await control.until(lambda: control.loop._watch.reports is None)
+        control.agent.starts_at_once = False
+        control.agent.away = False
+        control.clock.advance(1.0)
+        await control.until(lambda: control.routed() == set())
+        assert control.status() is EndpointStatus.IN_SERVICE
+        await control.until(lambda: set(control.agent.states) == before)
+        for one in before:
+            control.agent.set(one, InstanceState.IN_SERVICE)
+        await control.until(lambda: control.routed() == before)
+
+
+async def test_a_failed_instance_in_service_is_asked_for_again_later(control) -> None:
+    async with control.running():
+        control.write(CREATING)
+        await control.in_service()
+        broken = min(control.routed())
+        control.agent.set(broken, InstanceState.FAILED)
+        await control.until(lambda: broken not in control.routed())
+        assert control.status() is EndpointStatus.IN_SERVICE
+        control.clock.advance(1.0)
+        await control.until(lambda: broken in control.routed())
+
+    assert control.agent.asked.count(("put", broken)) == 2
+
+
+async def test_instances_that_no_row_speaks_of_are_stopped(control) -> None:
+    control.agent.states["i-stray"] = InstanceState.IN_SERVICE
+    async with control.running():
+        await control.until(lambda: not control.agent.states)
+
+
+async def test_a_change_made_while_the_step_is_planned_is_not_lost(control) -> None:
+    """The endpoint is deleted after the pass has read the rows and before it writes."""
+    control.write(CREATING)
+    read = control.loop._pass._read
+    once = iter([True])
+
+    def read_then_delete():
+        rows = read()
+        if next(once, False):
+            deleting = msgspec.structs.replace(CREATING, status=EndpointStatus.DELETING)
+            control.write(deleting)
+        return rows
+
+    control.loop._pass._read = read_then_delete
+    async with control.running():
+        await control.until(lambda: control.status() is None)
+        await control.until(lambda: not control.agent.states and not control.rows())
+
+
+async def test_only_the_holder_of_the_lease_acts(control, database, agent, home, clock) -> None:
+    other = Control(database, agent, home, clock, "two")
+    async with control.running():
+        await control.until(lambda: control.home.routes.exists())
+        async with other.running():
+            await other.until(lambda: other.loop._waits)
+            other.write(CREATING)
+            await asyncio.sleep(0.01)
+            assert agent.asked == []
+    async with other.running():
+        await other.in_service()
+
+
+async def test_a_lost_lease_stops_what_was_begun(control) -> None:
+    async with control.running():
+        await control.until(lambda: control.home.routes.exists())
+        control.clock.time += LEASE_SECONDS
+        with control.database.write() as connection:
+            assert leases.acquire(connection, LEASE_NAME, "two", control.clock.now(), 60)
+        control.write(CREATING)
+        await control.until(lambda: control.loop._renewed is None)
+
+        assert control.rows() == set()
+        assert control.agent.asked == []
+
+
+async def test_the_lease_is_given_back_at_the_end(control) -> None:
+    async with control.running():
+        await control.until(lambda: control.home.routes.exists())
+
+    with control.database.write() as connection:
+        assert leases.acquire(connection, LEASE_NAME, "two", control.clock.now(), 1)
+
+
+async def test_an_error_is_told_and_gone_past(control, caplog) -> None:
+    control.home.routes.mkdir()  # cannot be replaced by a file
+    async with control.running():
+        control.write(CREATING)
+        await control.until(lambda: "Reconciling failed" in caplog.text)
+        control.home.routes.rmdir()
+        control.clock.advance(60)
+        await control.in_service()
+
+
+class Killed(BaseException):
+    """As kill -9 would: nothing after it runs."""
+
+
+class CutDatabase(Database):
+    """Calls `touch` before and after each write."""
+
+    touch: Callable[[], None]
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        self.touch()
+        with super().write() as connection:
+            yield connection
+        self.touch()
+
+
+@pytest.mark.parametrize("kill_at", range(1, 21))
+async def test_killed_anywhere_it_ends_the_same(kill_at, database, agent, home, clock) -> None:
+    """Control dies at its n-th touch of the state or the agent, and another goes on."""
+    touches = itertools.count(1)
+
+    def touch(*_: object) -> None:
+        if next(touches) == kill_at:
+            raise Killed
+
+    cut = CutDatabase(str(database.engine.url))
+    cut.touch = touch
+    agent.before_answer = touch
+    user = Control(database, agent, home, clock)
+    updated = endpoint(EndpointStatus.UPDATING, current=D1, target=D2)
+    for wanted, count in ((CREATING, 2), (updated, 1)):
+        user.write(wanted)
+        settled = False
+        while not settled:
+            control = Control(cut, agent, home, clock)
+            async with control.running() as task:
+                await user.until(lambda n=count, t=task: t.done() or user.at_rest(n))
+                settled = not task.done()
+        clock.advance(1.0)
+    cut.close()
+
+    assert next(touches) > kill_at + 1
+    assert user.record().current == D2
+
+
+def test_an_instance_id_is_as_ec2s() -> None:
+    made = new_instance_id(random.Random(1))
+
+    assert made == new_instance_id(random.Random(1))
+    assert made.startswith("i-")
+    assert len(made) == 19
+    int(made[2:], 16)

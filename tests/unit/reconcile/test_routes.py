@@ -1,0 +1,160 @@
+"""The route table: what is in it, and how it comes to be on disk."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from sagehen.domain.containers import InstanceState
+from sagehen.domain.records import EndpointStatus
+from sagehen.domain.routes import DEFAULT_SLOTS, Route, RouteTable
+from sagehen.reconcile.columns import columns_of
+from sagehen.reconcile.plan import DELETED_LET_GO_SECONDS
+from sagehen.reconcile.routes import Departures, RouteFile, build_routes, routed_ids
+from support.fleet import NAME, deployment, endpoint, instance, report
+
+IN_SERVICE, STARTING = InstanceState.IN_SERVICE, InstanceState.STARTING
+D1, D2 = deployment("d1", 1), deployment("d2", 1)
+SERVING = endpoint(EndpointStatus.IN_SERVICE, current=D1)
+UPDATING = endpoint(EndpointStatus.UPDATING, current=D1, target=D2)
+
+
+def routes(record=SERVING, *instances, reports=None, before=None) -> dict[str, Route]:
+    return build_routes([record], {NAME: instances}, reports, before or {})
+
+
+def test_an_endpoint_in_service_is_reached_at_its_instances() -> None:
+    (variant,) = routes(SERVING, instance("i1", "d1", IN_SERVICE))[NAME].variants
+
+    assert [one.address for one in variant.instances] == ["unix:/run/i1.sock"]
+    assert (variant.name, variant.weight) == ("a", 1.0)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        endpoint(EndpointStatus.CREATING, target=D1),
+        endpoint(EndpointStatus.FAILED, target=D1),
+        endpoint(EndpointStatus.DELETING, current=D1),
+    ],
+    ids=lambda record: record.status,
+)
+def test_what_does_not_serve_has_no_route(record) -> None:
+    assert routes(record, instance("i1", "d1", IN_SERVICE)) == {}
+
+
+def test_an_update_is_not_routed_before_it_is_done() -> None:
+    found = routes(UPDATING, instance("i1", "d1", IN_SERVICE), instance("i2", "d2", IN_SERVICE))
+
+    assert routed_ids(found) == {"i1"}
+
+
+def test_what_is_on_its_way_out_is_not_routed() -> None:
+    assert routed_ids(routes(SERVING, instance("i1", "d1", IN_SERVICE, stop_at=9.0))) == set()
+
+
+def test_an_endpoint_without_instances_keeps_its_route() -> None:
+    (variant,) = routes(SERVING, instance("i1"))[NAME].variants
+
+    assert variant.instances == ()
+
+
+@pytest.mark.parametrize(
+    ("stored", "said", "routed"),
+    [
+        (IN_SERVICE, None, True),
+        (IN_SERVICE, {}, False),
+        (IN_SERVICE, {"i1": report("i1", STARTING)}, False),
+        (STARTING, {"i1": report("i1", IN_SERVICE)}, True),
+    ],
+    ids=["agent away", "agent restarted", "instance restarts", "instance came up"],
+)
+def test_the_agents_word_counts_for_more_than_the_record(stored, said, routed) -> None:
+    found = routes(SERVING, instance("i1", "d1", stored), reports=said)
+
+    assert bool(routed_ids(found)) == routed
+
+
+def test_an_instance_keeps_its_column_while_it_is_routed() -> None:
+    i1, i2, i3 = (instance(one, "d1", IN_SERVICE) for one in ("i1", "i2", "i3"))
+    first = routes(SERVING, i1, i2)
+    second = routes(SERVING, i2, before=first)
+    third = routes(SERVING, i1, i2, i3, before=second)
+
+    assert columns_of(first) == {"i1": 0, "i2": 1}
+    assert columns_of(second) == {"i2": 1}
+    assert columns_of(third) == {"i1": 0, "i2": 1, "i3": 2}
+
+
+def test_slots_are_what_the_agent_says_and_stay_while_it_is_away() -> None:
+    running = instance("i1", "d1", IN_SERVICE)
+    said = replace(report("i1", IN_SERVICE), slots=3)
+    heard = routes(SERVING, running, reports={"i1": said})
+    away = routes(SERVING, running, before=heard)
+    unsaid = routes(SERVING, running, reports={"i1": report("i1", IN_SERVICE)}, before=away)
+
+    assert [slots_of(one) for one in (heard, away, unsaid)] == [3, 3, DEFAULT_SLOTS]
+
+
+def slots_of(table: dict[str, Route]) -> int:
+    return table[NAME].variants[0].instances[0].slots
+
+
+def test_publishing_replaces_the_file_only_where_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "routes.json"
+    file = RouteFile(path)
+    table = routes(SERVING, instance("i1", "d1", IN_SERVICE))
+
+    assert file.publish(table)
+    written = path.stat()
+    assert not file.publish(table)
+
+    assert path.stat().st_ino == written.st_ino
+    assert msgspec.json.decode(path.read_bytes(), type=RouteTable).routes == table
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_version_grows_across_restarts(tmp_path: Path) -> None:
+    path = tmp_path / "routes.json"
+    RouteFile(path).publish(routes(SERVING, instance("i1", "d1", IN_SERVICE)))
+
+    again = RouteFile(path)
+    assert not again.publish(routes(SERVING, instance("i1", "d1", IN_SERVICE)))
+    assert again.publish({})
+
+    assert msgspec.json.decode(path.read_bytes(), type=RouteTable).version == 2
+
+
+def test_no_routes_are_published_too(tmp_path: Path) -> None:
+    assert RouteFile(tmp_path / "routes.json").publish({})
+
+
+@pytest.mark.parametrize("rubbish", [b"", b"{", b"[1]", b"\xff\xfe"])
+def test_a_broken_file_is_replaced(tmp_path: Path, rubbish: bytes) -> None:
+    path = tmp_path / "routes.json"
+    path.write_bytes(rubbish)
+
+    RouteFile(path).publish({})
+
+    assert msgspec.json.decode(path.read_bytes(), type=RouteTable).routes == {}
+
+
+def test_what_left_the_routes_is_let_go_of_before_it_is_stopped() -> None:
+    departures = Departures()
+    departures.note(routes(SERVING, instance("i1", "d1", IN_SERVICE)), {}, now=10.0)
+    free_at = 10.0 + DELETED_LET_GO_SECONDS
+
+    assert departures.settle_at("i1", 10.0) == free_at
+    assert departures.settle_at("i1", free_at) is None
+    assert departures.settle_at("i1", 5.0) is None  # the clock was set back
+    assert departures.settle_at("i2", 10.0) is None
+
+
+def test_what_came_back_has_not_left() -> None:
+    departures = Departures()
+    table = routes(SERVING, instance("i1", "d1", IN_SERVICE))
+    departures.note(table, {}, now=10.0)
+    departures.note({}, table, now=10.1)
+
+    assert departures.settle_at("i1", 10.1) is None

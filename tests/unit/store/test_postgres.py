@@ -1,0 +1,119 @@
+"""The state in PostgreSQL: the same functions, and several writers at once."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import MetaData
+
+from sagehen.domain.records import ModelRecord
+from sagehen.errors import AlreadyExists, Invalid
+from sagehen.store import leases, models, tags
+from sagehen.store.database import Database
+from sagehen.store.listing import ListQuery
+from sagehen.store.migrate import upgrade
+
+pytest.importorskip("psycopg", reason="the postgres extra is not installed")
+
+PROGRAMS = [shutil.which("pg_ctl"), *Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")]
+PG_CTL = next((Path(program) for program in PROGRAMS if program), None)
+
+
+def owner() -> str | None:
+    """PostgreSQL refuses to run as root; its package brings a user."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam("postgres").pw_name
+    except KeyError:
+        pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    if PG_CTL is None:
+        pytest.skip("PostgreSQL is not installed")
+    user = owner()
+    folder = Path(tempfile.mkdtemp(prefix="sgh-pg-"))
+    if user:
+        shutil.chown(folder, user)
+
+    def run(program: str, *arguments: str) -> None:
+        command = [str(PG_CTL.with_name(program)), "-D", str(folder / "data"), *arguments]
+        subprocess.run(
+            command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=60
+        )
+
+    run("initdb", "-U", "sagehen", "-A", "trust", "--no-sync")
+    run("pg_ctl", "start", "-w", "-l", f"{folder}/log", "-o", f"-k {folder} -c listen_addresses=")
+    yield f"postgresql://sagehen@/postgres?host={folder}"
+    run("pg_ctl", "stop", "-m", "immediate")
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def database(url: str) -> Iterator[Database]:
+    threads = [threading.Thread(target=upgrade, args=(url,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    database = Database(url)
+    yield database
+    database.close()
+
+
+def model(name: str) -> ModelRecord:
+    return ModelRecord(name=name, arn=name, created_at=1.1, definition={"x": ["\x00ü", 1.5, None]})
+
+
+def test_migrations_make_the_tables(database: Database, metadata: MetaData) -> None:
+    with database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_rows(database: Database) -> None:
+    with database.write() as connection:
+        models.insert(connection, model("One"))
+        with pytest.raises(AlreadyExists):
+            models.insert(connection, model("oNE"))
+        assert models.get(connection, "one") == model("One")
+        models.insert(connection, model("Two"))
+        first, token = models.list_page(connection, ListQuery(limit=1))
+        second, last = models.list_page(connection, ListQuery(limit=1, token=token))
+        assert ([first[0].name, second[0].name], last) == (["Two", "One"], None)
+        tags.put(connection, "arn", {"a": "1"})
+        tags.put(connection, "arn", {"a": "2"})
+        assert tags.get(connection, "arn") == {"a": "2"}
+
+
+def test_a_token_with_what_no_column_holds(database: Database) -> None:
+    # ["created_at",true,1,"\u0000"]
+    token = "WyJjcmVhdGVkX2F0Iix0cnVlLDEsIlx1MDAwMCJd"
+    with database.read() as connection, pytest.raises(Invalid):
+        models.list_page(connection, ListQuery(limit=1, token=token))
+
+
+def test_one_lease_holder_of_many(database: Database) -> None:
+    won = []
+
+    def attempt(holder: str) -> None:
+        with database.write() as connection:
+            if leases.acquire(connection, "loop", holder, now=0, ttl_seconds=10):
+                won.append(holder)
+
+    threads = [threading.Thread(target=attempt, args=(str(i),)) for i in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1

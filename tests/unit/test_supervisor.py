@@ -1,0 +1,57 @@
+"""Processes are started again, whatever kept them from starting."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sagehen.clock import SystemClock
+from sagehen.home import Home, prepare_home
+from sagehen.supervisor import Role, Supervisor
+
+
+class Hasty(SystemClock):
+    """Waits a moment, however long it is asked to."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def home(short_path: Path) -> Home:
+    return prepare_home(short_path / "home")
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_process_that_dies_is_started_again_and_its_words_are_kept(home: Home) -> None:
+    supervisor = Supervisor([Role("nothing")], home, {}, Hasty())
+    await supervisor.start()
+    await until(lambda: supervisor.most_deaths().deaths >= 2)
+    await supervisor.stop()
+    assert "No module named sagehen.roles.nothing" in (home.logs / "nothing.log").read_text()
+
+
+@pytest.mark.parametrize("obstacle", ["log", "program"])
+async def test_a_process_that_cannot_be_started_is_tried_again(
+    home: Home, obstacle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = home.logs / "nothing.log"
+    if obstacle == "log":
+        log.mkdir()
+    else:
+        monkeypatch.setattr(sys, "executable", str(home.path / "python"))
+    supervisor = Supervisor([Role("nothing")], home, {}, Hasty())
+    await supervisor.start()
+    await until(lambda: supervisor.most_deaths().deaths >= 2)
+    if obstacle == "log":
+        log.rmdir()
+    monkeypatch.undo()
+    await until(lambda: log.is_file() and log.read_text())
+    await supervisor.stop()
