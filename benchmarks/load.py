@@ -1,0 +1,129 @@
+"""A closed-loop load generator for HTTP/1.1: as many requests as the server answers.
+
+    python3 benchmarks/load.py HOST PORT CONNECTIONS SECONDS REQUESTS.json
+
+HOST may be the path of a Unix socket; PORT means nothing then.
+REQUESTS.json holds a list of whole requests as text (latin-1), sent in turn. Prints one line of
+JSON. Plain sockets on epoll, without an event loop: the generator shares the machine with what it
+measures, so what it costs matters.
+"""
+
+import json
+import re
+import select
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+
+READ_BYTES = 65536
+LONGEST_SILENCE_SECONDS = 10
+LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+
+
+@dataclass
+class Connection:
+    """One request is under way on it at any time."""
+
+    socket: socket.socket
+    sent_at: float = 0.0
+    received: bytes = b""
+
+
+@dataclass
+class Tally:
+    milliseconds: list[float] = field(default_factory=list)
+    failures: int = 0
+    """Answers that are not 200."""
+
+
+def main() -> None:
+    host, port, connections, seconds, requests = sys.argv[1:]
+    texts = json.loads(Path(requests).read_text())
+    tally, elapsed = load(
+        (host, int(port)),
+        [text.encode("latin-1") for text in texts],
+        int(connections),
+        float(seconds),
+    )
+    print(json.dumps(summary(tally, elapsed)))
+
+
+def load(
+    address: tuple[str, int], requests: list[bytes], connections: int, seconds: float
+) -> tuple[Tally, float]:
+    """Keep `connections` requests under way for `seconds`; what came back, and in how long."""
+    supply = cycle(requests)
+    epoll = select.epoll()
+    opened = [Connection(connect(address)) for _ in range(connections)]
+    by_descriptor = {connection.socket.fileno(): connection for connection in opened}
+    tally = Tally()
+    start = time.perf_counter()
+    for descriptor, connection in by_descriptor.items():
+        epoll.register(descriptor, select.EPOLLIN)
+        send(connection, next(supply))
+    end = start + seconds
+    while (now := time.perf_counter()) < end:
+        events = epoll.poll(LONGEST_SILENCE_SECONDS)
+        if not events:
+            raise SystemExit(f"No answer for {LONGEST_SILENCE_SECONDS} s.")
+        for descriptor, _ in events:
+            if receive(by_descriptor[descriptor], tally):
+                send(by_descriptor[descriptor], next(supply))
+    for connection in opened:
+        connection.socket.close()
+    return tally, now - start
+
+
+def connect(address: tuple[str, int]) -> socket.socket:
+    if address[0].startswith("/"):
+        local = socket.socket(socket.AF_UNIX)
+        local.connect(address[0])
+        return local
+    remote = socket.create_connection(address)
+    remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return remote
+
+
+def send(connection: Connection, request: bytes) -> None:
+    # A request is far smaller than a socket's buffer, so it goes out whole.
+    connection.sent_at = time.perf_counter()
+    connection.socket.sendall(request)
+
+
+def receive(connection: Connection, tally: Tally) -> bool:
+    """Take what has arrived; whether an answer is complete."""
+    piece = connection.socket.recv(READ_BYTES)
+    if not piece:
+        raise SystemExit(f"The server closed a connection after {connection.received[:300]!r}.")
+    connection.received += piece
+    head_end = connection.received.find(b"\r\n\r\n")
+    if head_end < 0:
+        return False
+    length = LENGTH.search(connection.received, 0, head_end)
+    if length is None:
+        raise SystemExit(f"An answer without Content-Length: {connection.received[:300]!r}")
+    if len(connection.received) < head_end + 4 + int(length[1]):
+        return False
+    tally.milliseconds.append((time.perf_counter() - connection.sent_at) * 1000)
+    if connection.received[9:12] != b"200":
+        tally.failures += 1
+    connection.received = b""
+    return True
+
+
+def summary(tally: Tally, seconds: float) -> dict[str, float]:
+    ordered = sorted(tally.milliseconds)
+    return {
+        "requests_per_second": len(ordered) / seconds,
+        "p50_ms": ordered[len(ordered) // 2],
+        "p90_ms": ordered[len(ordered) * 9 // 10],
+        "p99_ms": ordered[len(ordered) * 99 // 100],
+        "failures": tally.failures,
+    }
+
+
+if __name__ == "__main__":
+    main()

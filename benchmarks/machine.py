@@ -1,0 +1,25 @@
+"""What a measurement was made on: without it, a number means nothing."""
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+PACKAGES = ("sagehen", "xgboost-cpu", "fastapi", "uvicorn", "uvloop", "httptools")
+
+
+def describe_machine() -> list[str]:
+    """Lines of Markdown."""
+    versions = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
+    return [
+        f"- {cpu_model()}, {len(os.sched_getaffinity(0))} cores; Linux {platform.release()}",
+        f"- Python {platform.python_version()}; {versions}",
+        "- The load generator runs on the same machine.",
+    ]
+
+
+def cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

@@ -1,0 +1,185 @@
+"""The servers that are compared: how each is started, and what its requests look like."""
+
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+HERE = Path(__file__).parent
+TOOLS = Path(sys.executable).parent
+ROLE = "arn:aws:iam::000000000000:role/benchmark"
+IMAGE = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
+REGION = "us-east-1"
+START_TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Side:
+    """A server that runs, and how to ask it for one row."""
+
+    name: str
+    host: str
+    """Or the path of a Unix socket."""
+    port: int
+    request: Callable[[str], bytes]
+    """A whole HTTP request for a CSV row. A signature in it is good for some minutes."""
+
+
+@contextmanager
+def all_sides(model: Path, folder: Path) -> Iterator[list[Side]]:
+    """Every side at once; the ones that are not measured idle."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(sagehen(model, folder)),
+            stack.enter_context(fastapi(model, workers=1)),
+            stack.enter_context(fastapi(model, workers=2)),
+        ]
+
+
+@dataclass(frozen=True)
+class Server:
+    """Sagehen as `sagehen up` runs it."""
+
+    url: str
+    keys: dict[str, str]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self.url.removeprefix("http://").split(":")
+        return host, int(port)
+
+    def client(self, service: str) -> Any:
+        return boto3.client(
+            service,
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id=self.keys["access_key"],
+            aws_secret_access_key=self.keys["secret_key"],
+        )
+
+    def signed_request(self, endpoint: str, body: str) -> bytes:
+        """InvokeEndpoint as an AWS client sends it."""
+        path = f"/endpoints/{endpoint}/invocations"
+        request = AWSRequest("POST", self.url + path, {"Content-Type": "text/csv"}, body.encode())
+        credentials = Credentials(self.keys["access_key"], self.keys["secret_key"])
+        SigV4Auth(credentials, "sagemaker", REGION).add_auth(request)
+        headers = {"Host": self.url.removeprefix("http://"), **dict(request.headers)}
+        return as_bytes(path, headers, body)
+
+
+@contextmanager
+def sagehen(model: Path, folder: Path) -> Iterator[Side]:
+    with server(folder) as running:
+        deploy(model, running)
+        host, port = running.address
+        yield Side(
+            "Sagehen (signed, through the gateway)",
+            host,
+            port,
+            partial(running.signed_request, "house"),
+        )
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[Server]:
+    home = folder / "home"
+    with process([str(TOOLS / "sagehen"), "up", "--home", str(home), "--port", "0"]) as running:
+        address = home / "run" / "address"
+        wait_for(address.exists, running)
+        yield Server(address.read_text(), json.loads((home / "credentials.json").read_text()))
+
+
+@contextmanager
+def fastapi(model: Path, workers: int) -> Iterator[Side]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "uvicorn", "plain_fastapi:app", "--port", str(port)]
+    command += ["--workers", str(workers), "--no-access-log", "--log-level", "warning"]
+    with process(command, BENCHMARK_MODEL=str(model)) as running:
+        wait_for(lambda: answers(f"http://127.0.0.1:{port}/docs"), running)
+        plural = "s" if workers > 1 else ""
+        yield Side(
+            f"FastAPI on uvicorn, {workers} worker{plural}",
+            "127.0.0.1",
+            port,
+            lambda row: plain_request(port, row),
+        )
+
+
+@contextmanager
+def process(command: list[str], **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    # One thread a prediction on every side, as SageMaker's containers have it.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    running = subprocess.Popen(command, cwd=HERE, env=environment, stdout=subprocess.DEVNULL)
+    try:
+        yield running
+    finally:
+        running.terminate()
+        running.wait(60)
+
+
+def wait_for(holds: Callable[[], bool], running: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    while not holds():
+        if running.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit(f"{running.args!r} did not come up.")
+        time.sleep(0.05)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def deploy(model: Path, running: Server) -> None:
+    """One endpoint of one instance, with that model."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.add(model, "xgboost-model")
+    running.client("s3").create_bucket(Bucket="benchmark")
+    running.client("s3").put_object(Bucket="benchmark", Key="model.tar.gz", Body=packed.getvalue())
+    sagemaker = running.client("sagemaker")
+    container = {"Image": IMAGE, "ModelDataUrl": "s3://benchmark/model.tar.gz"}
+    sagemaker.create_model(ModelName="house", ExecutionRoleArn=ROLE, PrimaryContainer=container)
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": "house",
+        "InstanceType": "ml.m5.large",
+        "InitialInstanceCount": 1,
+    }
+    sagemaker.create_endpoint_config(EndpointConfigName="house", ProductionVariants=[variant])
+    sagemaker.create_endpoint(EndpointName="house", EndpointConfigName="house")
+    waiter = sagemaker.get_waiter("endpoint_in_service")
+    waiter.wait(EndpointName="house", WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+
+
+def plain_request(port: int, row: str) -> bytes:
+    headers = {"Host": f"127.0.0.1:{port}", "Content-Type": "text/csv"}
+    return as_bytes("/invocations", headers, row)
+
+
+def as_bytes(path: str, headers: dict[str, str], body: str) -> bytes:
+    headers = {**headers, "Content-Length": str(len(body))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"POST {path} HTTP/1.1\r\n{lines}\r\n{body}".encode()
