@@ -24,10 +24,12 @@ class Teller:
     async def handle(self, head, reader, writer):
         self.asked.append(head)
         speaking = asyncio.create_task(self.speak(writer))
-        await reader.read(3)
-        await reader.read()
-        speaking.cancel()
-        self.lost.set()
+        try:
+            await reader.read()
+        finally:
+            # Also by an error: what the other side left unread makes its end a reset.
+            speaking.cancel()
+            self.lost.set()
 
     async def speak(self, writer):
         while (data := await self.says.get()) is not None:

@@ -2,36 +2,40 @@
 
 import asyncio
 import contextlib
-import functools
 import os
-import resource
 import signal
-from asyncio import subprocess
+import subprocess
+import sys
+from pathlib import Path
 
 from sagehen.agent.container_log import ContainerLog
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.launchers import become_container
 from sagehen.agent.memory import tree_memory_bytes
-from sagehen.processes import die_with_parent
 
 __all__ = ["ContainerProcess", "ProcessLauncher"]
 
 LOG_SETTLE_SECONDS = 1.0
 
+_BECOME = (sys.executable, "-ISs", str(Path(become_container.__file__)))
+
 
 class ContainerProcess:
     """A container that runs as a process group."""
 
-    def __init__(self, process: subprocess.Process, log: ContainerLog) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], log: ContainerLog) -> None:
         self._process = process
         self._log = log
+        self._ended = _watch(process)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     async def wait(self) -> int:
-        status = await self._process.wait()
+        # Shielded: who stops waiting must not end the waiting of the others.
+        status = await asyncio.shield(self._ended)
         self._kill_group()
         await asyncio.to_thread(self._log.settle, LOG_SETTLE_SECONDS)
         return status
@@ -63,44 +67,79 @@ class ProcessLauncher:
     """Starts containers as children that cannot outlive the agent."""
 
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
-        reading, writing = os.pipe2(os.O_CLOEXEC)
+        output, output_end = os.pipe2(os.O_CLOEXEC)
         with contextlib.ExitStack() as on_failure:
-            on_failure.callback(os.close, reading)
+            on_failure.callback(os.close, output)
             try:
                 log = ContainerLog(plan.log, plan.log_bytes)
-                process = await _spawn(plan, writing)
+                process = await _spawn(plan, output_end)
             except (OSError, ValueError) as error:
                 raise CannotStart(f"{plan.command[0]}: {_reason(error)}") from error
             finally:
-                os.close(writing)
+                os.close(output_end)
             on_failure.pop_all()
-        log.follow(reading)
+        log.follow(output)
         return ContainerProcess(process, log)
 
 
-async def _spawn(plan: LaunchPlan, output: int) -> subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *plan.command,
+async def _spawn(plan: LaunchPlan, output: int) -> subprocess.Popen[bytes]:
+    """Raises OSError: its command cannot be run."""
+    report, report_end = os.pipe2(os.O_CLOEXEC)
+    try:
+        process = _fork(plan, output, report_end)
+    except (OSError, ValueError):
+        os.close(report)
+        raise
+    finally:
+        os.close(report_end)
+    try:
+        failed = await asyncio.to_thread(_read_all, report)
+    except asyncio.CancelledError:
+        process.kill()
+        process.wait()
+        raise
+    if failed:
+        await asyncio.to_thread(process.wait)
+        raise OSError(int(failed), os.strerror(int(failed)))
+    return process
+
+
+def _fork(plan: LaunchPlan, output: int, report: int) -> subprocess.Popen[bytes]:
+    # By the event loop's thread, which lives as long as the agent: the kernel ends a child with
+    # the thread that started it. By subprocess, not by the loop: uvloop runs Python in the child
+    # before it execs, and marks nothing that the agent has open as not to be inherited.
+    return subprocess.Popen(
+        [*_BECOME, str(os.getpid()), str(report), *plan.command],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         env=plan.environment,
         cwd=plan.folder,
         start_new_session=True,
-        preexec_fn=functools.partial(_become_container, os.getpid()),
+        pass_fds=(report,),
     )
 
 
-def _become_container(agent_pid: int) -> None:
-    """Runs in the child between fork and exec: does as little as it can."""
-    die_with_parent(agent_pid)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # uvloop leaves open what the agent itself inherited; marking, not closing, because the pipe
-    # that tells the parent of a failed exec is among them.
-    for descriptor in os.listdir("/proc/self/fd"):
-        if int(descriptor) > 2:
-            with contextlib.suppress(OSError):
-                os.set_inheritable(int(descriptor), False)
+def _read_all(descriptor: int) -> bytes:
+    with os.fdopen(descriptor, "rb") as pipe:
+        return pipe.read()
+
+
+def _watch(process: subprocess.Popen[bytes]) -> asyncio.Future[int]:
+    """Its exit status, when it has ended."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+    descriptor = os.pidfd_open(process.pid)
+
+    def end() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        status = process.wait()
+        if not ended.cancelled():
+            ended.set_result(status)
+
+    loop.add_reader(descriptor, end)
+    return ended
 
 
 def _reason(error: OSError | ValueError) -> str:
