@@ -1,9 +1,11 @@
 """Whether an invocation may go on, and to which variant: everything that needs no waiting."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from urllib.parse import unquote
+from typing import Protocol
 
+import msgspec
+
+from sagehen.gateway.call import Call, CallReader
 from sagehen.gateway.choose import Random, choose_variant
 from sagehen.gateway.faults import (
     COMPONENT_NOT_ALLOWED,
@@ -17,10 +19,11 @@ from sagehen.gateway.faults import (
 from sagehen.gateway.parameters import ParameterCheck
 from sagehen.gateway.routes import Endpoint, Instance, Routes, Variant
 from sagehen.gateway.sessions import NEW_SESSION, Sessions
-from sagehen.wire.http import Request
+from sagehen.gateway.target import read_target
+from sagehen.gateway.upstream import Headers
 from sagehen.wire.sigv4 import Verifier
 
-__all__ = ["NOT_OF_INVOCATIONS", "NOT_OF_STREAMS", "Admission", "Admitted", "endpoint_name"]
+__all__ = ["NOT_OF_INVOCATIONS", "NOT_OF_STREAMS", "Admission", "Admitted", "Asked"]
 
 SIGNED_SERVICE = "sagemaker"
 
@@ -54,12 +57,33 @@ _NO_NEW_SESSION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """Where an invocation goes."""
+class Asked(Protocol):
+    """The head of a request; `exchange.Exchange` is one."""
+
+    method: bytes
+    target: bytes
+    headers: Headers
+    request_id: bytes
+
+    @property
+    def fields(self) -> dict[str, str]: ...
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """A request as signatures are checked over it."""
+
+    method: str
+    raw_path: str
+    raw_query: str
+    headers: Mapping[str, str]
+
+
+class Admitted(msgspec.Struct, frozen=True, gc=False):
+    """Where an invocation goes, and with which header lines."""
 
     endpoint: Endpoint
     variant: Variant
+    lines: bytes
     target_model: str | None
     session_id: str | None = None
     instance: Instance | None = None
@@ -69,50 +93,55 @@ class Admitted:
 class Admission:
     """Holds what every invocation of one operation is measured against.
 
-    `refused` says why a header is not taken, by its name in lower case. `begins_sessions`: an
-    answer of the operation can tell the id of a new one.
+    `begins_sessions`: an answer of the operation can tell the id of a new one.
     """
 
     def __init__(
         self,
         verifier: Verifier,
+        calls: CallReader,
         check: ParameterCheck,
         routes: Routes,
         texts: Texts,
         random: Random,
         sessions: Sessions,
-        refused: Mapping[str, str] = NOT_OF_INVOCATIONS,
         begins_sessions: bool = True,
     ) -> None:
-        self._sessions = sessions
-        self._refused = refused
-        self._begins_sessions = begins_sessions
         self._verifier = verifier
+        self._calls = calls
         self._check = check
         self._routes = routes
         self._texts = texts
         self._random = random
+        self._sessions = sessions
+        self._begins_sessions = begins_sessions
 
-    def admit(self, request: Request, body_sha256: str, request_id: bytes) -> Admitted:
+    def admit(self, asked: Asked, body_sha256: str) -> Admitted:
         """Raises AwsError: who asks is not known, or what is asked for cannot be."""
-        self._verifier.verify(request, body_sha256, service=SIGNED_SERVICE)
-        headers = request.headers
-        self._check.check(headers)
-        endpoint = self._endpoint(request.raw_path)
-        for header, message in self._refused.items():
-            if header in headers:
-                raise validation_error(message)
-        target_variant = headers.get("x-amzn-sagemaker-target-variant")
-        session_id = headers.get("x-amzn-sagemaker-session-id")
-        instance = None
-        if session_id is not None and session_id != NEW_SESSION:
-            variant, instance = self._held(endpoint, session_id, target_variant)
-        elif session_id is not None and not self._begins_sessions:
+        target = read_target(asked.target)
+        head = _Head(asked.method.decode(), target.path, target.query, asked.fields)
+        self._verifier.verify(head, body_sha256, service=SIGNED_SERVICE)
+        call = self._calls.read(asked.headers, asked.fields)
+        endpoint = self._endpoint(target.endpoint)
+        if call.refusal is not None:
+            raise validation_error(call.refusal)
+        variant, instance = self._place(endpoint, call)
+        if variant.route.multi_model:
+            if call.target_model is None:
+                raise missing_target_model(asked.request_id.decode())
+        elif call.target_model is not None:
+            raise not_multi_model(endpoint.name)
+        return Admitted(endpoint, variant, call.lines, call.target_model, call.session_id, instance)
+
+    def _place(self, endpoint: Endpoint, call: Call) -> tuple[Variant, Instance | None]:
+        session_id = call.session_id
+        if session_id is None:
+            return self._variant(endpoint, call.target_variant), None
+        if session_id != NEW_SESSION:
+            return self._held(endpoint, session_id, call.target_variant)
+        if not self._begins_sessions:
             raise validation_error(_NO_NEW_SESSION)
-        else:
-            variant = self._variant(endpoint, target_variant)
-        target_model = _target_model(endpoint, variant, headers, request_id)
-        return Admitted(endpoint, variant, target_model, session_id, instance)
+        return self._variant(endpoint, call.target_variant), None
 
     def _held(
         self, endpoint: Endpoint, session_id: str, target_variant: str | None
@@ -131,8 +160,7 @@ class Admission:
                 return variant, instance
         raise lost_session(session_id, endpoint.name)
 
-    def _endpoint(self, raw_path: str) -> Endpoint:
-        name = endpoint_name(raw_path)
+    def _endpoint(self, name: str) -> Endpoint:
         endpoint = self._routes.get(name)
         if endpoint is None:
             self._check.check_name(name)
@@ -149,21 +177,3 @@ class Admission:
                 f"Endpoint {endpoint.name} has no production variant {target}. It has: {names}."
             )
         return variant
-
-
-def endpoint_name(raw_path: str) -> str:
-    """The name in `/endpoints/{name}/…`, percent-decoded."""
-    name = raw_path.split("/", 3)[2]
-    return unquote(name) if "%" in name else name
-
-
-def _target_model(
-    endpoint: Endpoint, variant: Variant, headers: Mapping[str, str], request_id: bytes
-) -> str | None:
-    target_model = headers.get("x-amzn-sagemaker-target-model")
-    if variant.route.multi_model:
-        if target_model is None:
-            raise missing_target_model(request_id.decode())
-    elif target_model is not None:
-        raise not_multi_model(endpoint.name)
-    return target_model

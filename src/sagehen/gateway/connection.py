@@ -10,6 +10,8 @@ import httptools
 
 from sagehen.gateway.exchange import Exchange, Handler
 from sagehen.gateway.faults import bad_http
+from sagehen.gateway.fields import joined_fields
+from sagehen.gateway.outlet import Outlet
 from sagehen.gateway.refusal import Refusal
 from sagehen.wire.faults import AwsError
 
@@ -73,6 +75,7 @@ class Connection(asyncio.Protocol):
         "_held",
         "_line",
         "_lingering_since",
+        "_outlet",
         "_parser",
         "_receiving",
         "_running",
@@ -111,7 +114,7 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         self._active = self._server.now
-        self._transport.write(data)
+        self._outlet.write(data)
 
     def write_all(self, parts: list[bytes]) -> None:
         self._active = self._server.now
@@ -163,6 +166,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._outlet = Outlet(self._transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if self._server.is_full:
             self._transport.write(_TOO_MANY % self._server.next_request_id())
@@ -241,6 +245,7 @@ class Connection(asyncio.Protocol):
         upgrades = parser.should_upgrade()
         exchange.keep_alive = parser.should_keep_alive() and not upgrades
         exchange.legacy = parser.get_http_version() == "1.0"
+        exchange.fields = joined_fields(exchange.headers)
         exchange.refusal = _passed_bound(exchange)
         if upgrades and exchange.has_body:
             # The parser takes what follows for the other protocol: the body would never come.
@@ -359,10 +364,10 @@ def _passed_bound(exchange: Exchange) -> AwsError | None:
         return bad_http(f"A request's URL may have {MAX_TARGET_BYTES} bytes at most.", 414)
     if not exchange.target.startswith(b"/"):
         return bad_http("The request's target must be a path that begins with a slash.")
-    for name, value in exchange.headers:
-        # Another coding would be handed on as if it were the content.
-        if name.lower() == b"transfer-encoding" and value.strip().lower() != b"chunked":
-            return bad_http("The only Transfer-Encoding that is understood is `chunked`.", 501)
+    coding = exchange.fields.get("transfer-encoding")
+    # Another one would be handed on as if it were the content.
+    if coding is not None and coding.strip().lower() != "chunked":
+        return bad_http("The only Transfer-Encoding that is understood is `chunked`.", 501)
     return None
 
 

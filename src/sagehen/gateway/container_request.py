@@ -1,32 +1,43 @@
 """The head of the request that a container gets."""
 
-from functools import lru_cache
-
 from sagehen.gateway.upstream import Headers
 
-__all__ = ["container_head"]
+__all__ = ["container_head", "forwarded"]
 
 _FORWARDED = frozenset((b"content-type", b"accept"))
 _FORWARDED_PREFIX = b"x-amzn-sagemaker-"
+_NAMES_REMEMBERED = 1024
 
 
-def container_head(headers: Headers, model_name: str | None, length: int) -> bytes:
-    """SageMaker's own headers and those of the content; everything else is stripped.
+class _Names(dict[bytes, bool]):
+    """Whether a container gets a header, by its name as sent."""
 
+    def __missing__(self, name: bytes) -> bool:
+        if len(self) >= _NAMES_REMEMBERED:
+            self.clear()
+        lower = name.lower()
+        goes = self[name] = lower in _FORWARDED or lower.startswith(_FORWARDED_PREFIX)
+        return goes
+
+
+_goes = _Names()
+
+
+def forwarded(headers: Headers) -> tuple[tuple[bytes, bytes], ...]:
+    """SageMaker's own headers and those of the content; everything else is stripped."""
+    return tuple([field for field in headers if _goes[field[0]]])
+
+
+def container_head(lines: bytes, model_name: str | None, length: int) -> bytes:
+    """
     Args:
-        headers: of the caller's request.
+        lines: of the headers that are forwarded.
         model_name: in a multi-model container, the model to call.
         length: of the body, in bytes.
     """
     target = b"/invocations" if model_name is None else b"/models/%b/invoke" % model_name.encode()
-    head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n" % (target, length)
-    for name, value in headers:
-        if _is_forwarded(name):
-            head += b"%b: %b\r\n" % (name, value)
-    return head + b"\r\n"
-
-
-@lru_cache(maxsize=256)
-def _is_forwarded(name: bytes) -> bool:
-    lower = name.lower()
-    return lower in _FORWARDED or lower.startswith(_FORWARDED_PREFIX)
+    return b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%b\r\n" % (
+        target,
+        length,
+        lines,
+    )

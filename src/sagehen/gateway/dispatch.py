@@ -9,6 +9,7 @@ from sagehen.gateway.invoker import Invoker
 from sagehen.gateway.pool import Pool
 from sagehen.gateway.refusal import Refusal
 from sagehen.gateway.streamed_invocation import StreamedInvocation
+from sagehen.gateway.target import read_target
 from sagehen.gateway.tunnel import Tunnel
 from sagehen.wire.faults import AwsError
 
@@ -18,7 +19,7 @@ INTERNAL = b"/_sagehen/internal"
 """What our processes say to one another: not for the outside."""
 
 _NOT_YET = {
-    b"async-invocations": "InvokeEndpointAsync",
+    "async-invocations": "InvokeEndpointAsync",
 }
 
 
@@ -30,19 +31,17 @@ class Dispatcher:
         self._control = control
 
     def __call__(self, exchange: Exchange) -> Handler:
-        target = exchange.target
-        if target.startswith(b"/endpoints/") and exchange.method == b"POST":
-            path, _, query = target.partition(b"?")
-            _, _, action = path[len(b"/endpoints/") :].partition(b"/")
+        target = read_target(exchange.target)
+        if target.endpoint and exchange.method == b"POST":
             # An object of a bucket called `endpoints` may have such a path; S3 posts with a query.
-            if action == b"invocations" and b"upload" not in query:
+            if target.action == "invocations" and "upload" not in target.query:
                 return Invocation(exchange, self._invoker)
-            if action == b"invocations-response-stream" and b"upload" not in query:
+            if target.action == "invocations-response-stream" and "upload" not in target.query:
                 return StreamedInvocation(exchange, self._invoker)
-            if action in _NOT_YET:
-                message = f"{_NOT_YET[action]} is not implemented by Sagehen yet."
+            if target.action in _NOT_YET:
+                message = f"{_NOT_YET[target.action]} is not implemented by Sagehen yet."
                 return Refusal(exchange, validation_error(message))
         # Control decodes paths, so what is compared must be decoded too.
-        if unquote_to_bytes(target).startswith(INTERNAL):
+        if unquote_to_bytes(exchange.target).startswith(INTERNAL):
             return Refusal(exchange, AwsError("NotFound", "There is nothing here.", 404))
         return Tunnel(exchange, self._control)

@@ -10,7 +10,7 @@ __all__ = ["Channel", "Exchange", "Handler"]
 JOINED_BYTES = 64 * 1024
 """A body up to this is copied behind its head, for one system call instead of two."""
 
-_BODY_FIELDS = frozenset((b"content-length", b"transfer-encoding"))
+_BODY_FIELDS = ("content-length", "transfer-encoding")
 
 
 class Channel(Protocol):
@@ -63,51 +63,37 @@ class Handler(Protocol):
 class Exchange:
     """One request; `channel` is where its answer goes."""
 
-    __slots__ = (
-        "_chunked",
-        "begun",
-        "channel",
-        "closes",
-        "done",
-        "early",
-        "handler",
-        "headers",
-        "is_whole",
-        "keep_alive",
-        "legacy",
-        "method",
-        "refusal",
-        "request_id",
-        "target",
-    )
+    # What most requests never change stands here, not in each of them.
+    method = b""
+    target = b""
+    """Path and query as they were sent."""
+    keep_alive = True
+    legacy = False
+    """HTTP/1.0: knows neither chunks nor kept connections, unless it asks for them."""
+    refusal: AwsError | None = None
+    """Why it is not even looked at."""
+    is_whole = False
+    handler: Handler | None = None
+    begun = False
+    """The head of the final answer is written."""
+    closes = False
+    """The connection ends with this answer."""
+    done = False
+    _chunked = False
 
     def __init__(self, channel: Channel, request_id: bytes) -> None:
         self.channel = channel
         self.request_id = request_id
-        self.method = b""
-        self.target = b""
-        """Path and query as they were sent."""
         self.headers: list[tuple[bytes, bytes]] = []
-        self.keep_alive = True
-        self.legacy = False
-        """HTTP/1.0: knows neither chunks nor kept connections, unless it asks for them."""
-        self.refusal: AwsError | None = None
-        """Why it is not even looked at."""
+        self.fields: dict[str, str] = {}
+        """The headers, when all are here, by their names in lower case."""
         self.early: list[bytes] = []
         """What came of the body before it was this request's turn."""
-        self.is_whole = False
-        self.handler: Handler | None = None
-        self.begun = False
-        """The head of the final answer is written."""
-        self.closes = False
-        """The connection ends with this answer."""
-        self.done = False
-        self._chunked = False
 
     @property
     def has_body(self) -> bool:
         """Its head speaks of a body, be it an empty one."""
-        return any(name.lower() in _BODY_FIELDS for name, _ in self.headers)
+        return any(name in self.fields for name in _BODY_FIELDS)
 
     def answer(self, status: int, fields: bytes, body: bytes) -> None:
         """A whole answer at once. `fields` are lines; length and request id are added."""

@@ -10,6 +10,7 @@ __all__ = [
     "COMPONENT_NOT_ALLOWED",
     "LONGEST_ORIGINAL_MESSAGE_BYTES",
     "STREAM_BROKEN",
+    "STREAM_SHUT_DOWN",
     "STREAM_TIMED_OUT",
     "Texts",
     "bad_http",
@@ -17,9 +18,11 @@ __all__ = [
     "error_body",
     "lost_session",
     "missing_target_model",
+    "no_instance",
     "not_multi_model",
     "not_ready",
     "session_not_kept",
+    "still_loading",
     "unavailable",
     "unknown_session",
     "validation_error",
@@ -42,6 +45,7 @@ STREAM_TIMED_OUT = (
 STREAM_BROKEN = (
     "The connection to container primary was lost before it had sent all of the inference response."
 )
+STREAM_SHUT_DOWN = "The gateway was stopped before the stream had ended. Try again."
 
 COMPONENT_NOT_ALLOWED = (
     "Inference Component Name header is not allowed for endpoints to which you dont plan to "
@@ -52,6 +56,19 @@ COMPONENT_NOT_ALLOWED = (
 def validation_error(message: str) -> AwsError:
     """The runtime's name for it is `ValidationError`, not `ValidationException`."""
     return AwsError("ValidationError", message, 400)
+
+
+def no_instance(endpoint: str) -> AwsError:
+    return unavailable(
+        f"Endpoint {endpoint} has no instance that can take a request now. Try again in a moment; "
+        f"DescribeEndpoint tells its state, and `sagehen logs {endpoint}` what its containers said."
+    )
+
+
+def still_loading(target_model: str) -> AwsError:
+    return not_ready(
+        f"Model {target_model} is not ready for inference yet: it is still being loaded. Try again."
+    )
 
 
 def unavailable(message: str) -> AwsError:

@@ -17,8 +17,9 @@ from sagehen.clock import Clock
 from sagehen.config import Settings
 from sagehen.errors import Unavailable
 from sagehen.gateway.access_log import AccessLog
-from sagehen.gateway.admission import NOT_OF_STREAMS, Admission
+from sagehen.gateway.admission import NOT_OF_INVOCATIONS, NOT_OF_STREAMS, Admission
 from sagehen.gateway.board import Board
+from sagehen.gateway.call import CallReader
 from sagehen.gateway.counters import Counters
 from sagehen.gateway.dispatch import Dispatcher
 from sagehen.gateway.faults import Texts
@@ -34,6 +35,7 @@ from sagehen.gateway.pool import Pool
 from sagehen.gateway.routes import Routes
 from sagehen.gateway.server import Server
 from sagehen.gateway.sessions import Sessions
+from sagehen.gateway.streamed_invocation import container_headers
 from sagehen.home import Home
 from sagehen.wire.services import service
 from sagehen.wire.sigv4 import Verifier
@@ -67,6 +69,10 @@ def _write_to_stderr(text: str) -> None:
     sys.stderr.flush()
 
 
+GC_THRESHOLD = 50_000
+"""Objects made beyond those freed, after which the collector looks at them."""
+
+
 class Gateway:
     """Serves what it knows of the routes; needs nobody but the instances to do so.
 
@@ -97,9 +103,12 @@ class Gateway:
         texts = Texts(settings.account_id, settings.region)
         verifier = Verifier(secrets, clock, settings.region)
         self._sessions = Sessions(home.sessions, clock)
+        check = _check("InvokeEndpoint", HEADER_MEMBERS)
+        stream_check = _check("InvokeEndpointWithResponseStream", STREAM_HEADER_MEMBERS)
         admission = Admission(
             verifier,
-            _check("InvokeEndpoint", HEADER_MEMBERS),
+            CallReader(check, NOT_OF_INVOCATIONS),
+            check,
             self._routes,
             texts,
             rng.random,
@@ -107,12 +116,12 @@ class Gateway:
         )
         stream_admission = Admission(
             verifier,
-            _check("InvokeEndpointWithResponseStream", STREAM_HEADER_MEMBERS),
+            CallReader(stream_check, NOT_OF_STREAMS, container_headers),
+            stream_check,
             self._routes,
             texts,
             rng.random,
             self._sessions,
-            NOT_OF_STREAMS,
             begins_sessions=False,
         )
         self._access_log = AccessLog(write, clock) if settings.access_log else None
@@ -136,6 +145,8 @@ class Gateway:
         # What was made so far lives as long as the process: the collector need not look at it.
         gc.collect()
         gc.freeze()
+        # A request leaves no cycles, so there is next to nothing to find.
+        gc.set_threshold(GC_THRESHOLD)
         ending = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -177,6 +188,7 @@ class Gateway:
         while self._server.connections and self._clock.monotonic() < end:
             self._server.sweep()
             await self._clock.sleep(DRAIN_POLL_SECONDS)
+        self._invoker.shut_down()
         self._server.abort()
 
     def _duties(self) -> list[tuple[float, Callable[[], Awaitable[None] | None]]]:

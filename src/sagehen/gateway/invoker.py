@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from itertools import takewhile
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from sagehen.clock import Clock
 from sagehen.config import Settings
 from sagehen.gateway.access_log import AccessLog
 from sagehen.gateway.admission import Admission
+from sagehen.gateway.body import Held
 from sagehen.gateway.choose import Random
 from sagehen.gateway.counters import InFlight
 from sagehen.gateway.faults import Texts, unavailable
@@ -27,6 +28,8 @@ class Expiring(Protocol):
     deadline: float
 
     def expire(self) -> None: ...
+
+    def shut_down(self) -> None: ...
 
 
 class Invoker:
@@ -55,7 +58,7 @@ class Invoker:
         self.max_body_bytes = settings.max_invocation_body_bytes
         self.patience_seconds = settings.invocation_timeout_seconds * _SHARE_OF_TIMEOUT
         self.stream_patience_seconds = settings.response_stream_timeout_seconds
-        self.body_bytes_held = 0
+        self.held = Held(MAX_BODY_BYTES_HELD)
         self._max_live = settings.max_queued_invocations
         self._live: dict[Expiring, InFlight] = {}
         """In the order of their deadlines, as all have the same patience."""
@@ -79,10 +82,10 @@ class Invoker:
         if in_flight is not None:
             in_flight.leave()
 
-    def check_room_for_body(self) -> None:
+    def refuse_body(self) -> NoReturn:
         """Raises AwsError: no more data may be held now."""
-        if self.body_bytes_held > MAX_BODY_BYTES_HELD:
-            raise unavailable("This gateway holds all the data it can. Try again in a moment.")
+        self.held.times_full += 1
+        raise unavailable("This gateway holds all the data it can. Try again in a moment.")
 
     def check_room(self) -> None:
         """Raises AwsError: no more invocations may be held now."""
@@ -91,6 +94,11 @@ class Invoker:
                 f"This gateway works on {self._max_live} invocations already "
                 "(max_queued_invocations). Try again in a moment."
             )
+
+    def shut_down(self) -> None:
+        """Cut off the answers that are still being streamed."""
+        for invocation in list(self._streams):
+            invocation.shut_down()
 
     def expire(self) -> None:
         """End the invocations whose time is over. To be called several times a second."""

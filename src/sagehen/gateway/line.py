@@ -41,6 +41,9 @@ class InLine(Protocol):
     def slot_free(self) -> None:
         """It is not in the line any more: at least one that it may go to has a free slot."""
 
+    def line_ends(self) -> None:
+        """It is not in the line any more: there is none left that it may go to."""
+
 
 class Line:
     """First come, first served, at this gateway and, within some milliseconds, over all.
@@ -74,7 +77,21 @@ class Line:
             columns = [one.column for one in variant.instances if one.column is not None]
             self._column = min(columns, default=None)
             self._tell_first()
+        self._turn_away(variant.instances)
         self.wake()
+
+    def end(self) -> None:
+        """The variant is gone."""
+        self._tell(None)
+        self._column = None
+        self._turn_away(())
+
+    def _turn_away(self, instances: Sequence["Instance"]) -> None:
+        """Nobody waits for what cannot come."""
+        for one in list(self._waiting):
+            if not any(map(one.may_go_to, instances)):
+                del self._waiting[one]
+                one.line_ends()
 
     @property
     def taken(self) -> bool:

@@ -29,7 +29,16 @@ RANKS_KEPT = 10_000
 class Instance:
     """One instance; it stays the same object for as long as it is in the table."""
 
-    __slots__ = ("_board", "_own", "address", "column", "instance_id", "pool", "slots")
+    __slots__ = (
+        "_board",
+        "_own",
+        "address",
+        "column",
+        "has_left",
+        "instance_id",
+        "pool",
+        "slots",
+    )
 
     def __init__(self, route: InstanceRoute, clock: Clock, board: Board) -> None:
         self.instance_id = route.instance_id
@@ -42,6 +51,8 @@ class Instance:
         self.slots = max(1, route.slots)
         self._own = 0
         """Requests of this process that it works on."""
+        self.has_left = False
+        """It is in no table any more."""
 
     @property
     def outstanding(self) -> int:
@@ -69,6 +80,7 @@ class Instance:
     def leave(self) -> None:
         """It is in no table any more. What it still works on goes on, counted here alone: its
         column may be another instance's now."""
+        self.has_left = True
         if self.column is not None:
             self._board.give(self.column, self._own)
             self.column = None
@@ -202,6 +214,9 @@ class Routes:
         for endpoint in self._endpoints.values():
             for variant in endpoint.variants:
                 variant.line.follow(variant)
+        for key, line in lines.items():
+            if key not in self._lines:
+                line.end()
 
     def _variant(
         self,

@@ -44,6 +44,11 @@ class StreamedAnswer(ContainerAnswer):
         self._exchange.continue_answer(exception("ModelStreamError", members))
         self._exchange.end_answer()
 
+    def fail(self, message: str) -> None:
+        """End what has begun, for a reason that is ours and not the model's."""
+        self._exchange.continue_answer(exception("InternalStreamFailure", {"Message": message}))
+        self._exchange.end_answer()
+
     def _begin_frames(self) -> None:
         self.passing = True
         self._exchange.begin_answer(200, _CONTENT_TYPE + self._head_fields(), None, bodiless=False)

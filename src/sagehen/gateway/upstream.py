@@ -6,6 +6,8 @@ from typing import Protocol, cast
 
 import httptools
 
+from sagehen.gateway.outlet import Outlet
+
 __all__ = ["Headers", "Receiver", "Upstream"]
 
 Headers = list[tuple[bytes, bytes]]
@@ -55,6 +57,7 @@ class Upstream(asyncio.Protocol):
         "_interim",
         "_lost",
         "_open_ended",
+        "_outlet",
         "_parser",
         "_paused",
         "_receiver",
@@ -92,7 +95,7 @@ class Upstream(asyncio.Protocol):
         self._head_bytes = 0
 
     def write(self, data: bytes) -> None:
-        self.transport.write(data)
+        self._outlet.write(data)
 
     def write_all(self, parts: list[bytes]) -> None:
         self.transport.writelines(parts)
@@ -117,6 +120,7 @@ class Upstream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        self._outlet = Outlet(self.transport)
 
     def data_received(self, data: bytes) -> None:
         if self._receiver is None:

@@ -9,6 +9,7 @@ from sagehen.modelserver.contract import Answer, Refusal
 
 __all__ = [
     "abandoned",
+    "by_model",
     "error",
     "failure",
     "healthy",
@@ -67,6 +68,17 @@ def not_started() -> Answer:
 def abandoned() -> Answer:
     """For a request nobody waits for any more; it is sent nowhere."""
     return Answer(499, close=True)
+
+
+def by_model(answer: Answer) -> Answer:
+    """`answer`, whose status the model's own code chose.
+
+    In a multi-model container 404 and 507 have a meaning of their own, the model is not held or has
+    no room, on which the platform loads it and asks again.
+    """
+    if answer.status not in (404, 507):
+        return answer
+    return answer._replace(headers=(*answer.headers, ("x-sagehen-by-model", "1")))
 
 
 def failure(problem: BaseException) -> Answer:

@@ -426,3 +426,24 @@ async def test_a_burst_does_not_overflow_a_containers_queue_of_connections(house
     answers = await asyncio.gather(*(house.invoke() for _ in range(100)))
     assert {got.status for got in answers} == {200}
     assert asked == 100
+
+
+async def test_a_large_answer_has_the_time_that_its_reader_takes(house, variant, eventually):
+    """The time-out of an invocation is the container's."""
+
+    async def large(head, reader, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n" + bytes(8_000_000))
+        await writer.drain()
+        await reader.read()
+
+    house.route(variant(await house.raw(large, house.home.run / "large.sock")))
+    await house.start()
+    client = await house.connect()
+    client.send(house.signed())
+    status, _ = await client.head()
+    client.writer.transport.pause_reading()
+    house.clock.advance(100)
+    await eventually(lambda: house.gateway._server.now == house.clock.monotonic())
+    client.writer.transport.resume_reading()
+    assert status == 200
+    assert await client.reader.readexactly(8_000_000) == bytes(8_000_000)

@@ -189,3 +189,45 @@ async def test_a_model_that_waits_goes_to_its_holder(house, eventually, queued):
         await one.let_go()
     assert [got.status for got in await asyncio.gather(*calls)] == [200] * 4
     assert sorted(loads) == ["i-0", "i-1"]
+
+
+async def test_who_waits_for_a_variant_that_goes_is_told_at_once(house, eventually, queued):
+    held = Held()
+    fake = await house.fake(held.answer)
+    house.route(one_slot_each(fake))
+    await house.start()
+    working = asyncio.create_task(house.invoke())
+    await eventually(lambda: held.working)
+    waiting = asyncio.create_task(house.invoke())
+    await eventually(lambda: queued() == 1)
+    house.route(one_slot_each())
+    assert (await waiting).status == 503
+    await held.let_go()
+    assert (await working).status == 200
+
+
+async def test_who_waits_in_a_session_whose_instance_goes_is_told_at_once(
+    house, eventually, queued
+):
+    begun = {"X-Amzn-SageMaker-Session-Id": "s-1"}
+    held = Held()
+
+    async def answer(asked):
+        if asked.fields.get("x-amzn-sagemaker-session-id") == "NEW_SESSION":
+            return 200, begun, b""
+        return await held.answer(asked)
+
+    one, other = await house.fake(answer), await house.fake(lambda asked: (200, {}, b""))
+    house.route(one_slot_each(one))
+    await house.start()
+    await house.invoke(X_Amzn_SageMaker_Session_Id="NEW_SESSION")
+    working = asyncio.create_task(house.invoke(X_Amzn_SageMaker_Session_Id="s-1"))
+    await eventually(lambda: held.working)
+    waiting = asyncio.create_task(house.invoke(X_Amzn_SageMaker_Session_Id="s-1"))
+    await eventually(lambda: queued() == 1)
+    house.route(one_slot_each(other))
+    got = await waiting
+    assert (got.status, got.headers["x-amzn-errortype"]) == (400, "ValidationError")
+    assert "s-1" in got.json["Message"]
+    await held.let_go()
+    assert (await working).status == 200

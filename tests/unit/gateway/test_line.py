@@ -47,6 +47,9 @@ class Waiter:
         (self.home if self.home in usable else usable[0]).is_free = False
         self.house.served.append((self.at, self.number))
 
+    def line_ends(self) -> None:
+        self.house.turned_away.append(self.number)
+
 
 @dataclass
 class Lines:
@@ -56,6 +59,7 @@ class Lines:
     places: list[Place]
     gateways: int = 1
     served: list[tuple[int, int]] = field(default_factory=list)
+    turned_away: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         make_board(self.path, self.gateways)
@@ -195,3 +199,24 @@ async def test_no_gateway_starves_another(make, eventually):
         lines.lines[0].wake()
         await eventually(lambda before=before: len(lines.served) > before)
     assert 80 <= sum(at == 0 for at, _ in lines.served) <= 120
+
+
+async def test_who_can_go_nowhere_any_more_is_told(make):
+    lines = make(places=2)
+    kept, _ = lines.places
+    lines.join(1)
+    lines.join(2, avoids=kept)
+    lines.lines[0].follow(Variant([kept]))
+    assert lines.turned_away == [2]
+    assert lines.lines[0].length == 1
+    await lines.free(lines.places.index(kept))
+    assert lines.numbers == [1]
+
+
+async def test_nobody_waits_for_a_variant_that_is_gone(make):
+    lines = make(gateways=2)
+    lines.join(1)
+    lines.join(2)
+    lines.lines[0].end()
+    assert lines.turned_away == [1, 2]
+    assert not lines.lines[1].taken

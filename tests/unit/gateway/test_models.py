@@ -222,3 +222,16 @@ async def test_a_target_model_is_needed_here_and_refused_elsewhere(house, varian
     assert got.json["Message"] == (
         "Endpoint plain is not a multi-model endpoint and does not support target model header."
     )
+
+
+@pytest.mark.parametrize("status", [404, 507])
+async def test_a_status_that_the_model_chose_is_its_answer(house, agent, variant, status):
+    def answer(asked):
+        return status, {"x-sagehen-by-model": "1"}, b"no such house"
+
+    container = await house.fake(answer)
+    house.route(variant(container, multi_model=True))
+    await house.start()
+    got = await house.invoke(X_Amzn_SageMaker_Target_Model="a.tar.gz")
+    assert (got.status, got.json["OriginalStatusCode"]) == (424, status)
+    assert len(container.asked) == 1

@@ -278,3 +278,17 @@ async def test_an_unsigned_stream_is_refused(house, teller):
     got = await house.invoke(path=PATH, secret="other")
     assert got.status == 403
     assert teller.asked == []
+
+
+async def test_a_stream_that_outlives_the_gateway_ends_with_an_exception(house, teller, ask):
+    await house.start()
+    caller = await ask()
+    teller.say(HEAD + chunk(b"half"))
+    await caller.begin()
+    assert (await caller.hear()).payload == b"half"
+    await house.stop()
+    (message,) = await caller.hear_all()
+    kind, payload = refusal(message)
+    assert kind == "InternalStreamFailure"
+    assert b"stopped" in payload
+    await teller.lost.wait()

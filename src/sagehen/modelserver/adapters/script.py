@@ -18,7 +18,7 @@ from sagehen.modelserver.adapters.handlers import Handlers
 from sagehen.modelserver.adapters.pieces import bytes_of, in_pieces, is_in_pieces
 from sagehen.modelserver.contract import Answer, Refusal, Request
 from sagehen.modelserver.environment import Environment
-from sagehen.modelserver.replies import traceback_answer
+from sagehen.modelserver.replies import by_model, traceback_answer
 from sagehen.modelserver.streaming import Stream
 
 __all__ = ["Script", "ScriptError", "ScriptModel", "find_script", "load_script"]
@@ -120,11 +120,11 @@ class ScriptModel:
         if not accept or accept == "*/*":
             accept = self._default_accept
         try:
-            return _answer(self._transformed(request, accept, context), accept, context)
+            return by_model(_answer(self._transformed(request, accept, context), accept, context))
         except (Refusal, MemoryError):
             raise
         except Exception as problem:
-            return _failed(problem)
+            return by_model(_failed(problem))
 
     def _transformed(self, request: Request, accept: str, context: Context) -> Any:
         content_type = request.header(b"content-type") or None

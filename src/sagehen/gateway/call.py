@@ -1,0 +1,73 @@
+"""What the headers of an invocation ask for, held against the service model."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from sagehen.gateway.answers import field_lines
+from sagehen.gateway.container_request import forwarded
+from sagehen.gateway.parameters import ParameterCheck
+from sagehen.gateway.upstream import Headers
+
+__all__ = ["Call", "CallReader"]
+
+CALLS_REMEMBERED = 10_000
+LONGEST_REMEMBERED_BYTES = 512
+
+Renamed = Callable[[Headers], Headers]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One invocation's parameters, but for its body."""
+
+    lines: bytes
+    """The header lines that the container gets."""
+    target_variant: str | None
+    target_model: str | None
+    session_id: str | None
+    refusal: str | None
+    """Why an endpoint that exists does not take it."""
+
+
+class CallReader:
+    """Reads the calls of one operation; each in full once, as clients send the same over and over.
+
+    Args:
+        check: holds parameters against the service model.
+        refused: why a header is not taken, by its name in lower case.
+        for_container: the headers that a container gets, from those forwarded.
+    """
+
+    def __init__(
+        self,
+        check: ParameterCheck,
+        refused: Mapping[str, str],
+        for_container: Renamed = lambda headers: headers,
+    ) -> None:
+        self._check = check
+        self._refused = refused
+        self._for_container = for_container
+        self._known: dict[tuple[tuple[bytes, bytes], ...], Call] = {}
+
+    def read(self, headers: Headers, fields: Mapping[str, str]) -> Call:
+        """`fields` are the same headers as a mapping. Raises AwsError for a value out of bounds."""
+        key = forwarded(headers)
+        call = self._known.get(key)
+        return self._read_in_full(key, fields) if call is None else call
+
+    def _read_in_full(
+        self, key: tuple[tuple[bytes, bytes], ...], fields: Mapping[str, str]
+    ) -> Call:
+        self._check.check(fields)
+        call = Call(
+            lines=field_lines(self._for_container(list(key))),
+            target_variant=fields.get("x-amzn-sagemaker-target-variant"),
+            target_model=fields.get("x-amzn-sagemaker-target-model"),
+            session_id=fields.get("x-amzn-sagemaker-session-id"),
+            refusal=next((why for name, why in self._refused.items() if name in fields), None),
+        )
+        if len(self._known) >= CALLS_REMEMBERED:
+            self._known.clear()
+        if len(call.lines) <= LONGEST_REMEMBERED_BYTES:
+            self._known[key] = call
+        return call

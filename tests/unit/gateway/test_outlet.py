@@ -1,0 +1,64 @@
+"""Writing past the event loop must change nothing but the time."""
+
+import asyncio
+import socket
+
+from sagehen.gateway.outlet import Outlet
+
+
+class Writer(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+        self.outlet = Outlet(transport)
+        self.lost = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc):
+        self.lost.set_result(exc)
+
+
+async def connected():
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    loop = asyncio.get_running_loop()
+    _, writer = await loop.create_unix_connection(Writer, sock=ours)
+    return writer, theirs
+
+
+async def test_what_is_written_is_there_at_once():
+    writer, theirs = await connected()
+    writer.outlet.write(b"now")
+    assert theirs.recv(10) == b"now"
+    theirs.close()
+    writer.transport.abort()
+
+
+async def test_what_does_not_fit_follows_in_order():
+    writer, theirs = await connected()
+    parts = [bytes([number]) * 100_000 for number in range(20)]
+    for part in parts:
+        writer.outlet.write(part)
+    loop, received = asyncio.get_running_loop(), b""
+    async with asyncio.timeout(10):
+        while len(received) < 2_000_000:
+            received += await loop.sock_recv(theirs, 1_000_000)
+    assert received == b"".join(parts)
+    theirs.close()
+    writer.transport.abort()
+
+
+async def test_nothing_goes_to_a_descriptor_that_was_given_up():
+    writer, theirs = await connected()
+    writer.transport.abort()
+    writer.outlet.write(b"late")
+    async with asyncio.timeout(10):
+        assert await asyncio.get_running_loop().sock_recv(theirs, 10) == b""
+    writer.outlet.write(b"later")
+    theirs.close()
+
+
+async def test_a_broken_connection_is_found_out_by_the_loop():
+    writer, theirs = await connected()
+    theirs.close()
+    writer.outlet.write(b"to nobody")
+    async with asyncio.timeout(10):
+        await writer.lost
