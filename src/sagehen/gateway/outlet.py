@@ -21,9 +21,11 @@ class Outlet:
         self._descriptor: int = transport.get_extra_info("socket").fileno()
 
     def write(self, data: bytes) -> None:
+        """What is written to a connection that ends is dropped."""
         transport = self._transport
-        # A closing one's descriptor may be somebody else's already.
-        if transport.get_write_buffer_size() or transport.is_closing():
+        if transport.is_closing():
+            return  # Its descriptor may be somebody else's already.
+        if transport.get_write_buffer_size():
             transport.write(data)
             return
         try:
