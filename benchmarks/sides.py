@@ -59,6 +59,9 @@ class Server:
 
     url: str
     keys: dict[str, str]
+    home: Path
+    pid: int
+    """Of the supervisor, whose children the gateways, control and the agent are."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -98,12 +101,15 @@ def sagehen(model: Path, folder: Path) -> Iterator[Side]:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[Server]:
+def server(folder: Path, **settings: str) -> Iterator[Server]:
+    """`settings` by their names in the environment: `SAGEHEN_…`."""
     home = folder / "home"
-    with process([str(TOOLS / "sagehen"), "up", "--home", str(home), "--port", "0"]) as running:
+    command = [str(TOOLS / "sagehen"), "up", "--home", str(home), "--port", "0"]
+    with process(command, **settings) as running:
         address = home / "run" / "address"
         wait_for(address.exists, running)
-        yield Server(address.read_text(), json.loads((home / "credentials.json").read_text()))
+        keys = json.loads((home / "credentials.json").read_text())
+        yield Server(address.read_text(), keys, home, running.pid)
 
 
 @contextmanager
@@ -152,8 +158,8 @@ def answers(url: str) -> bool:
         return False
 
 
-def deploy(model: Path, running: Server) -> None:
-    """One endpoint of one instance, with that model."""
+def deploy(model: Path, running: Server, instances: int = 1, routing: str = "RANDOM") -> None:
+    """One endpoint with that model."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         archive.add(model, "xgboost-model")
@@ -166,7 +172,8 @@ def deploy(model: Path, running: Server) -> None:
         "VariantName": "AllTraffic",
         "ModelName": "house",
         "InstanceType": "ml.m5.large",
-        "InitialInstanceCount": 1,
+        "InitialInstanceCount": instances,
+        "RoutingConfig": {"RoutingStrategy": routing},
     }
     sagemaker.create_endpoint_config(EndpointConfigName="house", ProductionVariants=[variant])
     sagemaker.create_endpoint(EndpointName="house", EndpointConfigName="house")

@@ -284,7 +284,11 @@ class Invocation:
             self._answer_model_error(answer.status, answer.body, answer.whole)
 
     def answer_breaks(self) -> None:
-        self._upstream = None
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None and upstream.unread:
+            # Our model server begins nothing that it has not read whole.
+            self.refused()
+            return
         self._leave_place()
         self._account.fail(500)
         self._fail(self._invoker.texts.no_answer(self._admitted.endpoint.name))

@@ -44,13 +44,16 @@ class Pool:
         self._connects: set[asyncio.Task[None]] = set()
         self._open: set[Upstream] = set()
         self._closed = False
-        kind = address.partition(":")[0]
-        self._idle_seconds = IDLE_UNIX_SECONDS if kind == "unix" else IDLE_TCP_SECONDS
+        self._is_local = address.startswith("unix:")
+        self._idle_seconds = IDLE_UNIX_SECONDS if self._is_local else IDLE_TCP_SECONDS
 
     def take(self, waiter: Waiter) -> Upstream | None:
         """A free connection; None where `waiter` will be told of one, or of there being none."""
-        if self._idle:
-            return self._idle.pop()
+        while self._idle:
+            upstream = self._idle.pop()
+            # The other side may have ended it in this very turn of the loop.
+            if not upstream.transport.is_closing():
+                return upstream
         self._waiting.append(waiter)
         if len(self._connects) < CONNECTS_AT_ONCE:
             self._connect_one_more()
@@ -133,7 +136,7 @@ class Pool:
         raise ConnectionRefusedError
 
     def _make(self) -> Upstream:
-        return Upstream(self._freed, self._lost)
+        return Upstream(self._freed, self._lost, self._is_local)
 
     def _refuse_waiting(self) -> None:
         waiting, self._waiting = self._waiting, deque()

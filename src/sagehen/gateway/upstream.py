@@ -45,6 +45,7 @@ class Upstream(asyncio.Protocol):
     Args:
         freed: called when an answer has ended and the connection can take another request.
         lost: called once, when the connection is gone.
+        is_local: it is a Unix socket, on which a reset says that something was left unread.
     """
 
     __slots__ = (
@@ -55,6 +56,7 @@ class Upstream(asyncio.Protocol):
         "_headers",
         "_in_head",
         "_interim",
+        "_is_local",
         "_lost",
         "_open_ended",
         "_outlet",
@@ -64,15 +66,20 @@ class Upstream(asyncio.Protocol):
         "idle_since",
         "reusable",
         "transport",
+        "unread",
     )
 
     transport: asyncio.Transport
 
     def __init__(
-        self, freed: Callable[["Upstream"], None], lost: Callable[["Upstream"], None]
+        self,
+        freed: Callable[["Upstream"], None],
+        lost: Callable[["Upstream"], None],
+        is_local: bool = False,
     ) -> None:
         self._freed = freed
         self._lost = lost
+        self._is_local = is_local
         self._parser = httptools.HttpResponseParser(self)
         self._receiver: Receiver | None = None
         self._bodiless = False
@@ -85,6 +92,8 @@ class Upstream(asyncio.Protocol):
         self._head_bytes = 0
         self.reusable = True
         self.idle_since = 0.0
+        self.unread = False
+        """It is gone, and the other side had not read all of the last request."""
 
     def begin(self, receiver: Receiver, bodiless: bool = False) -> None:
         """A new request follows by `write`. `bodiless`: a HEAD, whose answer has no body."""
@@ -149,6 +158,9 @@ class Upstream(asyncio.Protocol):
         if self._open_ended and exc is None:
             receiver.answer_ends()
         else:
+            # By a closed connection, or one that refuses what is written, the kernel tells which.
+            reset = isinstance(exc, (ConnectionResetError, BrokenPipeError))
+            self.unread = reset and self._is_local and self._in_head and not self._head_bytes
             receiver.answer_breaks()
 
     def pause_writing(self) -> None:

@@ -1,6 +1,7 @@
 """InvokeEndpoint from the caller's side, with one container or several behind."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -239,6 +240,79 @@ async def test_a_lost_answer_is_not_asked_for_again(house, variant, answer):
     for got in answers:
         assert (got.status, got.json["OriginalStatusCode"]) == (424, 0)
         assert "could not get a response from the price endpoint" in got.json["Message"]
+
+
+class Dying:
+    """A container by hand: it reads of a request what the test says, and ends when that says so."""
+
+    def __init__(self, family, where):
+        self.listener = socket.socket(family)
+        self.listener.bind(where)
+        self.listener.listen()
+        self.listener.setblocking(False)
+
+    async def taken(self):
+        """The next connection, once a request has come on it."""
+        async with asyncio.timeout(5):
+            connection, _ = await asyncio.get_running_loop().sock_accept(self.listener)
+            await readable(connection)
+        return connection
+
+    def end(self, connection):
+        self.listener.close()
+        connection.close()
+
+
+async def readable(connection):
+    loop, come = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection, come.set)
+    await come.wait()
+    loop.remove_reader(connection)
+
+
+@pytest.mark.parametrize(("read_bytes", "status"), [(0, 200), (20, 200), (10_000, 424)])
+async def test_what_a_container_has_not_read_as_it_dies_goes_elsewhere(
+    house, variant, echo, read_bytes, status
+):
+    dying = Dying(socket.AF_UNIX, str(house.home.run / "dying.sock"))
+    staying = await house.fake(echo)
+    both = variant(f"unix:{house.home.run}/dying.sock", staying, strategy=LEAST)
+    house.route(both)
+    await house.start()
+    asking = [asyncio.create_task(house.invoke()) for _ in range(4)]
+    connection = await dying.taken()
+    if read_bytes:
+        connection.recv(read_bytes)
+    dying.end(connection)
+    answers = [(await one).status for one in asking]
+    assert sorted(answers) == [200, 200, 200, status]
+
+
+async def test_a_reset_over_tcp_does_not_say_that_nothing_was_read(house, variant):
+    dying = Dying(socket.AF_INET, ("127.0.0.1", 0))
+    house.route(variant(f"tcp:127.0.0.1:{dying.listener.getsockname()[1]}"))
+    await house.start()
+    asking = asyncio.create_task(house.invoke())
+    dying.end(await dying.taken())
+    assert (await asking).status == 424
+
+
+async def test_a_connection_that_ends_as_a_request_comes_is_not_used(house, variant):
+    """Both are seen in one turn of the gateway's loop, the end first."""
+    lasting = Dying(socket.AF_UNIX, str(house.home.run / "lasting.sock"))
+    house.route(variant(f"unix:{house.home.run}/lasting.sock"))
+    await house.start()
+    client = socket.create_connection(house.host.split(":"))
+    for _ in range(2):
+        client.sendall(house.signed())
+        connection = await lasting.taken()
+        connection.recv(10_000)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n7")
+        await readable(client)
+        assert client.recv(10_000).startswith(b"HTTP/1.1 200")
+        connection.close()
+    client.close()
+    lasting.listener.close()
 
 
 async def test_an_instance_that_nobody_listens_for_is_passed_over(house, variant, echo):

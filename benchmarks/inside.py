@@ -1,0 +1,148 @@
+"""What goes on inside a server that runs, seen from outside: its processes, routes and board."""
+
+import mmap
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+from sides import Server
+
+from sagehen.domain.routes import InstanceRoute, RouteTable
+from sagehen.gateway.board import Board
+
+MIB = 2**20
+MODEL_SERVERS = "model servers, mean"
+STOP_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Inside:
+    """One running server."""
+
+    server: Server
+
+    def roles(self) -> dict[str, int]:
+        """The process id of each of the server's own processes, by a name such as `gateway-0`."""
+        return {"supervisor": self.server.pid, **dict(self._roles())}
+
+    def gateways(self) -> dict[str, int]:
+        return {role: pid for role, pid in self._roles() if role.startswith("gateway")}
+
+    def instances(self) -> dict[str, int]:
+        """The process id of each instance's container, by the instance's id."""
+        agent = dict(self._roles()).get("agent")
+        found = {}
+        for pid in _children(agent) if agent else ():
+            try:
+                folder = Path(f"/proc/{pid}/cwd").readlink()
+            except OSError:
+                continue  # It has ended since it was listed.
+            if folder.is_relative_to(self.server.home / "instances"):
+                found[folder.parent.name] = pid
+        return found
+
+    def routed(self) -> dict[str, InstanceRoute]:
+        """The instances that gateways send to, by id."""
+        table = msgspec.json.decode(self._run("routes.json").read_bytes(), type=RouteTable)
+        return {
+            instance.instance_id: instance
+            for route in table.routes.values()
+            for variant in route.variants
+            for instance in variant.instances
+        }
+
+    def outstanding(self, instance: InstanceRoute) -> int:
+        """What the gateways wait for from an instance."""
+        assert instance.board_column is not None
+        with self._run("board").open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return Board(memoryview(mapped).cast("q"), 0).outstanding(instance.board_column)
+
+    def left_on_board(self) -> int:
+        """Cells of the board that are not 0: counts, and since when somebody waits."""
+        cells = memoryview(self._run("board").read_bytes()).cast("q")
+        return sum(1 for cell in cells if cell)
+
+    def is_started_gateway(self, pid: int) -> bool:
+        """It has opened its board: the next that it does is to take connections."""
+        try:
+            return str(self._run("board")) in Path(f"/proc/{pid}/maps").read_text()
+        except OSError:
+            return False
+
+    def memory_mib(self) -> dict[str, float]:
+        """Resident memory: of each role, and the mean of the containers that serve.
+
+        Resident and not proportional: what one process has must not seem to grow because another,
+        that shared its libraries, was killed.
+        """
+        seen = {role: resident_mib(pid) for role, pid in self.roles().items()}
+        routed = self.routed()
+        serving = [resident_mib(pid) for key, pid in self.instances().items() if key in routed]
+        if serving := [mib for mib in serving if mib]:
+            seen[MODEL_SERVERS] = sum(serving) / len(serving)
+        return {name: mib for name, mib in seen.items() if mib}
+
+    def _roles(self) -> Iterator[tuple[str, int]]:
+        for pid in _children(self.server.pid):
+            words = _command(pid)
+            names = [word.rpartition(".")[2] for word in words if ".roles." in word]
+            numbers = [word.partition("=")[2] for word in words if word.startswith("--number=")]
+            if names:
+                yield "-".join([names[0], *numbers]), pid
+
+    def _run(self, name: str) -> Path:
+        return self.server.home / "run" / name
+
+
+def resident_mib(pid: int) -> float:
+    """0 where it has ended."""
+    try:
+        return float(psutil.Process(pid).memory_info().rss / MIB)
+    except psutil.Error:
+        return 0.0
+
+
+def wait_until_stopped(pid: int) -> None:
+    """After SIGSTOP: from here on it does nothing."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"The process {pid} does not stop.")
+
+
+def client_ports(pid: int) -> frozenset[int]:
+    """Those at the other end of the connections that a gateway has."""
+    found = psutil.Process(pid).net_connections("tcp")
+    return frozenset(one.raddr.port for one in found if one.raddr)
+
+
+def is_healthy(instance: InstanceRoute) -> bool:
+    """Its container answers `/ping` with 200."""
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(1)
+            asking.connect(instance.address.removeprefix("unix:"))
+            asking.sendall(b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return asking.recv(100).startswith(b"HTTP/1.1 200")
+    except OSError:
+        return False
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        threads = list(Path(f"/proc/{pid}/task").glob("*/children"))
+        return [int(child) for thread in threads for child in thread.read_text().split()]
+    except OSError:
+        return []
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []

@@ -1,0 +1,188 @@
+"""What came of a soak, and whether that is as it should be."""
+
+import argparse
+import datetime
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from kills import Failure, Kill
+from machine import describe_machine
+from others import Others
+from throughput import row_of
+
+SHOWN_FAILURES = 10
+LONG_ENOUGH_MINUTES = 5.0
+"""Before that, memory is still being filled for the first time."""
+FLAT_SHARE, FLAT_MIB = 0.05, 2.0
+"""Memory is flat where the last minute's mean is at most so much above the first one's …"""
+FLAT_MIB_A_MINUTE = 0.2
+"""… and the second half of the run has at most this slope."""
+HELD_SHARE = 0.99
+"""Of what is offered, to be answered right and in time."""
+
+
+@dataclass
+class Soak:
+    arguments: argparse.Namespace
+    gateways: int
+    peak: float
+    rate: float
+    result: dict[str, Any]
+    """The generator's."""
+    kills: list[Kill]
+    memory: dict[str, list[tuple[float, float]]]
+    """Minutes since the start and MiB, by process."""
+    foreign_cores: float
+    lost: list[Failure]
+    """Failures that no kill explains."""
+    unsettled: list[str]
+    """What was not as before when the load had ended."""
+
+    @property
+    def lost_count(self) -> int:
+        # The generator keeps only so many.
+        return len(self.lost) + self.result["failed"] - len(self.result["failures"])
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.lost_count and not self.unsettled
+
+
+def render(soak: Soak, others: Others) -> str:
+    """All of it as Markdown."""
+    chosen = soak.arguments
+    plural = "s" if soak.gateways > 1 else ""
+    return "\n".join(
+        [
+            f"# Soak, {datetime.date.today().isoformat()}",
+            "",
+            *describe_machine(),
+            others.describe(),
+            f"- Beside the soak, other processes used {soak.foreign_cores:.2f} cores on average.",
+            f"- {chosen.minutes:g} minutes; {chosen.instances} instances, {soak.gateways} "
+            f"gateway{plural}, {chosen.connections} connections",
+            f"- In a closed loop {soak.peak:,.0f} requests/s; offered in an open one "
+            f"{soak.rate:,.0f}/s, {chosen.share:.0%} of it",
+            f"- {chosen.kills_per_minute:g} kills a minute, seed {chosen.seed}",
+            "",
+            *_tell_targets(soak),
+            "",
+            *_tell_requests(soak),
+            "",
+            *_tell_kills(soak.kills),
+            "",
+            *_tell_memory(soak.memory),
+            "",
+            *_tell_lost(soak.lost),
+        ]
+    )
+
+
+def _tell_targets(soak: Soak) -> Iterator[str]:
+    yield from _table("target", "measured", "met")
+    held = _held_share(soak)
+    yield row_of(["Nothing is lost", f"{soak.lost_count} lost", _met(not soak.lost_count)])
+    settled = " ".join(soak.unsettled) or "everything serves, nothing is outstanding"
+    yield row_of(["All is as before at the end", settled, _met(not soak.unsettled)])
+    yield row_of([f"{HELD_SHARE:.0%} of the load is held", f"{held:.2%}", _met(held >= HELD_SHARE)])
+    growing = [name for name, seen in soak.memory.items() if not Trend.of(seen).is_flat]
+    told = f"growing: {', '.join(growing)}" if growing else "flat"
+    long_enough = soak.arguments.minutes >= LONG_ENOUGH_MINUTES
+    yield row_of(["Memory is flat", told, _met(not growing) if long_enough else "too short to say"])
+
+
+def _tell_requests(soak: Soak) -> Iterator[str]:
+    result = soak.result
+    cut_off = Counter(kill.is_gateway for kill in soak.kills for _ in kill.failures)
+    yield from _table("requests", "")
+    yield row_of(["offered", f"{result['offered']:,}"])
+    yield row_of(["answered right", f"{result['right']:,}"])
+    yield row_of(["under way on a killed instance: ModelError", f"{cut_off[False]:,}"])
+    yield row_of(["under way on a killed gateway, or connected to it", f"{cut_off[True]:,}"])
+    yield row_of(["lost", f"{soak.lost_count:,}"])
+    yield row_of(["slowest second", f"{min(result['per_second'], default=0):,} answers"])
+    for name in ("p50", "p99", "p999", "longest"):
+        title = {"p999": "p99.9"}.get(name, name)
+        yield row_of([f"latency, {title}", f"{result[name + '_ms']:.2f} ms"])
+
+
+def _tell_kills(kills: Sequence[Kill]) -> Iterator[str]:
+    yield from _table("killed", "times", "under way", "failed", "back after, median s", "longest s")
+    for title, some in (
+        ("instance", [kill for kill in kills if not kill.is_gateway]),
+        ("gateway", [kill for kill in kills if kill.is_gateway]),
+    ):
+        if not some:
+            continue
+        away = [kill.back_at - kill.at for kill in some if kill.back_at is not None]
+        under_way = sum(kill.in_flight for kill in some)
+        failed = sum(len(kill.failures) for kill in some)
+        times = [f"{np.median(away):.2f}", f"{max(away):.2f}"] if away else ["-", "-"]
+        yield row_of([title, str(len(some)), f"{under_way:,}", f"{failed:,}", *times])
+
+
+# Memory
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Of one process's memory, in MiB."""
+
+    first: float
+    """The mean of the first minute, or of the first third of a shorter run."""
+    last: float
+    slope: float
+    """Of the second half, a minute."""
+
+    @classmethod
+    def of(cls, seen: Sequence[tuple[float, float]]) -> "Trend":
+        minutes, mib = np.array(seen).T
+        span = min(1.0, (minutes[-1] - minutes[0]) / 3)
+        first = mib[minutes <= minutes[0] + span].mean()
+        last = mib[minutes >= minutes[-1] - span].mean()
+        late = minutes >= (minutes[0] + minutes[-1]) / 2
+        slope = np.polyfit(minutes[late], mib[late], 1)[0] if late.sum() > 2 else 0.0
+        return cls(float(first), float(last), float(slope))
+
+    @property
+    def is_flat(self) -> bool:
+        bound = self.first * (1 + FLAT_SHARE) + FLAT_MIB
+        return self.last <= bound and self.slope <= FLAT_MIB_A_MINUTE
+
+
+def _tell_memory(memory: dict[str, list[tuple[float, float]]]) -> Iterator[str]:
+    yield from _table("memory, MiB", "first minute", "last minute", "slope a minute, second half")
+    for name, seen in sorted(memory.items()):
+        trend = Trend.of(seen)
+        yield row_of([name, f"{trend.first:.1f}", f"{trend.last:.1f}", f"{trend.slope:+.2f}"])
+    yield ""
+    yield (
+        f"Resident. Flat: the last minute is at most {FLAT_SHARE:.0%} and {FLAT_MIB:g} MiB above "
+        f"the first, and the slope at most {FLAT_MIB_A_MINUTE:g} MiB a minute."
+    )
+
+
+# Small things
+
+
+def _tell_lost(lost: Sequence[Failure]) -> Iterator[str]:
+    for one in lost[:SHOWN_FAILURES]:
+        took = one["at"] - one["sent_at"]
+        yield f"- lost: {one['kind']} {one['status'] or ''} after {took:.3f} s: {one['text']}"
+
+
+def _held_share(soak: Soak) -> float:
+    seconds = soak.arguments.minutes * 60
+    return float(soak.result["requests_per_second"] * seconds / soak.result["offered"])
+
+
+def _table(*titles: str) -> Iterator[str]:
+    yield row_of(titles)
+    yield f"|{'---|' * len(titles)}"
+
+
+def _met(met: bool) -> str:
+    return "yes" if met else "**no**"
