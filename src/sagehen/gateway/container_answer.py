@@ -4,10 +4,12 @@ from sagehen.gateway.exchange import Exchange
 from sagehen.gateway.faults import LONGEST_ORIGINAL_MESSAGE_BYTES
 from sagehen.gateway.upstream import Headers
 
-__all__ = ["ContainerAnswer"]
+__all__ = ["ContainerAnswer", "is_not_started"]
 
 KEPT_BYTES = 256 * 1024
 """An answer up to this is written at once, and its container is free before it is."""
+
+_NOT_STARTED = b"x-sagehen-not-started"
 
 _PASSED_ON = {
     b"content-type": b"Content-Type",
@@ -74,9 +76,10 @@ class ContainerAnswer:
         parts = self.parts
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def has(self, header: bytes) -> bool:
-        """`header` in lower case."""
-        return any(name.lower() == header for name, _ in self.headers)
+    @property
+    def is_not_started(self) -> bool:
+        """The container says that it did not begin: another may be asked."""
+        return is_not_started(self.status, self.headers)
 
     def _pass_on(self, length: int | None) -> None:
         self.passing = True
@@ -93,3 +96,8 @@ class ContainerAnswer:
             if known is not None:
                 fields += b"%b: %b\r\n" % (known, value)
         return fields
+
+
+def is_not_started(status: int, headers: Headers) -> bool:
+    """Whether an answer says that its container has not begun the request, and will not."""
+    return status == 503 and any(name.lower() == _NOT_STARTED for name, _ in headers)

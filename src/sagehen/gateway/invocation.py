@@ -40,7 +40,6 @@ threshold is not published."""
 MAX_MISSES = 2
 """How often a container may say that it does not hold the model it was asked to load."""
 MAX_LOADS = 4
-NOT_STARTED = b"x-sagehen-not-started"
 
 _STILL_LOADING = "Model {} is not ready for inference yet: it is still being loaded. Try again."
 _NO_INSTANCE = (
@@ -78,6 +77,8 @@ class Invocation:
         "deadline",
         "waiting_since",
     )
+
+    is_streamed = False
 
     _admitted: Admitted
     _answer: ContainerAnswer
@@ -163,6 +164,9 @@ class Invocation:
         variant.counters.invocations += 1
         variant.counters.invocations_per_instance += variant.instance_share
         invoker.enter(self, variant.counters.in_flight)
+        if self._admitted.endpoint.shadow is not None:
+            headers = self._container_headers()
+            invoker.shadows.copy(self._admitted, headers, self._parts, self.is_streamed)
         self._dispatch()
 
     def client_full(self) -> None:
@@ -382,7 +386,7 @@ class Invocation:
             self._note(200, answer.size)
             self._let_go()
             answer.give()
-        elif answer.status == 503 and answer.has(NOT_STARTED):
+        elif answer.is_not_started:
             self._elsewhere()
         elif self._is_miss(answer.status):
             self._load_again()

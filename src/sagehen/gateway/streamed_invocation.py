@@ -18,6 +18,8 @@ class StreamedInvocation(Invocation):
 
     __slots__ = ("_late",)
 
+    is_streamed = True
+
     _answer: StreamedAnswer
 
     def __init__(self, exchange: Exchange, invoker: Invoker) -> None:
