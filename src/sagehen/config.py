@@ -104,6 +104,11 @@ class Settings(BaseSettings):
         gt=0,
         description="Requests one gateway holds at once, waiting ones too; more get 503.",
     )
+    max_shadow_copies: int = Field(
+        1000,
+        gt=0,
+        description="Copies for shadow variants that one gateway holds at once; more are dropped.",
+    )
     access_log: bool = Field(
         False, description="A line in the gateway's log at the end of each invocation."
     )

@@ -79,7 +79,7 @@ def _cells(variant: dict[str, Any]) -> tuple[str, ...]:
         return ("", "", "", "", "", "")
     memory = variant.get("memory_bytes")
     return (
-        variant["name"],
+        variant["name"] + (" (shadow)" if variant.get("shadow") else ""),
         f"{variant['in_service']}/{variant['desired']}",
         str(variant.get("invocations", 0)),
         _latency(variant.get("p50_latency_milliseconds"), variant.get("p99_latency_milliseconds")),

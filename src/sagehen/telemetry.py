@@ -130,6 +130,14 @@ _TABLE = (
         _VARIANT,
     ),
     Metric(
+        "ShadowCopiesDropped",
+        "sagehen_shadow_copies_dropped",
+        Kind.COUNTER,
+        "None",
+        "Requests that a shadow variant was to get a copy of, and did not.",
+        _VARIANT,
+    ),
+    Metric(
         "ModelLoadingWaitTime",
         "sagehen_model_loading_wait_time_microseconds",
         Kind.TIMING,

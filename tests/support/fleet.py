@@ -17,19 +17,26 @@ NAME = "Houses"
 CONTAINERS = (ContainerSpec(hostname="primary", image="python"),)
 
 
-def deployment(identity: str, *counts: int, weight: float = 1.0) -> Deployment:
-    """Variants `a`, `b`, … with these instance counts."""
-    variants = tuple(
-        VariantPlan(
+def deployment(
+    identity: str, *counts: int, weight: float = 1.0, shadow: int | None = None
+) -> Deployment:
+    """Variants `a`, `b`, … with these instance counts, and a shadow variant `s` with its own."""
+
+    def variant(name: str, count: int) -> VariantPlan:
+        return VariantPlan(
             name=name,
             instance_type="ml.m5.large",
             instance_count=count,
             weight=weight,
             containers=CONTAINERS,
         )
-        for name, count in zip("abc", counts, strict=False)
+
+    return Deployment(
+        deployment_id=identity,
+        config_name=f"config-{identity}",
+        variants=tuple(variant(*one) for one in zip("abc", counts, strict=False)),
+        shadow=None if shadow is None else variant("s", shadow),
     )
-    return Deployment(deployment_id=identity, config_name=f"config-{identity}", variants=variants)
 
 
 def endpoint(status: EndpointStatus, **more: Any) -> EndpointRecord:

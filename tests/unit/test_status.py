@@ -59,6 +59,11 @@ def test_what_was_never_asked_has_no_times() -> None:
     assert row.count("/") == 1
 
 
+def test_a_shadow_is_named_as_one() -> None:
+    assert "(shadow)" in shown(VARIANT, {**VARIANT, "name": "Next", "shadow": True})
+    assert "(shadow)" not in shown({**VARIANT, "shadow": False})
+
+
 def test_another_program_at_the_address_is_no_server(short_path: Path) -> None:
     home = prepare_home(short_path / "home")
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -74,7 +74,7 @@ def _count(endpoints: Iterable[EndpointRecord]) -> Counter[str]:
             continue
         wanted: dict[tuple[str, str, str], int] = {}
         for deployment in filter(None, (endpoint.current, endpoint.target)):
-            for variant in deployment.variants:
+            for variant in deployment.all_variants:
                 key = (variant.instance_type, deployment.deployment_id, variant.name)
                 wanted[key] = max(wanted.get(key, 0), variant.instance_count)
         for (instance_type, _, _), count in wanted.items():

@@ -10,6 +10,7 @@ from sagehen.api.call import Call
 from sagehen.api.containers import containers_of
 from sagehen.api.model_data import model_data_version
 from sagehen.api.refusals import missing
+from sagehen.api.shadow_variants import check_shadow_models, variants_of
 from sagehen.api.variants import plan_variant
 from sagehen.domain.records import Deployment, VariantPlan
 from sagehen.store import endpoint_configs, models
@@ -25,8 +26,8 @@ def look_up_versions(call: Call, config_name: str) -> Mapping[str, str]:
     """
     with call.database.read() as connection:
         config = endpoint_configs.get(connection, config_name)
-        names = config.definition["ProductionVariants"] if config else ()
-        found = [models.get(connection, variant["ModelName"]) for variant in names]
+        variants = variants_of(config.definition) if config else []
+        found = [models.get(connection, variant["ModelName"]) for variant in variants]
     containers = [one for model in found if model for one in containers_of(model.definition)]
     return dict(filter(None, (model_data_version(call, one) for one in containers)))
 
@@ -37,22 +38,26 @@ def copy_config(
     """A new deployment of a config.
 
     Raises:
-        AwsError: the config is gone, or one of its models is.
+        AwsError: the config is gone, or one of its models is, or is now of another kind.
     """
     config = endpoint_configs.get(connection, config_name)
     if config is None:
         arn = call.arns.sagemaker("endpoint-config", config_name)
         raise missing("endpoint configuration", arn)
-    variants = []
-    for variant in config.definition["ProductionVariants"]:
+    plans, used = [], []
+    for variant in variants_of(config.definition):
         model = models.get(connection, variant["ModelName"])
         if model is None:
             raise missing("model", call.arns.sagemaker("model", variant["ModelName"]))
-        variants.append(plan_variant(variant, model, versions))
+        used.append(model)
+        plans.append(plan_variant(variant, model, versions))
+    check_shadow_models(config.definition, used)
+    count = len(config.definition["ProductionVariants"])
     return Deployment(
         deployment_id=uuid.uuid4().hex,
         config_name=config.name,
-        variants=tuple(variants),
+        variants=tuple(plans[:count]),
+        shadow=next(iter(plans[count:]), None),
         deployed_at=call.clock.now(),
     )
 
@@ -60,16 +65,20 @@ def copy_config(
 def retain(new: Deployment, old: Deployment, excluded: list[str]) -> Deployment:
     """`new` with the instance counts and weights of `old`'s variants of the same names.
 
-    `excluded` may hold `DesiredInstanceCount` and `DesiredWeight`, which then are `new`'s own.
+    A shadow has them from a shadow only, whose weight means the same. `excluded` may hold
+    `DesiredInstanceCount` and `DesiredWeight`, which then are `new`'s own.
     """
     had = {variant.name: variant for variant in old.variants}
 
-    def retained(variant: VariantPlan) -> VariantPlan:
-        before = had.get(variant.name, variant)
+    def retained(variant: VariantPlan, before: VariantPlan) -> VariantPlan:
         counts = variant if "DesiredInstanceCount" in excluded else before
         weights = variant if "DesiredWeight" in excluded else before
         return msgspec.structs.replace(
             variant, instance_count=counts.instance_count, weight=weights.weight
         )
 
-    return msgspec.structs.replace(new, variants=tuple(map(retained, new.variants)))
+    shadow = new.shadow
+    if shadow is not None and old.shadow is not None and shadow.name == old.shadow.name:
+        shadow = retained(shadow, old.shadow)
+    variants = tuple(retained(one, had.get(one.name, one)) for one in new.variants)
+    return msgspec.structs.replace(new, variants=variants, shadow=shadow)

@@ -5,6 +5,7 @@ from typing import Any
 from sagehen.api.call import Call
 from sagehen.api.listing import as_time, read_page
 from sagehen.api.refusals import existing, missing
+from sagehen.api.shadow_variants import check_shadow_models, shadows_of, variants_of
 from sagehen.api.tags import check_tags
 from sagehen.api.variants import check_config
 from sagehen.domain.records import EndpointConfigRecord
@@ -31,9 +32,13 @@ def create_endpoint_config(call: Call, params: dict[str, Any]) -> dict[str, Any]
         definition={key: value for key, value in params.items() if key != "Tags"},
     )
     with call.database.write() as connection:
-        for variant in params["ProductionVariants"]:
-            if models.get(connection, variant["ModelName"]) is None:
+        used = []
+        for variant in variants_of(params):
+            model = models.get(connection, variant["ModelName"])
+            if model is None:
                 raise missing("model", call.arns.sagemaker("model", variant["ModelName"]))
+            used.append(model)
+        check_shadow_models(params, used)
         try:
             endpoint_configs.insert(connection, record)
         except AlreadyExists as error:
@@ -49,11 +54,13 @@ def describe_endpoint_config(call: Call, params: dict[str, Any]) -> dict[str, An
         record = endpoint_configs.get(connection, name)
     if record is None:
         raise missing("endpoint configuration", call.arns.sagemaker("endpoint-config", name))
-    variants = record.definition["ProductionVariants"]
+    described = {key: value for key, value in record.definition.items() if value != []}
+    described["ProductionVariants"] = _with_weights(record.definition["ProductionVariants"])
+    if shadows := shadows_of(record.definition):
+        described["ShadowProductionVariants"] = _with_weights(shadows)
     return {
         "EnableNetworkIsolation": False,
-        **{key: value for key, value in record.definition.items() if value != []},
-        "ProductionVariants": [{"InitialVariantWeight": 1.0, **variant} for variant in variants],
+        **described,
         "EndpointConfigArn": record.arn,
         "CreationTime": as_time(record.created_at),
     }
@@ -73,6 +80,10 @@ def delete_endpoint_config(call: Call, params: dict[str, Any]) -> dict[str, Any]
             raise missing("endpoint configuration", arn)
         tags.drop(connection, arn)
     return {}
+
+
+def _with_weights(variants: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"InitialVariantWeight": 1.0, **variant} for variant in variants]
 
 
 def _summarize(record: EndpointConfigRecord) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """How an endpoint is told of: DescribeEndpoint's output and ListEndpoints' summaries."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sagehen.api.listing import as_time
@@ -21,8 +21,8 @@ __all__ = ["describe", "summarize"]
 def describe(record: EndpointRecord, instances: Sequence[InstanceRecord]) -> dict[str, Any]:
     """DescribeEndpoint's output; what is not set is left out.
 
-    ProductionVariants is what serves, so it is absent until something does. While a new deployment
-    is on its way, PendingDeploymentSummary tells of it.
+    The variants are those that serve, so they are absent until something does. While a new
+    deployment is on its way, PendingDeploymentSummary tells of it.
     """
     running = _running(instances)
     shown = record.current or record.target
@@ -37,7 +37,7 @@ def describe(record: EndpointRecord, instances: Sequence[InstanceRecord]) -> dic
         "LastDeploymentConfig": record.last_deployment_config,
     }
     if record.current is not None:
-        described["ProductionVariants"] = _current_variants(record, record.current, running)
+        described |= _current_variants(record, record.current, running)
         pending = _pending_deployment(record)
         if pending is not None:
             described["PendingDeploymentSummary"] = _pending(record, pending, running)
@@ -74,37 +74,48 @@ def _pending_deployment(record: EndpointRecord) -> Deployment | None:
 
 def _current_variants(
     record: EndpointRecord, current: Deployment, running: Counter[tuple[str, str]]
-) -> list[dict[str, Any]]:
+) -> dict[str, Any]:
     changing = record.target if _pending_deployment(record) is None else None
-    desired = {variant.name: variant for variant in (changing or current).variants}
-    variants = []
-    for variant in current.variants:
+    desired = {variant.name: variant for variant in (changing or current).all_variants}
+
+    def told(variant: VariantPlan) -> dict[str, Any]:
         count = running[current.deployment_id, variant.name]
         summary = _variant(variant, desired[variant.name], count, current)
         if variant != desired[variant.name]:
             summary["VariantStatus"] = [_status("Updating", record)]
         elif record.status is EndpointStatus.DELETING:
             summary["VariantStatus"] = [_status("Deleting", record)]
-        variants.append(summary)
-    return variants
+        return summary
+
+    return _by_kind(current, told)
 
 
 def _pending(
     record: EndpointRecord, target: Deployment, running: Counter[tuple[str, str]]
 ) -> dict[str, Any]:
-    variants = []
-    for variant in target.variants:
+    def told(variant: VariantPlan) -> dict[str, Any]:
         summary = _variant(variant, variant, running[target.deployment_id, variant.name], target)
         # It has no traffic yet.
         summary["CurrentWeight"] = 0.0
         summary["InstanceType"] = variant.instance_type
         summary["VariantStatus"] = [_status("Creating", record)]
-        variants.append(summary)
+        return summary
+
     return {
         "EndpointConfigName": target.config_name,
-        "ProductionVariants": variants,
+        **_by_kind(target, told),
         "StartTime": as_time(target.deployed_at),
     }
+
+
+def _by_kind(
+    deployment: Deployment, told: Callable[[VariantPlan], dict[str, Any]]
+) -> dict[str, Any]:
+    """What is told of each variant, in the members that production and shadow variants have."""
+    members = {"ProductionVariants": [told(one) for one in deployment.variants]}
+    if deployment.shadow is not None:
+        members["ShadowProductionVariants"] = [told(deployment.shadow)]
+    return members
 
 
 def _variant(

@@ -90,7 +90,7 @@ def update_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             raise _same_config(call, target)
         if params.get("RetainAllVariantProperties"):
             target = retain(target, current, excluded)
-            check_weights(variant.weight for variant in target.variants)
+            _check_weights(target)
         retained = record.last_deployment_config if params.get("RetainDeploymentConfig") else None
         after = _updating(call, record, target)
         after = msgspec.structs.replace(
@@ -107,19 +107,20 @@ def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -
     wanted = _by_variant(params["DesiredWeightsAndCapacities"])
     with call.database.write() as connection:
         record, current = _changeable(call, connection, params["EndpointName"])
-        unknown = wanted.keys() - {variant.name for variant in current.variants}
+        unknown = wanted.keys() - {variant.name for variant in current.all_variants}
         if unknown:
             raise refused(
                 f'Endpoint "{record.arn}" has no production variant {min(unknown)}. It has '
-                + ", ".join(variant.name for variant in current.variants)
+                + ", ".join(variant.name for variant in current.all_variants)
                 + "."
             )
-        variants = tuple(
-            _changed(variant, wanted.get(variant.name)) for variant in current.variants
-        )
-        check_weights(variant.weight for variant in variants)
         # The same deployment: its instances stay.
-        target = msgspec.structs.replace(current, variants=variants)
+        target = msgspec.structs.replace(
+            current,
+            variants=tuple(_changed(one, wanted.get(one.name)) for one in current.variants),
+            shadow=current.shadow and _changed(current.shadow, wanted.get(current.shadow.name)),
+        )
+        _check_weights(target)
         after = _updating(call, record, target)
         _check_capacity(call, connection, after)
         endpoints.update(connection, after)
@@ -170,6 +171,11 @@ def _updating(call: Call, record: EndpointRecord, target: Deployment) -> Endpoin
 
 def _check_capacity(call: Call, connection: Connection, after: EndpointRecord) -> None:
     check_capacity(endpoints.all(connection), after, call.settings, this_machine())
+
+
+def _check_weights(deployment: Deployment) -> None:
+    shadows = () if deployment.shadow is None else (deployment.shadow.weight,)
+    check_weights((variant.weight for variant in deployment.variants), shadows)
 
 
 def _by_variant(desired: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -36,6 +36,7 @@ class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
     cache_lookups: _Count = msgspec.field(default=0, name="ModelCacheHitSamples")
     model_latency: Latencies = msgspec.field(default=Latencies(), name="ModelLatency")
     overhead_latency: Latencies = msgspec.field(default=Latencies(), name="OverheadLatency")
+    shadow_copies_dropped: _Count = msgspec.field(default=0, name="ShadowCopiesDropped")
     loading_wait_sum: _Count = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
     loading_wait_count: _Count = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
 

@@ -50,7 +50,8 @@ def _endpoint(
         "modified_at": endpoint.modified_at,
         "variants": [
             _variant(one, groups[shown.deployment_id, one.name], endpoint.name, world)
-            for one in shown.variants
+            | {"shadow": one is shown.shadow}
+            for one in shown.all_variants
         ]
         if shown
         else [],

@@ -6,6 +6,7 @@ from typing import Any
 
 from sagehen.api.containers import container_specs
 from sagehen.api.refusals import not_built, refused
+from sagehen.api.shadow_variants import check_shadow, shadows_of, variants_of
 from sagehen.domain.instance_types import require_instance_type
 from sagehen.domain.records import ModelRecord, VariantPlan
 from sagehen.domain.routes import RoutingStrategy
@@ -21,7 +22,6 @@ DOWNLOAD_SECONDS = 3600
 _UNBUILT = {
     "AsyncInferenceConfig": "asynchronous inference (AsyncInferenceConfig)",
     "ExplainerConfig": "explanations (ExplainerConfig)",
-    "ShadowProductionVariants": "shadow variants (ShadowProductionVariants)",
     "CrossRegionTrafficConfig": "traffic across regions (CrossRegionTrafficConfig)",
 }
 _UNBUILT_OF_VARIANT = {
@@ -40,27 +40,30 @@ def check_config(params: dict[str, Any]) -> None:
     Raises:
         AwsError: SageMaker would refuse it, or Sagehen cannot run it.
     """
+    check_shadow(params)
     _refuse_unbuilt(params, _UNBUILT)
     # The member's own default is that capture is on.
     if "DataCaptureConfig" in params and params["DataCaptureConfig"].get("EnableCapture", True):
         raise not_built("data capture (DataCaptureConfig with EnableCapture)")
     if params.get("MetricsConfig", {}).get("EnableEnhancedMetrics"):
         raise not_built("enhanced metrics (MetricsConfig with EnableEnhancedMetrics)")
-    variants = params["ProductionVariants"]
+    variants = variants_of(params)
     names = [variant["VariantName"] for variant in variants]
     if len({name.lower() for name in names}) < len(names):
-        raise refused("The names of production variants must differ; these are " + _said(names))
+        raise refused("The names of variants must differ; these are " + _said(names))
     for variant in variants:
         _check_variant(variant)
-    check_weights(variant.get("InitialVariantWeight", 1.0) for variant in variants)
+    check_weights(_weights(params["ProductionVariants"]), _weights(shadows_of(params)))
 
 
-def check_weights(weights: Iterable[float]) -> None:
-    """Weights are shares of their sum, so there has to be one.
+def check_weights(weights: Iterable[float], shadow_weights: Iterable[float] = ()) -> None:
+    """Weights are shares of the production variants' sum, so there has to be one.
 
     Raises:
-        AwsError: all are 0, or one is no finite number.
+        AwsError: all of `weights` are 0, or one is no finite number.
     """
+    if not all(map(math.isfinite, shadow_weights)):
+        raise refused("The weight of a shadow variant must be finite.")
     total = sum(weights)
     if not (math.isfinite(total) and total > 0):
         raise refused(
@@ -116,6 +119,10 @@ def _refuse_unbuilt(params: dict[str, Any], unbuilt: dict[str, str]) -> None:
         # An empty list asks for nothing; an empty structure may ask for all its defaults.
         if member in params and params[member] != []:
             raise not_built(feature)
+
+
+def _weights(variants: Iterable[dict[str, Any]]) -> list[float]:
+    return [variant.get("InitialVariantWeight", 1.0) for variant in variants]
 
 
 def _said(names: list[str]) -> str:

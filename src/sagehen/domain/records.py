@@ -51,7 +51,7 @@ class EndpointConfigRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one production variant should be."""
+    """What one production variant should be, or one shadow variant."""
 
     name: str
     instance_type: str
@@ -78,8 +78,16 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     that instances stay."""
     config_name: str
     variants: tuple[VariantPlan, ...]
+    """Those that answer: the production variants."""
+    shadow: VariantPlan | None = None
+    """The one that gets copies of requests, where there is one."""
     deployed_at: float = 0
     """When the config was copied: nothing in it is resolved again later."""
+
+    @property
+    def all_variants(self) -> tuple[VariantPlan, ...]:
+        """All that have instances; no two have the same name."""
+        return self.variants if self.shadow is None else (*self.variants, self.shadow)
 
 
 class EndpointRecord(msgspec.Struct, frozen=True, kw_only=True):

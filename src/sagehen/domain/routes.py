@@ -43,7 +43,8 @@ class InstanceRoute(msgspec.Struct, frozen=True, kw_only=True):
 class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     weight: float
-    """A share: the variant gets `weight / sum of weights`; 0 is reached by TargetVariant only."""
+    """A share: the variant gets `weight / sum of weights`; 0 is reached by TargetVariant only. A
+    shadow gets copies of as much, its own weight not in the sum, and of everything at most."""
     instances: tuple[InstanceRoute, ...]
     strategy: RoutingStrategy = RoutingStrategy.RANDOM
     multi_model: bool = False
@@ -55,6 +56,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     endpoint_name: str
     """With its case: InvokeEndpoint must use the same."""
     variants: tuple[VariantRoute, ...]
+    """Those that answer."""
+    shadow: VariantRoute | None = None
+    """The one that gets copies of requests, where there is one."""
+
+    @property
+    def all_variants(self) -> tuple[VariantRoute, ...]:
+        """All that have instances."""
+        return self.variants if self.shadow is None else (*self.variants, self.shadow)
 
 
 class RouteTable(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,10 +4,13 @@ from sagehen.gateway.exchange import Exchange
 from sagehen.gateway.faults import LONGEST_ORIGINAL_MESSAGE_BYTES
 from sagehen.gateway.upstream import Headers
 
-__all__ = ["ContainerAnswer"]
+__all__ = ["ContainerAnswer", "is_not_started"]
 
 KEPT_BYTES = 256 * 1024
 """An answer up to this is written at once, and its container is free before it is."""
+
+_NOT_STARTED = b"x-sagehen-not-started"
+_BY_MODEL = b"x-sagehen-by-model"
 
 _PASSED_ON = {
     b"content-type": b"Content-Type",
@@ -52,6 +55,7 @@ class ContainerAnswer:
 
     def add(self, data: bytes) -> None:
         if self.passing:
+            self.size += len(data)
             self._exchange.continue_answer(data)
             return
         if not self.is_success and self.size + len(data) > LONGEST_ORIGINAL_MESSAGE_BYTES:
@@ -74,9 +78,15 @@ class ContainerAnswer:
         parts = self.parts
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def has(self, header: bytes) -> bool:
-        """`header` in lower case."""
-        return any(name.lower() == header for name, _ in self.headers)
+    @property
+    def is_not_started(self) -> bool:
+        """The container says that it did not begin: another may be asked."""
+        return is_not_started(self.status, self.headers)
+
+    @property
+    def is_by_model(self) -> bool:
+        """The model itself chose the status, not the server that holds it."""
+        return _has(self.headers, _BY_MODEL)
 
     def _pass_on(self, length: int | None) -> None:
         self.passing = True
@@ -93,3 +103,12 @@ class ContainerAnswer:
             if known is not None:
                 fields += b"%b: %b\r\n" % (known, value)
         return fields
+
+
+def is_not_started(status: int, headers: Headers) -> bool:
+    """Whether an answer says that its container has not begun the request, and will not."""
+    return status == 503 and _has(headers, _NOT_STARTED)
+
+
+def _has(headers: Headers, wanted: bytes) -> bool:
+    return any(name.lower() == wanted for name, _ in headers)

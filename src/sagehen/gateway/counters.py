@@ -98,6 +98,8 @@ class VariantCounters(msgspec.Struct, kw_only=True):
     """What containers took, with the way there and back."""
     overhead_latency: Times = msgspec.field(default_factory=Times, name="OverheadLatency")
     """Everything else, from the whole request to the whole answer."""
+    shadow_copies_dropped: int = msgspec.field(default=0, name="ShadowCopiesDropped")
+    """Of a shadow: copies that were never sent."""
     loading_wait_us: int = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
     loading_waits: int = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
     in_flight: InFlight = msgspec.field(default_factory=InFlight, name="ConcurrentRequestsPerModel")

@@ -35,6 +35,7 @@ from sagehen.gateway.pool import Pool
 from sagehen.gateway.routes import Routes
 from sagehen.gateway.server import Server
 from sagehen.gateway.sessions import Sessions
+from sagehen.gateway.shadow import Shadows
 from sagehen.gateway.streamed_invocation import container_headers
 from sagehen.home import Home
 from sagehen.wire.services import service
@@ -125,6 +126,7 @@ class Gateway:
             begins_sessions=False,
         )
         self._access_log = AccessLog(write, clock) if settings.access_log else None
+        self._shadows = Shadows(settings, clock, rng.random, self._models)
         self._invoker = Invoker(
             settings,
             admission,
@@ -134,6 +136,7 @@ class Gateway:
             rng.random,
             stream_admission,
             self._sessions,
+            self._shadows,
             self._access_log,
         )
         dispatcher = Dispatcher(self._invoker, self._control)
@@ -195,6 +198,7 @@ class Gateway:
         return [
             (ROUTES_SECONDS, self._follow_routes),
             (EXPIRE_SECONDS, self._invoker.expire),
+            (EXPIRE_SECONDS, self._shadows.expire),
             (DIGEST_SECONDS, self._counters.digest),
             (ACCESS_LOG_SECONDS, self._write_access_log),
             (IDLE_CONNECTIONS_SECONDS, self._close_idle),
@@ -248,8 +252,8 @@ def _check(operation: str, header_members: Mapping[str, str]) -> ParameterCheck:
 def _max_connections() -> int:
     """How many clients may be connected, of the files that this process may open."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # A client's request may need a connection to an instance and one to control.
-    return MAX_CONNECTIONS if hard < 0 else min(MAX_CONNECTIONS, hard // 3)
+    # A client's request may need a connection to an instance, one to a shadow and one to control.
+    return MAX_CONNECTIONS if hard < 0 else min(MAX_CONNECTIONS, hard // 4)
 
 
 def _open_more_files() -> None:

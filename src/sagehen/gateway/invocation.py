@@ -36,13 +36,12 @@ __all__ = ["Invocation"]
 MAX_MISSES = 2
 """How often a container may say that it does not hold the model it was asked to load."""
 MAX_LOADS = 4
-NOT_STARTED = b"x-sagehen-not-started"
-BY_MODEL = b"x-sagehen-by-model"
-"""The model itself chose the status of an answer, not the server that holds it."""
 
 
 class Invocation:
     """The handler of one request; also waits for a model and a connection, and gets the answer."""
+
+    is_streamed = False
 
     # What most requests never change stands here, not in each of them.
     _admitted: Admitted
@@ -99,6 +98,8 @@ class Invocation:
         self._admitted = admitted
         self._account.admit(admitted)
         invoker.enter(self, admitted.variant.counters.in_flight)
+        if admitted.endpoint.shadow is not None:
+            invoker.shadows.copy(admitted, self._body.parts, self.is_streamed)
         self._placement = Placement(admitted, self, invoker.models, invoker.random, now)
         self._placement.find()
 
@@ -276,7 +277,7 @@ class Invocation:
             self._account.end()
             self._note(200, answer.size)
             self._let_go()
-        elif answer.status == 503 and answer.has(NOT_STARTED):
+        elif answer.is_not_started:
             self.refused()
         elif self._is_miss(answer):
             self._load_again()
@@ -298,9 +299,9 @@ class Invocation:
     def upstream_drained(self) -> None: ...
 
     def _is_miss(self, answer: ContainerAnswer) -> bool:
-        if self._model_name is None or answer.status not in (404, 507) or answer.has(BY_MODEL):
+        if self._model_name is None or answer.status not in (404, 507):
             return False
-        return self._misses < MAX_MISSES
+        return self._misses < MAX_MISSES and not answer.is_by_model
 
     # The end
 

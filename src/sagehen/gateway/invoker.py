@@ -14,6 +14,7 @@ from sagehen.gateway.counters import InFlight
 from sagehen.gateway.faults import Texts, unavailable
 from sagehen.gateway.models import LoadedModels
 from sagehen.gateway.sessions import Sessions
+from sagehen.gateway.shadow import Shadows
 
 __all__ = ["Expiring", "Invoker"]
 
@@ -45,12 +46,14 @@ class Invoker:
         random: Random,
         stream_admission: Admission,
         sessions: Sessions,
+        shadows: Shadows,
         access_log: AccessLog | None = None,
     ) -> None:
         self.admission = admission
         self.stream_admission = stream_admission
         self.models = models
         self.sessions = sessions
+        self.shadows = shadows
         self.texts = texts
         self.random = random
         self.access_log = access_log

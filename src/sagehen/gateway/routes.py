@@ -25,6 +25,10 @@ was told that an endpoint is in service, or has another weight, finds it so at o
 RANKS_KEPT = 10_000
 """Models per variant whose order of instances is remembered."""
 
+_LineKey = tuple[str, str, bool]
+"""(endpoint, variant, whether it is a shadow): a copy must not find itself in the line of the
+production variant that its shadow has become."""
+
 
 class Instance:
     """One instance; it stays the same object for as long as it is in the table."""
@@ -88,7 +92,7 @@ class Instance:
 
 
 class Variant:
-    """One production variant, as of one version of the table."""
+    """One production or shadow variant, as of one version of the table."""
 
     __slots__ = (
         "_ranks",
@@ -131,12 +135,18 @@ class Variant:
 class Endpoint:
     """One endpoint, as of one version of the table."""
 
-    __slots__ = ("name", "variants", "weights")
+    __slots__ = ("name", "shadow", "shadow_share", "variants", "weights")
 
-    def __init__(self, name: str, variants: tuple[Variant, ...]) -> None:
+    def __init__(
+        self, name: str, variants: tuple[Variant, ...], shadow: Variant | None = None
+    ) -> None:
         self.name = name
         self.variants = variants
         self.weights = tuple(variant.route.weight for variant in variants)
+        self.shadow = shadow
+        """Gets copies of requests, and is no variant that can be asked for."""
+        self.shadow_share = 0.0 if shadow is None else _share(shadow.route.weight, self.weights)
+        """Of the requests, how many are copied."""
 
     def variant(self, name: str) -> Variant | None:
         for variant in self.variants:
@@ -159,7 +169,7 @@ class Routes:
         self._seen: tuple[int, int, int] | None = None
         self._endpoints: dict[str, Endpoint] = {}
         self._instances: dict[InstanceRoute, Instance] = {}
-        self._lines: dict[tuple[str, str], Line] = {}
+        self._lines: dict[_LineKey, Line] = {}
 
     def get(self, endpoint_name: str) -> Endpoint | None:
         if self._clock.monotonic() - self._looked_at > FRESH_SECONDS:
@@ -201,18 +211,19 @@ class Routes:
             name: Endpoint(
                 name,
                 tuple(self._variant(name, variant, before, lines) for variant in route.variants),
+                self._variant(name, route.shadow, before, lines, True) if route.shadow else None,
             )
             for name, route in table.routes.items()
             if route.variants
         }
         self._counters.keep_only(
-            {(name, one.name) for name, route in table.routes.items() for one in route.variants}
+            {(name, one.name) for name, route in table.routes.items() for one in route.all_variants}
         )
         for route, instance in before.items():
             if route not in self._instances:
                 instance.leave()
         for endpoint in self._endpoints.values():
-            for variant in endpoint.variants:
+            for variant in (*endpoint.variants, *filter(None, (endpoint.shadow,))):
                 variant.line.follow(variant)
         for key, line in lines.items():
             if key not in self._lines:
@@ -223,13 +234,19 @@ class Routes:
         endpoint: str,
         route: VariantRoute,
         before: dict[InstanceRoute, Instance],
-        lines: dict[tuple[str, str], Line],
+        lines: dict[_LineKey, Line],
+        is_shadow: bool = False,
     ) -> Variant:
         instances = []
         for place in route.instances:
             kept = self._instances.get(place) or before.get(place)
             self._instances[place] = kept = kept or Instance(place, self._clock, self._board)
             instances.append(kept)
-        key = (endpoint, route.name)
+        key = (endpoint, route.name, is_shadow)
         line = self._lines[key] = lines.get(key) or Line(self._board)
-        return Variant(route, tuple(instances), self._counters.of(*key), line)
+        return Variant(route, tuple(instances), self._counters.of(endpoint, route.name), line)
+
+
+def _share(weight: float, weights: tuple[float, ...]) -> float:
+    total = sum(weights)
+    return 1.0 if weight >= total else weight / total

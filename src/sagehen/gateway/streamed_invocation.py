@@ -14,6 +14,8 @@ _ACCEPT = b"x-amzn-sagemaker-accept"
 class StreamedInvocation(Invocation):
     """Until the first byte it is as any other; then errors are frames."""
 
+    is_streamed = True
+
     _answer: StreamedAnswer
     _late = False
 

@@ -65,7 +65,7 @@ def wanted_variants(endpoint: EndpointRecord | None) -> dict[VariantKey, Variant
     for deployment in (endpoint.current, endpoint.target):
         if deployment is None:
             continue
-        for variant in deployment.variants:
+        for variant in deployment.all_variants:
             key = (deployment.deployment_id, variant.name)
             other = wanted.get(key, variant).instance_count
             count = max(other, variant.instance_count)
@@ -81,8 +81,8 @@ def _grows(current: Deployment | None, target: Deployment) -> bool:
     """Whether `target` needs instances that `current` has not."""
     if current is None or current.deployment_id != target.deployment_id:
         return True
-    had = {variant.name: variant.instance_count for variant in current.variants}
-    return any(variant.instance_count > had.get(variant.name, 0) for variant in target.variants)
+    had = {variant.name: variant.instance_count for variant in current.all_variants}
+    return any(variant.instance_count > had.get(variant.name, 0) for variant in target.all_variants)
 
 
 def _complete(
@@ -93,7 +93,7 @@ def _complete(
         for one in instances
         if one.state is InstanceState.IN_SERVICE or one.instance_id in retried
     )
-    return all(settled[variant.name] >= variant.instance_count for variant in target.variants)
+    return all(settled[variant.name] >= variant.instance_count for variant in target.all_variants)
 
 
 def _in_service(endpoint: EndpointRecord, target: Deployment, now: float) -> EndpointRecord:

@@ -27,7 +27,7 @@ def columns_of(routes: Mapping[str, Route]) -> dict[str, int]:
     return {
         one.instance_id: one.board_column
         for route in routes.values()
-        for variant in route.variants
+        for variant in route.all_variants
         for one in variant.instances
         if one.board_column is not None
     }

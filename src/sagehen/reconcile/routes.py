@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sagehen.domain.containers import InstanceState
-from sagehen.domain.records import EndpointRecord, EndpointStatus, InstanceRecord
+from sagehen.domain.records import EndpointRecord, EndpointStatus, InstanceRecord, VariantPlan
 from sagehen.domain.routes import DEFAULT_SLOTS, InstanceRoute, Route, RouteTable, VariantRoute
 from sagehen.reconcile.columns import assign_columns, columns_of
 from sagehen.reconcile.plan import DELETED_LET_GO_SECONDS, Reports
@@ -66,8 +66,10 @@ def _route(
         for one in instances
         if one.deployment_id == deployment.deployment_id and one.stop_at is None
     ]
-    variants = tuple(
-        VariantRoute(
+    mine.sort(key=lambda one: one.instance_id)
+
+    def routed(variant: VariantPlan) -> VariantRoute:
+        return VariantRoute(
             name=variant.name,
             weight=variant.weight,
             instances=tuple(
@@ -76,28 +78,32 @@ def _route(
                     address=address,
                     slots=slots.get(one.instance_id, DEFAULT_SLOTS),
                 )
-                for one in sorted(mine, key=lambda one: one.instance_id)
+                for one in mine
                 if one.variant_name == variant.name and (address := _address(one, reports))
             ),
             strategy=variant.strategy,
             multi_model=variant.multi_model,
         )
-        for variant in deployment.variants
+
+    return Route(
+        endpoint_name=endpoint.name,
+        variants=tuple(map(routed, deployment.variants)),
+        shadow=None if deployment.shadow is None else routed(deployment.shadow),
     )
-    return Route(endpoint_name=endpoint.name, variants=variants)
 
 
 def _with_columns(route: Route, columns: Mapping[str, int]) -> Route:
-    variants = tuple(
-        replace(
-            variant,
-            instances=tuple(
-                replace(one, board_column=columns.get(one.instance_id)) for one in variant.instances
-            ),
+    def placed(variant: VariantRoute) -> VariantRoute:
+        instances = tuple(
+            replace(one, board_column=columns.get(one.instance_id)) for one in variant.instances
         )
-        for variant in route.variants
+        return replace(variant, instances=instances)
+
+    return replace(
+        route,
+        variants=tuple(map(placed, route.variants)),
+        shadow=None if route.shadow is None else placed(route.shadow),
     )
-    return replace(route, variants=variants)
 
 
 def _address(instance: InstanceRecord, reports: Reports | None) -> str | None:
@@ -115,7 +121,7 @@ def routed_ids(routes: Mapping[str, Route]) -> set[str]:
 
 def _routed(routes: Mapping[str, Route]) -> Iterator[InstanceRoute]:
     for route in routes.values():
-        for variant in route.variants:
+        for variant in route.all_variants:
             yield from variant.instances
 
 

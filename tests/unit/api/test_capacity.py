@@ -1,5 +1,6 @@
 """How many instances a machine has room for, when it is asked to be strict."""
 
+import msgspec
 import pytest
 
 from sagehen.api.capacity import Machine, check_capacity, this_machine
@@ -42,6 +43,14 @@ def test_vcpus_and_memory_are_shared_by_all():
     assert "utilization of 2 Instances and a request delta of 3 Instances" in said
     assert "8 vCPUs, 32.0 GiB of memory and 0 GPUs" in said
     assert "is 0 Instances" in refused([], endpoint("a", 1, "ml.r5.2xlarge"))
+
+
+def test_a_shadow_takes_room_too():
+    record = endpoint("a", 2)
+    shadow = msgspec.structs.replace(record.target.variants[0], name="s", instance_count=3)
+    target = msgspec.structs.replace(record.target, shadow=shadow)
+    said = refused([], msgspec.structs.replace(record, target=target))
+    assert "a request delta of 5 Instances" in said
 
 
 def test_gpus_count():

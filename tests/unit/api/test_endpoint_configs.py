@@ -143,7 +143,6 @@ def test_inference_component_endpoints_are_not_built(server, refusal):
     [
         ("AsyncInferenceConfig", {"OutputConfig": {}}),
         ("ExplainerConfig", {}),
-        ("ShadowProductionVariants", [{}]),
         ("DataCaptureConfig", {"EnableCapture": True}),
         ("DataCaptureConfig", {"InitialSamplingPercentage": 100}),
         ("MetricsConfig", {"EnableEnhancedMetrics": True}),

@@ -246,6 +246,19 @@ async def test_the_status_tells_of_each_variant_and_instance(server: Server) -> 
     assert (second["id"], second["state"], second["loaded_models"]) == ("i2", "Starting", None)
 
 
+async def test_the_status_tells_which_variant_is_a_shadow(server: Server) -> None:
+    server.add(
+        endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 1, shadow=1)),
+        instance("s1", "d1", IN_SERVICE, variant="s"),
+    )
+
+    (told,) = (await server.ask("GET", "/_sagehen/status")).json["endpoints"]
+
+    production, shadow = told["variants"]
+    assert (production["name"], production["shadow"]) == ("a", False)
+    assert (shadow["name"], shadow["shadow"], shadow["in_service"]) == ("s", True, 1)
+
+
 async def test_the_status_of_what_is_not_there_yet(server: Server) -> None:
     server.add(endpoint(EndpointStatus.CREATING, target=deployment("d1", 1)))
 

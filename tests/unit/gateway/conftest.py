@@ -23,6 +23,7 @@ from botocore.credentials import Credentials
 
 from sagehen.config import Settings
 from sagehen.domain.routes import (
+    DEFAULT_SLOTS,
     InstanceRoute,
     Route,
     RouteTable,
@@ -274,9 +275,12 @@ class House:
     async def agent(self, answering: Answering) -> FakeServer:
         return await self.fake(answering, self.home.agent_socket)
 
-    def route(self, *variants: VariantRoute, endpoint: str = "price") -> None:
+    def route(
+        self, *variants: VariantRoute, endpoint: str = "price", shadow: VariantRoute | None = None
+    ) -> None:
         """Write a table with one endpoint."""
-        table = RouteTable(routes={endpoint: Route(endpoint_name=endpoint, variants=variants)})
+        route = Route(endpoint_name=endpoint, variants=variants, shadow=shadow)
+        table = RouteTable(routes={endpoint: route})
         draft = self.home.routes.with_suffix(".new")
         draft.write_bytes(msgspec.json.encode(table))
         draft.replace(self.home.routes)
@@ -389,11 +393,21 @@ async def house() -> AsyncIterator[House]:
 
 @pytest.fixture
 def variant() -> Callable[..., VariantRoute]:
-    """`variant(*fakes_or_addresses, name=…, weight=…, …)`."""
+    """`variant(*fakes_or_addresses, name=…, weight=…, slots=…, …)`."""
 
-    def make(*places: Any, name: str = "AllTraffic", weight: float = 1, **more: Any) -> Any:
+    def make(
+        *places: Any,
+        name: str = "AllTraffic",
+        weight: float = 1,
+        slots: int = DEFAULT_SLOTS,
+        **more: Any,
+    ) -> Any:
         instances = tuple(
-            InstanceRoute(instance_id=f"{name}-{number}", address=getattr(place, "address", place))
+            InstanceRoute(
+                instance_id=f"{name}-{number}",
+                address=getattr(place, "address", place),
+                slots=slots,
+            )
             for number, place in enumerate(places)
         )
         return VariantRoute(name=name, weight=weight, instances=instances, **more)

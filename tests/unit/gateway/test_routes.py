@@ -26,13 +26,19 @@ def routes(file: Path, board: Board) -> Routes:
     return Routes(file, Counters("1"), SYSTEM, board)
 
 
-def write(file: Path, weight: float = 1, places: tuple[str, ...] = ("i-1",)) -> None:
+def write(
+    file: Path,
+    weight: float = 1,
+    places: tuple[str, ...] = ("i-1",),
+    shadow: VariantRoute | None = None,
+) -> None:
     instances = tuple(
         InstanceRoute(instance_id=place, address=f"unix:/{place}", board_column=ord(place[-1]))
         for place in places
     )
     variant = VariantRoute(name="All", weight=weight, instances=instances)
-    table = RouteTable(routes={"price": Route(endpoint_name="price", variants=(variant,))})
+    route = Route(endpoint_name="price", variants=(variant,), shadow=shadow)
+    table = RouteTable(routes={"price": route})
     draft = file.with_suffix(".new")
     draft.write_bytes(msgspec.json.encode(table))
     draft.replace(file)
@@ -79,6 +85,29 @@ def test_a_broken_file_leaves_the_last_table_in_force(file, routes, broken):
     assert routes.get("price") is not None
     write(file, weight=5)
     assert routes.refresh()
+
+
+@pytest.mark.parametrize(("weight", "of", "share"), [(0, 1, 0), (1, 4, 0.25), (1, 1, 1), (5, 2, 1)])
+def test_a_shadow_s_share_is_its_weight_by_production_s(file, routes, weight, of, share):
+    write(file, weight=of, shadow=VariantRoute(name="Next", weight=weight, instances=()))
+    routes.refresh()
+    endpoint = routes.get("price")
+    assert (endpoint.shadow.route.name, endpoint.shadow_share) == ("Next", share)
+    assert (endpoint.variant("Next"), endpoint.weights) == (None, (of,))
+
+
+def test_a_shadow_that_becomes_the_production_variant_has_another_line(file, routes):
+    shadow = VariantRoute(name="All", weight=1, instances=())
+    write(file, shadow=shadow)
+    routes.refresh()
+    production, before = routes.get("price").variants[0], routes.get("price").shadow
+    assert before.line is not production.line
+    assert before.counters is production.counters
+    write(file, weight=2, shadow=shadow)
+    routes.refresh()
+    after = routes.get("price").shadow
+    assert after.line is before.line
+    assert after.line.variant is after
 
 
 def test_a_removed_file_leaves_the_last_table_in_force(file, routes):

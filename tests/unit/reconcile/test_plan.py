@@ -22,6 +22,7 @@ SERVING = endpoint(EndpointStatus.IN_SERVICE, current=ONE)
 UPDATING = endpoint(EndpointStatus.UPDATING, current=ONE, target=OTHER)
 GROWING = endpoint(EndpointStatus.UPDATING, current=ONE, target=TWO)
 SHRINKING = endpoint(EndpointStatus.UPDATING, current=TWO, target=ONE)
+SHADOWED, SHADOWED_TWICE = deployment("d1", 1, shadow=1), deployment("d1", 1, shadow=2)
 DELETING = endpoint(EndpointStatus.DELETING, current=ONE)
 BROKEN = endpoint(EndpointStatus.FAILED, target=ONE)
 
@@ -53,6 +54,7 @@ class Case:
 
 SERVES = (instance("i1", "d1", IN_SERVICE), IN_SERVICE)
 SERVES_TOO = (instance("i2", "d1", IN_SERVICE), IN_SERVICE)
+SHADOW = (instance("s1", "d1", IN_SERVICE, variant="s"), IN_SERVICE)
 LEAVING = instance("i1", "d1", IN_SERVICE, stop_at=NOW)
 
 CASES = [
@@ -138,6 +140,27 @@ CASES = [
          stop_at=NOW), STOPPING))),
     Case("leaving: gone", SERVING, (SERVES, (instance("i2", "d0", STOPPING, stop_at=NOW), None)),
          dropped=("i2",)),
+    Case("shadow, creating: has instances of its own", endpoint(EndpointStatus.CREATING,
+         target=SHADOWED), added=("d1", "d1"), start=("new-1", "new-2")),
+    Case("shadow, creating: waits for it", endpoint(EndpointStatus.CREATING, target=SHADOWED),
+         (SERVES, (instance("s1", variant="s"), STARTING))),
+    Case("shadow, creating: all in service", endpoint(EndpointStatus.CREATING, target=SHADOWED),
+         (SERVES, SHADOW), status=EndpointStatus.IN_SERVICE, current=SHADOWED),
+    Case("shadow, creating: fails, and the endpoint with it", endpoint(EndpointStatus.CREATING,
+         target=SHADOWED), (SERVES, (SHADOW[0], FAILED)), status=EndpointStatus.FAILED,
+         reason="s1 broke.", stop=("s1",), stop_at={"i1": SOON, "s1": NOW}, wake_at=SOON),
+    Case("shadow, in service: fails, is tried again, and nothing else happens",
+         endpoint(EndpointStatus.IN_SERVICE, current=SHADOWED), (SERVES, (SHADOW[0], FAILED)),
+         {"s1": Retry(attempts=3, at=NOW)}, start=("s1",), wake_at=NOW + 16),
+    Case("shadow, growing: one more is made", endpoint(EndpointStatus.UPDATING, current=SHADOWED,
+         target=SHADOWED_TWICE), (SERVES, SHADOW), added=("d1",), start=("new-1",)),
+    Case("shadow, shrinking: one leaves the routes, then stops", endpoint(EndpointStatus.UPDATING,
+         current=SHADOWED_TWICE, target=SHADOWED),
+         (SERVES, SHADOW, (instance("s2", "d1", IN_SERVICE, variant="s"), IN_SERVICE)),
+         status=EndpointStatus.IN_SERVICE, current=SHADOWED, stop_at={"s2": SOON}, wake_at=SOON),
+    Case("shadow, deleting: leaves with the others", endpoint(EndpointStatus.DELETING,
+         current=SHADOWED), (SERVES, SHADOW), stop_at={"i1": NOW + DELETED_LET_GO_SECONDS,
+         "s1": NOW + DELETED_LET_GO_SECONDS}, wake_at=NOW + DELETED_LET_GO_SECONDS),
     Case("deleting: leaves the routes first", DELETING, (SERVES,),
          stop_at={"i1": NOW + DELETED_LET_GO_SECONDS}, wake_at=NOW + DELETED_LET_GO_SECONDS),
     Case("deleting: what still starts is stopped at once", DELETING, ((instance("i1"), STARTING),),

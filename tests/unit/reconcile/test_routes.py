@@ -31,6 +31,23 @@ def test_an_endpoint_in_service_is_reached_at_its_instances() -> None:
     assert (variant.name, variant.weight) == ("a", 1.0)
 
 
+def test_a_shadow_is_routed_beside_the_variants_that_answer() -> None:
+    shadowed = endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 1, shadow=1))
+    serving = instance("i1", "d1", IN_SERVICE), instance("s1", "d1", IN_SERVICE, variant="s")
+    said = {"s1": replace(report("s1", IN_SERVICE), slots=3)}
+
+    table = routes(shadowed, *serving, reports=said | {"i1": report("i1", IN_SERVICE)})
+    away = routes(shadowed, *serving, before=table)
+
+    route = table[NAME]
+    assert [one.name for one in route.variants] == ["a"]
+    assert (route.shadow.name, route.shadow.weight) == ("s", 1.0)
+    (shadow,) = route.shadow.instances
+    assert (shadow.instance_id, shadow.slots, shadow.board_column) == ("s1", 3, 1)
+    assert away == table
+    assert msgspec.json.decode(msgspec.json.encode(table), type=dict[str, Route]) == table
+
+
 @pytest.mark.parametrize(
     "record",
     [
