@@ -107,7 +107,7 @@ class Settings(BaseSettings):
     max_shadow_copies: int = Field(
         1000,
         gt=0,
-        description="Copies for shadow variants that one gateway holds at once; more are dropped.",
+        description="Copies that one gateway holds for one shadow variant; more are dropped.",
     )
     access_log: bool = Field(
         False, description="A line in the gateway's log at the end of each invocation."

@@ -52,12 +52,12 @@ def test_life_of_a_config(sagemaker):
 
 def test_list(sagemaker):
     for number in range(3):
-        create(sagemaker, f"boto-listed-{number}")
+        create(sagemaker, f"boto-config-listed-{number}")
     pages = sagemaker.get_paginator("list_endpoint_configs").paginate(
-        NameContains="boto-listed", PaginationConfig={"PageSize": 1}
+        NameContains="boto-config-listed", PaginationConfig={"PageSize": 1}
     )
     names = [page["EndpointConfigs"][0]["EndpointConfigName"] for page in pages]
-    assert names == ["boto-listed-2", "boto-listed-1", "boto-listed-0"]
+    assert names == ["boto-config-listed-2", "boto-config-listed-1", "boto-config-listed-0"]
 
 
 def test_unknown_model(sagemaker):

@@ -126,7 +126,9 @@ class Gateway:
             begins_sessions=False,
         )
         self._access_log = AccessLog(write, clock) if settings.access_log else None
-        self._shadows = Shadows(settings, clock, rng.random, self._models)
+        self._shadows = Shadows(
+            settings, clock, rng.random, self._models, max_copies=_max_connections()
+        )
         self._invoker = Invoker(
             settings,
             admission,
@@ -252,7 +254,8 @@ def _check(operation: str, header_members: Mapping[str, str]) -> ParameterCheck:
 def _max_connections() -> int:
     """How many clients may be connected, of the files that this process may open."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # A client's request may need a connection to an instance, one to a shadow and one to control.
+    # A client's request may need a connection to an instance and one to control; and there may be
+    # as many copies for shadows, each with a connection of its own.
     return MAX_CONNECTIONS if hard < 0 else min(MAX_CONNECTIONS, hard // 4)
 
 

@@ -7,6 +7,7 @@ production. Each copy counts once: as an invocation of the shadow, or as dropped
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from sagehen.clock import Clock
 from sagehen.config import Settings
@@ -15,6 +16,7 @@ from sagehen.gateway.admission import Admitted
 from sagehen.gateway.choose import Random
 from sagehen.gateway.container_answer import is_not_started
 from sagehen.gateway.container_request import container_head
+from sagehen.gateway.line import Line
 from sagehen.gateway.models import LoadedModels
 from sagehen.gateway.placement import Placement
 from sagehen.gateway.routes import Instance
@@ -22,24 +24,58 @@ from sagehen.gateway.upstream import Headers, Upstream
 
 __all__ = ["Shadows"]
 
-MAX_COPY_BYTES_HELD = 2**28
+MAX_BYTES_HELD = 2**28
 """Of the bodies of all copies together; those of the requests are held beside them."""
+MAX_BYTES_OF_ONE_SHADOW = 2**26
+"""So that one shadow that hangs leaves room for the copies of the others."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """The copies for one shadow, or for all."""
+
+    copies: set["_Copy"] = field(default_factory=set)
+    size: int = 0
+    """Of their bodies."""
+
+    def add(self, copy: "_Copy") -> None:
+        self.copies.add(copy)
+        self.size += copy.size
+
+    def remove(self, copy: "_Copy") -> None:
+        self.copies.remove(copy)
+        self.size -= copy.size
+
+    def has_room(self, size: int, max_copies: int, max_bytes: int) -> bool:
+        return len(self.copies) < max_copies and self.size + size <= max_bytes
 
 
 class Shadows:
-    """All copies of this process, and their bounds; `random` gives numbers in [0, 1)."""
+    """All copies of this process, and their bounds.
+
+    Args:
+        random: gives numbers in [0, 1).
+        max_copies: of all shadows together; each may have a connection.
+    """
 
     def __init__(
-        self, settings: Settings, clock: Clock, random: Random, models: LoadedModels
+        self,
+        settings: Settings,
+        clock: Clock,
+        random: Random,
+        models: LoadedModels,
+        max_copies: int,
     ) -> None:
         self.random = random
         self.models = models
         self.monotonic = clock.monotonic
         self.patience_seconds = settings.invocation_timeout_seconds
         self.stream_patience_seconds = settings.response_stream_timeout_seconds
-        self._max_copies = settings.max_shadow_copies
-        self._live: set[_Copy] = set()
-        self._bytes_held = 0
+        self._max_copies = max_copies
+        self._max_copies_of_one_shadow = settings.max_shadow_copies
+        self._all = _Held()
+        self._by_shadow: dict[Line, _Held] = {}
+        """Of the shadows that have any; by their line, which is the same in all tables."""
 
     def copy(self, admitted: Admitted, parts: Sequence[bytes], streamed: bool) -> None:
         """Send the endpoint's shadow a copy of a request, if it falls into the share.
@@ -59,30 +95,38 @@ class Shadows:
         if self.random() >= endpoint.shadow_share:
             return
         size = sum(map(len, parts))
-        if not self._has_room(size):
+        held = self._by_shadow.get(shadow.line) or _Held()
+        if not self._has_room(held, size):
             shadow.counters.shadow_copies_dropped += 1
             return
         copied = Admitted(endpoint, shadow, admitted.lines, None)
         copy = _Copy(self, copied, tuple(parts), size, streamed)
-        self._live.add(copy)
-        self._bytes_held += size
+        self._by_shadow[shadow.line] = held
+        held.add(copy)
+        self._all.add(copy)
         shadow.counters.in_flight.enter()
         asyncio.get_running_loop().call_soon(copy.begin)
 
     def leave(self, copy: "_Copy") -> None:
         """It is done with."""
-        self._live.discard(copy)
-        self._bytes_held -= copy.size
-        copy.admitted.variant.counters.in_flight.leave()
+        variant = copy.admitted.variant
+        held = self._by_shadow[variant.line]
+        held.remove(copy)
+        if not held.copies:
+            del self._by_shadow[variant.line]
+        self._all.remove(copy)
+        variant.counters.in_flight.leave()
 
     def expire(self) -> None:
         """End the copies whose time is over. To be called several times a second."""
         now = self.monotonic()
-        for copy in [one for one in self._live if one.deadline <= now]:
+        for copy in [one for one in self._all.copies if one.deadline <= now]:
             copy.expire()
 
-    def _has_room(self, size: int) -> bool:
-        return len(self._live) < self._max_copies and self._bytes_held + size <= MAX_COPY_BYTES_HELD
+    def _has_room(self, held: _Held, size: int) -> bool:
+        return self._all.has_room(size, self._max_copies, MAX_BYTES_HELD) and held.has_room(
+            size, self._max_copies_of_one_shadow, MAX_BYTES_OF_ONE_SHADOW
+        )
 
 
 class _Copy:

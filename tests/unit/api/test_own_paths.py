@@ -34,6 +34,7 @@ REPORT = {
             "ConcurrentRequestsPerModel": {"lowest": 1, "highest": 7},
             # Nine of some 1 ms, one of some 41 ms.
             "ModelLatency": {"count": 10, "sum": 50_000, "buckets": {"346": 9, "531": 1}},
+            "ShadowCopiesDropped": 3,
             "ModelLoadingWaitTimeSum": 900,
             "ModelLoadingWaitTimeCount": 2,
         },
@@ -172,6 +173,7 @@ async def test_what_gateways_report_is_exposed(server: Server) -> None:
     assert figures["sagehen_model_latency_microseconds_count", NAME, "a"] == 10
     assert figures["sagehen_model_loading_wait_time_microseconds_count", NAME, "a"] == 2
     assert figures["sagehen_invocations_per_instance_total", NAME, "a"] == 2.5
+    assert figures["sagehen_shadow_copies_dropped_total", NAME, "a"] == 3
     assert figures["sagehen_concurrent_requests_min", NAME, "a"] == 1
     assert figures["sagehen_concurrent_requests_max", NAME, "a"] == 7
     latency = "sagehen_model_latency_microseconds"

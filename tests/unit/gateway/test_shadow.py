@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sagehen.gateway import gateway as gateway_module
 from sagehen.gateway import shadow as shadow_module
 
 STREAM = "/endpoints/price/invocations-response-stream"
@@ -55,7 +56,10 @@ def is_idle(house, counts):
 
     def idle():
         shadows = house.gateway._shadows
-        return not shadows._live and not shadows._bytes_held and not house.outstanding()
+        if shadows._all.copies:
+            return False
+        assert (shadows._all.size, shadows._by_shadow) == (0, {})
+        return not house.outstanding()
 
     return idle
 
@@ -212,7 +216,7 @@ async def test_a_stream_that_has_begun_has_the_time_of_a_stream(
         await reader.read()
 
     def has_begun():
-        (copy,) = house.gateway._shadows._live
+        (copy,) = house.gateway._shadows._all.copies
         return copy.deadline > house.clock.monotonic() + 60
 
     await shadowed(await house.raw(slow, house.home.run / "slow.sock"))
@@ -253,10 +257,11 @@ async def test_more_copies_than_are_held_are_dropped(house, shadowed, eventually
     await eventually(lambda: len(next_one.asked) == 3)
 
 
+@pytest.mark.parametrize("limit", ["MAX_BYTES_HELD", "MAX_BYTES_OF_ONE_SHADOW"])
 async def test_more_data_than_is_held_is_dropped(
-    house, shadowed, eventually, counts, is_idle, monkeypatch
+    house, shadowed, eventually, counts, is_idle, monkeypatch, limit
 ):
-    monkeypatch.setattr(shadow_module, "MAX_COPY_BYTES_HELD", 100)
+    monkeypatch.setattr(shadow_module, limit, 100)
     held = Held()
     next_one = await house.fake(held.answer)
     await shadowed(next_one)
@@ -269,6 +274,30 @@ async def test_more_data_than_is_held_is_dropped(
     await eventually(is_idle)
     await ours(house, bytes(100))
     await eventually(lambda: len(next_one.asked) == 3)
+
+
+async def test_a_shadow_that_hangs_takes_no_room_from_another(
+    house, shadowed, variant, production, eventually, counts, echo
+):
+    other = await house.fake(echo)
+    await shadowed(await house.fake(never), settings={"max_shadow_copies": 2})
+    for _ in range(3):
+        await ours(house)
+    assert counts().shadow_copies_dropped == 1
+    house.route(variant(production), endpoint="other", shadow=variant(other, name="Other"))
+    house.gateway._routes.refresh()
+    await ours(house, path="/endpoints/other/invocations")
+    await eventually(lambda: other.asked)
+
+
+async def test_all_shadows_together_have_a_bound(house, shadowed, eventually, counts, monkeypatch):
+    monkeypatch.setattr(gateway_module, "MAX_CONNECTIONS", 2)
+    next_one = await house.fake(never)
+    await shadowed(next_one)
+    for _ in range(3):
+        await ours(house)
+    await eventually(lambda: len(next_one.asked) == 2)
+    assert counts().shadow_copies_dropped == 1
 
 
 async def test_copies_take_no_room_from_requests(house, shadowed, eventually):
