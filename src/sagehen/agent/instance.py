@@ -286,6 +286,8 @@ class Instance:
                     return running.describe_end()
             healthy = await asyncio.gather(*(running.is_healthy() for running in self._running))
             failed = 0 if all(healthy) else failed + 1
+            if self._running[0].slots != self.report.slots:
+                self._change(InstanceState.IN_SERVICE)
             if failed >= pace.pings_failed_in_a_row:
                 return f"/ping failed {failed} times in a row."
 

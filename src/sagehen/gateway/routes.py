@@ -25,6 +25,8 @@ was told that an endpoint is in service, or has another weight, finds it so at o
 RANKS_KEPT = 10_000
 """Models per variant whose order of instances is remembered."""
 
+_InstanceKey = tuple[str, str, int | None]
+"""(id, address, column of the board)."""
 _LineKey = tuple[str, str, bool]
 """(endpoint, variant, whether it is a shadow): a copy must not find itself in the line of the
 production variant that its shadow has become."""
@@ -168,7 +170,7 @@ class Routes:
         self._looked_at = 0.0
         self._seen: tuple[int, int, int] | None = None
         self._endpoints: dict[str, Endpoint] = {}
-        self._instances: dict[InstanceRoute, Instance] = {}
+        self._instances: dict[_InstanceKey, Instance] = {}
         self._lines: dict[_LineKey, Line] = {}
 
     def get(self, endpoint_name: str) -> Endpoint | None:
@@ -219,8 +221,8 @@ class Routes:
         self._counters.keep_only(
             {(name, one.name) for name, route in table.routes.items() for one in route.all_variants}
         )
-        for route, instance in before.items():
-            if route not in self._instances:
+        for key, instance in before.items():
+            if key not in self._instances:
                 instance.leave()
         for endpoint in self._endpoints.values():
             for variant in (*endpoint.variants, *filter(None, (endpoint.shadow,))):
@@ -233,17 +235,21 @@ class Routes:
         self,
         endpoint: str,
         route: VariantRoute,
-        before: dict[InstanceRoute, Instance],
+        before: dict[_InstanceKey, Instance],
         lines: dict[_LineKey, Line],
         is_shadow: bool = False,
     ) -> Variant:
         instances = []
         for place in route.instances:
-            kept = self._instances.get(place) or before.get(place)
-            self._instances[place] = kept = kept or Instance(place, self._clock, self._board)
-            instances.append(kept)
-        key = (endpoint, route.name, is_shadow)
-        line = self._lines[key] = lines.get(key) or Line(self._board)
+            key = (place.instance_id, place.address, place.board_column)
+            instance = self._instances.get(key) or before.get(key)
+            instance = instance or Instance(place, self._clock, self._board)
+            # It may have become quicker or slower, and is the same all the same.
+            instance.slots = max(1, place.slots)
+            self._instances[key] = instance
+            instances.append(instance)
+        line_key = (endpoint, route.name, is_shadow)
+        line = self._lines[line_key] = lines.get(line_key) or Line(self._board)
         return Variant(route, tuple(instances), self._counters.of(endpoint, route.name), line)
 
 

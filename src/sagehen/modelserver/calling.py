@@ -5,6 +5,8 @@ from collections import deque
 from concurrent.futures import Executor
 from functools import partial
 
+from sagehen.clock import SYSTEM, Clock
+from sagehen.modelserver.call_times import CallTimes
 from sagehen.modelserver.contract import Answer, CallModel, Request
 from sagehen.modelserver.replies import abandoned, failure, queue_full, timed_out
 from sagehen.modelserver.streaming import Stream
@@ -27,8 +29,11 @@ class Caller:
         workers: int,
         max_waiting: int,
         timeout_seconds: float = 60.0,
+        clock: Clock = SYSTEM,
     ) -> None:
         self._model = model
+        self._clock = clock
+        self._times = CallTimes()
         self._executor = executor
         self._workers = workers
         self._max_waiting = max_waiting
@@ -50,7 +55,7 @@ class Caller:
 
     @property
     def slots(self) -> int:
-        return self._workers
+        return self._workers * self._times.ready
 
     @property
     def stuck(self) -> bool:
@@ -64,7 +69,7 @@ class Caller:
     def _start(self, request: Request) -> None:
         self._working += 1
         self._await(request)
-        work = self._loop.run_in_executor(self._executor, self._call, request)
+        work = self._loop.run_in_executor(self._executor, self._measured, request)
         work.add_done_callback(lambda done: self._finish(request, done.result()))
 
     def _await(self, request: Request) -> None:
@@ -74,6 +79,12 @@ class Caller:
     def _give_up(self, request: Request) -> None:
         self._overdue.add(request)
         request.respond(timed_out(self._timeout_seconds))
+
+    def _measured(self, request: Request) -> Answer:
+        start = self._clock.monotonic()
+        answer = self._call(request)
+        self._times.record(self._clock.monotonic() - start)
+        return answer
 
     def _call(self, request: Request) -> Answer:
         try:

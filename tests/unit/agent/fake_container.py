@@ -4,7 +4,7 @@ FAKE_EXIT=1          ends at once, with an exception on its log
 FAKE_EXIT_ONCE=1     ends at once the first time only
 FAKE_UNHEALTHY=1     never passes /ping
 FAKE_CAPACITY=n      answers 507 to more than n models
-FAKE_SLOTS=n         says with /ping that it has n slots
+FAKE_SLOTS=n         says with /ping that it has n slots; the control file `slots` overrules it
 FAKE_CONTROL=folder  fails /ping while `unhealthy` is there; a model with a file `slow` waits for
                      `go`; `started` is written to with each start
 A model with a file `refuse` is not loaded. POST /crash ends it; POST /forget drops its models.
@@ -57,7 +57,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
         if self.path == "/ping" and "FAKE_SLOTS" in env:
-            self.send_header("X-Sagehen-Slots", env["FAKE_SLOTS"])
+            said = control / "slots"
+            slots = said.read_text() if said.exists() else env["FAKE_SLOTS"]
+            self.send_header("X-Sagehen-Slots", slots)
         self.end_headers()
         self.wfile.write(body)
 

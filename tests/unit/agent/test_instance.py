@@ -209,3 +209,17 @@ async def test_slots_are_the_users_word_or_else_the_containers(
     async with running(make_spec(environment=environment), around) as watched:
         await watched.reaches(InstanceState.IN_SERVICE)
         assert watched.instance.report.slots == slots
+
+
+async def test_what_the_container_says_anew_of_its_slots_is_told(
+    around: Surroundings, make_spec: MakeSpec
+) -> None:
+    async with running(make_spec(environment={"FAKE_SLOTS": "2"}), around) as watched:
+        await watched.reaches(InstanceState.IN_SERVICE)
+        said = around.home.path.parent / "slots"
+        said.with_suffix(".new").write_text("16")
+        said.with_suffix(".new").rename(said)
+        async with asyncio.timeout(10):
+            while watched.instance.report.slots != 16:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert watched.instance.report.state is InstanceState.IN_SERVICE

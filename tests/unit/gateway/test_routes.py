@@ -31,9 +31,15 @@ def write(
     weight: float = 1,
     places: tuple[str, ...] = ("i-1",),
     shadow: VariantRoute | None = None,
+    slots: int = 1,
 ) -> None:
     instances = tuple(
-        InstanceRoute(instance_id=place, address=f"unix:/{place}", board_column=ord(place[-1]))
+        InstanceRoute(
+            instance_id=place,
+            address=f"unix:/{place}",
+            board_column=ord(place[-1]),
+            slots=slots,
+        )
         for place in places
     )
     variant = VariantRoute(name="All", weight=weight, instances=instances)
@@ -137,3 +143,15 @@ def test_an_instance_that_left_gives_its_column_free_at_once(file, routes, board
     assert (instance.outstanding, board.outstanding(ord("1"))) == (1, 0)
     instance.give()
     assert (instance.outstanding, board.outstanding(ord("1"))) == (0, 0)
+
+
+def test_an_instance_with_other_slots_is_the_same(file, routes):
+    write(file)
+    routes.refresh()
+    (before,) = routes.instances()
+    before.take()
+    write(file, slots=3)
+    routes.refresh()
+    (after,) = routes.instances()
+    assert after is before
+    assert (after.slots, after.outstanding) == (3, 1)

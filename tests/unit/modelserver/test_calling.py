@@ -173,3 +173,20 @@ async def test_a_stream_that_begins_too_late_is_not_begun(executor):
 
 async def test_a_model_of_the_users_code_has_a_slot_for_each_worker(executor):
     assert Caller(Gate(), executor, workers=3, max_waiting=9).slots == 3
+
+
+async def test_quick_code_gets_more_requests_than_workers(executor):
+    class Echo(Gate):
+        def call(self, request: Request) -> Answer:
+            return Answer(200, request.body)
+
+    class StandingClock:
+        def monotonic(self) -> float:
+            return 7.0
+
+    caller = Caller(Echo(), executor, workers=2, max_waiting=1000, clock=StandingClock())
+    assert caller.slots == 2
+    for request in requests(*[b"x"] * 300):
+        caller.submit(request)
+    await caller.drained()
+    assert caller.slots == 16
