@@ -127,6 +127,11 @@ def _tell_kills(kills: Sequence[Kill]) -> Iterator[str]:
         failed = sum(len(kill.failures) for kill in some)
         times = [f"{np.median(away):.2f}", f"{max(away):.2f}"] if away else ["-", "-"]
         yield row_of([title, str(len(some)), f"{under_way:,}", f"{failed:,}", *times])
+    yield ""
+    yield (
+        "Under way: requests that gateways waited for from an instance, of which those that it had "
+        "read fail and the others go elsewhere; connections that a gateway had."
+    )
 
 
 # Memory
