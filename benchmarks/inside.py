@@ -74,18 +74,19 @@ class Inside:
         except OSError:
             return False
 
-    def memory_mib(self) -> dict[str, float]:
-        """Resident memory: of each role, and the mean of the containers that serve.
+    def memory_mib(self) -> dict[tuple[str, int], float]:
+        """Resident memory, by name and process id: of each role, and the mean of the containers
+        that serve, under the process id 0.
 
         Resident and not proportional: what one process has must not seem to grow because another,
         that shared its libraries, was killed.
         """
-        seen = {role: resident_mib(pid) for role, pid in self.roles().items()}
+        seen = {(role, pid): resident_mib(pid) for role, pid in self.roles().items()}
         routed = self.routed()
         serving = [resident_mib(pid) for key, pid in self.instances().items() if key in routed]
         if serving := [mib for mib in serving if mib]:
-            seen[MODEL_SERVERS] = sum(serving) / len(serving)
-        return {name: mib for name, mib in seen.items() if mib}
+            seen[MODEL_SERVERS, 0] = sum(serving) / len(serving)
+        return {key: mib for key, mib in seen.items() if mib}
 
     def _roles(self) -> Iterator[tuple[str, int]]:
         for pid in _children(self.server.pid):

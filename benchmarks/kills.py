@@ -111,10 +111,12 @@ class Killer:
         # Stopped for a moment first, so that what it had begun can be counted: what is sent to it
         # from here on it never reads.
         os.kill(pid, signal.SIGSTOP)
-        wait_until_stopped(pid)
-        at = time.monotonic()
-        in_flight = self._inside.outstanding(routed[victim])
-        os.kill(pid, signal.SIGKILL)
+        try:
+            wait_until_stopped(pid)
+            at = time.monotonic()
+            in_flight = self._inside.outstanding(routed[victim])
+        finally:
+            os.kill(pid, signal.SIGKILL)
         return Kill(victim, pid, at, in_flight)
 
     def _kill_gateway(self) -> Kill | None:

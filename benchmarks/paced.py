@@ -21,6 +21,7 @@ from array import array
 from collections import Counter, deque
 from dataclasses import asdict, dataclass, field
 from itertools import cycle
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +249,7 @@ def summary(tally: Tally, rate: float, seconds: float) -> dict[str, Any]:
     p50, p99, p999, longest = np.percentile(times, (50, 99, 99.9, 100)) if len(times) else [0.0] * 4
     in_time = sum(count for second, count in tally.per_second.items() if second < seconds)
     return {
-        "offered": round(rate * seconds) if rate else tally.sent,
+        "offered": ceil(rate * seconds) if rate else tally.sent,
         "sent": tally.sent,
         "right": tally.right,
         "failed": tally.failed,

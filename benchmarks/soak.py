@@ -29,7 +29,7 @@ from inside import Inside
 from kills import Killer, unexplained
 from others import Others, foreign_seconds
 from sides import HERE, Server, Side, deploy, server
-from soak_report import Soak, render
+from soak_report import Memory, Soak, render
 from throughput import ask, check, make_model
 
 ROUTING = "LEAST_OUTSTANDING_REQUESTS"
@@ -156,7 +156,7 @@ def put_under_load(
     killer = Killer(
         inside, arguments.kills_per_minute, arguments.kill_gateways, arguments.seed, start
     )
-    memory: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    memory: Memory = defaultdict(list)
     generator = offers.start(arguments.connections, rate, seconds)
     try:
         hurt_and_watch(inside, killer, memory, offers, generator, start + seconds)
@@ -167,15 +167,13 @@ def put_under_load(
     lost = unexplained(result["failures"], killer.kills)
     faults = settle(inside, killer, arguments.instances)
     gateways = len(inside.gateways())
-    return Soak(
-        arguments, gateways, peak, rate, result, killer.kills, dict(memory), cores, lost, faults
-    )
+    return Soak(arguments, gateways, peak, rate, result, killer.kills, memory, cores, lost, faults)
 
 
 def hurt_and_watch(
     inside: Inside,
     killer: Killer,
-    memory: dict[str, list[tuple[float, float]]],
+    memory: Memory,
     offers: Offers,
     generator: subprocess.Popen[bytes],
     end: float,
@@ -189,8 +187,8 @@ def hurt_and_watch(
         killer.see_what_is_back(now)
         if measured_at + MEMORY_SECONDS <= now < end:
             measured_at = now
-            for name, mib in inside.memory_mib().items():
-                memory[name].append(((now - start) / 60, mib))
+            for process, mib in inside.memory_mib().items():
+                memory[process].append(((now - start) / 60, mib))
         if signed_at + SIGN_SECONDS <= now:
             signed_at = now
             offers.sign()

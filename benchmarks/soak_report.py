@@ -23,6 +23,11 @@ FLAT_MIB_A_MINUTE = 0.2
 HELD_SHARE = 0.99
 """Of what is offered, to be answered right and in time."""
 
+Seen = Sequence[tuple[float, float]]
+"""Minutes since the start, and MiB."""
+Memory = dict[tuple[str, int], list[tuple[float, float]]]
+"""By name and process id."""
+
 
 @dataclass
 class Soak:
@@ -33,8 +38,7 @@ class Soak:
     result: dict[str, Any]
     """The generator's."""
     kills: list[Kill]
-    memory: dict[str, list[tuple[float, float]]]
-    """Minutes since the start and MiB, by process."""
+    memory: Memory
     foreign_cores: float
     lost: list[Failure]
     """Failures that no kill explains."""
@@ -88,10 +92,11 @@ def _tell_targets(soak: Soak) -> Iterator[str]:
     settled = " ".join(soak.unsettled) or "everything serves, nothing is outstanding"
     yield row_of(["All is as before at the end", settled, _met(not soak.unsettled)])
     yield row_of([f"{HELD_SHARE:.0%} of the load is held", f"{held:.2%}", _met(held >= HELD_SHARE)])
-    growing = [name for name, seen in soak.memory.items() if not Trend.of(seen).is_flat]
+    trends = trends_of(soak.memory)
+    growing = [name for name, trend in trends.items() if not trend.is_flat]
     told = f"growing: {', '.join(growing)}" if growing else "flat"
-    long_enough = soak.arguments.minutes >= LONG_ENOUGH_MINUTES
-    yield row_of(["Memory is flat", told, _met(not growing) if long_enough else "too short to say"])
+    too_short = [name for name, trend in trends.items() if trend.minutes < LONG_ENOUGH_MINUTES]
+    yield row_of(["Memory is flat", told, "too short to say" if too_short else _met(not growing)])
 
 
 def _tell_requests(soak: Soak) -> Iterator[str]:
@@ -122,6 +127,11 @@ def _tell_kills(kills: Sequence[Kill]) -> Iterator[str]:
         failed = sum(len(kill.failures) for kill in some)
         times = [f"{np.median(away):.2f}", f"{max(away):.2f}"] if away else ["-", "-"]
         yield row_of([title, str(len(some)), f"{under_way:,}", f"{failed:,}", *times])
+    yield ""
+    yield (
+        "Under way: requests that gateways waited for from an instance, of which those that it had "
+        "read fail and the others go elsewhere; connections that a gateway had."
+    )
 
 
 # Memory
@@ -136,16 +146,18 @@ class Trend:
     last: float
     slope: float
     """Of the second half, a minute."""
+    minutes: float
+    """That it was watched."""
 
     @classmethod
-    def of(cls, seen: Sequence[tuple[float, float]]) -> "Trend":
+    def of(cls, seen: Seen) -> "Trend":
         minutes, mib = np.array(seen).T
         span = min(1.0, (minutes[-1] - minutes[0]) / 3)
         first = mib[minutes <= minutes[0] + span].mean()
         last = mib[minutes >= minutes[-1] - span].mean()
         late = minutes >= (minutes[0] + minutes[-1]) / 2
         slope = np.polyfit(minutes[late], mib[late], 1)[0] if late.sum() > 2 else 0.0
-        return cls(float(first), float(last), float(slope))
+        return cls(float(first), float(last), float(slope), float(minutes[-1] - minutes[0]))
 
     @property
     def is_flat(self) -> bool:
@@ -153,15 +165,27 @@ class Trend:
         return self.last <= bound and self.slope <= FLAT_MIB_A_MINUTE
 
 
-def _tell_memory(memory: dict[str, list[tuple[float, float]]]) -> Iterator[str]:
-    yield from _table("memory, MiB", "first minute", "last minute", "slope a minute, second half")
-    for name, seen in sorted(memory.items()):
-        trend = Trend.of(seen)
-        yield row_of([name, f"{trend.first:.1f}", f"{trend.last:.1f}", f"{trend.slope:+.2f}"])
+def trends_of(memory: Memory) -> dict[str, Trend]:
+    """By name: of each role the process that lived longest, as gateways may be killed too."""
+    longest: dict[str, Seen] = {}
+    for (name, _), seen in memory.items():
+        if len(seen) > len(longest.get(name, ())):
+            longest[name] = seen
+    return {name: Trend.of(longest[name]) for name in sorted(longest)}
+
+
+def _tell_memory(memory: Memory) -> Iterator[str]:
+    yield from _table(
+        "memory, MiB", "watched, minutes", "first minute", "last minute", "slope a minute"
+    )
+    for name, trend in trends_of(memory).items():
+        numbers = (f"{trend.minutes:.1f}", f"{trend.first:.1f}", f"{trend.last:.1f}")
+        yield row_of([name, *numbers, f"{trend.slope:+.2f}"])
     yield ""
     yield (
-        f"Resident. Flat: the last minute is at most {FLAT_SHARE:.0%} and {FLAT_MIB:g} MiB above "
-        f"the first, and the slope at most {FLAT_MIB_A_MINUTE:g} MiB a minute."
+        "Resident; the slope is the second half's. Flat: the last minute is at most "
+        f"{FLAT_SHARE:.0%} and {FLAT_MIB:g} MiB above the first, and the slope at most "
+        f"{FLAT_MIB_A_MINUTE:g} MiB a minute. Too short: below {LONG_ENOUGH_MINUTES:g} minutes."
     )
 
 

@@ -1,9 +1,18 @@
 """The benchmarks run; what they measure here means nothing, as tests share the machine."""
 
+import importlib
+import json
+import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
+from collections import Counter
+from itertools import cycle
 from pathlib import Path
+
+import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -47,3 +56,82 @@ def test_routing_compares_strategies_and_draws_them(server, tmp_path):
         assert finished.stdout.count(f"| {name} |") == 2
     assert "(routing.png)" in (tmp_path / "routing.md").read_text()
     assert (tmp_path / "routing.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_soak_kills_and_loses_nothing(server):
+    how = ("--at-once", "--minutes", "0.12", "--peak-seconds", "0.5", "--share", "0.1")
+    what = ("--instances", "2", "--gateways", "2", "--connections", "8")
+    kills = ("--kills-per-minute", "40", "--kill-gateways")
+    finished = run("soak.py", server, *how, *what, *kills)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "| Nothing is lost | 0 lost | yes |" in finished.stdout
+    assert "| everything serves, nothing is outstanding | yes |" in finished.stdout
+    assert re.search(r"^\| instance \| [1-9]", finished.stdout, re.MULTILINE)
+
+
+@pytest.fixture
+def fickle_server():
+    """The port of a server that answers in turn right, wrong, with 503, and not at all."""
+    answers = cycle([(200, b"right"), (200, b"wrong"), (503, b"right"), None])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_answer_in_turn, args=(listener, answers)).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def _answer_in_turn(listener, answers):
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        with connection:
+            while connection.recv(1000) and (answer := next(answers)):
+                head = f"HTTP/1.1 {answer[0]} X\r\nContent-Length: {len(answer[1])}\r\n\r\n"
+                connection.sendall(head.encode() + answer[1])
+
+
+def test_the_paced_generator_tells_right_answers_from_all_else(fickle_server, tmp_path):
+    requests = tmp_path / "requests.json"
+    requests.write_text(json.dumps([["GET / HTTP/1.1\r\n\r\n", "right"]]))
+    command = [sys.executable, str(BENCHMARKS / "paced.py"), "127.0.0.1", str(fickle_server)]
+    finished = subprocess.run(
+        [*command, "1", "40", "0.25", str(requests)], capture_output=True, timeout=60, check=True
+    )
+    result = json.loads(finished.stdout)
+    assert (result["sent"], result["right"], result["failed"]) == (10, 3, 7)
+    told = Counter((one["kind"], one["status"]) for one in result["failures"])
+    assert told == {("answer", 200): 3, ("answer", 503): 2, ("connection", 0): 2}
+
+
+@pytest.fixture
+def kills(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module("kills")
+
+
+NO_ANSWER = "could not get a response from the house endpoint"
+
+
+@pytest.mark.parametrize(
+    ("name", "differs", "explained"),
+    [
+        ("i-1", {}, True),
+        ("i-1", {"sent_at": 10.1}, False),
+        ("i-1", {"at": 9.9}, False),
+        ("i-1", {"status": 503}, False),
+        ("i-1", {"text": "Your invocation timed out"}, False),
+        ("gateway-0", {}, False),
+        ("gateway-0", {"kind": "connection", "status": 0}, True),
+        ("gateway-0", {"kind": "connection", "status": 0, "port": 2}, False),
+        ("gateway-0", {"kind": "connection", "status": 0, "at": 15}, False),
+        ("gateway-0", {"kind": "silence", "status": 0}, False),
+    ],
+)
+def test_a_kill_explains_only_what_was_under_way_at_it(kills, name, differs, explained):
+    kill = kills.Kill(name, 0, at=10.0, in_flight=1, ports=frozenset({1}))
+    failure = {"kind": "answer", "status": 424, "text": NO_ANSWER, "port": 1, "sent_at": 9.8}
+    failures = [failure | {"at": 10.2} | differs]
+    assert kills.unexplained(failures, [kill]) == ([] if explained else failures)
+    # And never more than were under way.
+    assert kills.unexplained(failures, [kill]) == failures

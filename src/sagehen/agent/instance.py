@@ -193,7 +193,6 @@ class Instance:
         delay = pace.first_restart_delay_seconds
         was_healthy, retried = False, False
         while True:
-            started = clock.monotonic()
             try:
                 await self._start()
             except _Unhealthy as error:
@@ -203,8 +202,9 @@ class Instance:
                 reason = str(error)
             else:
                 was_healthy = True
+                serving_since = clock.monotonic()
                 reason = await self._serve()
-                if clock.monotonic() - started > pace.steady_after_seconds:
+                if clock.monotonic() - serving_since > pace.steady_after_seconds:
                     delay = pace.first_restart_delay_seconds
             self._change(InstanceState.STARTING)
             log.warning("An instance is started again: %s", reason, extra=self._about("restart"))

@@ -28,7 +28,7 @@ class Pace:
     unhealthy_stop_seconds: float = 5.0
     first_restart_delay_seconds: float = 0.2
     longest_restart_delay_seconds: float = 10.0
-    steady_after_seconds: float = 60.0
+    steady_after_seconds: float = 10.0
     """What has served for so long is restarted with the first delay again."""
 
 

@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from sagehen.agent.http import exchange
 from sagehen.agent.instance import Instance
-from sagehen.agent.surroundings import Surroundings
+from sagehen.agent.surroundings import Pace, Surroundings
 from sagehen.domain.containers import InstanceSpec, InstanceState
 
 MakeSpec = Callable[..., InstanceSpec]
@@ -171,6 +172,36 @@ async def test_one_that_dies_in_service_is_started_again(
             containers(around)[0].kill()
         await watched.reaches(InstanceState.STARTING)
         await watched.reaches(InstanceState.IN_SERVICE)
+
+
+class SteppingClock:
+    """Its time goes on only when a test says so; remembers what was slept."""
+
+    def __init__(self) -> None:
+        self.elapsed = 0.0
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return self.elapsed
+
+    def monotonic(self) -> float:
+        return self.elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+async def test_only_one_that_dies_again_and_again_has_to_wait(
+    around: Surroundings, make_spec: MakeSpec
+) -> None:
+    clock = SteppingClock()
+    async with running(make_spec(), replace(around, clock=clock, pace=Pace())) as watched:
+        for served_seconds in (0, 0, 11, 0):
+            await watched.reaches(InstanceState.IN_SERVICE)
+            clock.elapsed += served_seconds
+            containers(around)[0].kill()
+        await watched.reaches(InstanceState.IN_SERVICE)
+    assert clock.slept == [0.2, 0.4, 0.2, 0.4]
 
 
 async def test_one_that_stops_answering_pings_is_started_again(
