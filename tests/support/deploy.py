@@ -84,6 +84,28 @@ class Deployer:
         self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
         return self.settled(name)
 
+    def multi_model(self, name: str, count: int = 1, **environment: str) -> None:
+        """A multi-model endpoint over s3://many/<name>/, in service."""
+        self.s3.create_bucket(Bucket="many")
+        container = {
+            "Image": IMAGE,
+            "ModelDataUrl": f"s3://many/{name}/",
+            "Mode": "MultiModel",
+            "Environment": environment,
+        }
+        self.sagemaker.create_model(
+            ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container
+        )
+        variant = {
+            "VariantName": "AllTraffic",
+            "ModelName": name,
+            "InstanceType": "ml.m5.large",
+            "InitialInstanceCount": count,
+        }
+        self.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+        self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+        assert self.settled(name)["EndpointStatus"] == "InService"
+
     def settled(self, name: str) -> dict[str, Any]:
         eventually(lambda: self.status(name) not in ("Creating", "Updating"))
         described: dict[str, Any] = self.sagemaker.describe_endpoint(EndpointName=name)

@@ -5,7 +5,7 @@ import concurrent.futures
 import pytest
 from botocore.exceptions import ClientError
 
-from support.deploy import IMAGE, ROLE, pack
+from support.deploy import pack
 
 NAMED = "def model_fn(d):\n    return {factor}\ndef predict_fn(data, m):\n    return data * m\n"
 
@@ -14,31 +14,7 @@ NAMED = "def model_fn(d):\n    return {factor}\ndef predict_fn(data, m):\n    re
 def many(deploy):
     """`many(name, **environment)`: a multi-model endpoint over s3://many/<name>/."""
     deploy.s3.create_bucket(Bucket="many")
-
-    def make(name: str, count: int = 1, **environment: str):
-        deploy.sagemaker.create_model(
-            ModelName=name,
-            ExecutionRoleArn=ROLE,
-            PrimaryContainer={
-                "Image": IMAGE,
-                "ModelDataUrl": f"s3://many/{name}/",
-                "Mode": "MultiModel",
-                "Environment": environment,
-            },
-        )
-        variant = {
-            "VariantName": "AllTraffic",
-            "ModelName": name,
-            "InstanceType": "ml.m5.large",
-            "InitialInstanceCount": count,
-        }
-        deploy.sagemaker.create_endpoint_config(
-            EndpointConfigName=name, ProductionVariants=[variant]
-        )
-        deploy.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
-        assert deploy.settled(name)["EndpointStatus"] == "InService"
-
-    return make
+    return deploy.multi_model
 
 
 def put(deploy, key: str, factor: float) -> None:

@@ -20,6 +20,8 @@ __all__ = ["Connection", "Host"]
 log = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 64 * 1024
+MAX_PIECE_BYTES = 256 * 1024
+"""Of what is received at once: so much may have come before a head in its first piece."""
 MAX_TARGET_BYTES = 16 * 1024
 MAX_HEADERS = 128
 
@@ -77,6 +79,7 @@ class Connection(asyncio.Protocol):
         "_lingering_since",
         "_outlet",
         "_parser",
+        "_piece_bytes",
         "_receiving",
         "_running",
         "_server",
@@ -97,7 +100,9 @@ class Connection(asyncio.Protocol):
         self._deaf = False
         """Nothing that comes is parsed any more: the connection is to end."""
         self._active = server.now
+        self._piece_bytes = 0
         self._head_bytes = 0
+        """Of the head that comes now, at most; 0 between heads."""
         self._head_since: float | None = None
         self._blocked_since: float | None = None
         self._lingering_since: float | None = None
@@ -179,8 +184,8 @@ class Connection(asyncio.Protocol):
         if self._deaf:
             return
         self._active = self._server.now
-        if self._receiving is None or self._head_since is not None:
-            # It begins within a head, or where one may begin; not within a body.
+        self._piece_bytes = len(data)
+        if self._head_since is not None:
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -193,8 +198,8 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._refuse(bad_http(f"The request is not valid HTTP/1.1: {error}."))
         else:
-            if self._head_since is not None and self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(bad_http(_HEAD_TOO_LARGE, 431))
+            if self._head_bytes > MAX_HEAD_BYTES + MAX_PIECE_BYTES:
+                self._refuse_endless_head()
             if len(self._line) > 1:
                 self._pause(_FOR_LINE)
 
@@ -224,6 +229,7 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._receiving = Exchange(self, self._server.next_request_id())
         self._head_since = self._server.now
+        self._head_bytes = self._piece_bytes
 
     def on_url(self, part: bytes) -> None:
         if self._receiving is not None:
@@ -244,12 +250,19 @@ class Connection(asyncio.Protocol):
         exchange.method = parser.get_method()
         upgrades = parser.should_upgrade()
         exchange.keep_alive = parser.should_keep_alive() and not upgrades
-        exchange.legacy = parser.get_http_version() == "1.0"
         exchange.fields = joined_fields(exchange.headers)
-        exchange.refusal = _passed_bound(exchange)
-        if upgrades and exchange.has_body:
-            # The parser takes what follows for the other protocol: the body would never come.
-            exchange.refusal = bad_http(_UPGRADE_WITH_BODY)
+        version = parser.get_http_version()
+        exchange.legacy = version != "1.1"
+        refusal = _passed_bound(exchange, self._head_bytes)
+        if exchange.legacy and refusal is None:
+            refusal = _not_of_version(exchange, version)
+        if upgrades and refusal is None:
+            refusal = _not_to_upgrade(exchange)
+        if refusal is not None:
+            # Also where all of it is here: what follows may have been meant as a part of it.
+            exchange.refusal = refusal
+            exchange.keep_alive = False
+        self._head_bytes = 0
         self._line.append(exchange)
         self._run_line()
 
@@ -264,7 +277,6 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         exchange, self._receiving = self._receiving, None
-        self._head_bytes = 0
         if exchange is None:
             return
         exchange.is_whole = True
@@ -313,6 +325,8 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: AwsError) -> None:
         """Answer what cannot be read as a request, after what is still to be answered; then end."""
+        if self._deaf:
+            return  # The last answer is written: it was refused for what its head says.
         self._deaf = True
         self._head_since = None
         tail = self._line[-1] if self._line else None
@@ -329,6 +343,14 @@ class Connection(asyncio.Protocol):
         exchange.refusal = error
         self._line.append(exchange)
         self._run_line()
+
+    def _refuse_endless_head(self) -> None:
+        exchange = self._receiving
+        target = b"" if exchange is None else exchange.target
+        too_long = len(target) > MAX_TARGET_BYTES
+        self._refuse(
+            bad_http(_TARGET_TOO_LONG, 414) if too_long else bad_http(_HEAD_TOO_LARGE, 431)
+        )
 
     def _hang_up(self, exchange: Exchange) -> None:
         self._deaf = True
@@ -357,17 +379,44 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
 
-def _passed_bound(exchange: Exchange) -> AwsError | None:
+def _passed_bound(exchange: Exchange, head_bytes: int) -> AwsError | None:
+    """`head_bytes`: of its head, at most."""
     if len(exchange.headers) > MAX_HEADERS:
         return bad_http(f"A request may have {MAX_HEADERS} header fields at most.", 431)
     if len(exchange.target) > MAX_TARGET_BYTES:
-        return bad_http(f"A request's URL may have {MAX_TARGET_BYTES} bytes at most.", 414)
+        return bad_http(_TARGET_TOO_LONG, 414)
     if not exchange.target.startswith(b"/"):
         return bad_http("The request's target must be a path that begins with a slash.")
+    if head_bytes > MAX_HEAD_BYTES and _size_of_head(exchange) > MAX_HEAD_BYTES:
+        return bad_http(_HEAD_TOO_LARGE, 431)
     coding = exchange.fields.get("transfer-encoding")
-    # Another one would be handed on as if it were the content.
+    # Another one would be handed on as if it were the content. One with a Content-Length beside
+    # it has been refused by the parser.
     if coding is not None and coding.strip().lower() != "chunked":
-        return bad_http("The only Transfer-Encoding that is understood is `chunked`.", 501)
+        return bad_http("The only Transfer-Encoding understood is `chunked`, once.", 501)
+    return None
+
+
+def _size_of_head(exchange: Exchange) -> int:
+    fields = sum(len(name) + len(value) + len(": \r\n") for name, value in exchange.headers)
+    return len(exchange.target) + fields
+
+
+def _not_of_version(exchange: Exchange, version: str) -> AwsError | None:
+    if version != "1.0":
+        return bad_http("This server speaks HTTP/1.1, and HTTP/1.0 if it must.", 505)
+    if "transfer-encoding" in exchange.fields:
+        # Whoever relayed this as HTTP/1.0 may see its end elsewhere.
+        return bad_http("A request of HTTP/1.0 cannot have a Transfer-Encoding.")
+    return None
+
+
+def _not_to_upgrade(exchange: Exchange) -> AwsError | None:
+    if exchange.method == b"CONNECT":
+        return bad_http("This server is no proxy: CONNECT is not understood.", 501)
+    if exchange.has_body:
+        # The parser takes what follows for the other protocol: the body would never come.
+        return bad_http(_UPGRADE_WITH_BODY)
     return None
 
 
@@ -375,6 +424,7 @@ _UPGRADE_WITH_BODY = (
     "A request with a body cannot offer to change the protocol. Leave out the Upgrade header: "
     "this server speaks HTTP/1.1 only."
 )
+_TARGET_TOO_LONG = f"A request's URL may have {MAX_TARGET_BYTES} bytes at most."
 _HEAD_TOO_LARGE = f"A request's head may have {MAX_HEAD_BYTES} bytes at most."
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"

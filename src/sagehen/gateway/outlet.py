@@ -18,14 +18,17 @@ class Outlet:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._descriptor: int = transport.get_extra_info("socket").fileno()
+        socket = transport.get_extra_info("socket")
+        is_plain = socket is not None and transport.get_extra_info("sslcontext") is None
+        self._descriptor: int | None = socket.fileno() if is_plain else None
+        """None where what is written is not what goes over the socket."""
 
     def write(self, data: bytes) -> None:
         """What is written to a connection that ends is dropped."""
         transport = self._transport
         if transport.is_closing():
             return  # Its descriptor may be somebody else's already.
-        if transport.get_write_buffer_size():
+        if self._descriptor is None or transport.get_write_buffer_size():
             transport.write(data)
             return
         try:

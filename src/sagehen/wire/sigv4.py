@@ -95,6 +95,7 @@ class Verifier:
         payload_sha256: str | None,
         now: float | None = None,
         service: str | None = None,
+        unsigned_body: bool = False,
     ) -> Identity:
         """Who signed the request.
 
@@ -103,11 +104,15 @@ class Verifier:
                 come, which only S3 allows: its requests say their body's digest in a header.
             now: seconds since the epoch; the clock's where None.
             service: the one that must be signed for, where it is known; any where None.
+            unsigned_body: a body may be left out of the signature, where what is signed says so.
+                S3's always may.
 
         Raises:
             AwsError: it is not signed, or not rightly, in the words of the service asked.
         """
         now = self._clock.now() if now is None else now
+        if unsigned_body and _leaves_body_unsigned(head):
+            payload_sha256 = UNSIGNED_PAYLOAD
         authorization = head.headers.get("authorization")
         if authorization is None:
             if is_presigned(head.raw_query):
@@ -305,6 +310,13 @@ def _check_signed_headers(grant: _Grant, headers: Mapping[str, str]) -> None:
     left_out = sorted(name for name in unsigned if name.startswith("x-amz-"))
     if left_out:
         raise refusals.not_signed(grant.family, left_out)
+
+
+def _leaves_body_unsigned(head: RequestHead) -> bool:
+    """By a header, which is signed or refused, or by a link's own parameter, which is signed."""
+    if head.headers.get("x-amz-content-sha256") == UNSIGNED_PAYLOAD:
+        return True
+    return f"X-Amz-Content-Sha256={UNSIGNED_PAYLOAD}" in head.raw_query
 
 
 def _payload(grant: _Grant, head: RequestHead, payload_sha256: str | None) -> str:

@@ -338,6 +338,39 @@ def test_only_s3_bodies_may_be_unsigned(verifier, as_received):
     assert refusal(verifier, request).code == "InvalidSignatureException"
 
 
+def test_a_body_may_be_unsigned_where_that_is_allowed_and_said(verifier, as_received):
+    said = {"X-Amz-Content-SHA256": "UNSIGNED-PAYLOAD"}
+    request = as_received(sign(SigV4Auth, request_of(headers=said)))
+    identity = verifier.verify(request, digest(b"any"), unsigned_body=True)
+    assert identity.payload_mode == "UNSIGNED-PAYLOAD"
+    link = sign(SigV4QueryAuth, request_of(headers=said), expires=60)
+    assert verifier.verify(as_received(link), digest(b"any"), unsigned_body=True)
+    plain = as_received(sign(SigV4Auth, request_of(body=b"{}")), b"{}")
+    assert verifier.verify(plain, digest(b"{}"), unsigned_body=True)
+    assert refusal(verifier, plain, b"any", unsigned_body=True).code == "InvalidSignatureException"
+
+
+def test_a_body_is_not_unsigned_because_somebody_says_so_afterwards(verifier, as_received, signed):
+    added = signed(x_amz_content_sha256="UNSIGNED-PAYLOAD")
+    error = refusal(verifier, added, b"any", unsigned_body=True)
+    assert "'x-amz-content-sha256' must be a 'SignedHeader'" in error.message
+    link = as_received(sign(SigV4QueryAuth, request_of(), expires=60))
+    query = link.raw_query + "&X-Amz-Content-Sha256=UNSIGNED-PAYLOAD"
+    changed = Request("POST", "/", query, link.headers)
+    error = refusal(verifier, changed, b"any", unsigned_body=True)
+    assert error.code == "InvalidSignatureException"
+
+
+def test_a_link_may_say_that_its_body_is_unsigned(verifier, as_received):
+    said = request_of("POST", "/e", "X-Amz-Content-Sha256=UNSIGNED-PAYLOAD")
+    link = as_received(sign(S3SigV4QueryAuth, said, "sagemaker", expires=60))
+    assert verifier.verify(link, digest(b"any"), unsigned_body=True)
+    assert refusal(verifier, link, b"any").code == "InvalidSignatureException"
+    unsaid = sign(S3SigV4QueryAuth, request_of("POST", "/e"), "sagemaker", expires=60)
+    error = refusal(verifier, as_received(unsaid), b"any", unsigned_body=True)
+    assert error.code == "InvalidSignatureException"
+
+
 def presigned(as_received, **more):
     return as_received(sign(S3SigV4QueryAuth, request_of("GET", "/b/k"), "s3", **more))
 

@@ -1,0 +1,467 @@
+"""HTTP/1.1 cut into any pieces, broken in every way, and made to be misread.
+
+The connections are the gateway's own; only their sockets are not, so that each piece comes as it
+was cut. Every caller stays until it is cut off: nothing may hang.
+"""
+
+import asyncio
+import logging
+
+import h11
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sagehen.gateway.connection import MAX_HEAD_BYTES, MAX_HEADERS, MAX_TARGET_BYTES, Connection
+from support.caller import Answer, Caller, answers_in, cut
+
+BODY = b"1,2,3"
+SMUGGLED = b"GET /_sagehen/internal/smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
+some = settings(
+    max_examples=150,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+cuts = st.lists(st.integers(0, 10_000), max_size=6)
+
+
+@pytest.fixture
+async def served(house, variant, echo, caplog):
+    """A house whose container echoes; afterwards nothing must have gone wrong unnoticed."""
+    unhandled = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: unhandled.append(what))
+    house.container = await house.fake(echo)
+    house.route(variant(house.container))
+    yield await house.start()
+    assert unhandled == []
+    assert [said for said in caplog.records if said.levelno >= logging.ERROR] == []
+
+
+async def until(holds) -> None:
+    for turn in range(10_000):
+        if holds():
+            return
+        await asyncio.sleep(0 if turn < 200 else 0.001)
+    raise AssertionError("It never came to be.")
+
+
+async def tell(house, pieces: list[bytes]) -> list[Answer]:
+    """Send `pieces` on a connection of its own, and stay until the gateway ends it."""
+    server = house.gateway._server
+    connection = server.make_connection()
+    caller = Caller(connection)
+
+    def is_settled() -> bool:
+        line = connection._line
+        return caller.has_ended or not line or not line[-1].is_whole
+
+    for piece in pieces:
+        await until(lambda: not caller.paused or caller.has_closed)
+        if caller.has_closed:
+            break
+        connection.data_received(piece)
+    await until(is_settled)
+    for _ in range(100):
+        if caller.has_closed:
+            break
+        house.clock.advance(5)
+        server.sweep()
+        await asyncio.sleep(0)
+    assert caller.has_closed, "it hangs"
+    connection.connection_lost(None)
+    return answers_in(caller.received)
+
+
+def chunked(signed: bytes, *chunks: bytes, coding: bytes = b"Transfer-Encoding: chunked") -> bytes:
+    """A signed request whose body comes as `chunks`, each as it is."""
+    head, _, body = signed.partition(b"\r\n\r\n")
+    return head.replace(b"Content-Length: %d" % len(body), coding) + b"\r\n\r\n" + b"".join(chunks)
+
+
+def with_field(signed: bytes, *lines: bytes) -> bytes:
+    head, _, body = signed.partition(b"\r\n\r\n")
+    return b"\r\n".join([head, *lines]) + b"\r\n\r\n" + body
+
+
+GOOD_CHUNKS = (
+    b"2\r\n1,\r\n",
+    b'3;name=value;other="quoted"\r\n2,3\r\n',
+    b"0\r\nTrailer: x\r\n\r\n",
+)
+
+
+@pytest.mark.parametrize("kind", ["length", "chunks"])
+async def test_a_request_may_be_cut_anywhere(served, kind):
+    request = served.signed(BODY)
+    if kind == "chunks":
+        request = chunked(request, *GOOD_CHUNKS)
+    for place in range(len(request)):
+        (answer,) = await tell(served, cut(request, [place]))
+        assert (answer.status, answer.body) == (200, BODY)
+    assert {asked.body for asked in served.container.asked} == {BODY}
+
+
+@some
+@given(st.lists(st.tuples(st.binary(max_size=40), st.booleans()), min_size=1, max_size=5), cuts)
+async def test_pipelined_requests_are_answered_in_order_however_they_are_cut(served, wanted, where):
+    data = b""
+    for body, in_chunks in wanted:
+        signed = served.signed(body)
+        pieces = [b"%x\r\n%b\r\n" % (len(body), body)] if body else []
+        data += chunked(signed, *pieces, b"0\r\n\r\n") if in_chunks else signed
+    answers = await tell(served, cut(data, where))
+    assert [answer.status for answer in answers] == [200] * len(wanted)
+    assert [answer.body for answer in answers] == [body for body, _ in wanted]
+
+
+LENGTH = b"Content-Length: %d" % len(BODY)
+
+
+def instead_of(old: bytes, new: bytes):
+    """Spoils a request by a replacement; `old` must be there."""
+
+    def spoil(request: bytes) -> bytes:
+        assert old in request
+        return request.replace(old, new, 1)
+
+    return spoil
+
+
+def length(said: bytes):
+    return instead_of(LENGTH, b"Content-Length:" + said)
+
+
+def coding(said: bytes, *chunks: bytes):
+    return lambda request: chunked(request, *(chunks or GOOD_CHUNKS), coding=said)
+
+
+def version(said: bytes):
+    return instead_of(b" HTTP/1.1", said)
+
+
+def line(said: bytes):
+    return lambda request: with_field(request, said)
+
+
+def body(*chunks: bytes):
+    return lambda request: chunked(request, *chunks)
+
+
+CHUNKED = b"Transfer-Encoding: chunked"
+BAD_FRAMING = {
+    "length-then-coding": (line(CHUNKED), 400),
+    "coding-then-length": (instead_of(LENGTH, CHUNKED + b"\r\n" + LENGTH), 400),
+    "length-and-identity": (line(b"Transfer-Encoding: identity"), 400),
+    "length-twice": (line(LENGTH), 400),
+    "two-lengths": (line(b"Content-Length: 0"), 400),
+    "length-list": (length(b" 5, 5"), 400),
+    "length-negative": (length(b" -5"), 400),
+    "length-signed": (length(b" +5"), 400),
+    "length-hexadecimal": (length(b" 0x5"), 400),
+    "length-with-space": (length(b" 5 0"), 400),
+    "length-with-underscore": (length(b" 1_0"), 400),
+    "length-empty": (length(b""), 400),
+    "length-of-other-digits": (length(" ٥".encode()), 400),
+    "length-overflow": (length(b" 18446744073709551621"), 400),
+    "length-enormous": (length(b" 18446744073709551615"), 400),
+    "length-before-colon": (instead_of(LENGTH, b"Content-Length : 5"), 400),
+    "coding-before-colon": (coding(b"Transfer-Encoding : chunked"), 400),
+    "coding-twice": (coding(CHUNKED + b"\r\n" + CHUNKED), 400),
+    "coding-and-identity": (coding(CHUNKED + b"\r\nTransfer-Encoding: identity"), 400),
+    "coding-not-last": (coding(CHUNKED + b", identity"), 400),
+    "coding-empty": (coding(b"Transfer-Encoding:"), 400),
+    "coding-identity": (coding(b"Transfer-Encoding: identity"), 501),
+    "coding-gzip": (coding(b"Transfer-Encoding: gzip, chunked"), 501),
+    "coding-alike": (coding(b"Transfer-Encoding: xchunked"), 501),
+    "coding-with-parameter": (coding(CHUNKED + b";a=b"), 501),
+    "coding-quoted": (coding(b'Transfer-Encoding: "chunked"'), 501),
+    "coding-after-comma": (coding(b"Transfer-Encoding: ,chunked"), 501),
+    "coding-after-tab-feed": (coding(b"Transfer-Encoding: \x0bchunked"), 400),
+    "coding-folded": (coding(b"Transfer-Encoding:\r\n chunked"), 400),
+    "coding-with-tab-twice": (coding(CHUNKED + b"\t\r\n" + CHUNKED), 501),
+    "coding-with-tab-then-length": (coding(CHUNKED + b"\t\r\n" + LENGTH), 400),
+    "length-then-coding-with-tab": (line(CHUNKED + b"\t"), 400),
+    "coding-of-http-1.0": (lambda r: version(b" HTTP/1.0")(chunked(r, *GOOD_CHUNKS)), 400),
+    "coding-and-bad-chunks": (coding(b"Transfer-Encoding: gzip, chunked", b"no chunk"), 501),
+}
+BAD_CHUNKS = {
+    "size-missing": (body(b"\r\n1,\r\n"), 400),
+    "size-negative": (body(b"-1\r\n1\r\n"), 400),
+    "size-prefixed": (body(b"0x2\r\n1,\r\n"), 400),
+    "size-not-hexadecimal": (body(b"g\r\n1,\r\n"), 400),
+    "size-with-space": (body(b"2 \r\n1,\r\n"), 400),
+    "size-overflow": (body(b"fffffffffffffffff\r\n1,\r\n"), 400),
+    "size-too-small": (body(b"1\r\n1,\r\n"), 400),
+    "size-with-bare-lf": (body(b"2\n1,\n0\n\n"), 400),
+    "size-with-bare-cr": (body(b"2\r1,\r\n"), 400),
+    "extension-with-nul": (body(b"2;\0\r\n1,\r\n"), 400),
+    "extension-with-bare-lf": (body(b"2;a\n1,\r\n"), 400),
+    "extension-over-two-lines": (body(b'2;a="b\r\n"\r\n1,\r\n'), 400),
+    "data-without-end": (body(b"2\r\n1,0\r\n\r\n"), 400),
+    "trailer-length": (body(b"2\r\n1,\r\n0\r\nContent-Length: 7\r\n\r\n"), 400),
+    "trailer-coding": (body(b"2\r\n1,\r\n0\r\nTransfer-Encoding: gzip\r\n\r\n"), 400),
+    "trailer-folded": (body(b"2\r\n1,\r\n0\r\nA: b\r\n c\r\n\r\n"), 400),
+}
+BAD_HEADS = {
+    "folded": (line(b"X-A: b\r\n c"), 400),
+    "folded-by-tab": (line(b"X-A: b\r\n\tc"), 400),
+    "folded-first": (version(b" HTTP/1.1\r\n X-A: b"), 400),
+    "nul-in-value": (line(b"X-A: b\0c"), 400),
+    "nul-in-name": (line(b"X\0A: b"), 400),
+    "nul-in-target": (instead_of(b"price", b"pri\0ce"), 400),
+    "bare-cr-in-value": (line(b"X-A: b\rX-B: c"), 400),
+    "bare-cr-at-end": (line(b"X-A: b\r"), 400),
+    "bare-lf-in-value": (line(b"X-A: b\nX-B: c"), 400),
+    "bare-lf-only": (lambda request: request.replace(b"\r\n", b"\n"), 400),
+    "bare-lf-after-version": (version(b" HTTP/1.1\nX-A: b"), 400),
+    "vertical-tab-in-value": (line(b"X-A: b\x0bc"), 400),
+    "delete-in-value": (line(b"X-A: \x7f"), 400),
+    "no-colon": (line(b"X-A"), 400),
+    "no-name": (line(b": b"), 400),
+    "space-in-name": (line(b"X A: b"), 400),
+    "other-letter-in-name": (line("Ä: b".encode()), 400),
+    "other-letter-in-target": (instead_of(b"price", "prïce".encode()), 400),
+    "tab-in-target": (instead_of(b"price", b"pri\tce"), 400),
+    "space-in-target": (instead_of(b"price", b"pri ce"), 400),
+    "method-in-small-letters": (instead_of(b"POST", b"post"), 400),
+    "method-unknown": (instead_of(b"POST", b"BREW"), 400),
+    "method-connect": (instead_of(b"POST", b"CONNECT"), 501),
+    "target-of-a-proxy": (instead_of(b"POST ", b"POST http://elsewhere"), 400),
+    "target-star": (instead_of(b"/endpoints/price/invocations", b"*"), 400),
+    "version-0.9": (version(b" HTTP/0.9"), 505),
+    "version-0.9-unsaid": (version(b""), 505),
+    "version-1.2": (version(b" HTTP/1.2"), 400),
+    "version-2": (version(b" HTTP/2.0"), 505),
+    "version-2-preface": (lambda _: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 400),
+    "version-in-small-letters": (version(b" http/1.1"), 400),
+    "version-with-space": (version(b" HTTP/1.1 "), 400),
+    "tls": (lambda _: b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+    "answer": (lambda _: b"HTTP/1.1 200 OK\r\n\r\n", 400),
+}
+SPOILT = {**BAD_FRAMING, **BAD_CHUNKS, **BAD_HEADS}
+
+
+@pytest.mark.parametrize("fault", SPOILT)
+async def test_what_could_be_misread_is_refused_once_and_the_connection_ends(served, fault):
+    spoil, status = SPOILT[fault]
+    data = spoil(served.signed(BODY)) + SMUGGLED
+    for place in range(0, len(data), 13):
+        (answer,) = await tell(served, cut(data, [place]))
+        assert (answer.status, answer.headers["connection"]) == (status, "close")
+    assert served.container.asked == []
+
+
+OVERSIZED = {
+    "line": (line(b"X-A: " + b"a" * MAX_HEAD_BYTES), 431),
+    "lines": (line(b"\r\n".join([b"X-A: " + b"a" * 1000] * 70)), 431),
+    "name": (line(b"a" * MAX_HEAD_BYTES + b": b"), 431),
+    "fields": (line(b"\r\n".join([b"X-A: 1"] * MAX_HEADERS)), 431),
+    "target": (instead_of(b"invocations", b"i" * MAX_TARGET_BYTES), 414),
+    "target-beyond-the-head": (instead_of(b"invocations", b"i" * (2 * MAX_HEAD_BYTES)), 414),
+    "query": (instead_of(b"invocations", b"invocations?" + b"q" * MAX_TARGET_BYTES), 414),
+}
+
+
+@pytest.mark.parametrize("fault", OVERSIZED)
+@pytest.mark.parametrize("before", [b"", b"earlier"], ids=["first", "second"])
+async def test_a_head_s_bounds_do_not_depend_on_how_it_is_cut(served, fault, before):
+    spoil, status = OVERSIZED[fault]
+    data = spoil(served.signed(BODY)) + SMUGGLED
+    if before:
+        data = served.signed(before) + data
+    for places in ([], [600], [1000, 2000], [70_000], range(0, len(data), 16_384)):
+        *others, answer = await tell(served, cut(data, list(places)))
+        assert [one.body for one in others] == [before] * bool(before)
+        assert (answer.status, answer.headers["connection"]) == (status, "close")
+
+
+async def test_a_large_head_within_the_bounds_is_taken_however_it_is_cut(served):
+    data = with_field(served.signed(BODY), b"X-A: " + b"a" * (MAX_HEAD_BYTES - 1000))
+    for places in ([], [1000, 2000], [60_000], range(0, len(data), 16_384)):
+        (answer,) = await tell(served, cut(data, list(places)))
+        assert (answer.status, answer.body) == (200, BODY)
+
+
+async def test_a_head_without_an_end_is_refused_before_its_time_is_over(served):
+    pieces = [b"POST / HTTP/1.1\r\nX-A: b", *[b"\r\nX-A: " + b"a" * 10_000] * 100]
+    (answer,) = await tell(served, pieces)
+    assert answer.status == 431
+
+
+NASTY = [
+    *(b"\r", b"\n", b"\r\n", b"\r\n\r\n", b"\0", b" ", b"\t", b":", b",", b";", b"\xff", b"\x7f"),
+    *(b"0", b"5", b"-1", b"0x5", b"99999999999999999999", b"0\r\n\r\n", b"5\r\n1,2,3\r\n"),
+    *(b"Content-Length: 5\r\n", b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n"),
+    *(b"Transfer-Encoding: gzip\r\n", b"Connection: close\r\n", b"Connection: keep-alive\r\n"),
+    *(b"Upgrade: h2c\r\nConnection: Upgrade\r\n", b"Expect: 100-continue\r\n", b"HTTP/1.0"),
+    *(b"HTTP/2.0", b"CONNECT ", b"/../", b"%00", b"?", b"#", b"//", SMUGGLED),
+]
+places = st.floats(0, 1, exclude_max=True)
+mutations = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), places, st.one_of(st.sampled_from(NASTY), st.binary(max_size=3))),
+        st.tuples(
+            st.just("write over"), places, st.one_of(st.sampled_from(NASTY), st.binary(max_size=3))
+        ),
+        st.tuples(st.just("drop"), places, st.integers(1, 60)),
+        st.tuples(st.just("repeat"), places, st.integers(1, 60)),
+    ),
+    max_size=4,
+)
+
+
+def mutated(data: bytes, changes) -> bytes:
+    for what, where, more in changes:
+        at = int(where * len(data))
+        if what == "put":
+            data = data[:at] + more + data[at:]
+        elif what == "write over":
+            data = data[:at] + more + data[at + len(more) :]
+        elif what == "drop":
+            data = data[:at] + data[at + more :]
+        else:
+            data = data[: at + more] + data[at:]
+    return data
+
+
+@settings(some, max_examples=700)
+@given(st.booleans(), mutations, cuts)
+async def test_a_broken_request_is_answered_rightly_or_refused(served, in_chunks, changes, where):
+    signed = served.signed(BODY)
+    request = chunked(signed, *GOOD_CHUNKS) if in_chunks else signed
+    data = mutated(request, changes) + served.signed(b"behind")
+    served.container.asked.clear()
+    answers = await tell(served, cut(data, where))
+    # Whatever it was made into: only what was signed may have been worked on, and only once.
+    worked_on = [asked.body for asked in served.container.asked]
+    assert worked_on in ([], [BODY], [b"behind"], [BODY, b"behind"])
+    assert [one.body for one in answers if one.status == 200] == worked_on
+    for answer in answers:
+        assert answer.status == 200 or 400 <= answer.status < 600
+    for answer in answers[:-1]:
+        assert answer.headers.get("connection") != "close"
+
+
+class Recorder:
+    """A server that answers everything at once, and keeps what it understood to be asked."""
+
+    now = 0.0
+    draining = False
+    is_full = False
+    date_line = b"Date: Sun, 01 Nov 2026 09:30:00 GMT\r\n"
+
+    def __init__(self) -> None:
+        self.connections: set[Connection] = set()
+        self.understood: list[tuple[bytes, bytes, bytes]] = []
+
+    def next_request_id(self) -> bytes:
+        return b"id"
+
+    def dispatch(self, exchange) -> "Recorded":
+        return Recorded(exchange, self.understood)
+
+
+class Recorded:
+    """Answers one request."""
+
+    def __init__(self, exchange, understood) -> None:
+        self.exchange, self.understood = exchange, understood
+        self.received = b""
+
+    def begin(self) -> None: ...
+
+    def body(self, data: bytes) -> None:
+        self.received += data
+
+    def whole(self) -> None:
+        exchange = self.exchange
+        self.understood.append((exchange.method, exchange.target, self.received))
+        exchange.answer(200, b"", b"")
+
+    def client_gone(self) -> None: ...
+
+
+def as_we_read(pieces: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+    server = Recorder()
+    connection = Connection(server)
+    caller = Caller(connection)
+    for piece in pieces:
+        connection.data_received(piece)
+    connection.connection_lost(None)
+    answers = answers_in(caller.received)
+    assert sum(answer.status == 200 for answer in answers) == len(server.understood)
+    return server.understood
+
+
+def as_h11_reads(data: bytes) -> list[tuple[bytes, bytes, bytes]]:
+    """By another library: what is whole, up to what it refuses."""
+    connection = h11.Connection(h11.SERVER)
+    connection.receive_data(data)
+    understood = []
+    try:
+        while (event := connection.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+            if isinstance(event, h11.Request):
+                method, target, received = event.method, event.target, b""
+            elif isinstance(event, h11.Data):
+                received += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                understood.append((method, target, received))
+                connection.send(h11.Response(status_code=200, headers=[("Content-Length", "0")]))
+                connection.send(h11.EndOfMessage())
+                if connection.our_state is h11.MUST_CLOSE:
+                    break
+                connection.start_next_cycle()
+    except h11.RemoteProtocolError:
+        pass
+    return understood
+
+
+LINES = [
+    b"POST /a HTTP/1.1\r\nHost: h\r\n",
+    b"PUT /b HTTP/1.1\r\nHost: h\r\n",
+    b"POST /c HTTP/1.0\r\n",
+]
+FIELDS = [
+    *[b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n"] * 3,
+    *[
+        b"Content-Length: 0\r\n",
+        b"Content-Length: 03\r\n",
+        b"Content-Length: 3 \r\n",
+        b"X-A: b\r\n",
+    ],
+    *[b"Content-Length: 3, 3\r\n", b"Transfer-Encoding: gzip, chunked\r\n", b" folded\r\n", b"\n"],
+    *[
+        b"Content-Length : 3\r\n",
+        b"transfer-encoding:Chunked\t\r\n",
+        b"Connection: close\r\n",
+        b"\r",
+    ],
+]
+BODIES = [
+    *[b"", b"abc", b"3\r\nabc\r\n0\r\n\r\n", b"3;a=b\r\nabc\r\n0\r\nX-T: c\r\n\r\n", b"0\r\n\r\n"]
+    * 2,
+    *[
+        b"03\r\nabc\r\n000\r\n\r\n",
+        b"3 \r\nabc\r\n0\r\n\r\n",
+        b"3\nabc\n0\n\n",
+        b"2\r\nabc",
+        b"\r\n",
+    ],
+]
+requests = st.tuples(
+    st.sampled_from(LINES),
+    st.lists(st.sampled_from(FIELDS), max_size=2).map(b"".join),
+    st.just(b"\r\n"),
+    st.sampled_from(BODIES),
+).map(b"".join)
+
+
+@settings(some, max_examples=500)
+@given(st.lists(requests, min_size=1, max_size=4).map(b"".join), cuts)
+async def test_another_parser_sees_the_same_requests(data, where):
+    """Whoever relays to us, and is not more lenient than that one, is not misunderstood."""
+    ours, theirs = as_we_read([data]), as_h11_reads(data)
+    assert all(one == other for one, other in zip(ours, theirs, strict=False))
+    assert as_we_read(cut(data, where)) == ours
