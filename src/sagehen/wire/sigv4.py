@@ -306,10 +306,11 @@ def _check_skew(grant: _Grant, timestamp: str, now: float) -> None:
 
 
 def _check_signed_headers(grant: _Grant, headers: Mapping[str, str]) -> None:
-    unsigned = headers.keys() - grant.name_set
-    left_out = sorted(name for name in unsigned if name.startswith("x-amz-"))
-    if left_out:
-        raise refusals.not_signed(grant.family, left_out)
+    left_out = headers.keys() - grant.name_set
+    for name in left_out:
+        if name.startswith("x-amz-"):
+            every = sorted(one for one in left_out if one.startswith("x-amz-"))
+            raise refusals.not_signed(grant.family, every)
 
 
 def _leaves_body_unsigned(head: RequestHead) -> bool:
