@@ -108,6 +108,9 @@ def _tell_requests(soak: Soak) -> Iterator[str]:
     yield row_of(["under way on a killed instance: ModelError", f"{cut_off[False]:,}"])
     yield row_of(["under way on a killed gateway, or connected to it", f"{cut_off[True]:,}"])
     yield row_of(["lost", f"{soak.lost_count:,}"])
+    yield row_of(
+        ["never sent, for want of a free connection", f"{result['offered'] - result['sent']:,}"]
+    )
     yield row_of(["slowest second", f"{min(result['per_second'], default=0):,} answers"])
     for name in ("p50", "p99", "p999", "longest"):
         title = {"p999": "p99.9"}.get(name, name)
