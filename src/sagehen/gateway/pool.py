@@ -49,8 +49,11 @@ class Pool:
 
     def take(self, waiter: Waiter) -> Upstream | None:
         """A free connection; None where `waiter` will be told of one, or of there being none."""
-        if self._idle:
-            return self._idle.pop()
+        while self._idle:
+            upstream = self._idle.pop()
+            # One that the other side has just ended is not gone from here yet.
+            if not upstream.transport.is_closing():
+                return upstream
         self._waiting.append(waiter)
         if len(self._connects) < CONNECTS_AT_ONCE:
             self._connect_one_more()
