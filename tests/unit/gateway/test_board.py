@@ -1,14 +1,17 @@
 """The board: what several gateways, any of which may be killed at any time, count together."""
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagehen.domain.routes import BOARD_COLUMNS
-from sagehen.gateway.board import clear_row, make_board, open_board
+from sagehen.gateway.board import ROW_BYTES, clear_row, make_board, open_board
 
 ROWS, COLUMNS = 3, (0, 7, BOARD_COLUMNS - 1)
 row = st.integers(0, ROWS - 1)
@@ -57,3 +60,72 @@ def test_a_new_server_begins_with_an_empty_board(tmp_path):
     make_board(tmp_path / "board", 4)
     old.take(5)
     assert open_board(tmp_path / "board", 3).outstanding(5) == 0
+
+
+GATEWAY = """
+import random, sys
+from pathlib import Path
+from sagehen.gateway.board import open_board
+
+row, columns = int(sys.argv[2]), [int(one) for one in sys.argv[3:]]
+board, rng, held = open_board(Path(sys.argv[1]), row), random.Random(row), []
+for number in range(10**7):
+    if len(held) > 1 and rng.random() < len(held) / 20:
+        board.give(held.pop(rng.randrange(len(held))))
+    else:
+        held.append(rng.choice(columns))
+        board.take(held[-1])
+    board.wait_since(columns[0], number)
+    if number == 1000:
+        print("busy", flush=True)
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """`start(row)`: a process that counts on the board as a gateway does, and does so already."""
+    make_board(tmp_path / "board", ROWS + 1)
+    started: list[subprocess.Popen] = []
+
+    def make(row: int) -> subprocess.Popen:
+        arguments = [sys.executable, "-c", GATEWAY, tmp_path / "board", str(row)]
+        process = subprocess.Popen([*arguments, *map(str, COLUMNS)], stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout.readline() == b"busy\n"
+        return process
+
+    yield make
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_what_killed_processes_held_is_given_back(start, tmp_path):
+    """Real ones, killed as they count; the supervisor then clears their rows."""
+    path = tmp_path / "board"
+    onlooker = open_board(path, ROWS)
+
+    def outstanding() -> list[int]:
+        return [onlooker.outstanding(column) for column in COLUMNS]
+
+    gateways = {number: start(number) for number in range(ROWS)}
+    for victim in (1, 0, 1, 2):
+        gateways[victim].kill()
+        gateways[victim].wait()
+        assert sum(cells_of(path, victim)) > 0
+        clear_row(path, victim)
+        for _ in range(300):
+            assert min(outstanding()) >= 0
+        assert sum(outstanding()) > 0
+        gateways[victim] = start(victim)
+    for number, process in gateways.items():
+        process.kill()
+        process.wait()
+        clear_row(path, number)
+    assert outstanding() == [0] * len(COLUMNS)
+    assert onlooker.oldest_elsewhere(COLUMNS[0]) is None
+
+
+def cells_of(path: Path, row: int) -> memoryview:
+    return memoryview(path.read_bytes()[row * ROW_BYTES :][:ROW_BYTES]).cast("q")

@@ -2,7 +2,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagehen.domain.routes import RoutingStrategy
@@ -41,6 +41,24 @@ def test_variants_share_by_weight():
 def test_a_variant_without_weight_is_chosen_only_if_none_has_any(weights, chance):
     place = choose_variant(weights, lambda: chance)
     assert weights[place] > 0 or not any(weights)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(
+    st.lists(st.integers(0, 20), min_size=2, max_size=6).filter(any),
+    st.integers(0, 2**32),
+)
+def test_the_shares_come_to_the_weights(weights, seed):
+    rng = random.Random(seed)
+    calls = 3000
+    chosen = Counter(choose_variant(weights, rng.random) for _ in range(calls))
+    expected = [calls * weight / sum(weights) for weight in weights]
+    assert all(chosen[place] == 0 for place, weight in enumerate(weights) if weight == 0)
+    chi_square = sum(
+        (chosen[at] - share) ** 2 / share for at, share in enumerate(expected) if share
+    )
+    # With five degrees of freedom, more comes by chance once in ten million times.
+    assert chi_square < 41
 
 
 def test_random_reaches_every_instance():
@@ -101,6 +119,52 @@ def test_only_what_is_free_is_chosen_and_something_is_where_anything_is(counts, 
         choose_by_affinity(instances, busy_from=2),
     ):
         assert (chosen in free) if free else chosen is None
+
+
+STARVED_AFTER = 400
+"""Decisions without being chosen, of one among six at most: by chance once in 10^31 times."""
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.floats(0.02, 1)), min_size=2, max_size=6),
+    st.sampled_from(list(RoutingStrategy)),
+    st.integers(0, 2**32),
+)
+def test_nobody_who_could_work_is_forgotten(instances, strategy, seed):
+    """Instances with these slots, which end each request with that chance at every turn."""
+    rng = random.Random(seed)
+    busy = [Busy(0, slots) for slots, _ in instances]
+    passed_over = [0] * len(busy)
+    for _ in range(2000):
+        chosen = choose_free(busy, strategy, rng.random)
+        for at, one in enumerate(busy):
+            could = one.is_free if strategy is RoutingStrategy.RANDOM else one.outstanding == 0
+            passed_over[at] = passed_over[at] + 1 if could and one is not chosen else 0
+        assert max(passed_over) < STARVED_AFTER
+        if chosen is not None:
+            chosen.outstanding += 1
+        for one, (_, chance) in zip(busy, instances, strict=True):
+            one.outstanding -= sum(rng.random() < chance for _ in range(one.outstanding))
+
+
+@given(st.integers(2, 8), st.integers(1, 4))
+def test_a_model_that_all_ask_for_comes_to_every_instance(count, slots):
+    """By affinity: the first alone until it is busy, all of them when there is work for all."""
+    ranked = [Busy(0, slots) for _ in range(count)]
+    for _ in range(count * slots):
+        chosen = choose_by_affinity(ranked, busy_from=32)
+        assert chosen is not None
+        chosen.outstanding += 1
+    assert [one.outstanding for one in ranked] == [slots] * count
+    assert choose_by_affinity(ranked, busy_from=32) is None
+
+
+def test_models_are_spread_over_the_instances():
+    ids = [f"i-{number}" for number in range(8)]
+    first = Counter(rank_by_affinity(ids, f"model-{number}")[0] for number in range(800))
+    assert len(first) == 8
+    assert 50 < min(first.values()) <= max(first.values()) < 150
 
 
 def test_random_is_fair_among_the_free_ones():
