@@ -7,83 +7,57 @@ through Sagehen's gateway, and through nginx with `least_conn` and connections k
 adds is its median time minus the direct call's.
 """
 
-import argparse
-import datetime
 import getpass
-import json
 import os
 import shutil
 import socket
 import sys
 import tempfile
-import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+from frame import Measured, heading, keep, measure, middle, options, row_of
+from house import check, make_model
 from machine import describe_machine
 from others import Others
-from sides import HERE, Side, plain_request, process, sagehen, wait_for
-from throughput import check, make_model, middle, put_under_load, row_of
+from sides import Side, container_of, free_port, plain_request, process, sagehen, wait_for
 
-WARM_UP_SHARE = 0.2
-DIRECT = "The container, called directly"
 NGINX = "nginx (not signed)"
 MISSING = "nginx is missing, so it is not compared. To have it: apt-get install -y nginx-light"
 
-Results = dict[str, list[dict[str, float]]]
-"""Each measurement by side."""
+Results = dict[str, list[Measured]]
+"""Each measurement by side; the container's own are the first."""
 
 
 def main() -> None:
-    arguments = parse_arguments()
+    parser = options(__doc__, seconds=5)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    others = Others(ignored=arguments.at_once)
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder, ExitStack() as stack:
         model, rows, expected = make_model(Path(folder))
         gateway = stack.enter_context(sagehen(model, Path(folder)))
-        container = container_socket(gateway)
-        sides = [Side(DIRECT, container, 0, partial(plain_request, 80)), gateway]
+        container = container_of(gateway)
+        sides = [container, gateway]
         if shutil.which("nginx"):
-            sides.append(stack.enter_context(nginx(container, Path(folder))))
+            sides.append(stack.enter_context(nginx(container.host, Path(folder))))
         else:
             print(MISSING, file=sys.stderr)
         for side in sides:
             check(side, rows, expected)
-        others = Others()
-        results = measure(sides, rows, Path(folder), arguments, others)
+        results = measure_all(sides, rows, arguments.seconds, arguments.repeats, others)
     report = render(results, others)
     print(report)
     if arguments.save:
-        saved = HERE / "results" / f"{datetime.date.today().isoformat()}-overhead.md"
-        saved.write_text(report)
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument(
-        "--at-once", action="store_true", help="whatever else the machine does: to try it out"
-    )
-    parser.add_argument("--save", action="store_true", help="keep the table in results/")
-    return parser.parse_args()
-
-
-def container_socket(gateway: Side) -> str:
-    """Where the only instance of the only endpoint listens."""
-    url = f"http://{gateway.host}:{gateway.port}/_sagehen/status"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        (endpoint,) = json.load(answer)["endpoints"]
-    ((instance,),) = [variant["instances"] for variant in endpoint["variants"]]
-    return str(instance["address"].removeprefix("unix:"))
+        keep(report, "overhead")
 
 
 @contextmanager
 def nginx(container: str, folder: Path) -> Iterator[Side]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     configuration = folder / "nginx.conf"
     configuration.write_text(nginx_configuration(container, port, folder))
     command = ["nginx", "-c", str(configuration), "-p", str(folder), "-e", f"{folder}/nginx.log"]
@@ -127,23 +101,16 @@ def listens(port: int) -> bool:
         return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
-def measure(
-    sides: Sequence[Side],
-    rows: Sequence[str],
-    folder: Path,
-    arguments: argparse.Namespace,
-    others: Others,
+def measure_all(
+    sides: Sequence[Side], rows: Sequence[str], seconds: float, repeats: int, others: Others
 ) -> Results:
     results: Results = defaultdict(list)
-    for repeat in range(arguments.repeats):
+    for repeat in range(repeats):
         for side in sides:
-            put_under_load(side, rows, 1, WARM_UP_SHARE * arguments.seconds, folder)
-            once = partial(put_under_load, side, rows, 1, arguments.seconds, folder)
-            result = once() if arguments.at_once else others.undisturbed(once)
+            result = measure(side, rows, 1, seconds, others)
             results[side.name].append(result)
             print(
-                f"{repeat + 1}/{arguments.repeats}  {side.name:38} "
-                f"{result['p50_ms'] * 1000:8.0f} µs",
+                f"{repeat + 1}/{repeats}  {side.name:38} {result['p50_ms'] * 1000:8.0f} µs",
                 file=sys.stderr,
             )
     return results
@@ -151,9 +118,9 @@ def measure(
 
 def render(results: Results, others: Others) -> str:
     """The medians as a Markdown table."""
-    direct = middle(results[DIRECT], "p50_ms")
-    lines = [f"# Overhead of the gateway, {datetime.date.today().isoformat()}", ""]
-    lines += [*describe_machine(), others.describe(), ""]
+    container = next(iter(results))
+    direct = middle(results[container], "p50_ms")
+    lines = [*heading("Overhead of the gateway"), *describe_machine(), others.describe(), ""]
     lines += [
         "One connection, one request at a time; microseconds.",
         "",
@@ -162,7 +129,7 @@ def render(results: Results, others: Others) -> str:
     ]
     for name, measured in results.items():
         p50, *slower = (middle(measured, key) for key in ("p50_ms", "p90_ms", "p99_ms"))
-        added = "" if name == DIRECT else f"{(p50 - direct) * 1000:.0f}"
+        added = "" if name == container else f"{(p50 - direct) * 1000:.0f}"
         lines.append(row_of([name, *(f"{ms * 1000:.0f}" for ms in (p50, *slower)), added]))
     return "\n".join([*lines, ""])
 

@@ -10,17 +10,13 @@ need no twenty cores. The ideal queue is one for all instances, without any cost
 """
 
 import argparse
-import datetime
 import io
-import json
 import math
 import random
-import subprocess
 import sys
 import tarfile
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,11 +25,11 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from frame import Measured, heading, measure, options, row_of
 from load import Tally, summary
 from machine import describe_machine
 from others import Others
-from sides import HERE, ROLE, Server, server
-from throughput import row_of
+from sides import HERE, ROLE, Server, Side, server
 
 INSTANCES = (1, 5, 10, 15, 20)
 QUICK_INSTANCES = (1, 3)
@@ -44,7 +40,6 @@ MEDIAN_SECONDS = 0.020
 SIGMA = 1.0
 DRAWS = 4000
 """Requests that are signed beforehand; they are sent in turn."""
-WARM_UP_SECONDS = 1.0
 IN_SERVICE_SECONDS = 120
 IMAGE = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagehen-python:1"
 PLACE = HERE.parent / "docs" / "benchmarks"
@@ -87,7 +82,7 @@ STRATEGIES = (
     Strategy("late binding", "late", "LEAST_OUTSTANDING_REQUESTS", {"SAGEHEN_SLOTS": "1"}),
 )
 
-Results = dict[tuple[str, int], dict[str, float]]
+Results = dict[tuple[str, int], Measured]
 """By strategy and instances."""
 
 
@@ -95,10 +90,10 @@ def main() -> None:
     arguments = parse_arguments()
     counts = QUICK_INSTANCES if arguments.quick else INSTANCES
     draws = draw_seconds()
-    others = Others()
+    others = Others(ignored=arguments.at_once)
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder, server(Path(folder)) as running:
         upload(running)
-        results = measure(running, counts, draws, Path(folder), arguments, others)
+        results = measure_all(running, counts, draws, arguments.seconds, others)
     for count in counts:
         results[IDEAL, count] = simulate(count, draws, arguments.seconds)
     report = render(results, counts, others)
@@ -108,13 +103,8 @@ def main() -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
+    parser = options(__doc__, seconds=10)
     parser.add_argument("--quick", action="store_true", help="few instances: to try it out")
-    parser.add_argument(
-        "--at-once", action="store_true", help="whatever else the machine does: to try it out"
-    )
-    parser.add_argument("--save", action="store_true", help="keep the table and a plot of it")
     parser.add_argument("--into", type=Path, default=PLACE, help="the folder to keep them in")
     return parser.parse_args()
 
@@ -195,26 +185,20 @@ def wait_until_in_service(sagemaker: Any, strategy: Strategy) -> None:
 # The measurements
 
 
-def measure(
-    running: Server,
-    counts: Sequence[int],
-    draws: Sequence[float],
-    folder: Path,
-    arguments: argparse.Namespace,
-    others: Others,
+def measure_all(
+    running: Server, counts: Sequence[int], draws: Sequence[float], seconds: float, others: Others
 ) -> Results:
-    results: Results = defaultdict(dict)
+    rows = list(map(str, draws))
+    results: Results = {}
     for strategy in STRATEGIES:
         deploy(running, strategy)
     for count in counts:
         for strategy in STRATEGIES:
             resize(running, strategy, count)
         for strategy in STRATEGIES:
-            put_under_load(running, strategy, count, draws, WARM_UP_SECONDS, folder)
-            once = partial(
-                put_under_load, running, strategy, count, draws, arguments.seconds, folder
-            )
-            result = once() if arguments.at_once else others.undisturbed(once)
+            signed = partial(running.signed_request, strategy.endpoint)
+            side = Side(strategy.name, *running.address, signed)
+            result = measure(side, rows, count * USERS_PER_INSTANCE, seconds, others)
             results[strategy.name, count] = result
             print(
                 f"{count:2} instances  {strategy.name:28} p50 {result['p50_ms']:6.1f} ms  "
@@ -222,28 +206,6 @@ def measure(
                 file=sys.stderr,
             )
     return results
-
-
-def put_under_load(
-    running: Server,
-    strategy: Strategy,
-    count: int,
-    draws: Sequence[float],
-    seconds: float,
-    folder: Path,
-) -> dict[str, float]:
-    # Signed anew each time: a signature grows old.
-    signed = [running.signed_request(strategy.endpoint, str(draw)) for draw in draws]
-    requests = folder / "requests.json"
-    requests.write_text(json.dumps([request.decode("latin-1") for request in signed]))
-    host, port = running.address
-    users = count * USERS_PER_INSTANCE
-    command = [sys.executable, str(HERE / "load.py"), host, str(port), str(users), str(seconds)]
-    finished = subprocess.run([*command, str(requests)], check=True, capture_output=True, text=True)
-    result: dict[str, float] = json.loads(finished.stdout)
-    if result["failures"]:
-        raise SystemExit(f"{strategy.name}: {result['failures']:.0f} answers were not 200.")
-    return result
 
 
 def simulate(count: int, draws: Sequence[float], seconds: float) -> dict[str, float]:
@@ -268,8 +230,7 @@ def simulate(count: int, draws: Sequence[float], seconds: float) -> dict[str, fl
 
 def render(results: Results, counts: Sequence[int], others: Others) -> str:
     """The results as Markdown tables, one for each number of instances."""
-    lines = [f"# Routing, {datetime.date.today().isoformat()}", ""]
-    lines += [*describe_machine(), others.describe()]
+    lines = [*heading("Routing"), *describe_machine(), others.describe()]
     lines += [
         f"- Service times: log-normal, median {MEDIAN_SECONDS * 1000:g} ms, sigma {SIGMA:g}, "
         f"seed {SEED}; {USERS_PER_INSTANCE} users an instance",

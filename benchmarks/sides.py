@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,8 +11,8 @@ import tarfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,11 @@ ROLE = "arn:aws:iam::000000000000:role/benchmark"
 IMAGE = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
 REGION = "us-east-1"
 START_TIMEOUT_SECONDS = 60
+END_TIMEOUT_SECONDS = 30
+
+
+class Failed(SystemExit):
+    """A side does not start or answers wrongly; the benchmark ends, unless it knows better."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +46,16 @@ class Side:
     port: int
     request: Callable[[str], bytes]
     """A whole HTTP request for a CSV row. A signature in it is good for some minutes."""
+    number: Callable[[str], float] = float
+    """The prediction in the body of an answer."""
 
 
 @contextmanager
 def all_sides(model: Path, folder: Path) -> Iterator[list[Side]]:
     """Every side at once; the ones that are not measured idle."""
     with ExitStack() as stack:
-        yield [
-            stack.enter_context(sagehen(model, folder)),
-            stack.enter_context(fastapi(model, workers=1)),
-            stack.enter_context(fastapi(model, workers=2)),
-        ]
+        starts = (sagehen(model, folder), fastapi(model, workers=1), fastapi(model, workers=2))
+        yield [stack.enter_context(start) for start in starts]
 
 
 @dataclass(frozen=True)
@@ -114,9 +119,7 @@ def server(folder: Path, **settings: str) -> Iterator[Server]:
 
 @contextmanager
 def fastapi(model: Path, workers: int) -> Iterator[Side]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "uvicorn", "plain_fastapi:app", "--port", str(port)]
     command += ["--workers", str(workers), "--no-access-log", "--log-level", "warning"]
     with process(command, BENCHMARK_MODEL=str(model)) as running:
@@ -130,24 +133,62 @@ def fastapi(model: Path, workers: int) -> Iterator[Side]:
         )
 
 
+def container_of(gateway: Side) -> Side:
+    """The only instance of Sagehen's only endpoint, asked without the gateway."""
+    url = f"http://{gateway.host}:{gateway.port}/_sagehen/status"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        (endpoint,) = json.load(answer)["endpoints"]
+    ((instance,),) = [variant["instances"] for variant in endpoint["variants"]]
+    path = instance["address"].removeprefix("unix:")
+    return Side("The container, called directly", path, 0, partial(plain_request, 80))
+
+
 @contextmanager
-def process(command: list[str], **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+def process(
+    command: Sequence[str], log: Path | None = None, folder: Path = HERE, **variables: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The program while it is needed, and nothing that it started afterwards."""
     # One thread a prediction on every side, as SageMaker's containers have it.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-    running = subprocess.Popen(command, cwd=HERE, env=environment, stdout=subprocess.DEVNULL)
+    with open(log or os.devnull, "wb") as output:
+        running = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=output if log else None,
+            # A process group of its own: Ctrl-C is for us, who then end the whole group.
+            start_new_session=True,
+        )
     try:
         yield running
     finally:
         running.terminate()
-        running.wait(60)
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(END_TIMEOUT_SECONDS)
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
 
 
-def wait_for(holds: Callable[[], bool], running: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+def wait_for(
+    holds: Callable[[], bool],
+    running: subprocess.Popen[bytes],
+    seconds: float = START_TIMEOUT_SECONDS,
+) -> None:
+    deadline = time.monotonic() + seconds
     while not holds():
-        if running.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"{running.args!r} did not come up.")
+        if running.poll() is not None:
+            raise Failed(f"{running.args!r} ended with {running.returncode}.")
+        if time.monotonic() > deadline:
+            raise Failed(f"{running.args!r} did not come up in {seconds:.0f} s.")
         time.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def answers(url: str) -> bool:

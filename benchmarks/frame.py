@@ -1,0 +1,72 @@
+"""What the benchmarks share: their options, one measurement, and the parts of a table."""
+
+import argparse
+import datetime
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from others import Others
+from sides import HERE, Failed, Side
+
+WARM_UP_SHARE = 0.2
+"""Of a measurement's time, under the same load, before it."""
+
+Measured = dict[str, float]
+"""What load.py says of one measurement."""
+
+
+def options(description: str | None, seconds: float) -> argparse.ArgumentParser:
+    """What every benchmark can be told; its own options are added to these."""
+    first_line = (description or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(description=first_line)
+    parser.add_argument("--seconds", type=float, default=seconds, help="of each measurement")
+    parser.add_argument(
+        "--at-once", action="store_true", help="whatever else the machine does: to try it out"
+    )
+    parser.add_argument("--save", action="store_true", help="keep what is printed")
+    return parser
+
+
+def measure(
+    side: Side, rows: Sequence[str], connections: int, seconds: float, others: Others
+) -> Measured:
+    """One measurement of a side in calm, warmed up."""
+    put_under_load(side, rows, connections, WARM_UP_SHARE * seconds)
+    return others.undisturbed(partial(put_under_load, side, rows, connections, seconds))
+
+
+def put_under_load(side: Side, rows: Sequence[str], connections: int, seconds: float) -> Measured:
+    # Signed anew each time: a signature grows old.
+    requests = json.dumps([side.request(row).decode("latin-1") for row in rows])
+    where = [side.host, str(side.port), str(connections), str(seconds), "/dev/stdin"]
+    generator = [sys.executable, str(HERE / "load.py"), *where]
+    finished = subprocess.run(
+        generator, input=requests, capture_output=True, text=True, check=False
+    )
+    if finished.returncode:
+        raise Failed(f"{side.name}: {finished.stderr.strip()}")
+    result: Measured = json.loads(finished.stdout)
+    if result["failures"]:
+        raise Failed(f"{side.name}: {result['failures']:.0f} answers were not 200.")
+    return result
+
+
+def middle(measured: Sequence[Measured], key: str) -> float:
+    return statistics.median(one[key] for one in measured)
+
+
+def row_of(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def heading(subject: str) -> list[str]:
+    return [f"# {subject}, {datetime.date.today().isoformat()}", ""]
+
+
+def keep(report: str, topic: str) -> None:
+    """Among the results, by today's date."""
+    (HERE / "results" / f"{datetime.date.today().isoformat()}-{topic}.md").write_text(report)
