@@ -29,12 +29,17 @@ def make_model(folder: Path) -> tuple[Path, list[str], np.ndarray]:
 def check(side: Side, rows: Sequence[str], expected: np.ndarray) -> None:
     """The side answers every row with what the model says."""
     for row, price in zip(rows, expected, strict=True):
-        answer = ask(side, row)
-        if np.float32(answer) != price:
-            raise Failed(f"{side.name} answers {answer}, the model says {price}.")
+        number = ask(side, row)
+        if np.float32(number) != price:
+            raise Failed(f"{side.name} answers {number}, the model says {price}.")
 
 
 def ask(side: Side, row: str) -> float:
+    return side.number(answer(side, row))
+
+
+def answer(side: Side, row: str) -> str:
+    """As the side says it."""
     with connect((side.host, side.port)) as connection:
         connection.settimeout(ANSWER_TIMEOUT_SECONDS)
         connection.sendall(side.request(row))
@@ -43,4 +48,4 @@ def ask(side: Side, row: str) -> float:
         body = response.read().decode()
     if response.status != 200:
         raise Failed(f"{side.name} answers {response.status}: {body}")
-    return side.number(body)
+    return body

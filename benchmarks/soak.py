@@ -25,12 +25,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from house import answer, check, make_model
 from inside import Inside
 from kills import Killer, unexplained
 from others import Others, foreign_seconds
 from sides import HERE, Server, Side, deploy, server
 from soak_report import Memory, Soak, render
-from throughput import ask, check, make_model
 
 ROUTING = "LEAST_OUTSTANDING_REQUESTS"
 SIGN_SECONDS = 240
@@ -53,7 +53,7 @@ def main() -> int:
         deploy(model, running, arguments.instances, ROUTING)
         side = side_of(running)
         check(side, rows, expected)
-        offers = Offers(side, {row: ask(side, row) for row in rows}, Path(folder))
+        offers = Offers(side, {row: answer(side, row) for row in rows}, Path(folder))
         peak = find_peak(offers, arguments, others)
         soak = put_under_load(Inside(running), offers, peak, arguments)
         check(side, rows, expected)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from frame import row_of
 from kills import Failure, Kill
 from machine import describe_machine
 from others import Others
-from throughput import row_of
 
 SHOWN_FAILURES = 10
 LONG_ENOUGH_MINUTES = 5.0
