@@ -9,7 +9,7 @@ import msgspec
 from sagehen.clock import Clock
 from sagehen.domain.latencies import Latencies
 
-__all__ = ["GatewayReport", "InFlight", "Observations", "VariantCounts"]
+__all__ = ["GatewayReport", "InFlight", "Observations", "Presence", "VariantCounts"]
 
 MOST_GATEWAYS = 256
 MOST_VARIANTS = 20_000
@@ -55,19 +55,47 @@ class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InFlight(msgspec.Struct, frozen=True, kw_only=True):
-    """The least and the most requests that were worked on at once in the last 10 s."""
+    """How many requests are somewhere, and the least and the most at once in the last 10 s."""
 
+    now: _Count = 0
     lowest: _Count = 0
     highest: _Count = 0
 
     def __add__(self, other: "InFlight") -> "InFlight":
-        return InFlight(lowest=self.lowest + other.lowest, highest=self.highest + other.highest)
+        return InFlight(
+            now=self.now + other.now,
+            lowest=self.lowest + other.lowest,
+            highest=self.highest + other.highest,
+        )
+
+
+class Presence(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the requests of one variant are."""
+
+    in_flight: InFlight = InFlight()
+    """Worked on, those that wait included."""
+    queued: InFlight = InFlight()
+    """Waiting for a free slot."""
+
+    def __add__(self, other: "Presence") -> "Presence":
+        return Presence(
+            in_flight=self.in_flight + other.in_flight, queued=self.queued + other.queued
+        )
 
 
 class _VariantReport(VariantCounts, frozen=True, kw_only=True):
     endpoint: _Name
     variant: _Name
     in_flight: InFlight = msgspec.field(default=InFlight(), name="ConcurrentRequestsPerModel")
+    queued: InFlight = msgspec.field(default=InFlight(), name="QueuedRequests")
+
+    @property
+    def key(self) -> VariantKey:
+        return self.endpoint, self.variant
+
+    @property
+    def presence(self) -> Presence:
+        return Presence(in_flight=self.in_flight, queued=self.queued)
 
     def counts(self) -> VariantCounts:
         return VariantCounts(
@@ -91,13 +119,13 @@ class Observations:
         self._gateways: OrderedDict[str, dict[VariantKey, VariantCounts]] = OrderedDict()
         """The one that reported last is last. One that died stays: its counts still count."""
         self._ended: dict[VariantKey, VariantCounts] = {}
-        self._in_flight: dict[str, tuple[float, dict[VariantKey, InFlight]]] = {}
+        self._present: dict[str, tuple[float, dict[VariantKey, Presence]]] = {}
         """By gateway, with the time of the report."""
 
     def record(self, report: GatewayReport) -> None:
         """Take a gateway's report in place of its last one."""
         identity = str(report.gateway)
-        now = {(one.endpoint, one.variant): one.counts() for one in report.variants}
+        now = {one.key: one.counts() for one in report.variants}
         before = self._gateways.pop(identity, {})
         for key, counts in before.items():
             if key not in now:
@@ -107,10 +135,10 @@ class Observations:
             elif not counts.is_before(now[key]):
                 self._end(key, counts)
         self._gateways[identity] = now
-        self._in_flight = dict(self._reporting())
-        self._in_flight[identity] = (
+        self._present = dict(self._reporting())
+        self._present[identity] = (
             self._clock.monotonic(),
-            {(one.endpoint, one.variant): one.in_flight for one in report.variants},
+            {one.key: one.presence for one in report.variants},
         )
         if len(self._gateways) > MOST_GATEWAYS:
             _, oldest = self._gateways.popitem(last=False)
@@ -125,17 +153,17 @@ class Observations:
                 totals[key] = totals.get(key, VariantCounts()) + counts
         return totals
 
-    def in_flight(self) -> dict[VariantKey, InFlight]:
+    def present(self) -> dict[VariantKey, Presence]:
         """Of the gateways there are: together, as if all had theirs at the same moment."""
-        sums: dict[VariantKey, InFlight] = {}
+        sums: dict[VariantKey, Presence] = {}
         for _, (_, variants) in self._reporting():
             for key, one in variants.items():
-                sums[key] = sums.get(key, InFlight()) + one
+                sums[key] = sums.get(key, Presence()) + one
         return sums
 
-    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[VariantKey, InFlight]]]]:
+    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[VariantKey, Presence]]]]:
         since = self._clock.monotonic() - SILENT_SECONDS
-        return (item for item in self._in_flight.items() if item[1][0] >= since)
+        return (item for item in self._present.items() if item[1][0] >= since)
 
     def _end(self, key: VariantKey, counts: VariantCounts) -> None:
         self._ended[key] = self._ended.pop(key, VariantCounts()) + counts

@@ -74,7 +74,7 @@ class OwnPaths:
             asyncio.to_thread(self._read), self._samples()
         )
         measured = measure(
-            known, self._observations.totals(), self._observations.in_flight(), samples
+            known, self._observations.totals(), self._observations.present(), samples
         )
         return Response(expose(measured), media_type=CONTENT_TYPE_LATEST)
 
@@ -84,7 +84,7 @@ class OwnPaths:
             asyncio.to_thread(self._read), self._samples()
         )
         totals = self._observations.totals()
-        measured = measure(known, totals, self._observations.in_flight(), samples)
+        measured = measure(known, totals, self._observations.present(), samples)
         world = World(endpoints=known, instances=rows, totals=totals, measured=measured)
         return _json({"version": __version__, **tell_status(world)})
 

@@ -15,7 +15,7 @@ __all__ = ["Counters", "InFlight", "Times", "VariantCounters"]
 
 GONE_VARIANTS_KEPT = 200
 WINDOW_REPORTS = 10
-"""Reports, one a second, over which the least and the most requests in flight are told."""
+"""Reports, one a second, over which the least and the most requests at once are told."""
 
 
 class Times:
@@ -50,7 +50,7 @@ class Times:
 
 
 class InFlight:
-    """How many requests are worked on, and the most and the least at once in the last 10 s."""
+    """How many requests are somewhere, and the most and the least at once in the last 10 s."""
 
     __slots__ = ("_earlier", "_highest", "_lowest", "now")
 
@@ -75,6 +75,7 @@ class InFlight:
         self._earlier.append((self._lowest, self._highest))
         self._lowest = self._highest = self.now
         return {
+            "now": self.now,
             "lowest": min(lowest for lowest, _ in self._earlier),
             "highest": max(highest for _, highest in self._earlier),
         }
@@ -103,6 +104,8 @@ class VariantCounters(msgspec.Struct, kw_only=True):
     loading_wait_us: int = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
     loading_waits: int = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
     in_flight: InFlight = msgspec.field(default_factory=InFlight, name="ConcurrentRequestsPerModel")
+    queued: InFlight = msgspec.field(default_factory=InFlight, name="QueuedRequests")
+    """Those of them that wait for a free slot."""
 
     def digest(self) -> None:
         self.model_latency.digest()

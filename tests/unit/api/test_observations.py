@@ -11,6 +11,7 @@ from sagehen.api.observations import (
     GatewayReport,
     InFlight,
     Observations,
+    Presence,
 )
 from sagehen.clock import SystemClock
 
@@ -29,7 +30,8 @@ def report(gateway: str, *, variants: tuple[tuple[str, int], ...]) -> GatewayRep
                 "Invocations": count,
                 "InvocationsPerInstance": count / 2,
                 "ModelLatency": LATENCY,
-                "ConcurrentRequestsPerModel": {"lowest": 1, "highest": count},
+                "ConcurrentRequestsPerModel": {"now": 2, "lowest": 1, "highest": count},
+                "QueuedRequests": {"now": 1, "lowest": 0, "highest": count - 1},
             }
             for name, count in variants
         ],
@@ -104,7 +106,12 @@ def test_what_gateways_work_on_adds_up(observations: Observations) -> None:
     observations.record(report("1", variants=(("Houses", 3),)))
     observations.record(report("2", variants=(("Houses", 4),)))
 
-    assert observations.in_flight() == {KEY: InFlight(lowest=2, highest=7)}
+    assert observations.present() == {
+        KEY: Presence(
+            in_flight=InFlight(now=4, lowest=2, highest=7),
+            queued=InFlight(now=2, lowest=0, highest=5),
+        )
+    }
 
 
 def test_a_gateway_that_is_silent_works_on_nothing(
@@ -115,7 +122,7 @@ def test_a_gateway_that_is_silent_works_on_nothing(
     observations.record(report("2", variants=(("Houses", 4),)))
     clock.seconds += 1
 
-    assert observations.in_flight() == {KEY: InFlight(lowest=1, highest=4)}
+    assert observations.present()[KEY].in_flight == InFlight(now=2, lowest=1, highest=4)
 
 
 def test_an_endpoint_made_anew_starts_from_nothing(observations: Observations) -> None:

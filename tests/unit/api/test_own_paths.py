@@ -31,7 +31,8 @@ REPORT = {
             "ModelCacheHit": 6,
             "ModelCacheHitSamples": 8,
             "InvocationsPerInstance": 2.5,
-            "ConcurrentRequestsPerModel": {"lowest": 1, "highest": 7},
+            "ConcurrentRequestsPerModel": {"now": 5, "lowest": 1, "highest": 7},
+            "QueuedRequests": {"now": 3, "lowest": 0, "highest": 4},
             # Nine of some 1 ms, one of some 41 ms.
             "ModelLatency": {"count": 10, "sum": 50_000, "buckets": {"346": 9, "531": 1}},
             "ModelLoadingWaitTimeSum": 900,
@@ -174,6 +175,8 @@ async def test_what_gateways_report_is_exposed(server: Server) -> None:
     assert figures["sagehen_invocations_per_instance_total", NAME, "a"] == 2.5
     assert figures["sagehen_concurrent_requests_min", NAME, "a"] == 1
     assert figures["sagehen_concurrent_requests_max", NAME, "a"] == 7
+    assert figures["sagehen_queued_requests", NAME, "a"] == 3
+    assert figures["sagehen_queued_requests_max", NAME, "a"] == 4
     latency = "sagehen_model_latency_microseconds"
     assert figures[latency, NAME, "a", "0.5"] == pytest.approx(1_000, rel=0.01)
     assert figures[latency, NAME, "a", "0.9"] == pytest.approx(1_000, rel=0.01)

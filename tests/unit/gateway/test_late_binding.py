@@ -42,7 +42,15 @@ def one_slot_each(*fakes, **more) -> VariantRoute:
 
 @pytest.fixture
 def queued(house):
-    return lambda: house.gateway._routes.queued
+    """`queued()`: how many wait, as is counted; nobody any more when the test has ended."""
+
+    def count() -> int:
+        counted = sum(one.queued.now for one in house.gateway._counters._variants.values())
+        assert counted == house.gateway._routes.queued
+        return counted
+
+    yield count
+    assert count() == 0
 
 
 async def test_a_request_waits_for_whichever_instance_frees_first(house, eventually, queued):
@@ -65,6 +73,22 @@ async def test_a_request_waits_for_whichever_instance_frees_first(house, eventua
     assert [one.status for one in answers] == [200] * 4
     assert (first.most, second.most) == (1, 1)
     assert (queued(), house.outstanding()) == (0, 0)
+
+
+async def test_how_many_wait_is_told_once_a_second(house, eventually, queued):
+    def told() -> dict[str, int] | None:
+        return house.told and house.told["variants"][0]["QueuedRequests"]
+
+    await house.control(lambda asked: (200, {}, b""))
+    held = Held()
+    house.route(one_slot_each(await house.fake(held.answer)))
+    await house.start()
+    calls = [asyncio.create_task(house.invoke()) for _ in range(3)]
+    await eventually(lambda: told() == {"now": 2, "lowest": 2, "highest": 2})
+    for _ in calls:
+        await held.let_go()
+    await asyncio.gather(*calls)
+    await eventually(lambda: told() == {"now": 0, "lowest": 0, "highest": 0})
 
 
 async def test_a_client_that_goes_leaves_the_line(house, eventually, queued):
