@@ -11,6 +11,7 @@ import httptools
 from sagehen.gateway.exchange import Exchange, Handler
 from sagehen.gateway.faults import bad_http
 from sagehen.gateway.fields import joined_fields
+from sagehen.gateway.limits import ClientLimits
 from sagehen.gateway.outlet import Outlet
 from sagehen.gateway.refusal import Refusal
 from sagehen.wire.faults import AwsError
@@ -19,20 +20,13 @@ __all__ = ["Connection", "Host"]
 
 log = logging.getLogger(__name__)
 
-MAX_HEAD_BYTES = 64 * 1024
+# What depends on clients and their networks is set: see ClientLimits. These stay, as no SDK of AWS
+# comes near them, and what else may talk to us should not either.
 MAX_TARGET_BYTES = 16 * 1024
 MAX_HEADERS = 128
 
-HEAD_SECONDS = 20.0
-"""For a request's head, from its first byte: a client that drips it is cut off."""
-BODY_STALL_SECONDS = 60.0
-"""For the next piece of a body."""
 ANSWER_STALL_SECONDS = 900.0
 """For the next piece of an answer: S3 may copy or put together gigabytes without a word."""
-READ_STALL_SECONDS = 120.0
-"""For a client to take what it is sent."""
-IDLE_SECONDS = 300.0
-"""Between requests. Longer than SDKs keep an unused connection, so that they end it, not we."""
 LINGER_SECONDS = 10.0
 """For a client that still sends when its answer is written, to come to reading that answer."""
 DRAIN_IDLE_SECONDS = 1.0
@@ -49,6 +43,7 @@ _FOR_LINE = 2
 class Host(Protocol):
     """What a connection needs of its server."""
 
+    limits: ClientLimits
     now: float
     draining: bool
     date_line: bytes
@@ -140,17 +135,18 @@ class Connection(asyncio.Protocol):
 
     def cut_off_if_overdue(self, now: float) -> None:
         """End the connection if the client has taken longer than it may."""
+        limits = self._server.limits
         if self._lingering_since is not None:
             if now - self._lingering_since > LINGER_SECONDS:
                 self._transport.abort()
         elif self._blocked_since is not None:
-            if now - self._blocked_since > READ_STALL_SECONDS:
+            if now - self._blocked_since > limits.stall_seconds:
                 self._transport.abort()
         elif self._head_since is not None and not self._held:
-            if now - self._head_since > HEAD_SECONDS:
+            if now - self._head_since > limits.head_seconds:
                 self._refuse(bad_http("The request's head took too long to come.", 408))
         elif not self._line:
-            limit = DRAIN_IDLE_SECONDS if self._server.draining else IDLE_SECONDS
+            limit = DRAIN_IDLE_SECONDS if self._server.draining else limits.idle_seconds
             if now - self._active > limit:
                 self._deaf = True
                 self._transport.close()
@@ -159,7 +155,7 @@ class Connection(asyncio.Protocol):
 
     def _stalls(self, now: float) -> bool:
         waits_for_client = not self._line[-1].is_whole and not self._held
-        limit = BODY_STALL_SECONDS if waits_for_client else ANSWER_STALL_SECONDS
+        limit = self._server.limits.stall_seconds if waits_for_client else ANSWER_STALL_SECONDS
         return now - self._active > limit
 
     # What asyncio calls
@@ -193,8 +189,9 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._refuse(bad_http(f"The request is not valid HTTP/1.1: {error}."))
         else:
-            if self._head_since is not None and self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(bad_http(_HEAD_TOO_LARGE, 431))
+            most = self._server.limits.head_bytes
+            if self._head_since is not None and self._head_bytes > most:
+                self._refuse(_head_too_large(most))
             if len(self._line) > 1:
                 self._pause(_FOR_LINE)
 
@@ -246,7 +243,12 @@ class Connection(asyncio.Protocol):
         exchange.keep_alive = parser.should_keep_alive() and not upgrades
         exchange.legacy = parser.get_http_version() == "1.0"
         exchange.fields = joined_fields(exchange.headers)
-        exchange.refusal = _passed_bound(exchange)
+        most = self._server.limits.head_bytes
+        # What has come with it is seldom more than a head may have: only then it is measured.
+        if self._head_bytes > most and _head_size(exchange) > most:
+            exchange.refusal = _head_too_large(most)
+        else:
+            exchange.refusal = _passed_bound(exchange)
         if upgrades and exchange.has_body:
             # The parser takes what follows for the other protocol: the body would never come.
             exchange.refusal = bad_http(_UPGRADE_WITH_BODY)
@@ -357,6 +359,14 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
 
+def _head_size(exchange: Exchange) -> int:
+    return len(exchange.target) + sum(len(name) + len(value) for name, value in exchange.headers)
+
+
+def _head_too_large(most: int) -> AwsError:
+    return bad_http(f"A request's head may have {most} bytes at most (max_head_bytes).", 431)
+
+
 def _passed_bound(exchange: Exchange) -> AwsError | None:
     if len(exchange.headers) > MAX_HEADERS:
         return bad_http(f"A request may have {MAX_HEADERS} header fields at most.", 431)
@@ -375,7 +385,6 @@ _UPGRADE_WITH_BODY = (
     "A request with a body cannot offer to change the protocol. Leave out the Upgrade header: "
     "this server speaks HTTP/1.1 only."
 )
-_HEAD_TOO_LARGE = f"A request's head may have {MAX_HEAD_BYTES} bytes at most."
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
     b"x-amzn-ErrorType: ServiceUnavailable\r\nx-amzn-RequestId: %b\r\n"

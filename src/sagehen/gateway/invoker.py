@@ -18,9 +18,6 @@ from sagehen.gateway.shadow import Shadows
 
 __all__ = ["Expiring", "Invoker"]
 
-MAX_BODY_BYTES_HELD = 2**30
-"""Of all requests together, while they are received and until they are answered."""
-
 _SHARE_OF_TIMEOUT = 0.995
 """SDKs give up after the same 60 s: answered a moment before, they learn what happened."""
 
@@ -61,7 +58,7 @@ class Invoker:
         self.max_body_bytes = settings.max_invocation_body_bytes
         self.patience_seconds = settings.invocation_timeout_seconds * _SHARE_OF_TIMEOUT
         self.stream_patience_seconds = settings.response_stream_timeout_seconds
-        self.held = Held(MAX_BODY_BYTES_HELD)
+        self.held = Held(settings.max_held_body_bytes)
         self._max_live = settings.max_queued_invocations
         self._live: dict[Expiring, InFlight] = {}
         """In the order of their deadlines, as all have the same patience."""

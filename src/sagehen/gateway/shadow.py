@@ -22,9 +22,6 @@ from sagehen.gateway.upstream import Headers, Upstream
 
 __all__ = ["Shadows"]
 
-MAX_COPY_BYTES_HELD = 2**28
-"""Of the bodies of all copies together; those of the requests are held beside them."""
-
 
 class Shadows:
     """All copies of this process, and their bounds; `random` gives numbers in [0, 1)."""
@@ -38,6 +35,7 @@ class Shadows:
         self.patience_seconds = settings.invocation_timeout_seconds
         self.stream_patience_seconds = settings.response_stream_timeout_seconds
         self._max_copies = settings.max_shadow_copies
+        self._max_bytes = settings.max_shadow_body_bytes
         self._live: set[_Copy] = set()
         self._bytes_held = 0
 
@@ -82,7 +80,7 @@ class Shadows:
             copy.expire()
 
     def _has_room(self, size: int) -> bool:
-        return len(self._live) < self._max_copies and self._bytes_held + size <= MAX_COPY_BYTES_HELD
+        return len(self._live) < self._max_copies and self._bytes_held + size <= self._max_bytes
 
 
 class _Copy:

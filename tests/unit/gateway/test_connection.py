@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from sagehen.gateway import invoker
-
 
 @pytest.fixture
 async def served(house, variant, echo):
@@ -164,6 +162,62 @@ async def test_an_idle_connection_is_closed(served):
     assert closed.result()
 
 
+@pytest.mark.parametrize(
+    ("setting", "begun"),
+    [
+        ("head_timeout_seconds", b"GET / HTTP/1.1\r\nX-A: "),
+        ("stall_timeout_seconds", b"POST /bucket/key HTTP/1.1\r\nContent-Length: 5\r\n\r\nhel"),
+        ("idle_timeout_seconds", b""),
+    ],
+    ids=["head", "stall", "idle"],
+)
+async def test_a_time_is_what_its_setting_says(house, eventually, setting, begun):
+    await house.control(lambda asked: (200, {}, b""))
+    await house.start(**{setting: 7})
+    server = house.gateway._server
+    client = await house.connect()
+    client.send(begun)
+    await eventually(lambda: server.connections)
+    (connection,) = server.connections
+    await eventually(lambda: not begun or connection._receiving)
+    house.clock.advance(6)
+    await eventually(lambda: server.now == house.clock.elapsed)
+    assert not connection._deaf
+    house.clock.advance(2)
+    await eventually(lambda: connection._deaf)
+
+
+async def test_more_clients_than_may_be_connected_are_refused(house, eventually):
+    await house.start(max_connections=1)
+    first = await house.connect()
+    await eventually(lambda: house.gateway._server.connections)
+    second = await house.connect()
+    got = await second.answer()
+    assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
+    assert await second.ended()
+    first.close()
+    await eventually(lambda: not house.gateway._server.connections)
+    third = await house.connect()
+    third.send(b"GET /_sagehen/internal/x HTTP/1.1\r\n\r\n")
+    assert (await third.answer()).status == 404
+
+
+@pytest.mark.parametrize(("size", "status"), [(3900, 404), (4200, 431)])
+async def test_a_head_has_the_bytes_that_are_set(house, size, status):
+    await house.start(max_head_bytes=4096)
+    client = await house.connect()
+    client.send(b"GET /_sagehen/internal/x HTTP/1.1\r\nX-A: " + b"a" * size + b"\r\n\r\n")
+    assert (await client.answer()).status == status
+
+
+async def test_a_body_that_comes_with_its_head_is_no_part_of_it(house, variant, echo):
+    house.route(variant(await house.fake(echo)))
+    await house.start(max_head_bytes=4096)
+    client = await house.connect()
+    client.send(house.signed(b"x" * 5000))
+    assert (await client.answer()).status == 200
+
+
 async def test_http_1_0_ends_the_connection_unless_asked_to_keep_it(served):
     client = await served.connect()
     client.send(served.signed().replace(b"HTTP/1.1\r\n", b"HTTP/1.0\r\nConnection: keep-alive\r\n"))
@@ -220,10 +274,9 @@ async def test_too_large_a_body_is_refused_before_it_is_sent(house, variant, ech
     assert await client.ended()
 
 
-async def test_bodies_that_come_together_are_bounded(house, variant, echo, monkeypatch):
-    monkeypatch.setattr(invoker, "MAX_BODY_BYTES_HELD", 100)
+async def test_bodies_that_come_together_are_bounded(house, variant, echo):
     house.route(variant(await house.fake(echo)))
-    await house.start()
+    await house.start(max_held_body_bytes=100)
     first, second = await house.connect(), await house.connect()
     parts = [house.signed(b"x" * 80).partition(b"\r\n\r\n") for _ in range(2)]
     for client, (head, end, body) in zip((first, second), parts, strict=True):

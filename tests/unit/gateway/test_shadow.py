@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from sagehen.gateway import shadow as shadow_module
-
 STREAM = "/endpoints/price/invocations-response-stream"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 TARGET = "X_Amzn_SageMaker_Target_Variant"
@@ -253,13 +251,10 @@ async def test_more_copies_than_are_held_are_dropped(house, shadowed, eventually
     await eventually(lambda: len(next_one.asked) == 3)
 
 
-async def test_more_data_than_is_held_is_dropped(
-    house, shadowed, eventually, counts, is_idle, monkeypatch
-):
-    monkeypatch.setattr(shadow_module, "MAX_COPY_BYTES_HELD", 100)
+async def test_more_data_than_is_held_is_dropped(house, shadowed, eventually, counts, is_idle):
     held = Held()
     next_one = await house.fake(held.answer)
-    await shadowed(next_one)
+    await shadowed(next_one, settings={"max_shadow_body_bytes": 100})
     for size in (60, 50, 40):
         await ours(house, bytes(size))
     await eventually(lambda: len(next_one.asked) == 2)
