@@ -210,6 +210,14 @@ _TABLE = (
         _INSTANCE,
     ),
     Metric(
+        "LimitHits",
+        "sagehen_limit_hits",
+        Kind.COUNTER,
+        "None",
+        "How often a limit of the gateways was met.",
+        ("limit",),
+    ),
+    Metric(
         "EndpointStatus",
         "sagehen_endpoint_status",
         Kind.GAUGE,

@@ -15,7 +15,7 @@ from prometheus_client.core import (
     Metric as Family,
 )
 
-from sagehen.api.observations import Presence, VariantCounts, VariantKey
+from sagehen.api.observations import LimitHits, Presence, VariantCounts, VariantKey
 from sagehen.domain.latencies import Latencies
 from sagehen.domain.records import EndpointRecord
 from sagehen.telemetry import METRICS, Kind, Metric
@@ -53,6 +53,7 @@ def measure(
     endpoints: Iterable[EndpointRecord],
     totals: Mapping[VariantKey, VariantCounts],
     present: Mapping[VariantKey, Presence],
+    limit_hits: LimitHits,
     samples: Iterable[InstanceSample],
 ) -> Measured:
     """Everything there is to expose; of endpoints that are gone, nothing."""
@@ -71,6 +72,8 @@ def measure(
             measured["ConcurrentRequestsPerModelMaximum"][key] = presence.in_flight.highest
             measured["QueuedRequests"][key] = presence.queued.now
             measured["QueuedRequestsMaximum"][key] = presence.queued.highest
+    for limit, hits in limit_hits.items():
+        measured["LimitHits"][limit,] = hits
     for sample in samples:
         dimensions = (sample.endpoint, sample.variant, sample.instance)
         measured[sample.name][dimensions] = sample.value

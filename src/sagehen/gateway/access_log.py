@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sagehen.clock import Clock
+from sagehen.gateway.limits import Limit, LimitHits
 from sagehen.telemetry import shown
 
 __all__ = ["CLIENT_GONE", "CUT_OFF", "MOST_WAITING", "AccessLog", "Ended"]
@@ -37,9 +38,10 @@ class Ended(NamedTuple):
 class AccessLog:
     """`write` takes text and may block: it is called in a thread."""
 
-    def __init__(self, write: Callable[[str], object], clock: Clock) -> None:
+    def __init__(self, write: Callable[[str], object], clock: Clock, limit_hits: LimitHits) -> None:
         self._write = write
         self._clock = clock
+        self._limit_hits = limit_hits
         self._waiting: list[tuple[float, Ended]] = []
         self._dropped = 0
         self._writing: asyncio.Future[None] | None = None
@@ -49,6 +51,7 @@ class AccessLog:
             self._waiting.append((self._clock.now(), ended))
         else:
             self._dropped += 1
+            self._limit_hits[Limit.ACCESS_LOG] += 1
 
     async def flush(self) -> None:
         """Write what waits. To be called several times a second."""

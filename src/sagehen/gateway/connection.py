@@ -11,7 +11,7 @@ import httptools
 from sagehen.gateway.exchange import Exchange, Handler
 from sagehen.gateway.faults import bad_http
 from sagehen.gateway.fields import joined_fields
-from sagehen.gateway.limits import ClientLimits
+from sagehen.gateway.limits import ClientLimits, Limit, LimitHits
 from sagehen.gateway.outlet import Outlet
 from sagehen.gateway.refusal import Refusal
 from sagehen.wire.faults import AwsError
@@ -44,6 +44,7 @@ class Host(Protocol):
     """What a connection needs of its server."""
 
     limits: ClientLimits
+    limit_hits: LimitHits
     now: float
     draining: bool
     date_line: bytes
@@ -141,22 +142,37 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
         elif self._blocked_since is not None:
             if now - self._blocked_since > limits.stall_seconds:
-                self._transport.abort()
+                self._cut_off(Limit.STALL)
         elif self._head_since is not None and not self._held:
             if now - self._head_since > limits.head_seconds:
+                self._count(Limit.HEAD_TIMEOUT)
                 self._refuse(bad_http("The request's head took too long to come.", 408))
-        elif not self._line:
-            limit = DRAIN_IDLE_SECONDS if self._server.draining else limits.idle_seconds
-            if now - self._active > limit:
-                self._deaf = True
-                self._transport.close()
-        elif self._stalls(now):
-            self._transport.abort()
+        elif self._line and (self._line[-1].is_whole or self._held):
+            if now - self._active > ANSWER_STALL_SECONDS:
+                self._cut_off(Limit.ANSWER_STALL)
+        elif self._line or self._deaf:
+            # It is to send the rest of a body, or to take the last bytes before we close.
+            if now - self._active > limits.stall_seconds:
+                self._cut_off(Limit.STALL)
+        else:
+            self._close_if_idle(now)
 
-    def _stalls(self, now: float) -> bool:
-        waits_for_client = not self._line[-1].is_whole and not self._held
-        limit = self._server.limits.stall_seconds if waits_for_client else ANSWER_STALL_SECONDS
-        return now - self._active > limit
+    def _close_if_idle(self, now: float) -> None:
+        draining = self._server.draining
+        limit = DRAIN_IDLE_SECONDS if draining else self._server.limits.idle_seconds
+        if now - self._active > limit:
+            if not draining:
+                self._count(Limit.IDLE)
+            self._deaf = True
+            self._active = now
+            self._transport.close()
+
+    def _cut_off(self, limit: Limit) -> None:
+        self._count(limit)
+        self._transport.abort()
+
+    def _count(self, limit: Limit) -> None:
+        self._server.limit_hits[limit] += 1
 
     # What asyncio calls
 
@@ -165,6 +181,7 @@ class Connection(asyncio.Protocol):
         self._outlet = Outlet(self._transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if self._server.is_full:
+            self._count(Limit.CONNECTIONS)
             self._transport.write(_TOO_MANY % self._server.next_request_id())
             self._deaf = True
             self._transport.close()
@@ -189,9 +206,9 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._refuse(bad_http(f"The request is not valid HTTP/1.1: {error}."))
         else:
-            most = self._server.limits.head_bytes
-            if self._head_since is not None and self._head_bytes > most:
-                self._refuse(_head_too_large(most))
+            if self._head_since is not None and self._head_bytes > self._server.limits.head_bytes:
+                self._count(Limit.HEAD)
+                self._refuse(_head_too_large(self._server.limits.head_bytes))
             if len(self._line) > 1:
                 self._pause(_FOR_LINE)
 
@@ -243,12 +260,7 @@ class Connection(asyncio.Protocol):
         exchange.keep_alive = parser.should_keep_alive() and not upgrades
         exchange.legacy = parser.get_http_version() == "1.0"
         exchange.fields = joined_fields(exchange.headers)
-        most = self._server.limits.head_bytes
-        # What has come with it is seldom more than a head may have: only then it is measured.
-        if self._head_bytes > most and _head_size(exchange) > most:
-            exchange.refusal = _head_too_large(most)
-        else:
-            exchange.refusal = _passed_bound(exchange)
+        exchange.refusal = self._passed_bound(exchange) or _not_understood(exchange)
         if upgrades and exchange.has_body:
             # The parser takes what follows for the other protocol: the body would never come.
             exchange.refusal = bad_http(_UPGRADE_WITH_BODY)
@@ -272,6 +284,20 @@ class Connection(asyncio.Protocol):
         exchange.is_whole = True
         if exchange.handler is not None and not exchange.done:
             exchange.handler.whole()
+
+    def _passed_bound(self, exchange: Exchange) -> AwsError | None:
+        most = self._server.limits.head_bytes
+        # What has come with it is seldom more than a head may have: only then it is measured.
+        if self._head_bytes > most and _head_size(exchange) > most:
+            error = _head_too_large(most)
+        elif len(exchange.headers) > MAX_HEADERS:
+            error = bad_http(f"A request may have {MAX_HEADERS} header fields at most.", 431)
+        elif len(exchange.target) > MAX_TARGET_BYTES:
+            error = bad_http(f"A request's URL may have {MAX_TARGET_BYTES} bytes at most.", 414)
+        else:
+            return None
+        self._count(Limit.HEAD)
+        return error
 
     # The line
 
@@ -367,11 +393,7 @@ def _head_too_large(most: int) -> AwsError:
     return bad_http(f"A request's head may have {most} bytes at most (max_head_bytes).", 431)
 
 
-def _passed_bound(exchange: Exchange) -> AwsError | None:
-    if len(exchange.headers) > MAX_HEADERS:
-        return bad_http(f"A request may have {MAX_HEADERS} header fields at most.", 431)
-    if len(exchange.target) > MAX_TARGET_BYTES:
-        return bad_http(f"A request's URL may have {MAX_TARGET_BYTES} bytes at most.", 414)
+def _not_understood(exchange: Exchange) -> AwsError | None:
     if not exchange.target.startswith(b"/"):
         return bad_http("The request's target must be a path that begins with a slash.")
     coding = exchange.fields.get("transfer-encoding")

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from sagehen.domain.latencies import add_to_buckets
+from sagehen.gateway.limits import no_hits
 
 __all__ = ["Counters", "InFlight", "Times", "VariantCounters"]
 
@@ -113,9 +114,10 @@ class VariantCounters(msgspec.Struct, kw_only=True):
 
 
 class Counters:
-    """Every variant's; they outlive changes of the routes."""
+    """Every variant's, which outlive changes of the routes, and those of the limits."""
 
     def __init__(self, gateway: str) -> None:
+        self.limit_hits = no_hits()
         self._gateway = gateway
         self._variants: dict[tuple[str, str], VariantCounters] = {}
 
@@ -140,10 +142,12 @@ class Counters:
     def report(self) -> bytes:
         """JSON for control: this process and all its counts. To be called once a second."""
         self.digest()
-        return msgspec.json.encode(
-            {"gateway": self._gateway, "variants": list(self._variants.values())},
-            enc_hook=_as_told,
-        )
+        told = {
+            "gateway": self._gateway,
+            "variants": list(self._variants.values()),
+            "limit_hits": self.limit_hits,
+        }
+        return msgspec.json.encode(told, enc_hook=_as_told)
 
 
 def _as_told(counted: Any) -> Any:

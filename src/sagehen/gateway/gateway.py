@@ -125,8 +125,9 @@ class Gateway:
             self._sessions,
             begins_sessions=False,
         )
-        self._access_log = AccessLog(write, clock) if settings.access_log else None
-        self._shadows = Shadows(settings, clock, rng.random, self._models)
+        hits = self._counters.limit_hits
+        self._access_log = AccessLog(write, clock, hits) if settings.access_log else None
+        self._shadows = Shadows(settings, clock, rng.random, self._models, hits)
         self._invoker = Invoker(
             settings,
             admission,
@@ -137,10 +138,11 @@ class Gateway:
             stream_admission,
             self._sessions,
             self._shadows,
+            hits,
             self._access_log,
         )
         dispatcher = Dispatcher(self._invoker, self._control)
-        self._server = Server(dispatcher, clock, rng, ClientLimits.of(settings))
+        self._server = Server(dispatcher, clock, rng, ClientLimits.of(settings), hits)
 
     async def serve(self, listener: socket.socket) -> None:
         """Answer on a bound socket until SIGTERM or SIGINT; then finish what was accepted."""

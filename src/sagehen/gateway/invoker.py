@@ -12,6 +12,7 @@ from sagehen.gateway.body import Held
 from sagehen.gateway.choose import Random
 from sagehen.gateway.counters import InFlight
 from sagehen.gateway.faults import Texts, unavailable
+from sagehen.gateway.limits import Limit, LimitHits
 from sagehen.gateway.models import LoadedModels
 from sagehen.gateway.sessions import Sessions
 from sagehen.gateway.shadow import Shadows
@@ -44,6 +45,7 @@ class Invoker:
         stream_admission: Admission,
         sessions: Sessions,
         shadows: Shadows,
+        limit_hits: LimitHits,
         access_log: AccessLog | None = None,
     ) -> None:
         self.admission = admission
@@ -51,6 +53,7 @@ class Invoker:
         self.models = models
         self.sessions = sessions
         self.shadows = shadows
+        self.limit_hits = limit_hits
         self.texts = texts
         self.random = random
         self.access_log = access_log
@@ -84,12 +87,13 @@ class Invoker:
 
     def refuse_body(self) -> NoReturn:
         """Raises AwsError: no more data may be held now."""
-        self.held.times_full += 1
+        self.limit_hits[Limit.BODIES] += 1
         raise unavailable("This gateway holds all the data it can. Try again in a moment.")
 
     def check_room(self) -> None:
         """Raises AwsError: no more invocations may be held now."""
         if len(self._live) + len(self._streams) >= self._max_live:
+            self.limit_hits[Limit.QUEUE] += 1
             raise unavailable(
                 f"This gateway works on {self._max_live} invocations already "
                 "(max_queued_invocations). Try again in a moment."

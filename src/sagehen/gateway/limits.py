@@ -1,19 +1,48 @@
-"""What one client may take of this process, and how long; read once from the settings."""
+"""What clients may take of this process, and how often they met a limit."""
 
 import resource
 from dataclasses import dataclass
+from enum import StrEnum
 
 from sagehen.config import Settings
 
-__all__ = ["ClientLimits"]
+__all__ = ["ClientLimits", "Limit", "LimitHits", "no_hits"]
 
 FILES_PER_CLIENT = 4
 """A client's request may need a connection to an instance, one to a shadow and one to control."""
 
 
+class Limit(StrEnum):
+    """Named as they are told; docs/reference/limits.md has the setting and the answer of each."""
+
+    QUEUE = "queue"
+    BODIES = "bodies"
+    BODY_SIZE = "body_size"
+    INVOCATION_TIMEOUT = "invocation_timeout"
+    LOADING = "loading"
+    STREAM_TIMEOUT = "stream_timeout"
+    SHADOW_COPIES = "shadow_copies"
+    CONNECTIONS = "connections"
+    HEAD = "head"
+    HEAD_TIMEOUT = "head_timeout"
+    STALL = "stall"
+    ANSWER_STALL = "answer_stall"
+    IDLE = "idle"
+    ACCESS_LOG = "access_log"
+
+
+LimitHits = dict[Limit, int]
+"""How often each was met since this process began."""
+
+
+def no_hits() -> LimitHits:
+    """All of them, so that a metric is there before it first counts."""
+    return dict.fromkeys(Limit, 0)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientLimits:
-    """The bounds of every client's connection."""
+    """The bounds of connections; read once from the settings."""
 
     connections: int
     """At once."""
@@ -23,7 +52,7 @@ class ClientLimits:
     stall_seconds: float
     """For the next piece of a body, and for a client to take what it is sent."""
     idle_seconds: float
-    """Between requests."""
+    """Between requests. Best longer than SDKs keep an unused connection: so they end it, not we."""
 
     @classmethod
     def of(cls, settings: Settings) -> "ClientLimits":

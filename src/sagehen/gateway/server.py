@@ -7,7 +7,7 @@ from sagehen.clock import Clock
 from sagehen.gateway.answers import date_line
 from sagehen.gateway.connection import Connection
 from sagehen.gateway.exchange import Exchange, Handler
-from sagehen.gateway.limits import ClientLimits
+from sagehen.gateway.limits import ClientLimits, LimitHits
 
 __all__ = ["Dispatch", "Server"]
 
@@ -19,10 +19,16 @@ class Server:
     """What all connections share; `make_connection` is asyncio's protocol factory."""
 
     def __init__(
-        self, dispatch: Dispatch, clock: Clock, rng: random.Random, limits: ClientLimits
+        self,
+        dispatch: Dispatch,
+        clock: Clock,
+        rng: random.Random,
+        limits: ClientLimits,
+        limit_hits: LimitHits,
     ) -> None:
         self.dispatch = dispatch
         self.limits = limits
+        self.limit_hits = limit_hits
         self.draining = False
         self.now = clock.monotonic()
         """Seconds, as of the last sweep: exact enough for time-outs, and free."""

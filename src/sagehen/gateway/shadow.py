@@ -15,6 +15,7 @@ from sagehen.gateway.admission import Admitted
 from sagehen.gateway.choose import Random
 from sagehen.gateway.container_answer import is_not_started
 from sagehen.gateway.container_request import container_head
+from sagehen.gateway.limits import Limit, LimitHits
 from sagehen.gateway.models import LoadedModels
 from sagehen.gateway.placement import Placement
 from sagehen.gateway.routes import Instance
@@ -27,13 +28,19 @@ class Shadows:
     """All copies of this process, and their bounds; `random` gives numbers in [0, 1)."""
 
     def __init__(
-        self, settings: Settings, clock: Clock, random: Random, models: LoadedModels
+        self,
+        settings: Settings,
+        clock: Clock,
+        random: Random,
+        models: LoadedModels,
+        limit_hits: LimitHits,
     ) -> None:
         self.random = random
         self.models = models
         self.monotonic = clock.monotonic
         self.patience_seconds = settings.invocation_timeout_seconds
         self.stream_patience_seconds = settings.response_stream_timeout_seconds
+        self._limit_hits = limit_hits
         self._max_copies = settings.max_shadow_copies
         self._max_bytes = settings.max_shadow_body_bytes
         self._live: set[_Copy] = set()
@@ -58,6 +65,7 @@ class Shadows:
             return
         size = sum(map(len, parts))
         if not self._has_room(size):
+            self._limit_hits[Limit.SHADOW_COPIES] += 1
             shadow.counters.shadow_copies_dropped += 1
             return
         copied = Admitted(endpoint, shadow, admitted.lines, None)

@@ -125,6 +125,29 @@ def test_a_gateway_that_is_silent_works_on_nothing(
     assert observations.present()[KEY].in_flight == InFlight(now=2, lowest=1, highest=4)
 
 
+def hits(gateway: str, **limit_hits: int) -> GatewayReport:
+    return GatewayReport(gateway=gateway, variants=(), limit_hits=limit_hits)
+
+
+def test_limits_that_were_met_add_up_over_gateways(observations: Observations) -> None:
+    observations.record(hits("1", queue=3, head=0))
+    observations.record(hits("2", queue=4))
+    observations.record(hits("1", queue=5, head=1))
+
+    assert observations.limit_hits() == {"queue": 9, "head": 1}
+
+
+def test_limits_that_were_met_stay_when_gateways_go(observations: Observations) -> None:
+    observations.record(hits("1", queue=3, head=1))
+    # Another process under its id: it has met one limit more often already, another not yet.
+    observations.record(hits("1", queue=5, head=0))
+    for number in range(MOST_GATEWAYS + 50):
+        observations.record(hits(f"g{number}", queue=1))
+
+    assert observations.limit_hits() == {"queue": 8 + MOST_GATEWAYS + 50, "head": 1}
+    assert len(observations._last_limit_hits) == MOST_GATEWAYS
+
+
 def test_an_endpoint_made_anew_starts_from_nothing(observations: Observations) -> None:
     observations.record(report("1", variants=(("Houses", 100),)))
     observations.record(report("1", variants=(("Houses", 2),)))
@@ -150,6 +173,7 @@ def test_however_many_gateways_come_and_go_their_counts_stay(observations: Obser
         {"gateway": "1", "variants": [{"endpoint": "e", "variant": "v", "Invocations": "many"}]},
         {"gateway": "1", "variants": [{"endpoint": "e" * 64, "variant": "v"}]},
         {"gateway": "", "variants": []},
+        {"gateway": "1", "variants": [], "limit_hits": {"queue": -1}},
         {
             "gateway": "1",
             "variants": [

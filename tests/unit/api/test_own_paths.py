@@ -40,6 +40,7 @@ REPORT = {
         },
         {"endpoint": "Gone", "variant": "a", "Invocations": 99},
     ],
+    "limit_hits": {"queue": 3, "head": 0},
 }
 
 
@@ -108,7 +109,7 @@ class Server:
     async def figures(self) -> dict[tuple[str, ...], float]:
         """By sample name and label values."""
         text = (await self.ask("GET", "/_sagehen/metrics")).body.decode()
-        order = ("endpoint", "variant", "instance", "status", "quantile")
+        order = ("endpoint", "variant", "instance", "status", "limit", "quantile")
         return {
             (sample.name, *(sample.labels[one] for one in order if one in sample.labels)): (
                 sample.value
@@ -182,10 +183,12 @@ async def test_what_gateways_report_is_exposed(server: Server) -> None:
     assert figures[latency, NAME, "a", "0.9"] == pytest.approx(1_000, rel=0.01)
     assert figures[latency, NAME, "a", "0.99"] == pytest.approx(1_000, rel=0.01)
     assert figures["sagehen_endpoint_status", NAME, "InService"] == 1
+    assert figures["sagehen_limit_hits_total", "queue"] == 3
+    assert figures["sagehen_limit_hits_total", "head"] == 0
 
 
 async def test_an_endpoint_that_is_gone_is_not_exposed(server: Server) -> None:
-    await server.report(REPORT)
+    await server.report({**REPORT, "limit_hits": {}})
 
     assert await server.figures() == {}
 

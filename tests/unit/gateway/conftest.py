@@ -422,6 +422,17 @@ def eventually_fixture() -> Callable[[Callable[[], object]], Awaitable[None]]:
 
 
 @pytest.fixture
+def limits_met(house: House) -> Callable[[], dict[str, int]]:
+    """`limits_met()`: how often, by name; those that were met only."""
+
+    def met() -> dict[str, int]:
+        hits = house.gateway._counters.limit_hits
+        return {limit.value: times for limit, times in hits.items() if times}
+
+    return met
+
+
+@pytest.fixture
 def echo() -> Answering:
     """Answers with the body that it got."""
     return lambda asked: (200, {"Content-Type": "text/csv"}, asked.body)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from sagehen.gateway.counters import GONE_VARIANTS_KEPT, WINDOW_REPORTS, Counters, InFlight
+from sagehen.gateway.limits import Limit
 
 
 def told(counters: Counters) -> list[dict[str, Any]]:
@@ -84,3 +85,12 @@ def test_variants_that_are_gone_are_forgotten_once_there_are_many() -> None:
     counters.keep_only({("e1", "a")})
 
     assert [one["endpoint"] for one in told(counters)] == ["e1"]
+
+
+def test_limits_are_told_by_name_before_they_are_met() -> None:
+    counters = Counters("1")
+    counters.limit_hits[Limit.QUEUE] += 1
+
+    told = msgspec.json.decode(counters.report())["limit_hits"]
+
+    assert told == {"queue": 1} | {limit.value: 0 for limit in Limit if limit != "queue"}

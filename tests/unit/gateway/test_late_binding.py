@@ -108,7 +108,7 @@ async def test_a_client_that_goes_leaves_the_line(house, eventually, queued):
     assert len(fake.asked) == 1
 
 
-async def test_who_waits_too_long_is_told_that_it_timed_out(house, eventually, queued):
+async def test_who_waits_too_long_is_told_that_it_timed_out(house, eventually, queued, limits_met):
     held = Held()
     house.route(one_slot_each(await house.fake(held.answer)))
     await house.start()
@@ -119,9 +119,10 @@ async def test_who_waits_too_long_is_told_that_it_timed_out(house, eventually, q
         assert (got.status, got.headers["x-amzn-errortype"]) == (424, "ModelError")
         assert "timed out" in got.json["OriginalMessage"]
     assert (queued(), house.outstanding()) == (0, 0)
+    assert limits_met() == {"invocation_timeout": 2}
 
 
-async def test_the_line_has_an_end(house, eventually, queued):
+async def test_the_line_has_an_end(house, eventually, queued, limits_met):
     held = Held()
     house.route(one_slot_each(await house.fake(held.answer)))
     await house.start(max_queued_invocations=2)
@@ -131,6 +132,7 @@ async def test_the_line_has_an_end(house, eventually, queued):
     for _ in calls:
         await held.let_go()
     assert [got.status for got in await asyncio.gather(*calls)] == [200, 200]
+    assert limits_met() == {"queue": 1}
 
 
 async def test_a_new_instance_takes_who_waits(house, eventually, queued, echo):

@@ -237,7 +237,9 @@ async def test_only_a_stream_has_the_time_of_a_stream(house, shadowed, eventuall
     assert counts().errors_5xx == 1
 
 
-async def test_more_copies_than_are_held_are_dropped(house, shadowed, eventually, counts, is_idle):
+async def test_more_copies_than_are_held_are_dropped(
+    house, shadowed, eventually, counts, is_idle, limits_met
+):
     held = Held()
     next_one = await house.fake(held.answer)
     await shadowed(next_one, settings={"max_shadow_copies": 2})
@@ -249,9 +251,12 @@ async def test_more_copies_than_are_held_are_dropped(house, shadowed, eventually
     await eventually(is_idle)
     await ours(house)
     await eventually(lambda: len(next_one.asked) == 3)
+    assert limits_met() == {"shadow_copies": 3}
 
 
-async def test_more_data_than_is_held_is_dropped(house, shadowed, eventually, counts, is_idle):
+async def test_more_data_than_is_held_is_dropped(
+    house, shadowed, eventually, counts, is_idle, limits_met
+):
     held = Held()
     next_one = await house.fake(held.answer)
     await shadowed(next_one, settings={"max_shadow_body_bytes": 100})
@@ -264,6 +269,7 @@ async def test_more_data_than_is_held_is_dropped(house, shadowed, eventually, co
     await eventually(is_idle)
     await ours(house, bytes(100))
     await eventually(lambda: len(next_one.asked) == 3)
+    assert limits_met() == {"shadow_copies": 1}
 
 
 async def test_copies_take_no_room_from_requests(house, shadowed, eventually):
