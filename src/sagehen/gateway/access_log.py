@@ -12,7 +12,8 @@ from sagehen.telemetry import shown
 __all__ = ["CLIENT_GONE", "CUT_OFF", "MOST_WAITING", "AccessLog", "Ended"]
 
 MOST_WAITING = 16_384
-"""Lines that wait to be written; more are dropped, and their number is told."""
+"""Lines that wait to be written; more are dropped, and their number is told. Not set: no disk
+that serves is so far behind."""
 CLIENT_GONE = "gone"
 """Stands for the status where the caller left before the answer was whole."""
 CUT_OFF = "cut"
