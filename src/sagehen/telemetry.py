@@ -74,6 +74,22 @@ _TABLE = (
         _VARIANT,
     ),
     Metric(
+        "QueuedRequests",
+        "sagehen_queued_requests",
+        Kind.GAUGE,
+        "None",
+        "Requests that wait in the gateways for a free slot.",
+        _VARIANT,
+    ),
+    Metric(
+        "QueuedRequestsMaximum",
+        "sagehen_queued_requests_max",
+        Kind.GAUGE,
+        "None",
+        "The most requests that waited for a free slot at once in the last 10 s.",
+        _VARIANT,
+    ),
+    Metric(
         "Invocation4XXErrors",
         "sagehen_invocation_4xx_errors",
         Kind.COUNTER,
@@ -192,6 +208,14 @@ _TABLE = (
         "Bytes",
         "Memory that an instance's processes hold.",
         _INSTANCE,
+    ),
+    Metric(
+        "LimitHits",
+        "sagehen_limit_hits",
+        Kind.COUNTER,
+        "None",
+        "How often a limit of the gateways was met.",
+        ("limit",),
     ),
     Metric(
         "EndpointStatus",

@@ -15,7 +15,7 @@ from prometheus_client.core import (
     Metric as Family,
 )
 
-from sagehen.api.observations import InFlight, VariantCounts, VariantKey
+from sagehen.api.observations import LimitHits, Presence, VariantCounts, VariantKey
 from sagehen.domain.latencies import Latencies
 from sagehen.domain.records import EndpointRecord
 from sagehen.telemetry import METRICS, Kind, Metric
@@ -52,7 +52,8 @@ Measured = Mapping[str, Mapping[tuple[str, ...], float]]
 def measure(
     endpoints: Iterable[EndpointRecord],
     totals: Mapping[VariantKey, VariantCounts],
-    in_flight: Mapping[VariantKey, InFlight],
+    present: Mapping[VariantKey, Presence],
+    limit_hits: LimitHits,
     samples: Iterable[InstanceSample],
 ) -> Measured:
     """Everything there is to expose; of endpoints that are gone, nothing."""
@@ -65,10 +66,14 @@ def measure(
         if key[0] in names:
             for name, value in _told(counts).items():
                 measured[name][key] = value
-    for key, least_and_most in in_flight.items():
+    for key, presence in present.items():
         if key[0] in names:
-            measured["ConcurrentRequestsPerModelMinimum"][key] = least_and_most.lowest
-            measured["ConcurrentRequestsPerModelMaximum"][key] = least_and_most.highest
+            measured["ConcurrentRequestsPerModelMinimum"][key] = presence.in_flight.lowest
+            measured["ConcurrentRequestsPerModelMaximum"][key] = presence.in_flight.highest
+            measured["QueuedRequests"][key] = presence.queued.now
+            measured["QueuedRequestsMaximum"][key] = presence.queued.highest
+    for limit, hits in limit_hits.items():
+        measured["LimitHits"][limit,] = hits
     for sample in samples:
         dimensions = (sample.endpoint, sample.variant, sample.instance)
         measured[sample.name][dimensions] = sample.value

@@ -1,6 +1,6 @@
 """What the gateways have counted, added up: totals that do not go down when a gateway restarts."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -9,10 +9,11 @@ import msgspec
 from sagehen.clock import Clock
 from sagehen.domain.latencies import Latencies
 
-__all__ = ["GatewayReport", "InFlight", "Observations", "VariantCounts"]
+__all__ = ["GatewayReport", "InFlight", "LimitHits", "Observations", "Presence", "VariantCounts"]
 
 MOST_GATEWAYS = 256
 MOST_VARIANTS = 20_000
+MOST_LIMITS = 100
 SILENT_SECONDS = 10.0
 """A gateway that has not reported for so long is no more: it works on no request."""
 
@@ -22,6 +23,9 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 
 VariantKey = tuple[str, str]
 """(endpoint name, variant name)."""
+
+LimitHits = dict[_Name, _Count]
+"""How often each limit was met, by its name."""
 
 
 class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,19 +59,47 @@ class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InFlight(msgspec.Struct, frozen=True, kw_only=True):
-    """The least and the most requests that were worked on at once in the last 10 s."""
+    """How many requests are somewhere, and the least and the most at once in the last 10 s."""
 
+    now: _Count = 0
     lowest: _Count = 0
     highest: _Count = 0
 
     def __add__(self, other: "InFlight") -> "InFlight":
-        return InFlight(lowest=self.lowest + other.lowest, highest=self.highest + other.highest)
+        return InFlight(
+            now=self.now + other.now,
+            lowest=self.lowest + other.lowest,
+            highest=self.highest + other.highest,
+        )
+
+
+class Presence(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the requests of one variant are."""
+
+    in_flight: InFlight = InFlight()
+    """Worked on, those that wait included."""
+    queued: InFlight = InFlight()
+    """Waiting for a free slot."""
+
+    def __add__(self, other: "Presence") -> "Presence":
+        return Presence(
+            in_flight=self.in_flight + other.in_flight, queued=self.queued + other.queued
+        )
 
 
 class _VariantReport(VariantCounts, frozen=True, kw_only=True):
     endpoint: _Name
     variant: _Name
     in_flight: InFlight = msgspec.field(default=InFlight(), name="ConcurrentRequestsPerModel")
+    queued: InFlight = msgspec.field(default=InFlight(), name="QueuedRequests")
+
+    @property
+    def key(self) -> VariantKey:
+        return self.endpoint, self.variant
+
+    @property
+    def presence(self) -> Presence:
+        return Presence(in_flight=self.in_flight, queued=self.queued)
 
     def counts(self) -> VariantCounts:
         return VariantCounts(
@@ -81,6 +113,7 @@ class GatewayReport(msgspec.Struct, frozen=True, kw_only=True):
     gateway: _Name | int
     """Which process it is."""
     variants: Annotated[tuple[_VariantReport, ...], msgspec.Meta(max_length=MOST_VARIANTS)]
+    limit_hits: Annotated[LimitHits, msgspec.Meta(max_length=MOST_LIMITS)] = {}
 
 
 class Observations:
@@ -91,13 +124,17 @@ class Observations:
         self._gateways: OrderedDict[str, dict[VariantKey, VariantCounts]] = OrderedDict()
         """The one that reported last is last. One that died stays: its counts still count."""
         self._ended: dict[VariantKey, VariantCounts] = {}
-        self._in_flight: dict[str, tuple[float, dict[VariantKey, InFlight]]] = {}
+        self._limit_hits: Counter[str] = Counter()
+        """Of all gateways there are and have been."""
+        self._last_limit_hits: dict[str, LimitHits] = {}
+        """By gateway, what of it is in those."""
+        self._present: dict[str, tuple[float, dict[VariantKey, Presence]]] = {}
         """By gateway, with the time of the report."""
 
     def record(self, report: GatewayReport) -> None:
         """Take a gateway's report in place of its last one."""
         identity = str(report.gateway)
-        now = {(one.endpoint, one.variant): one.counts() for one in report.variants}
+        now = {one.key: one.counts() for one in report.variants}
         before = self._gateways.pop(identity, {})
         for key, counts in before.items():
             if key not in now:
@@ -107,13 +144,15 @@ class Observations:
             elif not counts.is_before(now[key]):
                 self._end(key, counts)
         self._gateways[identity] = now
-        self._in_flight = dict(self._reporting())
-        self._in_flight[identity] = (
+        self._add_limit_hits(identity, report.limit_hits)
+        self._present = dict(self._reporting())
+        self._present[identity] = (
             self._clock.monotonic(),
-            {(one.endpoint, one.variant): one.in_flight for one in report.variants},
+            {one.key: one.presence for one in report.variants},
         )
         if len(self._gateways) > MOST_GATEWAYS:
-            _, oldest = self._gateways.popitem(last=False)
+            gone, oldest = self._gateways.popitem(last=False)
+            self._last_limit_hits.pop(gone, None)
             for key, counts in oldest.items():
                 self._end(key, counts)
 
@@ -125,17 +164,29 @@ class Observations:
                 totals[key] = totals.get(key, VariantCounts()) + counts
         return totals
 
-    def in_flight(self) -> dict[VariantKey, InFlight]:
+    def limit_hits(self) -> LimitHits:
+        """How often each limit was met, over all gateways there are and have been."""
+        return dict(self._limit_hits)
+
+    def present(self) -> dict[VariantKey, Presence]:
         """Of the gateways there are: together, as if all had theirs at the same moment."""
-        sums: dict[VariantKey, InFlight] = {}
+        sums: dict[VariantKey, Presence] = {}
         for _, (_, variants) in self._reporting():
             for key, one in variants.items():
-                sums[key] = sums.get(key, InFlight()) + one
+                sums[key] = sums.get(key, Presence()) + one
         return sums
 
-    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[VariantKey, InFlight]]]]:
+    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[VariantKey, Presence]]]]:
         since = self._clock.monotonic() - SILENT_SECONDS
-        return (item for item in self._in_flight.items() if item[1][0] >= since)
+        return (item for item in self._present.items() if item[1][0] >= since)
+
+    def _add_limit_hits(self, gateway: str, now: LimitHits) -> None:
+        before = self._last_limit_hits.get(gateway, {})
+        if any(now.get(limit, 0) < hits for limit, hits in before.items()):
+            before = {}  # It is another process under its id, which begins from nothing.
+        for limit, hits in now.items():
+            self._limit_hits[limit] += hits - before.get(limit, 0)
+        self._last_limit_hits[gateway] = now
 
     def _end(self, key: VariantKey, counts: VariantCounts) -> None:
         self._ended[key] = self._ended.pop(key, VariantCounts()) + counts

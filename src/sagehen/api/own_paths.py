@@ -70,23 +70,12 @@ class OwnPaths:
 
     async def metrics(self, _: Request) -> Response:
         """Everything in METRICS, for Prometheus; without the agent's while it is away."""
-        (known, _rows), samples = await asyncio.gather(
-            asyncio.to_thread(self._read), self._samples()
-        )
-        measured = measure(
-            known, self._observations.totals(), self._observations.in_flight(), samples
-        )
-        return Response(expose(measured), media_type=CONTENT_TYPE_LATEST)
+        world = await self._observe()
+        return Response(expose(world.measured), media_type=CONTENT_TYPE_LATEST)
 
     async def status(self, _: Request) -> Response:
         """What `sagehen status` shows."""
-        (known, rows), samples = await asyncio.gather(
-            asyncio.to_thread(self._read), self._samples()
-        )
-        totals = self._observations.totals()
-        measured = measure(known, totals, self._observations.in_flight(), samples)
-        world = World(endpoints=known, instances=rows, totals=totals, measured=measured)
-        return _json({"version": __version__, **tell_status(world)})
+        return _json({"version": __version__, **tell_status(await self._observe())})
 
     async def take_report(self, request: Request) -> Response:
         """A gateway's counts since it began."""
@@ -100,6 +89,15 @@ class OwnPaths:
             return Response(status_code=400)
         self._observations.record(report)
         return Response(status_code=204)
+
+    async def _observe(self) -> World:
+        (known, rows), samples = await asyncio.gather(
+            asyncio.to_thread(self._read), self._samples()
+        )
+        seen = self._observations
+        totals = seen.totals()
+        measured = measure(known, totals, seen.present(), seen.limit_hits(), samples)
+        return World(endpoints=known, instances=rows, totals=totals, measured=measured)
 
     async def _samples(self) -> Sequence[InstanceSample]:
         try:

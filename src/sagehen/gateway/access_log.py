@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sagehen.clock import Clock
+from sagehen.gateway.limits import Limit, LimitHits
 from sagehen.telemetry import shown
 
 __all__ = ["CLIENT_GONE", "CUT_OFF", "MOST_WAITING", "AccessLog", "Ended"]
 
 MOST_WAITING = 16_384
-"""Lines that wait to be written; more are dropped, and their number is told."""
+"""Lines that wait to be written; more are dropped, and their number is told. Not set: no disk
+that serves is so far behind."""
 CLIENT_GONE = "gone"
 """Stands for the status where the caller left before the answer was whole."""
 CUT_OFF = "cut"
@@ -37,9 +39,10 @@ class Ended(NamedTuple):
 class AccessLog:
     """`write` takes text and may block: it is called in a thread."""
 
-    def __init__(self, write: Callable[[str], object], clock: Clock) -> None:
+    def __init__(self, write: Callable[[str], object], clock: Clock, limit_hits: LimitHits) -> None:
         self._write = write
         self._clock = clock
+        self._limit_hits = limit_hits
         self._waiting: list[tuple[float, Ended]] = []
         self._dropped = 0
         self._writing: asyncio.Future[None] | None = None
@@ -49,6 +52,7 @@ class AccessLog:
             self._waiting.append((self._clock.now(), ended))
         else:
             self._dropped += 1
+            self._limit_hits[Limit.ACCESS_LOG] += 1
 
     async def flush(self) -> None:
         """Write what waits. To be called several times a second."""

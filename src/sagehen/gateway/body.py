@@ -12,8 +12,6 @@ class Held:
     def __init__(self, most_bytes: int) -> None:
         self.bytes = 0
         self.most_bytes = most_bytes
-        self.times_full = 0
-        """How many requests were refused for it."""
 
     @property
     def is_full(self) -> bool:

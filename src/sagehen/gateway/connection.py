@@ -11,6 +11,7 @@ import httptools
 from sagehen.gateway.exchange import Exchange, Handler
 from sagehen.gateway.faults import bad_http
 from sagehen.gateway.fields import joined_fields
+from sagehen.gateway.limits import ClientLimits, Limit, LimitHits
 from sagehen.gateway.outlet import Outlet
 from sagehen.gateway.refusal import Refusal
 from sagehen.wire.faults import AwsError
@@ -19,22 +20,15 @@ __all__ = ["Connection", "Host"]
 
 log = logging.getLogger(__name__)
 
-MAX_HEAD_BYTES = 64 * 1024
 MAX_PIECE_BYTES = 256 * 1024
 """Of what is received at once: so much may have come before a head in its first piece."""
+# What depends on clients and their networks is set: see ClientLimits. These stay, as no SDK of AWS
+# comes near them, and what else may talk to us should not either.
 MAX_TARGET_BYTES = 16 * 1024
 MAX_HEADERS = 128
 
-HEAD_SECONDS = 20.0
-"""For a request's head, from its first byte: a client that drips it is cut off."""
-BODY_STALL_SECONDS = 60.0
-"""For the next piece of a body."""
 ANSWER_STALL_SECONDS = 900.0
 """For the next piece of an answer: S3 may copy or put together gigabytes without a word."""
-READ_STALL_SECONDS = 120.0
-"""For a client to take what it is sent."""
-IDLE_SECONDS = 300.0
-"""Between requests. Longer than SDKs keep an unused connection, so that they end it, not we."""
 LINGER_SECONDS = 10.0
 """For a client that still sends when its answer is written, to come to reading that answer."""
 DRAIN_IDLE_SECONDS = 1.0
@@ -51,6 +45,8 @@ _FOR_LINE = 2
 class Host(Protocol):
     """What a connection needs of its server."""
 
+    limits: ClientLimits
+    limit_hits: LimitHits
     now: float
     draining: bool
     date_line: bytes
@@ -145,27 +141,43 @@ class Connection(asyncio.Protocol):
 
     def cut_off_if_overdue(self, now: float) -> None:
         """End the connection if the client has taken longer than it may."""
+        limits = self._server.limits
         if self._lingering_since is not None:
             if now - self._lingering_since > LINGER_SECONDS:
                 self._transport.abort()
         elif self._blocked_since is not None:
-            if now - self._blocked_since > READ_STALL_SECONDS:
-                self._transport.abort()
+            if now - self._blocked_since > limits.stall_seconds:
+                self._cut_off(Limit.STALL)
         elif self._head_since is not None and not self._held:
-            if now - self._head_since > HEAD_SECONDS:
+            if now - self._head_since > limits.head_seconds:
+                self._count(Limit.HEAD_TIMEOUT)
                 self._refuse(bad_http("The request's head took too long to come.", 408))
-        elif not self._line:
-            limit = DRAIN_IDLE_SECONDS if self._server.draining else IDLE_SECONDS
-            if now - self._active > limit:
-                self._deaf = True
-                self._transport.close()
-        elif self._stalls(now):
-            self._transport.abort()
+        elif self._line and (self._line[-1].is_whole or self._held):
+            if now - self._active > ANSWER_STALL_SECONDS:
+                self._cut_off(Limit.ANSWER_STALL)
+        elif self._line or self._deaf:
+            # It is to send the rest of a body, or to take the last bytes before we close.
+            if now - self._active > limits.stall_seconds:
+                self._cut_off(Limit.STALL)
+        else:
+            self._close_if_idle(now)
 
-    def _stalls(self, now: float) -> bool:
-        waits_for_client = not self._line[-1].is_whole and not self._held
-        limit = BODY_STALL_SECONDS if waits_for_client else ANSWER_STALL_SECONDS
-        return now - self._active > limit
+    def _close_if_idle(self, now: float) -> None:
+        draining = self._server.draining
+        limit = DRAIN_IDLE_SECONDS if draining else self._server.limits.idle_seconds
+        if now - self._active > limit:
+            if not draining:
+                self._count(Limit.IDLE)
+            self._deaf = True
+            self._active = now
+            self._transport.close()
+
+    def _cut_off(self, limit: Limit) -> None:
+        self._count(limit)
+        self._transport.abort()
+
+    def _count(self, limit: Limit) -> None:
+        self._server.limit_hits[limit] += 1
 
     # What asyncio calls
 
@@ -174,6 +186,7 @@ class Connection(asyncio.Protocol):
         self._outlet = Outlet(self._transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if self._server.is_full:
+            self._count(Limit.CONNECTIONS)
             self._transport.write(_TOO_MANY % self._server.next_request_id())
             self._deaf = True
             self._transport.close()
@@ -198,7 +211,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._refuse(bad_http(f"The request is not valid HTTP/1.1: {error}."))
         else:
-            if self._head_bytes > MAX_HEAD_BYTES + MAX_PIECE_BYTES:
+            if self._head_bytes > self._server.limits.head_bytes + MAX_PIECE_BYTES:
                 self._refuse_endless_head()
             if len(self._line) > 1:
                 self._pause(_FOR_LINE)
@@ -253,7 +266,7 @@ class Connection(asyncio.Protocol):
         exchange.fields = joined_fields(exchange.headers)
         version = parser.get_http_version()
         exchange.legacy = version != "1.1"
-        refusal = _passed_bound(exchange, self._head_bytes)
+        refusal = self._passed_bound(exchange) or _not_understood(exchange)
         if exchange.legacy and refusal is None:
             refusal = _not_of_version(exchange, version)
         if upgrades and refusal is None:
@@ -282,6 +295,20 @@ class Connection(asyncio.Protocol):
         exchange.is_whole = True
         if exchange.handler is not None and not exchange.done:
             exchange.handler.whole()
+
+    def _passed_bound(self, exchange: Exchange) -> AwsError | None:
+        most = self._server.limits.head_bytes
+        if len(exchange.headers) > MAX_HEADERS:
+            error = bad_http(f"A request may have {MAX_HEADERS} header fields at most.", 431)
+        elif len(exchange.target) > MAX_TARGET_BYTES:
+            error = bad_http(_TARGET_TOO_LONG, 414)
+        elif self._head_bytes > most and _size_of_head(exchange) > most:
+            # What has come with it is seldom more than a head may have: only then it is measured.
+            error = _head_too_large(most)
+        else:
+            return None
+        self._count(Limit.HEAD)
+        return error
 
     # The line
 
@@ -348,9 +375,9 @@ class Connection(asyncio.Protocol):
         exchange = self._receiving
         target = b"" if exchange is None else exchange.target
         too_long = len(target) > MAX_TARGET_BYTES
-        self._refuse(
-            bad_http(_TARGET_TOO_LONG, 414) if too_long else bad_http(_HEAD_TOO_LARGE, 431)
-        )
+        self._count(Limit.HEAD)
+        most = self._server.limits.head_bytes
+        self._refuse(bad_http(_TARGET_TOO_LONG, 414) if too_long else _head_too_large(most))
 
     def _hang_up(self, exchange: Exchange) -> None:
         self._deaf = True
@@ -379,27 +406,24 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
 
-def _passed_bound(exchange: Exchange, head_bytes: int) -> AwsError | None:
-    """`head_bytes`: of its head, at most."""
-    if len(exchange.headers) > MAX_HEADERS:
-        return bad_http(f"A request may have {MAX_HEADERS} header fields at most.", 431)
-    if len(exchange.target) > MAX_TARGET_BYTES:
-        return bad_http(_TARGET_TOO_LONG, 414)
+def _size_of_head(exchange: Exchange) -> int:
+    fields = sum(len(name) + len(value) + len(": \r\n") for name, value in exchange.headers)
+    return len(exchange.target) + fields
+
+
+def _head_too_large(most: int) -> AwsError:
+    return bad_http(f"A request's head may have {most} bytes at most (max_head_bytes).", 431)
+
+
+def _not_understood(exchange: Exchange) -> AwsError | None:
     if not exchange.target.startswith(b"/"):
         return bad_http("The request's target must be a path that begins with a slash.")
-    if head_bytes > MAX_HEAD_BYTES and _size_of_head(exchange) > MAX_HEAD_BYTES:
-        return bad_http(_HEAD_TOO_LARGE, 431)
     coding = exchange.fields.get("transfer-encoding")
     # Another one would be handed on as if it were the content. One with a Content-Length beside
     # it has been refused by the parser.
     if coding is not None and coding.strip().lower() != "chunked":
         return bad_http("The only Transfer-Encoding understood is `chunked`, once.", 501)
     return None
-
-
-def _size_of_head(exchange: Exchange) -> int:
-    fields = sum(len(name) + len(value) + len(": \r\n") for name, value in exchange.headers)
-    return len(exchange.target) + fields
 
 
 def _not_of_version(exchange: Exchange, version: str) -> AwsError | None:
@@ -425,7 +449,6 @@ _UPGRADE_WITH_BODY = (
     "this server speaks HTTP/1.1 only."
 )
 _TARGET_TOO_LONG = f"A request's URL may have {MAX_TARGET_BYTES} bytes at most."
-_HEAD_TOO_LARGE = f"A request's head may have {MAX_HEAD_BYTES} bytes at most."
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
     b"x-amzn-ErrorType: ServiceUnavailable\r\nx-amzn-RequestId: %b\r\n"

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from sagehen.domain.latencies import add_to_buckets
+from sagehen.gateway.limits import no_hits
 
 __all__ = ["Counters", "InFlight", "Times", "VariantCounters"]
 
 GONE_VARIANTS_KEPT = 200
 WINDOW_REPORTS = 10
-"""Reports, one a second, over which the least and the most requests in flight are told."""
+"""Reports, one a second, over which the least and the most requests at once are told."""
 
 
 class Times:
@@ -50,7 +51,7 @@ class Times:
 
 
 class InFlight:
-    """How many requests are worked on, and the most and the least at once in the last 10 s."""
+    """How many requests are somewhere, and the most and the least at once in the last 10 s."""
 
     __slots__ = ("_earlier", "_highest", "_lowest", "now")
 
@@ -75,6 +76,7 @@ class InFlight:
         self._earlier.append((self._lowest, self._highest))
         self._lowest = self._highest = self.now
         return {
+            "now": self.now,
             "lowest": min(lowest for lowest, _ in self._earlier),
             "highest": max(highest for _, highest in self._earlier),
         }
@@ -103,6 +105,8 @@ class VariantCounters(msgspec.Struct, kw_only=True):
     loading_wait_us: int = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
     loading_waits: int = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
     in_flight: InFlight = msgspec.field(default_factory=InFlight, name="ConcurrentRequestsPerModel")
+    queued: InFlight = msgspec.field(default_factory=InFlight, name="QueuedRequests")
+    """Those of them that wait for a free slot."""
 
     def digest(self) -> None:
         self.model_latency.digest()
@@ -110,9 +114,10 @@ class VariantCounters(msgspec.Struct, kw_only=True):
 
 
 class Counters:
-    """Every variant's; they outlive changes of the routes."""
+    """Every variant's, which outlive changes of the routes, and those of the limits."""
 
     def __init__(self, gateway: str) -> None:
+        self.limit_hits = no_hits()
         self._gateway = gateway
         self._variants: dict[tuple[str, str], VariantCounters] = {}
 
@@ -137,10 +142,12 @@ class Counters:
     def report(self) -> bytes:
         """JSON for control: this process and all its counts. To be called once a second."""
         self.digest()
-        return msgspec.json.encode(
-            {"gateway": self._gateway, "variants": list(self._variants.values())},
-            enc_hook=_as_told,
-        )
+        told = {
+            "gateway": self._gateway,
+            "variants": list(self._variants.values()),
+            "limit_hits": self.limit_hits,
+        }
+        return msgspec.json.encode(told, enc_hook=_as_told)
 
 
 def _as_told(counted: Any) -> Any:

@@ -24,6 +24,7 @@ from sagehen.gateway.counters import Counters
 from sagehen.gateway.dispatch import Dispatcher
 from sagehen.gateway.faults import Texts
 from sagehen.gateway.invoker import Invoker
+from sagehen.gateway.limits import ClientLimits
 from sagehen.gateway.local_call import call
 from sagehen.gateway.models import LoadedModels
 from sagehen.gateway.parameters import (
@@ -61,7 +62,6 @@ SESSIONS_SECONDS = 60.0
 DRAIN_SECONDS = 30.0
 DRAIN_POLL_SECONDS = 0.02
 BACKLOG = 4096
-MAX_CONNECTIONS = 16_384
 COUNTERS_PATH = "/_sagehen/internal/gateway"
 
 
@@ -125,10 +125,9 @@ class Gateway:
             self._sessions,
             begins_sessions=False,
         )
-        self._access_log = AccessLog(write, clock) if settings.access_log else None
-        self._shadows = Shadows(
-            settings, clock, rng.random, self._models, max_copies=_max_connections()
-        )
+        hits = self._counters.limit_hits
+        self._access_log = AccessLog(write, clock, hits) if settings.access_log else None
+        self._shadows = Shadows(settings, clock, rng.random, self._models, hits)
         self._invoker = Invoker(
             settings,
             admission,
@@ -139,10 +138,11 @@ class Gateway:
             stream_admission,
             self._sessions,
             self._shadows,
+            hits,
             self._access_log,
         )
         dispatcher = Dispatcher(self._invoker, self._control)
-        self._server = Server(dispatcher, clock, rng, _max_connections())
+        self._server = Server(dispatcher, clock, rng, ClientLimits.of(settings), hits)
 
     async def serve(self, listener: socket.socket) -> None:
         """Answer on a bound socket until SIGTERM or SIGINT; then finish what was accepted."""
@@ -249,14 +249,6 @@ class Gateway:
 def _check(operation: str, header_members: Mapping[str, str]) -> ParameterCheck:
     model = service("sagemaker-runtime").operation_model(operation)
     return ParameterCheck(partial(validate, model), header_members)
-
-
-def _max_connections() -> int:
-    """How many clients may be connected, of the files that this process may open."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # A client's request may need a connection to an instance and one to control; and there may be
-    # as many copies for shadows, each with a connection of its own.
-    return MAX_CONNECTIONS if hard < 0 else min(MAX_CONNECTIONS, hard // 4)
 
 
 def _open_more_files() -> None:

@@ -23,6 +23,7 @@ from sagehen.gateway.faults import (
     validation_error,
 )
 from sagehen.gateway.invoker import Invoker
+from sagehen.gateway.limits import Limit
 from sagehen.gateway.models import LoadedModel, LoadFailure
 from sagehen.gateway.placement import Placement
 from sagehen.gateway.refusal import answer_error
@@ -121,6 +122,7 @@ class Invocation:
         if invoker.held.is_full:
             invoker.refuse_body()
         if size > invoker.max_body_bytes:
+            invoker.limit_hits[Limit.BODY_SIZE] += 1
             raise body_too_large(self._exchange.request_id.decode())
 
     # What the invoker calls
@@ -129,8 +131,11 @@ class Invocation:
         """Whatever the request waits for has taken too long."""
         if self._loading_since is not None:
             assert self._admitted.target_model is not None
+            self._invoker.limit_hits[Limit.LOADING] += 1
             self._fail(still_loading(self._admitted.target_model))
         else:
+            limit = Limit.STREAM_TIMEOUT if self._relaying else Limit.INVOCATION_TIMEOUT
+            self._invoker.limit_hits[limit] += 1
             self._account.fail(500)
             self._fail(self._invoker.texts.timed_out(self._admitted.endpoint.name))
 
@@ -184,6 +189,7 @@ class Invocation:
             self._leave_place()
             self._find_place()
         elif failure.status == 429:
+            self._invoker.limit_hits[Limit.LOADING] += 1
             self._fail(not_ready(failure.message))
         elif failure.status == 400:
             self._fail(validation_error(failure.message))

@@ -12,14 +12,12 @@ from sagehen.gateway.body import Held
 from sagehen.gateway.choose import Random
 from sagehen.gateway.counters import InFlight
 from sagehen.gateway.faults import Texts, unavailable
+from sagehen.gateway.limits import Limit, LimitHits
 from sagehen.gateway.models import LoadedModels
 from sagehen.gateway.sessions import Sessions
 from sagehen.gateway.shadow import Shadows
 
 __all__ = ["Expiring", "Invoker"]
-
-MAX_BODY_BYTES_HELD = 2**30
-"""Of all requests together, while they are received and until they are answered."""
 
 _SHARE_OF_TIMEOUT = 0.995
 """SDKs give up after the same 60 s: answered a moment before, they learn what happened."""
@@ -47,6 +45,7 @@ class Invoker:
         stream_admission: Admission,
         sessions: Sessions,
         shadows: Shadows,
+        limit_hits: LimitHits,
         access_log: AccessLog | None = None,
     ) -> None:
         self.admission = admission
@@ -54,6 +53,7 @@ class Invoker:
         self.models = models
         self.sessions = sessions
         self.shadows = shadows
+        self.limit_hits = limit_hits
         self.texts = texts
         self.random = random
         self.access_log = access_log
@@ -61,7 +61,7 @@ class Invoker:
         self.max_body_bytes = settings.max_invocation_body_bytes
         self.patience_seconds = settings.invocation_timeout_seconds * _SHARE_OF_TIMEOUT
         self.stream_patience_seconds = settings.response_stream_timeout_seconds
-        self.held = Held(MAX_BODY_BYTES_HELD)
+        self.held = Held(settings.max_held_body_bytes)
         self._max_live = settings.max_queued_invocations
         self._live: dict[Expiring, InFlight] = {}
         """In the order of their deadlines, as all have the same patience."""
@@ -87,12 +87,13 @@ class Invoker:
 
     def refuse_body(self) -> NoReturn:
         """Raises AwsError: no more data may be held now."""
-        self.held.times_full += 1
+        self.limit_hits[Limit.BODIES] += 1
         raise unavailable("This gateway holds all the data it can. Try again in a moment.")
 
     def check_room(self) -> None:
         """Raises AwsError: no more invocations may be held now."""
         if len(self._live) + len(self._streams) >= self._max_live:
+            self.limit_hits[Limit.QUEUE] += 1
             raise unavailable(
                 f"This gateway works on {self._max_live} invocations already "
                 "(max_queued_invocations). Try again in a moment."

@@ -74,6 +74,7 @@ class Placement:
         instance = None if line.taken else self._choose(instances)
         if instance is None:
             self._in_line = True
+            self._admitted.variant.counters.queued.enter()
             line.join(self, again=self._had_slot)
         else:
             self._take(instance)
@@ -94,8 +95,8 @@ class Placement:
     def let_go(self) -> None:
         """Hold and wait for nothing any more."""
         if self._in_line:
-            self._in_line = False
             self._admitted.variant.line.leave(self)
+            self._left_line()
         if self.instance is not None:
             self.leave()
 
@@ -113,18 +114,21 @@ class Placement:
         return instance is first or self._models.holds(instance.instance_id, target_model)
 
     def slot_free(self) -> None:
-        self._in_line = False
         instance = self._choose(self._untried())
         if instance is None:
             # Another gateway has taken it in this very moment.
-            self._in_line = True
             self._admitted.variant.line.join(self, again=True)
         else:
+            self._left_line()
             self._take(instance)
 
     def line_ends(self) -> None:
-        self._in_line = False
+        self._left_line()
         self._owner.nowhere()
+
+    def _left_line(self) -> None:
+        self._in_line = False
+        self._admitted.variant.counters.queued.leave()
 
     def _take(self, instance: Instance) -> None:
         self.instance = instance

@@ -7,6 +7,7 @@ from sagehen.clock import Clock
 from sagehen.gateway.answers import date_line
 from sagehen.gateway.connection import Connection
 from sagehen.gateway.exchange import Exchange, Handler
+from sagehen.gateway.limits import ClientLimits, LimitHits
 
 __all__ = ["Dispatch", "Server"]
 
@@ -18,10 +19,16 @@ class Server:
     """What all connections share; `make_connection` is asyncio's protocol factory."""
 
     def __init__(
-        self, dispatch: Dispatch, clock: Clock, rng: random.Random, max_connections: int
+        self,
+        dispatch: Dispatch,
+        clock: Clock,
+        rng: random.Random,
+        limits: ClientLimits,
+        limit_hits: LimitHits,
     ) -> None:
         self.dispatch = dispatch
-        self.max_connections = max_connections
+        self.limits = limits
+        self.limit_hits = limit_hits
         self.draining = False
         self.now = clock.monotonic()
         """Seconds, as of the last sweep: exact enough for time-outs, and free."""
@@ -36,7 +43,7 @@ class Server:
 
     @property
     def is_full(self) -> bool:
-        return len(self.connections) >= self.max_connections
+        return len(self.connections) >= self.limits.connections
 
     def next_request_id(self) -> bytes:
         """In the form of a UUID: one random part for the process, counted on."""

@@ -16,6 +16,7 @@ from sagehen.gateway.admission import Admitted
 from sagehen.gateway.choose import Random
 from sagehen.gateway.container_answer import is_not_started
 from sagehen.gateway.container_request import container_head
+from sagehen.gateway.limits import ClientLimits, Limit, LimitHits
 from sagehen.gateway.line import Line
 from sagehen.gateway.models import LoadedModels
 from sagehen.gateway.placement import Placement
@@ -24,10 +25,8 @@ from sagehen.gateway.upstream import Headers, Upstream
 
 __all__ = ["Shadows"]
 
-MAX_BYTES_HELD = 2**28
-"""Of the bodies of all copies together; those of the requests are held beside them."""
-MAX_BYTES_OF_ONE_SHADOW = 2**26
-"""So that one shadow that hangs leaves room for the copies of the others."""
+SHARE_OF_ONE_SHADOW = 0.25
+"""Of the bytes for all of them: one shadow that hangs leaves room for the copies of the others."""
 
 
 @dataclass(slots=True)
@@ -46,7 +45,7 @@ class _Held:
         self.copies.remove(copy)
         self.size -= copy.size
 
-    def has_room(self, size: int, max_copies: int, max_bytes: int) -> bool:
+    def has_room(self, size: int, max_copies: int, max_bytes: float) -> bool:
         return len(self.copies) < max_copies and self.size + size <= max_bytes
 
 
@@ -55,7 +54,6 @@ class Shadows:
 
     Args:
         random: gives numbers in [0, 1).
-        max_copies: of all shadows together; each may have a connection.
     """
 
     def __init__(
@@ -64,15 +62,18 @@ class Shadows:
         clock: Clock,
         random: Random,
         models: LoadedModels,
-        max_copies: int,
+        limit_hits: LimitHits,
     ) -> None:
         self.random = random
         self.models = models
         self.monotonic = clock.monotonic
         self.patience_seconds = settings.invocation_timeout_seconds
         self.stream_patience_seconds = settings.response_stream_timeout_seconds
-        self._max_copies = max_copies
+        self._limit_hits = limit_hits
+        # Each may have a connection, as a client may.
+        self._max_copies = ClientLimits.of(settings).connections
         self._max_copies_of_one_shadow = settings.max_shadow_copies
+        self._max_bytes = settings.max_shadow_body_bytes
         self._all = _Held()
         self._by_shadow: dict[Line, _Held] = {}
         """Of the shadows that have any; by their line, which is the same in all tables."""
@@ -97,6 +98,7 @@ class Shadows:
         size = sum(map(len, parts))
         held = self._by_shadow.get(shadow.line) or _Held()
         if not self._has_room(held, size):
+            self._limit_hits[Limit.SHADOW_COPIES] += 1
             shadow.counters.shadow_copies_dropped += 1
             return
         copied = Admitted(endpoint, shadow, admitted.lines, None)
@@ -124,8 +126,8 @@ class Shadows:
             copy.expire()
 
     def _has_room(self, held: _Held, size: int) -> bool:
-        return self._all.has_room(size, self._max_copies, MAX_BYTES_HELD) and held.has_room(
-            size, self._max_copies_of_one_shadow, MAX_BYTES_OF_ONE_SHADOW
+        return self._all.has_room(size, self._max_copies, self._max_bytes) and held.has_room(
+            size, self._max_copies_of_one_shadow, self._max_bytes * SHARE_OF_ONE_SHADOW
         )
 
 

@@ -14,6 +14,7 @@ Headers = list[tuple[bytes, bytes]]
 """Header fields as they came: order and case kept, repeated ones apart."""
 
 MAX_HEAD_BYTES = 256 * 1024
+"""Of an answer. Nobody would set it: it is ours, or a container's with header fields of its own."""
 
 
 class Receiver(Protocol):

@@ -11,6 +11,7 @@ from sagehen.api.observations import (
     GatewayReport,
     InFlight,
     Observations,
+    Presence,
 )
 from sagehen.clock import SystemClock
 
@@ -29,7 +30,8 @@ def report(gateway: str, *, variants: tuple[tuple[str, int], ...]) -> GatewayRep
                 "Invocations": count,
                 "InvocationsPerInstance": count / 2,
                 "ModelLatency": LATENCY,
-                "ConcurrentRequestsPerModel": {"lowest": 1, "highest": count},
+                "ConcurrentRequestsPerModel": {"now": 2, "lowest": 1, "highest": count},
+                "QueuedRequests": {"now": 1, "lowest": 0, "highest": count - 1},
             }
             for name, count in variants
         ],
@@ -104,7 +106,12 @@ def test_what_gateways_work_on_adds_up(observations: Observations) -> None:
     observations.record(report("1", variants=(("Houses", 3),)))
     observations.record(report("2", variants=(("Houses", 4),)))
 
-    assert observations.in_flight() == {KEY: InFlight(lowest=2, highest=7)}
+    assert observations.present() == {
+        KEY: Presence(
+            in_flight=InFlight(now=4, lowest=2, highest=7),
+            queued=InFlight(now=2, lowest=0, highest=5),
+        )
+    }
 
 
 def test_a_gateway_that_is_silent_works_on_nothing(
@@ -115,7 +122,30 @@ def test_a_gateway_that_is_silent_works_on_nothing(
     observations.record(report("2", variants=(("Houses", 4),)))
     clock.seconds += 1
 
-    assert observations.in_flight() == {KEY: InFlight(lowest=1, highest=4)}
+    assert observations.present()[KEY].in_flight == InFlight(now=2, lowest=1, highest=4)
+
+
+def hits(gateway: str, **limit_hits: int) -> GatewayReport:
+    return GatewayReport(gateway=gateway, variants=(), limit_hits=limit_hits)
+
+
+def test_limits_that_were_met_add_up_over_gateways(observations: Observations) -> None:
+    observations.record(hits("1", queue=3, head=0))
+    observations.record(hits("2", queue=4))
+    observations.record(hits("1", queue=5, head=1))
+
+    assert observations.limit_hits() == {"queue": 9, "head": 1}
+
+
+def test_limits_that_were_met_stay_when_gateways_go(observations: Observations) -> None:
+    observations.record(hits("1", queue=3, head=1))
+    # Another process under its id: it has met one limit more often already, another not yet.
+    observations.record(hits("1", queue=5, head=0))
+    for number in range(MOST_GATEWAYS + 50):
+        observations.record(hits(f"g{number}", queue=1))
+
+    assert observations.limit_hits() == {"queue": 8 + MOST_GATEWAYS + 50, "head": 1}
+    assert len(observations._last_limit_hits) == MOST_GATEWAYS
 
 
 def test_an_endpoint_made_anew_starts_from_nothing(observations: Observations) -> None:
@@ -143,6 +173,7 @@ def test_however_many_gateways_come_and_go_their_counts_stay(observations: Obser
         {"gateway": "1", "variants": [{"endpoint": "e", "variant": "v", "Invocations": "many"}]},
         {"gateway": "1", "variants": [{"endpoint": "e" * 64, "variant": "v"}]},
         {"gateway": "", "variants": []},
+        {"gateway": "1", "variants": [], "limit_hits": {"queue": -1}},
         {
             "gateway": "1",
             "variants": [

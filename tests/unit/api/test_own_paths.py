@@ -31,7 +31,8 @@ REPORT = {
             "ModelCacheHit": 6,
             "ModelCacheHitSamples": 8,
             "InvocationsPerInstance": 2.5,
-            "ConcurrentRequestsPerModel": {"lowest": 1, "highest": 7},
+            "ConcurrentRequestsPerModel": {"now": 5, "lowest": 1, "highest": 7},
+            "QueuedRequests": {"now": 3, "lowest": 0, "highest": 4},
             # Nine of some 1 ms, one of some 41 ms.
             "ModelLatency": {"count": 10, "sum": 50_000, "buckets": {"346": 9, "531": 1}},
             "ShadowCopiesDropped": 3,
@@ -40,6 +41,7 @@ REPORT = {
         },
         {"endpoint": "Gone", "variant": "a", "Invocations": 99},
     ],
+    "limit_hits": {"queue": 3, "head": 0},
 }
 
 
@@ -108,7 +110,7 @@ class Server:
     async def figures(self) -> dict[tuple[str, ...], float]:
         """By sample name and label values."""
         text = (await self.ask("GET", "/_sagehen/metrics")).body.decode()
-        order = ("endpoint", "variant", "instance", "status", "quantile")
+        order = ("endpoint", "variant", "instance", "status", "limit", "quantile")
         return {
             (sample.name, *(sample.labels[one] for one in order if one in sample.labels)): (
                 sample.value
@@ -176,15 +178,19 @@ async def test_what_gateways_report_is_exposed(server: Server) -> None:
     assert figures["sagehen_shadow_copies_dropped_total", NAME, "a"] == 3
     assert figures["sagehen_concurrent_requests_min", NAME, "a"] == 1
     assert figures["sagehen_concurrent_requests_max", NAME, "a"] == 7
+    assert figures["sagehen_queued_requests", NAME, "a"] == 3
+    assert figures["sagehen_queued_requests_max", NAME, "a"] == 4
     latency = "sagehen_model_latency_microseconds"
     assert figures[latency, NAME, "a", "0.5"] == pytest.approx(1_000, rel=0.01)
     assert figures[latency, NAME, "a", "0.9"] == pytest.approx(1_000, rel=0.01)
     assert figures[latency, NAME, "a", "0.99"] == pytest.approx(1_000, rel=0.01)
     assert figures["sagehen_endpoint_status", NAME, "InService"] == 1
+    assert figures["sagehen_limit_hits_total", "queue"] == 3
+    assert figures["sagehen_limit_hits_total", "head"] == 0
 
 
 async def test_an_endpoint_that_is_gone_is_not_exposed(server: Server) -> None:
-    await server.report(REPORT)
+    await server.report({**REPORT, "limit_hits": {}})
 
     assert await server.figures() == {}
 

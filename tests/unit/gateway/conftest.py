@@ -109,7 +109,7 @@ class FakeServer:
                     return  # Says nothing and hangs up.
                 writer.write(answer if isinstance(answer, bytes) else as_http(*answer))
                 await writer.drain()
-        except ConnectionError:
+        except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             self.lost += 1
@@ -419,6 +419,17 @@ def variant() -> Callable[..., VariantRoute]:
 def eventually_fixture() -> Callable[[Callable[[], object]], Awaitable[None]]:
     """`await eventually(lambda: condition)`."""
     return eventually
+
+
+@pytest.fixture
+def limits_met(house: House) -> Callable[[], dict[str, int]]:
+    """`limits_met()`: how often, by name; those that were met only."""
+
+    def met() -> dict[str, int]:
+        hits = house.gateway._counters.limit_hits
+        return {limit.value: times for limit, times in hits.items() if times}
+
+    return met
 
 
 @pytest.fixture

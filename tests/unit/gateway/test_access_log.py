@@ -6,6 +6,7 @@ import threading
 
 from sagehen.clock import SYSTEM
 from sagehen.gateway.access_log import MOST_WAITING, AccessLog, Ended
+from sagehen.gateway.limits import Limit, no_hits
 
 ENDED = Ended(b"id", "price", "a", "a-0", 200, 3, 5, 120, 30)
 
@@ -124,7 +125,8 @@ async def test_what_cannot_be_written_in_time_is_dropped_and_told(eventually):
         go_on.wait(10)
         written.append(text)
 
-    access_log = AccessLog(write, SYSTEM)
+    hits = no_hits()
+    access_log = AccessLog(write, SYSTEM, hits)
     access_log.note(ENDED)
     stuck = asyncio.create_task(access_log.flush())
     await eventually(lambda: not access_log._waiting)
@@ -137,3 +139,4 @@ async def test_what_cannot_be_written_in_time_is_dropped_and_told(eventually):
     lines = "".join(written).splitlines()
     assert len(lines) == 1 + MOST_WAITING + 1
     assert lines[-1].endswith("dropped=7")
+    assert hits[Limit.ACCESS_LOG] == 7

@@ -12,10 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sagehen.gateway.connection import MAX_HEAD_BYTES, MAX_HEADERS, MAX_TARGET_BYTES, Connection
+from sagehen.config import Settings
+from sagehen.gateway.connection import MAX_HEADERS, MAX_TARGET_BYTES, Connection
+from sagehen.gateway.limits import ClientLimits, no_hits
 from support.caller import Answer, Caller, answers_in, cut
 
 BODY = b"1,2,3"
+MAX_HEAD_BYTES: int = Settings.model_fields["max_head_bytes"].default
 SMUGGLED = b"GET /_sagehen/internal/smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
 some = settings(
     max_examples=150,
@@ -352,8 +355,11 @@ class Recorder:
     is_full = False
     date_line = b"Date: Sun, 01 Nov 2026 09:30:00 GMT\r\n"
 
+    limits = ClientLimits.of(Settings())
+
     def __init__(self) -> None:
         self.connections: set[Connection] = set()
+        self.limit_hits = no_hits()
         self.understood: list[tuple[bytes, bytes, bytes]] = []
 
     def next_request_id(self) -> bytes:

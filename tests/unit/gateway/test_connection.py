@@ -1,10 +1,9 @@
 """HTTP/1.1 as good and bad clients speak it."""
 
 import asyncio
+import socket
 
 import pytest
-
-from sagehen.gateway import invoker
 
 
 @pytest.fixture
@@ -124,11 +123,12 @@ async def test_a_body_with_broken_chunks_is_refused(served):
         (b"GET /" + b"a" * 16_400 + b" HTTP/1.1\r\n\r\n", 414),
     ],
 )
-async def test_a_head_has_bounds(served, head, status):
+async def test_a_head_has_bounds(served, head, status, limits_met):
     client = await served.connect()
     client.send(head)
     assert (await client.answer()).status == status
     assert await client.ended()
+    assert limits_met() == ({} if status == 501 else {"head": 1})
 
 
 async def test_a_dripping_head_is_cut_off(served):
@@ -162,6 +162,126 @@ async def test_an_idle_connection_is_closed(served):
         served.clock.advance(50)
         await asyncio.sleep(0.001)
     assert closed.result()
+
+
+@pytest.mark.parametrize(
+    ("setting", "limit", "begun"),
+    [
+        ("head_timeout_seconds", "head_timeout", b"GET / HTTP/1.1\r\nX-A: "),
+        (
+            "stall_timeout_seconds",
+            "stall",
+            b"PUT /b/k HTTP/1.1\r\nContent-Length: 5\r\n\r\nhel",
+        ),
+        ("idle_timeout_seconds", "idle", b""),
+    ],
+    ids=["head", "stall", "idle"],
+)
+async def test_a_time_is_what_its_setting_says(
+    house, eventually, setting, limit, begun, limits_met
+):
+    await house.control(lambda asked: (200, {}, b""))
+    await house.start(**{setting: 7})
+    server = house.gateway._server
+    client = await house.connect()
+    client.send(begun)
+    await eventually(lambda: server.connections)
+    (connection,) = server.connections
+    # Held, it waits for control and not for the client.
+    await eventually(lambda: not begun or (connection._receiving and not connection._held))
+    house.clock.advance(6)
+    await eventually(lambda: server.now == house.clock.elapsed)
+    assert not connection._deaf
+    house.clock.advance(2)
+    await eventually(lambda: connection._deaf)
+    assert limits_met() == {limit: 1}
+
+
+async def test_control_that_says_nothing_is_not_waited_for_for_ever(house, eventually, limits_met):
+    async def never(head, reader, writer):
+        await reader.read()
+
+    await house.raw(never, house.home.control_socket)
+    await house.start()
+    client = await house.connect()
+    client.send(b"GET /bucket/key HTTP/1.1\r\n\r\n")
+    await eventually(lambda: any(one._line for one in house.gateway._server.connections))
+    house.clock.advance(901)
+    assert await client.ended()
+    assert limits_met() == {"answer_stall": 1}
+
+
+async def test_who_does_not_take_its_answer_is_cut_off(house, variant, eventually, limits_met):
+    answer = bytes(8_000_000)
+    house.route(variant(await house.fake(lambda asked: (200, {}, answer))))
+    await house.start()
+    client = await house.connect()
+    client.writer.transport.pause_reading()
+    client.send(house.signed())
+    (connection,) = house.gateway._server.connections
+    await eventually(lambda: connection._blocked_since is not None)
+    house.clock.advance(121)
+    await eventually(lambda: not house.gateway._server.connections)
+    assert limits_met() == {"stall": 1}
+
+
+async def test_who_does_not_take_the_last_bytes_before_the_end_is_cut_off(
+    house, variant, eventually, limits_met
+):
+    """They are fewer than make us pause: only that the connection does not end tells of them."""
+    answer = bytes(200_000)
+    house.route(variant(await house.fake(lambda asked: (200, {}, answer))))
+    await house.start()
+    host, _, port = house.host.partition(":")
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect((host, int(port)))
+        await eventually(lambda: house.gateway._server.connections)
+        (connection,) = house.gateway._server.connections
+        ours = connection._transport.get_extra_info("socket")
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        client.sendall(house.signed())
+        await eventually(lambda: connection._transport.get_write_buffer_size() > 0)
+        await eventually(lambda: not connection._line)
+        assert connection._blocked_since is None
+        house.clock.advance(301)
+        await eventually(lambda: connection._deaf)
+        house.clock.advance(121)
+        await eventually(lambda: not house.gateway._server.connections)
+    assert limits_met() == {"idle": 1, "stall": 1}
+
+
+async def test_more_clients_than_may_be_connected_are_refused(house, eventually, limits_met):
+    await house.start(max_connections=1)
+    first = await house.connect()
+    await eventually(lambda: house.gateway._server.connections)
+    second = await house.connect()
+    got = await second.answer()
+    assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
+    assert await second.ended()
+    first.close()
+    await eventually(lambda: not house.gateway._server.connections)
+    third = await house.connect()
+    third.send(b"GET /_sagehen/internal/x HTTP/1.1\r\n\r\n")
+    assert (await third.answer()).status == 404
+    assert limits_met() == {"connections": 1}
+
+
+@pytest.mark.parametrize(("size", "status"), [(3900, 404), (4200, 431)])
+async def test_a_head_has_the_bytes_that_are_set(house, size, status, limits_met):
+    await house.start(max_head_bytes=4096)
+    client = await house.connect()
+    client.send(b"GET /_sagehen/internal/x HTTP/1.1\r\nX-A: " + b"a" * size + b"\r\n\r\n")
+    assert (await client.answer()).status == status
+    assert limits_met() == ({"head": 1} if status == 431 else {})
+
+
+async def test_a_body_that_comes_with_its_head_is_no_part_of_it(house, variant, echo):
+    house.route(variant(await house.fake(echo)))
+    await house.start(max_head_bytes=4096)
+    client = await house.connect()
+    client.send(house.signed(b"x" * 5000))
+    assert (await client.answer()).status == 200
 
 
 async def test_http_1_0_ends_the_connection_unless_asked_to_keep_it(served):
@@ -208,7 +328,7 @@ async def test_internal_paths_are_not_for_the_outside(served, path):
     assert (await client.answer()).status == 404
 
 
-async def test_too_large_a_body_is_refused_before_it_is_sent(house, variant, echo):
+async def test_too_large_a_body_is_refused_before_it_is_sent(house, variant, echo, limits_met):
     house.route(variant(await house.fake(echo)))
     await house.start(max_invocation_body_bytes=10)
     client = await house.connect()
@@ -218,12 +338,12 @@ async def test_too_large_a_body_is_refused_before_it_is_sent(house, variant, ech
     assert (got.status, got.headers["x-amzn-errortype"]) == (400, "ValidationError")
     assert got.json["Message"] == f"Request {got.headers['x-amzn-requestid']} has oversize body."
     assert await client.ended()
+    assert limits_met() == {"body_size": 1}
 
 
-async def test_bodies_that_come_together_are_bounded(house, variant, echo, monkeypatch):
-    monkeypatch.setattr(invoker, "MAX_BODY_BYTES_HELD", 100)
+async def test_bodies_that_come_together_are_bounded(house, variant, echo, limits_met):
     house.route(variant(await house.fake(echo)))
-    await house.start()
+    await house.start(max_held_body_bytes=100)
     first, second = await house.connect(), await house.connect()
     parts = [house.signed(b"x" * 80).partition(b"\r\n\r\n") for _ in range(2)]
     for client, (head, end, body) in zip((first, second), parts, strict=True):
@@ -237,9 +357,10 @@ async def test_bodies_that_come_together_are_bounded(house, variant, echo, monke
     assert await second.ended()
     first.send(parts[0][2][79:])
     assert (await first.answer()).status == 200
+    assert limits_met() == {"bodies": 1}
 
 
-async def test_too_large_a_chunked_body_is_refused_as_it_comes(house, variant, echo):
+async def test_too_large_a_chunked_body_is_refused_as_it_comes(house, variant, echo, limits_met):
     house.route(variant(await house.fake(echo)))
     await house.start(max_invocation_body_bytes=10)
     client = await house.connect()
@@ -248,6 +369,7 @@ async def test_too_large_a_chunked_body_is_refused_as_it_comes(house, variant, e
     client.send(b"\r\n\r\nb\r\n12345678901\r\n")
     got = await client.answer()
     assert got.json["Message"].endswith("has oversize body.")
+    assert limits_met() == {"body_size": 1}
 
 
 async def test_a_client_that_still_sends_gets_to_read_its_answer(house, variant, echo):

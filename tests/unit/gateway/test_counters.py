@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from sagehen.gateway.counters import GONE_VARIANTS_KEPT, WINDOW_REPORTS, Counters, InFlight
+from sagehen.gateway.limits import Limit
 
 
 def told(counters: Counters) -> list[dict[str, Any]]:
@@ -50,15 +51,15 @@ def test_a_digest_leaves_nothing_to_pile_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "lowest", "highest"),
-    [("", 0, 0), ("+++", 0, 3), ("+-", 0, 1), ("++-+", 0, 2)],
+    ("steps", "now", "highest"),
+    [("", 0, 0), ("+++", 3, 3), ("+-", 0, 1), ("++-+", 2, 2)],
 )
-def test_the_most_and_the_least_in_flight(steps: str, lowest: int, highest: int) -> None:
+def test_how_many_are_in_flight_and_were_at_most(steps: str, now: int, highest: int) -> None:
     in_flight = InFlight()
     for step in steps:
         in_flight.enter() if step == "+" else in_flight.leave()
 
-    assert in_flight.told() == {"lowest": lowest, "highest": highest}
+    assert in_flight.told() == {"now": now, "lowest": 0, "highest": highest}
 
 
 def test_in_flight_is_told_over_a_window() -> None:
@@ -70,10 +71,10 @@ def test_in_flight_is_told_over_a_window() -> None:
 
     windows = [in_flight.told() for _ in range(WINDOW_REPORTS + 1)]
 
-    assert windows[0] == {"lowest": 0, "highest": 5}
+    assert windows[0] == {"now": 4, "lowest": 0, "highest": 5}
     # The report in which the fifth came is out of the window, then the one in which one left.
-    assert windows[-2] == {"lowest": 4, "highest": 5}
-    assert windows[-1] == {"lowest": 4, "highest": 4}
+    assert windows[-2] == {"now": 4, "lowest": 4, "highest": 5}
+    assert windows[-1] == {"now": 4, "lowest": 4, "highest": 4}
 
 
 def test_variants_that_are_gone_are_forgotten_once_there_are_many() -> None:
@@ -84,3 +85,12 @@ def test_variants_that_are_gone_are_forgotten_once_there_are_many() -> None:
     counters.keep_only({("e1", "a")})
 
     assert [one["endpoint"] for one in told(counters)] == ["e1"]
+
+
+def test_limits_are_told_by_name_before_they_are_met() -> None:
+    counters = Counters("1")
+    counters.limit_hits[Limit.QUEUE] += 1
+
+    told = msgspec.json.decode(counters.report())["limit_hits"]
+
+    assert told == {"queue": 1} | {limit.value: 0 for limit in Limit if limit != "queue"}

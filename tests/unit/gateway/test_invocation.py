@@ -466,7 +466,7 @@ async def test_an_instance_s_share_and_what_is_in_flight_are_told(house, variant
         return house.told["variants"][0]
 
     def in_flight_is(number):
-        expected = {"lowest": number, "highest": number}
+        expected = {"now": number, "lowest": number, "highest": number}
         return house.told and told()["ConcurrentRequestsPerModel"] == expected
 
     await house.control(lambda asked: (200, {}, b""))

@@ -42,7 +42,15 @@ def one_slot_each(*fakes, **more) -> VariantRoute:
 
 @pytest.fixture
 def queued(house):
-    return lambda: house.gateway._routes.queued
+    """`queued()`: how many wait, as is counted; nobody any more when the test has ended."""
+
+    def count() -> int:
+        counted = sum(one.queued.now for one in house.gateway._counters._variants.values())
+        assert counted == house.gateway._routes.queued
+        return counted
+
+    yield count
+    assert count() == 0
 
 
 async def test_a_request_waits_for_whichever_instance_frees_first(house, eventually, queued):
@@ -67,6 +75,22 @@ async def test_a_request_waits_for_whichever_instance_frees_first(house, eventua
     assert (queued(), house.outstanding()) == (0, 0)
 
 
+async def test_how_many_wait_is_told_once_a_second(house, eventually, queued):
+    def told() -> dict[str, int] | None:
+        return house.told and house.told["variants"][0]["QueuedRequests"]
+
+    await house.control(lambda asked: (200, {}, b""))
+    held = Held()
+    house.route(one_slot_each(await house.fake(held.answer)))
+    await house.start()
+    calls = [asyncio.create_task(house.invoke()) for _ in range(3)]
+    await eventually(lambda: told() == {"now": 2, "lowest": 2, "highest": 2})
+    for _ in calls:
+        await held.let_go()
+    await asyncio.gather(*calls)
+    await eventually(lambda: told() == {"now": 0, "lowest": 0, "highest": 0})
+
+
 async def test_a_client_that_goes_leaves_the_line(house, eventually, queued):
     held = Held()
     fake = await house.fake(held.answer)
@@ -84,7 +108,7 @@ async def test_a_client_that_goes_leaves_the_line(house, eventually, queued):
     assert len(fake.asked) == 1
 
 
-async def test_who_waits_too_long_is_told_that_it_timed_out(house, eventually, queued):
+async def test_who_waits_too_long_is_told_that_it_timed_out(house, eventually, queued, limits_met):
     held = Held()
     house.route(one_slot_each(await house.fake(held.answer)))
     await house.start()
@@ -95,9 +119,10 @@ async def test_who_waits_too_long_is_told_that_it_timed_out(house, eventually, q
         assert (got.status, got.headers["x-amzn-errortype"]) == (424, "ModelError")
         assert "timed out" in got.json["OriginalMessage"]
     assert (queued(), house.outstanding()) == (0, 0)
+    assert limits_met() == {"invocation_timeout": 2}
 
 
-async def test_the_line_has_an_end(house, eventually, queued):
+async def test_the_line_has_an_end(house, eventually, queued, limits_met):
     held = Held()
     house.route(one_slot_each(await house.fake(held.answer)))
     await house.start(max_queued_invocations=2)
@@ -107,6 +132,7 @@ async def test_the_line_has_an_end(house, eventually, queued):
     for _ in calls:
         await held.let_go()
     assert [got.status for got in await asyncio.gather(*calls)] == [200, 200]
+    assert limits_met() == {"queue": 1}
 
 
 async def test_a_new_instance_takes_who_waits(house, eventually, queued, echo):

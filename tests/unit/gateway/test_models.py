@@ -129,7 +129,7 @@ async def test_a_container_that_never_has_the_model_is_not_asked_for_ever(house,
     ],
 )
 async def test_why_a_model_cannot_be_loaded_is_told(
-    house, agent, variant, echo, failure, status, code, message
+    house, agent, variant, echo, failure, status, code, message, limits_met
 ):
     agent.failure = failure
     container = await house.fake(echo)
@@ -140,6 +140,7 @@ async def test_why_a_model_cannot_be_loaded_is_told(
     assert message in got.json["Message"]
     assert container.asked == []
     assert house.outstanding() == 0
+    assert limits_met() == ({"loading": 1} if status == 429 else {})
 
 
 async def test_without_an_agent_the_caller_is_told_to_try_again(house, variant, echo):
@@ -150,7 +151,7 @@ async def test_without_an_agent_the_caller_is_told_to_try_again(house, variant, 
 
 
 async def test_a_load_that_takes_too_long_goes_on_without_the_caller(
-    house, agent, variant, echo, eventually
+    house, agent, variant, echo, eventually, limits_met
 ):
     agent.ready.clear()
     house.route(variant(await house.fake(echo), multi_model=True))
@@ -163,6 +164,7 @@ async def test_a_load_that_takes_too_long_goes_on_without_the_caller(
     agent.ready.set()
     assert (await invoke(house)).status == 200
     assert len(agent.loads) == 1
+    assert limits_met() == {"loading": 1}
 
 
 async def test_a_caller_that_leaves_does_not_stop_the_load(house, agent, variant, echo, eventually):

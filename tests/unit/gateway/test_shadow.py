@@ -4,9 +4,6 @@ import asyncio
 
 import pytest
 
-from sagehen.gateway import gateway as gateway_module
-from sagehen.gateway import shadow as shadow_module
-
 STREAM = "/endpoints/price/invocations-response-stream"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 TARGET = "X_Amzn_SageMaker_Target_Variant"
@@ -243,7 +240,9 @@ async def test_only_a_stream_has_the_time_of_a_stream(house, shadowed, eventuall
     assert counts().errors_5xx == 1
 
 
-async def test_more_copies_than_are_held_are_dropped(house, shadowed, eventually, counts, is_idle):
+async def test_more_copies_than_are_held_are_dropped(
+    house, shadowed, eventually, counts, is_idle, limits_met
+):
     held = Held()
     next_one = await house.fake(held.answer)
     await shadowed(next_one, settings={"max_shadow_copies": 2})
@@ -255,16 +254,15 @@ async def test_more_copies_than_are_held_are_dropped(house, shadowed, eventually
     await eventually(is_idle)
     await ours(house)
     await eventually(lambda: len(next_one.asked) == 3)
+    assert limits_met() == {"shadow_copies": 3}
 
 
-@pytest.mark.parametrize("limit", ["MAX_BYTES_HELD", "MAX_BYTES_OF_ONE_SHADOW"])
 async def test_more_data_than_is_held_is_dropped(
-    house, shadowed, eventually, counts, is_idle, monkeypatch, limit
+    house, shadowed, eventually, counts, is_idle, limits_met
 ):
-    monkeypatch.setattr(shadow_module, limit, 100)
     held = Held()
     next_one = await house.fake(held.answer)
-    await shadowed(next_one)
+    await shadowed(next_one, settings={"max_shadow_body_bytes": 400})
     for size in (60, 50, 40):
         await ours(house, bytes(size))
     await eventually(lambda: len(next_one.asked) == 2)
@@ -274,6 +272,7 @@ async def test_more_data_than_is_held_is_dropped(
     await eventually(is_idle)
     await ours(house, bytes(100))
     await eventually(lambda: len(next_one.asked) == 3)
+    assert limits_met() == {"shadow_copies": 1}
 
 
 async def test_a_shadow_that_hangs_takes_no_room_from_another(
@@ -290,10 +289,9 @@ async def test_a_shadow_that_hangs_takes_no_room_from_another(
     await eventually(lambda: other.asked)
 
 
-async def test_all_shadows_together_have_a_bound(house, shadowed, eventually, counts, monkeypatch):
-    monkeypatch.setattr(gateway_module, "MAX_CONNECTIONS", 2)
+async def test_all_shadows_together_have_a_bound(house, shadowed, eventually, counts):
     next_one = await house.fake(never)
-    await shadowed(next_one)
+    await shadowed(next_one, settings={"max_connections": 2})
     for _ in range(3):
         await ours(house)
     await eventually(lambda: len(next_one.asked) == 2)

@@ -178,7 +178,9 @@ async def test_a_container_lost_in_the_middle_is_an_exception_and_a_clean_end(ho
     assert house.outstanding() == 0
 
 
-async def test_the_first_byte_has_the_time_of_an_invocation(house, teller, ask, eventually):
+async def test_the_first_byte_has_the_time_of_an_invocation(
+    house, teller, ask, eventually, limits_met
+):
     await house.start()
     caller = await ask()
     teller.say(HEAD)
@@ -188,9 +190,10 @@ async def test_the_first_byte_has_the_time_of_an_invocation(house, teller, ask, 
     assert (got.status, got.json["OriginalStatusCode"]) == (424, 0)
     assert "timed out while waiting" in got.json["Message"]
     await teller.lost.wait()
+    assert limits_met() == {"invocation_timeout": 1}
 
 
-async def test_the_stream_has_its_own_time(house, teller, ask):
+async def test_the_stream_has_its_own_time(house, teller, ask, limits_met):
     await house.start()
     caller = await ask()
     teller.say(HEAD + chunk(b"half"))
@@ -209,6 +212,7 @@ async def test_the_stream_has_its_own_time(house, teller, ask):
         in payload
     )
     await teller.lost.wait()
+    assert limits_met()["stream_timeout"] == 1
 
 
 async def test_a_caller_who_leaves_ends_the_call_to_the_container(house, teller, ask):

@@ -1,0 +1,71 @@
+"""What clients may take of this process, and how often they met a limit."""
+
+import resource
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sagehen.config import Settings
+
+__all__ = ["ClientLimits", "Limit", "LimitHits", "no_hits"]
+
+FILES_PER_CLIENT = 4
+"""A client's request may need a connection to an instance, one to a shadow and one to control."""
+
+
+class Limit(StrEnum):
+    """Named as they are told; docs/reference/limits.md has the setting and the answer of each."""
+
+    QUEUE = "queue"
+    BODIES = "bodies"
+    BODY_SIZE = "body_size"
+    INVOCATION_TIMEOUT = "invocation_timeout"
+    LOADING = "loading"
+    STREAM_TIMEOUT = "stream_timeout"
+    SHADOW_COPIES = "shadow_copies"
+    CONNECTIONS = "connections"
+    HEAD = "head"
+    HEAD_TIMEOUT = "head_timeout"
+    STALL = "stall"
+    ANSWER_STALL = "answer_stall"
+    IDLE = "idle"
+    ACCESS_LOG = "access_log"
+
+
+LimitHits = dict[Limit, int]
+"""How often each was met since this process began."""
+
+
+def no_hits() -> LimitHits:
+    """All of them, so that a metric is there before it first counts."""
+    return dict.fromkeys(Limit, 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientLimits:
+    """The bounds of connections; read once from the settings."""
+
+    connections: int
+    """At once."""
+    head_bytes: int
+    head_seconds: float
+    """For a request's head, from its first byte: a client that drips it is cut off."""
+    stall_seconds: float
+    """For the next piece of a body, and for a client to take what it is sent."""
+    idle_seconds: float
+    """Between requests. Best longer than SDKs keep an unused connection: so they end it, not we."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> "ClientLimits":
+        """As the settings say, but no more connections than there can be files."""
+        return cls(
+            connections=_at_most_files_for(settings.max_connections),
+            head_bytes=settings.max_head_bytes,
+            head_seconds=settings.head_timeout_seconds,
+            stall_seconds=settings.stall_timeout_seconds,
+            idle_seconds=settings.idle_timeout_seconds,
+        )
+
+
+def _at_most_files_for(clients: int) -> int:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return clients if hard < 0 else min(clients, hard // FILES_PER_CLIENT)
