@@ -1,13 +1,17 @@
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sagehen.clock import SYSTEM
 from sagehen.domain.routes import InstanceRoute, Route, RouteTable, VariantRoute
-from sagehen.gateway.board import Board, make_board, open_board
+from sagehen.gateway.board import Board, clear_row, make_board, open_board
 from sagehen.gateway.counters import Counters
-from sagehen.gateway.routes import Routes
+from sagehen.gateway.routes import Instance, Routes
+from sagehen.reconcile.columns import assign_columns
 
 
 @pytest.fixture
@@ -33,14 +37,25 @@ def write(
     shadow: VariantRoute | None = None,
     slots: int = 1,
 ) -> None:
+    write_places(file, {place: ord(place[-1]) for place in places}, weight, shadow, slots)
+
+
+def write_places(
+    file: Path,
+    columns: dict[str, int],
+    weight: float = 1,
+    shadow: VariantRoute | None = None,
+    slots: int = 1,
+) -> None:
+    """A table with these instances and their columns of the board."""
     instances = tuple(
         InstanceRoute(
             instance_id=place,
             address=f"unix:/{place}",
-            board_column=ord(place[-1]),
+            board_column=column,
             slots=slots,
         )
-        for place in places
+        for place, column in columns.items()
     )
     variant = VariantRoute(name="All", weight=weight, instances=instances)
     route = Route(endpoint_name="price", variants=(variant,), shadow=shadow)
@@ -155,3 +170,61 @@ def test_an_instance_with_other_slots_is_the_same(file, routes):
     (after,) = routes.instances()
     assert after is before
     assert (after.slots, after.outstanding) == (3, 1)
+
+
+GATEWAYS = 2
+gateway = st.integers(0, GATEWAYS - 1)
+happenings = st.lists(
+    st.one_of(
+        st.tuples(st.just("take"), gateway, st.integers(0, 5)),
+        st.tuples(st.just("take"), gateway, st.integers(0, 5)),
+        st.tuples(st.just("give"), gateway, st.integers(0, 5)),
+        st.tuples(st.just("look"), gateway, st.none()),
+        st.tuples(st.just("kill"), gateway, st.none()),
+        st.tuples(st.just("table"), st.none(), st.sets(st.sampled_from("ABCDEF"), max_size=4)),
+    ),
+    max_size=50,
+)
+
+
+@settings(deadline=None)
+@given(happenings)
+def test_the_board_comes_back_to_nothing_whatever_comes_and_goes(happened):
+    """Instances come and go and hand on their columns; gateways see it early or late, and die."""
+    with TemporaryDirectory() as folder:
+        file, path = Path(folder) / "routes.json", Path(folder) / "board"
+        make_board(path, GATEWAYS + 1)
+        onlooker = open_board(path, GATEWAYS)
+        columns: dict[str, int] = {}
+
+        def started(row: int) -> Routes:
+            return Routes(file, Counters(str(row)), SYSTEM, open_board(path, row))
+
+        gateways = [started(row) for row in range(GATEWAYS)]
+        working: list[list[Instance]] = [[] for _ in range(GATEWAYS)]
+
+        def check_sum() -> None:
+            counts = [onlooker.outstanding(column) for column in range(8)]
+            routed = [one for held in working for one in held if one.column is not None]
+            assert counts == [sum(one.column == at for one in routed) for at in range(8)]
+
+        for what, at, more in happened:
+            if what == "table":
+                columns = assign_columns(sorted(more), columns)
+                write_places(file, columns)
+            elif what == "look":
+                gateways[at].refresh()
+            elif what == "kill":
+                working[at].clear()
+                clear_row(path, at)
+                gateways[at] = started(at)
+            elif what == "take" and (known := list(gateways[at].instances())):
+                working[at].append(known[more % len(known)])
+                working[at][-1].take()
+            elif what == "give" and working[at]:
+                working[at].pop(more % len(working[at])).give()
+            check_sum()
+        for one in (one for held in working for one in held):
+            one.give()
+        working = [[]]
+        check_sum()
