@@ -48,6 +48,13 @@ def test_overhead_compares_answers_and_prints_a_table(server):
         assert "apt-get install -y nginx-light" in finished.stderr
 
 
+def test_the_cost_of_a_signature_stands_next_to_botocores(server):
+    finished = run("signatures.py", server, "--seconds", "0.1")
+    assert finished.returncode == 0, finished.stderr
+    assert re.search(r"^\| Sagehen, .* \| \d+\.\d \|$", finished.stdout, re.MULTILINE)
+    assert re.search(r"^\| botocore, .* \| \d+\.\d \|$", finished.stdout, re.MULTILINE)
+
+
 def test_routing_compares_strategies_and_draws_them(server, tmp_path):
     how = ("--quick", "--at-once", "--seconds", "1")
     finished = run("routing.py", server, *how, "--save", "--into", str(tmp_path))
