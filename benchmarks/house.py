@@ -1,20 +1,31 @@
 """What every side is asked: rows for one XGBoost model, whose own predictions are the answers."""
 
 import http.client
+import time
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import xgboost
-from load import connect
+from load import Tally, connect, summary
 from sides import Failed, Side
 
 ROWS = 64
 ANSWER_TIMEOUT_SECONDS = 30
 
 
-def make_model(folder: Path) -> tuple[Path, list[str], np.ndarray]:
-    """100 trees over six features, rows to ask about, and what the model says of each."""
+class Question(NamedTuple):
+    """A model, rows to ask it about, and what it says of each."""
+
+    model: Path
+    rows: list[str]
+    expected: np.ndarray
+
+
+def make_model(folder: Path) -> Question:
+    """100 trees over six features."""
     generator = np.random.default_rng(7)
     data = generator.normal([1995, 3000, 4, 2, 1, 1.5], [10, 750, 1, 0.7, 0.2, 1], (20_000, 6))
     data = data.round(2)
@@ -23,7 +34,22 @@ def make_model(folder: Path) -> tuple[Path, list[str], np.ndarray]:
     path = folder / "house.ubj"
     booster.save_model(path)
     rows = [",".join(map(str, row)) for row in data[:ROWS].tolist()]
-    return path, rows, booster.inplace_predict(data[:ROWS].astype(np.float32))
+    return Question(path, rows, booster.inplace_predict(data[:ROWS].astype(np.float32)))
+
+
+def ask_library(question: Question, seconds: float) -> dict[str, float]:
+    """The bare call: what a row costs without any server, in the process that holds the model."""
+    booster = xgboost.Booster()
+    booster.load_model(question.model)
+    booster.set_param({"nthread": 1})
+    rows = cycle([np.array([row.split(",")], dtype=np.float32) for row in question.rows])
+    tally = Tally()
+    start = now = time.perf_counter()
+    while now < start + seconds:
+        booster.inplace_predict(next(rows))
+        before, now = now, time.perf_counter()
+        tally.milliseconds.append((now - before) * 1000)
+    return summary(tally, now - start)
 
 
 def check(side: Side, rows: Sequence[str], expected: np.ndarray) -> None:
@@ -35,17 +61,22 @@ def check(side: Side, rows: Sequence[str], expected: np.ndarray) -> None:
 
 
 def ask(side: Side, row: str) -> float:
-    return side.number(answer(side, row))
+    try:
+        status, body = post(side, row)
+    except (OSError, http.client.HTTPException) as error:
+        raise Failed(f"{side.name} does not answer: {error!r}") from error
+    if status != 200:
+        raise Failed(f"{side.name} answers {status}: {body}")
+    try:
+        return side.number(body)
+    except (ValueError, LookupError, TypeError) as error:
+        raise Failed(f"{side.name} answers {body}") from error
 
 
-def answer(side: Side, row: str) -> str:
-    """As the side says it."""
+def post(side: Side, row: str) -> tuple[int, str]:
     with connect((side.host, side.port)) as connection:
         connection.settimeout(ANSWER_TIMEOUT_SECONDS)
         connection.sendall(side.request(row))
         response = http.client.HTTPResponse(connection, method="POST")
         response.begin()
-        body = response.read().decode()
-    if response.status != 200:
-        raise Failed(f"{side.name} answers {response.status}: {body}")
-    return body
+        return response.status, response.read().decode()

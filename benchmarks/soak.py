@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from house import answer, check, make_model
+from house import check, make_model, post
 from inside import Inside
 from kills import Killer, unexplained
 from others import Others, foreign_seconds
@@ -53,7 +53,7 @@ def main() -> int:
         deploy(model, running, arguments.instances, ROUTING)
         side = side_of(running)
         check(side, rows, expected)
-        offers = Offers(side, {row: answer(side, row) for row in rows}, Path(folder))
+        offers = Offers(side, {row: post(side, row)[1] for row in rows}, Path(folder))
         peak = find_peak(offers, arguments, others)
         soak = put_under_load(Inside(running), offers, peak, arguments)
         check(side, rows, expected)

@@ -1,0 +1,86 @@
+"""The environment of each peer: made by pip from its requirements.txt, kept in a cache folder."""
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from importlib.metadata import distributions, version
+from pathlib import Path
+
+from sides import HERE, Failed
+
+PEERS = HERE / "peers"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sagehen-peers"
+
+PROGRAMS = {"torchserve": ("java", "openjdk-17-jre-headless")}
+"""What a peer needs of the machine, and the Debian package that has it."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What is installed for one peer."""
+
+    folder: Path
+
+    @property
+    def tools(self) -> Path:
+        return self.folder / "bin"
+
+    @property
+    def packages(self) -> Path:
+        python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        return self.folder / "lib" / python / "site-packages"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """As if it were activated, with what the peers share in reach."""
+        return {
+            "PATH": f"{self.tools}:{os.environ['PATH']}",
+            "VIRTUAL_ENV": str(self.folder),
+            "PYTHONPATH": str(PEERS / "common"),
+        }
+
+
+def environment(peer: str, cache: Path) -> Environment:
+    """The one in the cache, if it was made of the same requirements; else a new one."""
+    if peer in PROGRAMS:
+        program, package = PROGRAMS[peer]
+        if not shutil.which(program):
+            raise Failed(f"{program} is missing. To have it: apt-get install -y {package}")
+    lines = (PEERS / peer / "requirements.txt").read_text().splitlines()
+    requirements = [line for line in lines if not line.startswith("#")] + same_model()
+    made = Environment(cache.resolve() / peer)
+    note = made.folder / "made-of.txt"
+    wanted = "\n".join([f"Python {sys.version}", *requirements])
+    if not note.exists() or note.read_text() != wanted:
+        print(f"{peer}: installing {', '.join(requirements)}", file=sys.stderr)
+        shutil.rmtree(made.folder, ignore_errors=True)
+        venv.create(made.folder, with_pip=True)
+        install(made, requirements)
+        # Last: an environment without it is made again.
+        note.write_text(wanted)
+    return made
+
+
+def version_of(package: str, peer: str, cache: Path) -> str:
+    """Of what stands in the peer's environment; without one, in our own."""
+    made = Environment(cache.resolve() / peer)
+    path = [str(made.packages)] if made.folder.exists() else sys.path
+    return next(found.version for found in distributions(name=package, path=path))
+
+
+def same_model() -> list[str]:
+    """The library that predicts is the same on every side."""
+    return [f"xgboost-cpu=={version('xgboost-cpu')}"]
+
+
+def install(made: Environment, requirements: list[str]) -> None:
+    log = made.folder / "pip-log.txt"
+    pip = [str(made.tools / "python"), "-m", "pip", "install", "--progress-bar", "off"]
+    with log.open("wb") as output:
+        finished = subprocess.run([*pip, *requirements], stdout=output, stderr=output, check=False)
+    if finished.returncode:
+        errors = [line for line in log.read_text().splitlines() if line.startswith("ERROR")]
+        raise Failed(f"pip: {'; '.join(errors) or 'failed'} (see {log})")

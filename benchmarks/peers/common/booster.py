@@ -1,0 +1,15 @@
+"""What every peer calls: the same model, read in the same way, one thread a prediction."""
+
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import xgboost
+
+
+def load() -> Callable[[Sequence], np.ndarray]:
+    """Rows in, predictions out; for a server to call once, where it predicts."""
+    booster = xgboost.Booster()
+    booster.load_model(os.environ["BENCHMARK_MODEL"])
+    booster.set_param({"nthread": 1})
+    return lambda rows: booster.inplace_predict(np.asarray(rows, dtype=np.float32))
