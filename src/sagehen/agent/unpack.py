@@ -1,7 +1,8 @@
 """Unpacks model archives from anybody: inside their folder, or not at all.
 
 Nothing is ever written through a link, so that nothing can be written outside; and every link must
-lead, once all is there, to something inside. Python's own `data` filter checks each member too.
+lead, once all is there, to something inside. Python's own `data` filter checks each member too,
+where there is one: Debian 12's Python 3.11.2 has none.
 """
 
 import gzip
@@ -27,6 +28,14 @@ PADDING_BYTES_PER_ENTRY = 4096
 """What headers and padding may add to an archive, beyond its files."""
 
 
+class _NeverRaised(Exception):
+    """Stands for what this Python has not."""
+
+
+_data_filter = getattr(tarfile, "data_filter", None)
+_FilterError: type[Exception] = getattr(tarfile, "FilterError", _NeverRaised)
+
+
 @dataclass(frozen=True)
 class Unpacked:
     size_bytes: int
@@ -49,10 +58,10 @@ def unpack(archive: Path, folder: Path, *, most_bytes: int) -> Unpacked:
                 unpacked = _Extraction(Path(os.path.realpath(folder)), most_bytes).run(tar)
             reader.finish()
             return unpacked
-    except tarfile.FilterError as error:
-        raise ArtifactRejected(f"{error}.") from error
     except tarfile.ReadError as error:
         raise ArtifactRejected("It is not a gzip-compressed tar archive.") from error
+    except _FilterError as error:
+        raise ArtifactRejected(f"{error}.") from error
     except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
         raise ArtifactRejected(f"It is broken or cut short: {error}.") from error
     except (UnicodeError, OverflowError, ValueError) as error:
@@ -162,7 +171,8 @@ class _Extraction:
         self._make_folder(parts[:-1])
         path = self.root.joinpath(*parts)
         self._refuse_special(member)
-        tarfile.data_filter(member, str(self.root))
+        if _data_filter is not None:
+            _data_filter(member, str(self.root))
         self._clear(path)
         if member.isreg():
             self._write_file(tar, member, path)
