@@ -89,8 +89,15 @@ class Supervisor:
         return Deaths(child.role.title, child.deaths)
 
     async def stop(self) -> None:
-        """End every process: asked first, killed if it does not end in time."""
+        """End every process: asked first, killed if it does not end in time.
+
+        Nobody new gets in: the roles' sockets are closed.
+        """
         self._stopping = True
+        # With these open, whoever connects while the rest is finished would wait to be cut off.
+        for child in self._children:
+            for held in child.role.sockets:
+                held.close()
         for _, same in groupby(self._children, lambda child: child.role.name):
             await asyncio.gather(*(self._end(child) for child in same))
 

@@ -1,6 +1,7 @@
 """Processes are started again, whatever kept them from starting."""
 
 import asyncio
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,17 @@ async def test_a_process_that_dies_is_started_again_and_its_words_are_kept(home:
     await until(lambda: supervisor.most_deaths().deaths >= 2)
     await supervisor.stop()
     assert "No module named sagehen.roles.nothing" in (home.logs / "nothing.log").read_text()
+
+
+async def test_one_that_ends_keeps_no_newcomer_waiting(home: Home) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        supervisor = Supervisor([Role("nothing", sockets=(listener,))], home, {}, Hasty())
+        await supervisor.start()
+        await until(lambda: supervisor.most_deaths().deaths >= 1)
+        await supervisor.stop()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=10)
 
 
 @pytest.mark.parametrize("obstacle", ["log", "program"])

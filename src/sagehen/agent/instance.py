@@ -7,6 +7,7 @@ Starting ─► InService ─► Starting (it died or stopped answering) ─► 
 import asyncio
 import logging
 from collections.abc import Callable
+from uuid import uuid4
 
 from sagehen.agent.artifacts import Artifact
 from sagehen.agent.container_plan import ContainerPlace
@@ -63,6 +64,7 @@ class Instance:
         ]
         self._artifacts: list[Artifact] = []
         self._running: list[RunningContainer] = []
+        self._run_id = ""
         self._models: ModelCache | None = None
         self._tallies = ModelTallies()
         self._life: asyncio.Task[None] | None = None
@@ -213,6 +215,7 @@ class Instance:
             delay = min(delay * 2, pace.longest_restart_delay_seconds)
 
     async def _start(self) -> None:
+        self._run_id = uuid4().hex
         try:
             for place in self._places:
                 self._running.append(await start_container(place, self._around))
@@ -319,6 +322,7 @@ class Instance:
             address=self._running[0].address if self._running else None,
             failure_reason=failure_reason,
             slots=self._running[0].slots if self._running else None,
+            run_id=self._run_id,
         )
         self._on_change()
 

@@ -62,3 +62,5 @@ class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     """SageMaker's sentence; set with FAILED."""
     slots: int | None = None
     """How many requests it may work on at once, where it or its user says so."""
+    run_id: str = ""
+    """Another one each time its containers are started: what they remembered is lost."""

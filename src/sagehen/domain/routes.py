@@ -38,6 +38,8 @@ class InstanceRoute(msgspec.Struct, frozen=True, kw_only=True):
     is None. Stays the same for as long as the instance is routed."""
     slots: int = DEFAULT_SLOTS
     """How many requests it may work on at once; more wait in the gateways."""
+    run_id: str = ""
+    """Another one each time it is started again, so that no session of its last life goes on."""
 
 
 class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):

@@ -157,7 +157,7 @@ class Admission:
             )
         variant = endpoint.variant(session.variant)
         for instance in () if variant is None else variant.instances:
-            if variant is not None and instance.instance_id == session.instance_id:
+            if variant is not None and session.is_held_by(instance):
                 return variant, instance
         raise lost_session(session_id, endpoint.name)
 

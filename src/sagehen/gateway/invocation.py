@@ -258,7 +258,7 @@ class Invocation:
             session_id,
             self._admitted.endpoint.name,
             self._admitted.variant.route.name,
-            self._place().instance_id,
+            self._place(),
             headers,
         )
 

@@ -25,7 +25,7 @@ was told that an endpoint is in service, or has another weight, finds it so at o
 RANKS_KEPT = 10_000
 """Models per variant whose order of instances is remembered."""
 
-_InstanceKey = tuple[str, str, int | None]
+_InstanceKey = tuple[str, str, str, int | None]
 """(id, address, column of the board)."""
 _LineKey = tuple[str, str, bool]
 """(endpoint, variant, whether it is a shadow): a copy must not find itself in the line of the
@@ -43,11 +43,13 @@ class Instance:
         "has_left",
         "instance_id",
         "pool",
+        "run_id",
         "slots",
     )
 
     def __init__(self, route: InstanceRoute, clock: Clock, board: Board) -> None:
         self.instance_id = route.instance_id
+        self.run_id = route.run_id
         self.address = route.address
         self.pool = Pool(route.address, clock)
         self._board = board
@@ -227,8 +229,8 @@ class Routes:
         for endpoint in self._endpoints.values():
             for variant in (*endpoint.variants, *filter(None, (endpoint.shadow,))):
                 variant.line.follow(variant)
-        for key, line in lines.items():
-            if key not in self._lines:
+        for line_key, line in lines.items():
+            if line_key not in self._lines:
                 line.end()
 
     def _variant(
@@ -241,7 +243,7 @@ class Routes:
     ) -> Variant:
         instances = []
         for place in route.instances:
-            key = (place.instance_id, place.address, place.board_column)
+            key = (place.instance_id, place.run_id, place.address, place.board_column)
             instance = self._instances.get(key) or before.get(key)
             instance = instance or Instance(place, self._clock, self._board)
             # It may have become quicker or slower, and is the same all the same.

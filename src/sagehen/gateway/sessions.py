@@ -15,6 +15,7 @@ from uuid import uuid4
 import msgspec
 
 from sagehen.clock import Clock
+from sagehen.gateway.routes import Instance
 from sagehen.gateway.upstream import Headers
 
 __all__ = ["NEW_SESSION", "Session", "Sessions"]
@@ -38,8 +39,13 @@ class Session(msgspec.Struct, frozen=True):
 
     variant: str
     instance_id: str
+    run_id: str
+    """The instance's: one that was started again remembers nothing."""
     expires: float
     """Seconds since the epoch."""
+
+    def is_held_by(self, instance: Instance) -> bool:
+        return (self.instance_id, self.run_id) == (instance.instance_id, instance.run_id)
 
 
 class Sessions:
@@ -60,7 +66,7 @@ class Sessions:
         return session if session.expires > self._clock.now() else None
 
     def answered(
-        self, asked_id: str, endpoint: str, variant: str, instance_id: str, headers: Headers
+        self, asked_id: str, endpoint: str, variant: str, instance: Instance, headers: Headers
     ) -> bytes:
         """Begin or end what a container's answer says; the header lines that tell the caller.
 
@@ -77,7 +83,8 @@ class Sessions:
             return b""
         session_id, expires = self._read(begun.decode("latin-1"))
         if expires > self._clock.now():
-            self._write(self._file(endpoint, session_id), Session(variant, instance_id, expires))
+            session = Session(variant, instance.instance_id, instance.run_id, expires)
+            self._write(self._file(endpoint, session_id), session)
         return b"X-Amzn-SageMaker-New-Session-Id: %b\r\n" % begun
 
     def sweep(self) -> None:

@@ -36,9 +36,9 @@ def build_routes(
         reports: what the agent says now; where it is None, the records' last word counts.
         before: the table in force, whose instances keep their columns of the board.
     """
-    slots = _slots(reports, before)
+    slots, runs = _slots(reports, before), _runs(reports, before)
     routes = {
-        endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), reports, slots)
+        endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), reports, slots, runs)
         for endpoint in endpoints
         if endpoint.status in _SERVING and endpoint.current is not None
     }
@@ -53,11 +53,19 @@ def _slots(reports: Reports | None, before: Mapping[str, Route]) -> dict[str, in
     return {one.instance_id: one.slots for one in _routed(before)}
 
 
+def _runs(reports: Reports | None, before: Mapping[str, Route]) -> dict[str, str]:
+    """By instance id; what the agent last said, while it is away."""
+    if reports is not None:
+        return {key: one.run_id for key, one in reports.items()}
+    return {one.instance_id: one.run_id for one in _routed(before)}
+
+
 def _route(
     endpoint: EndpointRecord,
     instances: Sequence[InstanceRecord],
     reports: Reports | None,
     slots: Mapping[str, int],
+    runs: Mapping[str, str],
 ) -> Route:
     deployment = endpoint.current
     assert deployment is not None
@@ -77,6 +85,7 @@ def _route(
                     instance_id=one.instance_id,
                     address=address,
                     slots=slots.get(one.instance_id, DEFAULT_SLOTS),
+                    run_id=runs.get(one.instance_id, ""),
                 )
                 for one in mine
                 if one.variant_name == variant.name and (address := _address(one, reports))

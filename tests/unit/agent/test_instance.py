@@ -174,6 +174,19 @@ async def test_one_that_dies_in_service_is_started_again(
         await watched.reaches(InstanceState.IN_SERVICE)
 
 
+async def test_each_life_of_its_containers_has_an_id_of_its_own(
+    around: Surroundings, make_spec: MakeSpec
+) -> None:
+    async with running(make_spec(), around) as watched:
+        await watched.reaches(InstanceState.IN_SERVICE)
+        first = watched.instance.report.run_id
+        containers(around)[0].kill()
+        await watched.reaches(InstanceState.STARTING)
+        await watched.reaches(InstanceState.IN_SERVICE)
+        assert first
+        assert watched.instance.report.run_id not in ("", first)
+
+
 class SteppingClock:
     """Its time goes on only when a test says so; remembers what was slept."""
 

@@ -3,7 +3,9 @@
 import shutil
 import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from sagehen.gateway.sessions import DRAFT_SECONDS, SESSION_SECONDS, Sessions
@@ -34,7 +36,10 @@ def at(seconds):
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
 
 
-def begin(sessions, value, instance="i-1", header=NEW):
+INSTANCE = SimpleNamespace(instance_id="i-1", run_id="run-1")
+
+
+def begin(sessions, value, instance=INSTANCE, header=NEW):
     return sessions.answered("NEW_SESSION", "price", "Main", instance, [(header, value)])
 
 
@@ -81,7 +86,7 @@ def test_expired_sessions_are_removed(sessions, clock, tmp_path):
 def test_a_closed_session_is_over(sessions):
     begin(sessions, b"abc")
     header = b"X-Amzn-SageMaker-Closed-Session-Id"
-    lines = sessions.answered("abc", "price", "Main", "i-1", [(header.lower(), b"abc")])
+    lines = sessions.answered("abc", "price", "Main", INSTANCE, [(header.lower(), b"abc")])
     assert lines == header + b": abc\r\n"
     assert sessions.find("price", "abc") is None
 
@@ -89,12 +94,12 @@ def test_a_closed_session_is_over(sessions):
 def test_an_answer_within_a_session_begins_none(sessions):
     begin(sessions, b"abc")
     answer = [(b"X-Amzn-SageMaker-Session-Id", b"other")]
-    assert sessions.answered("abc", "price", "Main", "i-1", answer) == b""
+    assert sessions.answered("abc", "price", "Main", INSTANCE, answer) == b""
     assert sessions.find("price", "other") is None
 
 
 def test_a_container_need_not_begin_one(sessions):
-    assert sessions.answered("NEW_SESSION", "price", "Main", "i-1", []) == b""
+    assert sessions.answered("NEW_SESSION", "price", "Main", INSTANCE, []) == b""
 
 
 @pytest.fixture
@@ -172,6 +177,17 @@ async def test_a_session_whose_instance_is_gone_is_refused(house, keepers, varia
     house.clock.advance(1)  # so that the table is looked at again
     message = await refused(house, session_id)
     assert f"The instance that held session {session_id} of endpoint price is gone" in message
+
+
+async def test_an_instance_that_was_started_again_holds_no_session_of_before(
+    house, keepers, variant
+):
+    session_id, _ = await begun(house)
+    route = variant(*keepers.values())
+    again = [msgspec.structs.replace(one, run_id="again") for one in route.instances]
+    house.route(msgspec.structs.replace(route, instances=tuple(again)))
+    house.clock.advance(1)  # so that the table is looked at again
+    assert "is gone, and the session with it" in await refused(house, session_id)
 
 
 async def test_a_session_belongs_to_its_variant(house, keepers):

@@ -114,6 +114,17 @@ def test_slots_are_what_the_agent_says_and_stay_while_it_is_away() -> None:
     assert [slots_of(one) for one in (heard, away, unsaid)] == [3, 3, DEFAULT_SLOTS]
 
 
+def test_runs_are_what_the_agent_says_and_stay_while_it_is_away() -> None:
+    running = instance("i1", "d1", IN_SERVICE)
+    said = replace(report("i1", IN_SERVICE), run_id="first")
+    heard = routes(SERVING, running, reports={"i1": said})
+    away = routes(SERVING, running, before=heard)
+    again = routes(SERVING, running, reports={"i1": replace(said, run_id="second")}, before=away)
+
+    runs = [one[NAME].variants[0].instances[0].run_id for one in (heard, away, again)]
+    assert runs == ["first", "first", "second"]
+
+
 def slots_of(table: dict[str, Route]) -> int:
     return table[NAME].variants[0].instances[0].slots
 
