@@ -13,6 +13,7 @@ from sagehen.gateway.faults import (
     lost_session,
     missing_target_model,
     not_multi_model,
+    session_not_read,
     unknown_session,
     validation_error,
 )
@@ -147,7 +148,10 @@ class Admission:
     def _held(
         self, endpoint: Endpoint, session_id: str, target_variant: str | None
     ) -> tuple[Variant, Instance]:
-        session = self._sessions.find(endpoint.name, session_id)
+        try:
+            session = self._sessions.find(endpoint.name, session_id)
+        except OSError as error:
+            raise session_not_read(error) from error
         if session is None:
             raise unknown_session(session_id, endpoint.name)
         if target_variant not in (None, session.variant):

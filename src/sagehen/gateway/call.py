@@ -68,6 +68,7 @@ class CallReader:
         )
         if len(self._known) >= CALLS_REMEMBERED:
             self._known.clear()
-        if len(call.lines) <= LONGEST_REMEMBERED_BYTES:
+        # Not by its lines: what a container does not get is a part of the key all the same.
+        if sum(len(name) + len(value) for name, value in key) <= LONGEST_REMEMBERED_BYTES:
             self._known[key] = call
         return call

@@ -125,7 +125,12 @@ class Connection(asyncio.Protocol):
         exchange.done = True
         # They know each other: apart, both are freed at once and not by the collector.
         exchange.handler = None
-        self._run_line()
+        if len(self._line) > 1 and not self._running:
+            # In a turn of its own: whoever calls us is not done with what this request held, and
+            # need not be ready for another one.
+            asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            self._run_line()
 
     def abort(self) -> None:
         self._deaf = True
@@ -206,8 +211,7 @@ class Connection(asyncio.Protocol):
             # Declined by an ordinary answer, after which the connection ends.
             self._deaf = True
         except httptools.HttpParserCallbackError:
-            log.exception("A request could not be handled and its client is cut off.")
-            self.abort()
+            self._cut_off_unhandled()
         except httptools.HttpParserError as error:
             self._refuse(bad_http(f"The request is not valid HTTP/1.1: {error}."))
         else:
@@ -235,7 +239,7 @@ class Connection(asyncio.Protocol):
         if self._line and self._line[0].handler is not None:
             self._line[0].handler.client_drained()
         else:
-            self._run_line()
+            self._go_on()
 
     # What the parser calls
 
@@ -324,6 +328,13 @@ class Connection(asyncio.Protocol):
         if self._held and len(self._line) < 2:
             self._unpause(_FOR_LINE)
 
+    def _go_on(self) -> None:
+        """Run the line from the event loop, which knows nothing of this client."""
+        try:
+            self._run_line()
+        except Exception:
+            self._cut_off_unhandled()
+
     def _answer_in_order(self) -> None:
         line = self._line
         while line:
@@ -349,6 +360,11 @@ class Connection(asyncio.Protocol):
         exchange.early.clear()
         if exchange.is_whole and not exchange.done:
             handler.whole()
+
+    def _cut_off_unhandled(self) -> None:
+        """To be called as an exception is handled."""
+        log.exception("A request could not be handled and its client is cut off.")
+        self.abort()
 
     def _refuse(self, error: AwsError) -> None:
         """Answer what cannot be read as a request, after what is still to be answered; then end."""

@@ -7,6 +7,7 @@ __all__ = ["container_head", "forwarded"]
 _FORWARDED = frozenset((b"content-type", b"accept"))
 _FORWARDED_PREFIX = b"x-amzn-sagemaker-"
 _NAMES_REMEMBERED = 1024
+_LONGEST_REMEMBERED = 128
 
 
 class _Names(dict[bytes, bool]):
@@ -16,7 +17,9 @@ class _Names(dict[bytes, bool]):
         if len(self) >= _NAMES_REMEMBERED:
             self.clear()
         lower = name.lower()
-        goes = self[name] = lower in _FORWARDED or lower.startswith(_FORWARDED_PREFIX)
+        goes = lower in _FORWARDED or lower.startswith(_FORWARDED_PREFIX)
+        if len(name) <= _LONGEST_REMEMBERED:
+            self[name] = goes
         return goes
 
 

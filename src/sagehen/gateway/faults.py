@@ -22,6 +22,7 @@ __all__ = [
     "not_multi_model",
     "not_ready",
     "session_not_kept",
+    "session_not_read",
     "still_loading",
     "unavailable",
     "unknown_session",
@@ -122,6 +123,11 @@ def lost_session(session_id: str, endpoint: str) -> AwsError:
 def session_not_kept(why: OSError) -> AwsError:
     """The container has begun or closed a session, and the file that says so cannot be written."""
     return AwsError("InternalFailure", f"The session cannot be kept: {why.strerror}.", 500)
+
+
+def session_not_read(why: OSError) -> AwsError:
+    """It may well be there: this process may have no file left to open."""
+    return unavailable(f"The session cannot be read: {why.strerror}. Try again in a moment.")
 
 
 def bad_http(message: str, status: int = 400) -> AwsError:

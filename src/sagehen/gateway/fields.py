@@ -5,6 +5,8 @@ from collections.abc import Sequence
 __all__ = ["joined_fields"]
 
 _NAMES_REMEMBERED = 1024
+_LONGEST_REMEMBERED = 128
+"""Bytes: names come from anybody at all, and may be as long as a head."""
 
 
 class _Names(dict[bytes, str]):
@@ -13,7 +15,9 @@ class _Names(dict[bytes, str]):
     def __missing__(self, name: bytes) -> str:
         if len(self) >= _NAMES_REMEMBERED:
             self.clear()
-        lower = self[name] = name.decode("latin-1").lower()
+        lower = name.decode("latin-1").lower()
+        if len(name) <= _LONGEST_REMEMBERED:
+            self[name] = lower
         return lower
 
 

@@ -57,7 +57,7 @@ class Sessions:
         folder.mkdir(mode=0o700, exist_ok=True)
 
     def find(self, endpoint: str, session_id: str) -> Session | None:
-        """None if it was never begun, or has ended."""
+        """None if it was never begun, or has ended. Raises OSError: it cannot be read."""
         try:
             content = self._file(endpoint, session_id).read_bytes()
             session = msgspec.json.decode(content, type=Session)

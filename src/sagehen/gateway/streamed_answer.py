@@ -31,6 +31,7 @@ class StreamedAnswer(ContainerAnswer):
             return
         if not self.passing:
             self._begin_frames()
+        self.size += len(data)
         self._exchange.continue_answer(event("PayloadPart", data))
 
     def give(self) -> None:

@@ -1,6 +1,7 @@
 """One connection to whoever does the work, a container or control, with one request at a time."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -9,6 +10,8 @@ import httptools
 from sagehen.gateway.outlet import Outlet
 
 __all__ = ["Headers", "Receiver", "Upstream"]
+
+log = logging.getLogger(__name__)
 
 Headers = list[tuple[bytes, bytes]]
 """Header fields as they came: order and case kept, repeated ones apart."""
@@ -139,7 +142,9 @@ class Upstream(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if isinstance(error, httptools.HttpParserCallbackError):
+                log.exception("An answer could not be handled and is cut off.")
             self._break()
             return
         # Only now, and not in the parser's callback: whatever else is in `data` was not asked for,

@@ -131,10 +131,10 @@ def basic_date(http_date: str) -> str | None:
     """`Sun, 01 Nov 2026 09:30:00 GMT` as 20261101T093000Z; None if it cannot be read."""
     try:
         moment = parsedate_to_datetime(http_date)
-    except ValueError:
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
         return None
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(datetime.UTC)
     return moment.strftime("%Y%m%dT%H%M%SZ")
 
 

@@ -279,8 +279,10 @@ class House:
         self, *variants: VariantRoute, endpoint: str = "price", shadow: VariantRoute | None = None
     ) -> None:
         """Write a table with one endpoint."""
-        route = Route(endpoint_name=endpoint, variants=variants, shadow=shadow)
-        table = RouteTable(routes={endpoint: route})
+        self.table(Route(endpoint_name=endpoint, variants=variants, shadow=shadow))
+
+    def table(self, *routes: Route) -> None:
+        table = RouteTable(routes={route.endpoint_name: route for route in routes})
         draft = self.home.routes.with_suffix(".new")
         draft.write_bytes(msgspec.json.encode(table))
         draft.replace(self.home.routes)

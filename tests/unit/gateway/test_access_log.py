@@ -51,6 +51,15 @@ async def test_a_line_tells_of_an_answer(house, variant):
     }
 
 
+async def test_a_line_tells_of_a_stream(house, variant, echo):
+    house.route(variant(await house.fake(echo)))
+    await house.start(access_log=True)
+    await house.invoke(b"12345", path="/endpoints/price/invocations-response-stream")
+    (line,) = await lines_of(house)
+    told = fields(line)
+    assert (told["status"], told["answer_bytes"]) == ("200", "5"), "of the model, without frames"
+
+
 async def test_a_line_tells_of_an_error_of_the_container(house, variant):
     house.route(variant(await house.fake(lambda asked: (500, {}, b"broken"))))
     await house.start(access_log=True)

@@ -1,3 +1,6 @@
+import pytest
+
+from sagehen.gateway import container_request, fields
 from sagehen.gateway.fields import joined_fields
 
 
@@ -11,3 +14,13 @@ def test_names_are_in_lower_case_and_values_kept():
 def test_repeated_fields_are_joined_in_their_order():
     fields = [(b"X-A", b"1"), (b"Y", b"2"), (b"x-a", b"3")]
     assert joined_fields(fields) == {"x-a": "1,3", "y": "2"}
+
+
+@pytest.mark.parametrize("names", [fields._names, container_request._goes], ids=["joined", "goes"])
+def test_long_names_are_not_remembered(names):
+    """Anybody may send them: nothing has been signed yet."""
+    for number in range(100):
+        sent = [(b"x-long-%d-" % number + b"x" * 60_000, b"")]
+        joined_fields(sent)
+        container_request.forwarded(sent)
+    assert sum(map(len, names)) < 100_000

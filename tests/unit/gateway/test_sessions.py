@@ -219,3 +219,24 @@ async def test_a_session_that_cannot_be_kept_is_an_error(house, keepers):
     assert (got.status, got.headers["x-amzn-errortype"]) == (500, "InternalFailure")
     assert "cannot be kept" in got.json["Message"]
     house.home.sessions.mkdir()
+
+
+async def test_a_session_that_cannot_be_read_may_be_there_all_the_same(house, keepers):
+    session_id, _ = await begun(house)
+    (file,) = house.home.sessions.iterdir()
+    file.unlink()
+    file.mkdir()
+    got = await house.invoke(**within(session_id))
+    assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
+    assert "cannot be read" in got.json["Message"]
+
+
+async def test_a_fault_of_ours_in_an_answer_is_not_only_the_containers(
+    house, keepers, monkeypatch, caplog
+):
+    def fail(*_):
+        raise RuntimeError("Broken on purpose.")
+
+    monkeypatch.setattr(house.gateway._sessions, "answered", fail)
+    assert (await house.invoke(**within("NEW_SESSION"))).status == 424
+    assert "Broken on purpose." in caplog.text

@@ -297,6 +297,14 @@ def test_dates_that_cannot_be_read(verifier, signed, date):
     assert error.code == "IncompleteSignatureException"
 
 
+@pytest.mark.parametrize("zone", ["-2359", "+" + "9" * 30], ids=["beyond all years", "no zone"])
+def test_http_dates_that_cannot_be_read(verifier, signed, zone):
+    request = signed()
+    del request.headers["x-amz-date"]
+    request.headers["date"] = f"Fri, 31 Dec 9999 23:59:59 {zone}"
+    assert refusal(verifier, request).code == "IncompleteSignatureException"
+
+
 def test_no_date_at_all(verifier, signed):
     request = signed()
     del request.headers["x-amz-date"]

@@ -24,6 +24,9 @@ def _main(agent_pid: int, report: int, command: list[str]) -> None:
     if os.getppid() != agent_pid:
         return  # The agent has died already, and nobody would tell us.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        # Python ignores them, and what is ignored stays so in the next program.
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)
     except OSError as error:

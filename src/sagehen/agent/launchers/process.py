@@ -36,7 +36,6 @@ class ContainerProcess:
     async def wait(self) -> int:
         # Shielded: who stops waiting must not end the waiting of the others.
         status = await asyncio.shield(self._ended)
-        self._kill_group()
         await asyncio.to_thread(self._log.settle, LOG_SETTLE_SECONDS)
         return status
 
@@ -48,7 +47,7 @@ class ContainerProcess:
 
     def kill(self) -> None:
         if self._process.returncode is None:
-            self._kill_group()
+            _kill_group(self._process.pid)
 
     def last_lines(self) -> list[str]:
         return self._log.last_lines()
@@ -57,10 +56,6 @@ class ContainerProcess:
         if self._process.returncode is not None:
             return 0
         return await asyncio.to_thread(tree_memory_bytes, self._process.pid)
-
-    def _kill_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 class ProcessLauncher:
@@ -72,14 +67,14 @@ class ProcessLauncher:
             on_failure.callback(os.close, output)
             try:
                 log = ContainerLog(plan.log, plan.log_bytes)
-                process = await _spawn(plan, output_end)
+                container = ContainerProcess(await _spawn(plan, output_end), log)
             except (OSError, ValueError) as error:
                 raise CannotStart(f"{plan.command[0]}: {_reason(error)}") from error
             finally:
                 os.close(output_end)
             on_failure.pop_all()
         log.follow(output)
-        return ContainerProcess(process, log)
+        return container
 
 
 async def _spawn(plan: LaunchPlan, output: int) -> subprocess.Popen[bytes]:
@@ -126,20 +121,35 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def _watch(process: subprocess.Popen[bytes]) -> asyncio.Future[int]:
-    """Its exit status, when it has ended."""
+    """Its exit status, when it has ended, and what it left behind with it.
+
+    Raises OSError: it cannot be watched, and was ended.
+    """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
-    descriptor = os.pidfd_open(process.pid)
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:
+        _kill_group(process.pid)
+        process.wait()
+        raise
 
     def end() -> None:
         loop.remove_reader(descriptor)
         os.close(descriptor)
+        # Before it is waited for: after that, its number may be that of others.
+        _kill_group(process.pid)
         status = process.wait()
         if not ended.cancelled():
             ended.set_result(status)
 
     loop.add_reader(descriptor, end)
     return ended
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _reason(error: OSError | ValueError) -> str:

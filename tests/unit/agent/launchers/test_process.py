@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -47,6 +48,23 @@ def test_a_container_is_alone_with_what_it_is_given(tmp_path: Path, run) -> None
     assert folder == str(tmp_path)
     assert alone == "True (0, 0)"
     assert descriptors == "4", "standard ones, and that which lists the folder"
+
+
+async def test_a_container_ignores_no_signal(tmp_path: Path) -> None:
+    """As a shell starts it: a program whose reader has gone is to end, and not to write on."""
+    process = await ProcessLauncher().start(plan(tmp_path, "grep", "SigIgn", "/proc/self/status"))
+    assert await process.wait() == 0
+    assert process.last_lines() == [f"SigIgn:\t{0:016x}"]
+
+
+async def test_what_cannot_be_watched_is_not_left_running(tmp_path: Path, monkeypatch) -> None:
+    def full(pid: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", full)
+    with pytest.raises(CannotStart, match="Too many open files"):
+        await ProcessLauncher().start(plan(tmp_path, "sleep", "1000"))
+    assert not [one for one in psutil.Process().children() if "1000" in one.cmdline()]
 
 
 @pytest.mark.parametrize("command", ["/nonexistent", "/etc/passwd"])

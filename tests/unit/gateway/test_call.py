@@ -1,0 +1,31 @@
+"""What is remembered of the calls that were read."""
+
+import pytest
+
+from sagehen.gateway.call import CALLS_REMEMBERED, CallReader
+from sagehen.gateway.parameters import ParameterCheck
+from sagehen.gateway.streamed_invocation import container_headers
+
+
+@pytest.fixture
+def reader():
+    return CallReader(ParameterCheck(lambda params: None), {}, container_headers)
+
+
+def test_a_call_is_read_in_full_once(reader):
+    headers = [(b"Content-Type", b"text/csv")]
+    call = reader.read(headers, {"content-type": "text/csv"})
+    assert reader.read(list(headers), {}) is call
+
+
+def test_a_long_header_is_not_remembered_even_if_no_container_gets_it(reader):
+    headers = [(b"Accept", b"a" * 60_000)]
+    call = reader.read(headers, {})
+    assert call.lines == b""
+    assert reader.read(headers, {}) is not call
+
+
+def test_so_many_are_remembered_and_no_more(reader):
+    for number in range(CALLS_REMEMBERED + 1):
+        reader.read([(b"Content-Type", b"%d" % number)], {})
+    assert len(reader._known) <= CALLS_REMEMBERED
