@@ -24,8 +24,8 @@ def _main(agent_pid: int, report: int, command: list[str]) -> None:
     if os.getppid() != agent_pid:
         return  # The agent has died already, and nobody would tell us.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        # Python ignores them, and what is ignored stays so in the next program.
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        # What Python ignores, or who started the server (nohup), would stay so in the next program.
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)

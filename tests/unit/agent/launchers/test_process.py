@@ -54,7 +54,9 @@ async def test_a_container_ignores_no_signal(tmp_path: Path) -> None:
     """As a shell starts it: a program whose reader has gone is to end, and not to write on."""
     process = await ProcessLauncher().start(plan(tmp_path, "grep", "SigIgn", "/proc/self/status"))
     assert await process.wait() == 0
-    assert process.last_lines() == [f"SigIgn:\t{0:016x}"]
+    ignored = int(process.last_lines()[0].removeprefix("SigIgn:"), 16)
+    # The C library keeps two to itself, which nobody can set.
+    assert not [number for number in signal.valid_signals() if ignored >> (number - 1) & 1]
 
 
 async def test_what_cannot_be_watched_is_not_left_running(tmp_path: Path, monkeypatch) -> None:
