@@ -25,6 +25,17 @@ class Placed(Protocol):
         """There is no instance left that could."""
 
 
+class _Nobody:
+    """In the place of who has let go."""
+
+    def placed(self, instance: Instance) -> None: ...
+
+    def nowhere(self) -> None: ...
+
+
+_NOBODY = _Nobody()
+
+
 class Placement:
     """One invocation's place among the instances of its variant.
 
@@ -53,7 +64,7 @@ class Placement:
         waiting_since: float,
     ) -> None:
         self._admitted = admitted
-        self._owner = owner
+        self._owner: Placed = owner
         self._models = models
         self._random = random
         self._tried: list[Instance] = []
@@ -93,7 +104,9 @@ class Placement:
         return instance
 
     def let_go(self) -> None:
-        """Hold and wait for nothing any more."""
+        """Hold and wait for nothing any more; the owner is told of nothing any more."""
+        # They know each other: apart, both are freed at once. The collector's pauses are long.
+        self._owner = _NOBODY
         if self._in_line:
             self._admitted.variant.line.leave(self)
             self._left_line()
