@@ -161,7 +161,7 @@ def has_ended(pid: int) -> bool:
     try:
         state = (process / "stat").read_text().rpartition(")")[2].split()[0]
         return state == "Z" and len(list((process / "task").iterdir())) == 1
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 

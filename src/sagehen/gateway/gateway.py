@@ -73,7 +73,7 @@ def _write_to_stderr(text: str) -> None:
 GC_THRESHOLD = 50_000
 """Objects made beyond those freed, after which the collector looks at them."""
 COLLECT_SECONDS = 30.0
-"""Between two full collections: closed connections leave cycles, and are old when they are closed."""
+"""Between two full collections: connections that are closed leave cycles, which are old by then."""
 
 
 class Gateway:
