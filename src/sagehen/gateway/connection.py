@@ -12,7 +12,6 @@ from sagehen.gateway.exchange import Exchange, Handler
 from sagehen.gateway.faults import bad_http
 from sagehen.gateway.fields import joined_fields
 from sagehen.gateway.limits import ClientLimits, Limit, LimitHits
-from sagehen.gateway.outlet import Outlet
 from sagehen.gateway.refusal import Refusal
 from sagehen.wire.faults import AwsError
 
@@ -73,7 +72,6 @@ class Connection(asyncio.Protocol):
         "_held",
         "_line",
         "_lingering_since",
-        "_outlet",
         "_parser",
         "_piece_bytes",
         "_receiving",
@@ -115,7 +113,7 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         self._active = self._server.now
-        self._outlet.write(data)
+        self._transport.write(data)
 
     def write_all(self, parts: list[bytes]) -> None:
         self._active = self._server.now
@@ -188,7 +186,6 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._outlet = Outlet(self._transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if self._server.is_full:
             self._count(Limit.CONNECTIONS)

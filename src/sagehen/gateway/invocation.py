@@ -278,7 +278,7 @@ class Invocation:
         answer = self._answer
         self._account.answer()
         if answer.is_success:
-            # First of all: while we count, the caller has it already.
+            # First of all: what is counted is no time of the caller's.
             answer.give()
             self._account.end()
             self._note(200, answer.size)

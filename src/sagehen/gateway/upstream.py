@@ -7,8 +7,6 @@ from typing import Protocol, cast
 
 import httptools
 
-from sagehen.gateway.outlet import Outlet
-
 __all__ = ["Headers", "Receiver", "Upstream"]
 
 log = logging.getLogger(__name__)
@@ -63,7 +61,6 @@ class Upstream(asyncio.Protocol):
         "_is_local",
         "_lost",
         "_open_ended",
-        "_outlet",
         "_parser",
         "_paused",
         "_receiver",
@@ -108,7 +105,7 @@ class Upstream(asyncio.Protocol):
         self._head_bytes = 0
 
     def write(self, data: bytes) -> None:
-        self._outlet.write(data)
+        self.transport.write(data)
 
     def write_all(self, parts: list[bytes]) -> None:
         self.transport.writelines(parts)
@@ -133,7 +130,6 @@ class Upstream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self._outlet = Outlet(self.transport)
 
     def data_received(self, data: bytes) -> None:
         if self._receiver is None:
