@@ -5,14 +5,10 @@ import pickle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sagehen.errors import SagehenError
+from sagehen.modelserver.adapters.model_file import ModelFileError
 from sagehen.modelserver.adapters.xgboost_library import Booster, BoosterError, Library
 
-__all__ = ["LoadedFile", "ModelFileError", "load_boosters", "model_files"]
-
-
-class ModelFileError(SagehenError):
-    """A model file cannot be loaded, or there is none."""
+__all__ = ["LoadedFile", "load_boosters", "model_files"]
 
 
 class LoadedFile(NamedTuple):

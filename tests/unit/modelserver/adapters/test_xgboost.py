@@ -6,8 +6,8 @@ import pytest
 import xgboost
 
 from sagehen.errors import Unavailable
+from sagehen.modelserver.adapters.model_file import ModelFileError
 from sagehen.modelserver.adapters.xgboost import adapter
-from sagehen.modelserver.adapters.xgboost_files import ModelFileError
 from sagehen.modelserver.adapters.xgboost_library import find_library
 from sagehen.modelserver.contract import Refusal
 
