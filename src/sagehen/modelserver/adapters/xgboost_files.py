@@ -11,6 +11,9 @@ from sagehen.modelserver.adapters.xgboost_library import Booster, BoosterError, 
 __all__ = ["LoadedFile", "load_boosters", "model_files"]
 
 
+_OLD_BINARY = b"binf"
+
+
 class LoadedFile(NamedTuple):
     """A booster, and whether it came out of a pickle (its rows are checked more strictly)."""
 
@@ -62,6 +65,13 @@ def _load(library: Library, path: Path) -> LoadedFile:
         booster.load(content)
     except BoosterError as problem:
         booster.close()
+        if content.startswith(_OLD_BINARY):
+            raise ModelFileError(
+                f"Model {path.name} cannot be loaded: it is in XGBoost's old binary form, which "
+                "the XGBoost installed here does not read any more. Load it with an older one and "
+                "save it as JSON or UBJSON, or install an older one here: "
+                "pip install 'xgboost-cpu<3'"
+            ) from problem
         raise ModelFileError(f"Model {path.name} cannot be loaded: {problem}") from problem
     return LoadedFile(booster, pickled=False)
 
