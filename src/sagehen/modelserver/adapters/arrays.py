@@ -13,7 +13,6 @@ from sagehen.modelserver.environment import Environment
 __all__ = [
     "ArrayModel",
     "ArrayRows",
-    "decode_rows",
     "encoded",
     "in_groups",
     "read",
@@ -146,11 +145,6 @@ def encoded(
         f"Accept type {accept} is not supported. "
         f"Please use supported accept types: {codecs.JSON}, {codecs.CSV}, {codecs.NPY}.",
     )
-
-
-def decode_rows(data: Any, content_type: str) -> Any:
-    """What stands for a script's `input_fn`; raises as `rows_of`."""
-    return rows_of(data, content_type, "float32")
 
 
 def rows_of(data: Any, content_type: str, dtype: str) -> Any:

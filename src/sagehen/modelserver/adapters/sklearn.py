@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from sagehen.errors import Unavailable
-from sagehen.modelserver.adapters.arrays import ArrayModel, decode_rows
+from sagehen.modelserver.adapters import codecs
+from sagehen.modelserver.adapters.arrays import ArrayModel
 from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
 from sagehen.modelserver.adapters.model_file import ModelFileError, unpickled
 from sagehen.modelserver.adapters.script import find_script, load_script
@@ -52,6 +53,17 @@ def load_model_file(model_dir: str) -> Any:
         "Please provide a model_fn implementation: the model's archive has no code/inference.py, "
         f"and none of {', '.join(MODEL_FILES)}."
     )
+
+
+def decode_rows(data: Any, content_type: str) -> Any:
+    """As SageMaker's container reads rows for a script: what is no number in CSV is NaN."""
+    import numpy
+
+    values = codecs.decode(data, content_type)
+    if values.ndim < 2:
+        one_column = content_type == codecs.CSV and values.size > 1 and "," not in str(data)
+        values = values.reshape((-1, 1) if one_column else (1, -1))
+    return values.astype(numpy.float32) if content_type in codecs.TEXT_TYPES else values
 
 
 def _predict(data: Any, model: Any) -> Any:
