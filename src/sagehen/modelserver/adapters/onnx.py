@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from sagehen.errors import Unavailable
-from sagehen.modelserver.adapters import codecs, tensors
+from sagehen.modelserver.adapters import codecs
+from sagehen.modelserver.adapters import named_tensors as tensors
 from sagehen.modelserver.adapters.arrays import encoded, in_groups, read, refused, rows_of
 from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
 from sagehen.modelserver.adapters.model_file import load_file, one_file
+from sagehen.modelserver.adapters.named_tensors import NamedRows
 from sagehen.modelserver.adapters.onnx_session import OnnxError, Session
 from sagehen.modelserver.adapters.script import find_script, load_script
-from sagehen.modelserver.adapters.tensors import NamedRows
 from sagehen.modelserver.contract import Answer, BatchModel, CallModel
 from sagehen.modelserver.environment import Environment
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sagehen.errors import SagehenError
-from sagehen.modelserver.adapters.tensors import Tensor, by_rows
+from sagehen.modelserver.adapters.named_tensors import Tensor, by_rows
 
 __all__ = ["OnnxError", "Session"]
 

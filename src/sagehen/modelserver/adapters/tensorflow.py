@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from sagehen.errors import Unavailable
-from sagehen.modelserver.adapters import codecs, tensors
+from sagehen.modelserver.adapters import codecs
+from sagehen.modelserver.adapters import named_tensors as tensors
 from sagehen.modelserver.adapters.arrays import in_groups
 from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
 from sagehen.modelserver.adapters.media import media_type
 from sagehen.modelserver.adapters.model_file import ModelFileError
+from sagehen.modelserver.adapters.named_tensors import NamedRows
 from sagehen.modelserver.adapters.script import find_script, load_script
 from sagehen.modelserver.adapters.tensorflow_bundles import (
     Bundle,
@@ -27,7 +29,6 @@ from sagehen.modelserver.adapters.tensorflow_script import (
     read_attributes,
     transform_of,
 )
-from sagehen.modelserver.adapters.tensors import NamedRows
 from sagehen.modelserver.adapters.tfs_examples import read_examples, results
 from sagehen.modelserver.adapters.tfs_json import JSON_LINES, request_content, text_of
 from sagehen.modelserver.contract import Answer, BatchModel, CallModel, Refusal, Request

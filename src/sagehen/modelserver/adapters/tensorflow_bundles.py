@@ -8,7 +8,7 @@ from typing import Any
 
 from sagehen.errors import SagehenError
 from sagehen.modelserver.adapters.model_file import ModelFileError, load_file, one_file
-from sagehen.modelserver.adapters.tensors import Tensor
+from sagehen.modelserver.adapters.named_tensors import Tensor
 from sagehen.modelserver.environment import TensorFlow
 
 __all__ = ["Bundle", "Signature", "SignatureError", "load_bundles"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
-from sagehen.modelserver.adapters import tensors
+from sagehen.modelserver.adapters import named_tensors as tensors
 from sagehen.modelserver.adapters.codecs import JSON
 from sagehen.modelserver.adapters.context import Context
 from sagehen.modelserver.adapters.pieces import bytes_of

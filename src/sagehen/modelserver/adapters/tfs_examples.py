@@ -4,7 +4,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagehen.modelserver.adapters.tensors import LISTS, NamedRows, Tensor
+from sagehen.modelserver.adapters.named_tensors import LISTS, NamedRows, Tensor
 
 __all__ = ["read_examples", "results"]
 
