@@ -21,6 +21,7 @@ from sagehen.modelserver.adapters.tensorflow_bundles import (
     Signature,
     SignatureError,
     choose,
+    import_tensorflow,
     load_bundles,
 )
 from sagehen.modelserver.adapters.tensorflow_script import (
@@ -60,6 +61,7 @@ class TensorFlowAdapter:
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)
         if script is not None:
+            import_tensorflow()  # before the script does
             add_libraries(script.folder, self._environment)
             handlers = Handlers(self._serve, codecs.decode, _predict, encode_accepted, transform_of)
             return load_script(script, model_dir, handlers, self._environment)

@@ -9,6 +9,7 @@ from sagehen.errors import Unavailable
 from sagehen.modelserver.adapters.model_file import ModelFileError
 from sagehen.modelserver.adapters.script import ScriptError
 from sagehen.modelserver.adapters.tensorflow import adapter
+from sagehen.modelserver.adapters.tensorflow_bundles import import_tensorflow
 from sagehen.modelserver.contract import Refusal, Request
 
 # TensorFlow takes seconds to import: once, in one process.
@@ -16,10 +17,18 @@ pytestmark = pytest.mark.xdist_group("tensorflow")
 
 
 @pytest.fixture(scope="module")
-def tf():
+def keras_came():
+    """Whether importing TensorFlow as the adapter does imported Keras too."""
+    before = "keras" in sys.modules or "tensorflow" in sys.modules
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import tensorflow
+        import_tensorflow()
+    return "keras" in sys.modules and not before
+
+
+@pytest.fixture(scope="module")
+def tf(keras_came):
+    import tensorflow
 
     tensorflow.config.threading.set_intra_op_parallelism_threads(1)
     tensorflow.config.threading.set_inter_op_parallelism_threads(1)
@@ -87,6 +96,12 @@ def invoke():
             return refusal.answer
 
     return invoked
+
+
+def test_keras_waits_until_it_is_asked_for(tf, keras_came):
+    """It takes as long as all the rest, and 130 MB."""
+    assert not keras_came
+    assert "keras.src.optimizers" not in sys.modules or sys.modules["keras.src.optimizers"]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +247,7 @@ def test_text_and_bytes(tf, put, load_as, invoke):
     ]
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_keras_file_is_served(tf, base_dir, load_as, invoke):
     keras = tf.keras
     model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
