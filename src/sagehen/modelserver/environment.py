@@ -81,6 +81,9 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
     adapter = environ.get("SAGEHEN_ADAPTER", "python")
     multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
     workers = _positive(environ, "SAGEMAKER_MODEL_SERVER_WORKERS")
+    if workers is None and adapter == "tensorflow":
+        # As in its container; each may hold the framework and the model once more.
+        workers = _positive(environ, "SAGEMAKER_GUNICORN_WORKERS") or 1
     workers = workers or (1 if multi_model else os.cpu_count() or 1)
     queue = _positive(environ, "SAGEMAKER_MODEL_JOB_QUEUE_SIZE")
     return Environment(

@@ -66,6 +66,18 @@ def test_program_and_selected_outputs():
 
 
 @pytest.mark.parametrize(
+    ("variables", "workers"),
+    [
+        ({}, 1),
+        ({"SAGEMAKER_GUNICORN_WORKERS": "3"}, 3),
+        ({"SAGEMAKER_GUNICORN_WORKERS": "3", "SAGEMAKER_MODEL_SERVER_WORKERS": "2"}, 2),
+    ],
+)
+def test_tensorflow_has_the_workers_of_its_container(variables, workers):
+    assert read_environment({"SAGEHEN_ADAPTER": "tensorflow", **variables}).workers == workers
+
+
+@pytest.mark.parametrize(
     ("variables", "threads", "tensorflow"),
     [
         ({}, 1, TensorFlow()),
