@@ -64,6 +64,19 @@ def test_sklearn_names_wines(server):
     assert "named rightly" in run_example("sklearn_wine.py", server)
 
 
+def test_lightgbm_foretells_diabetes(server):
+    assert "patients: off by" in run_example("lightgbm_diabetes.py", server)
+
+
+def test_onnx_names_samples(server):
+    assert "named rightly" in run_example("onnx_cancer.py", server)
+
+
+@pytest.mark.xdist_group("tensorflow")
+def test_tensorflow_reads_digits(server):
+    assert "read rightly" in run_example("tensorflow_digits.py", server)
+
+
 def test_every_example_is_listed_and_tested():
     listed = (EXAMPLES / "README.md").read_text()
     tested = Path(__file__).read_text()
