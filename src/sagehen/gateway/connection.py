@@ -81,10 +81,11 @@ class Connection(asyncio.Protocol):
     )
 
     _transport: asyncio.Transport
+    _parser: httptools.HttpRequestParser
+    """They know each other: it is there while the connection is, so that both are freed at once."""
 
     def __init__(self, server: Host) -> None:
         self._server = server
-        self._parser = httptools.HttpRequestParser(self)
         self._line: deque[Exchange] = deque()
         """Requests not yet answered; the first is being answered."""
         self._receiving: Exchange | None = None
@@ -193,6 +194,7 @@ class Connection(asyncio.Protocol):
             self._deaf = True
             self._transport.close()
             return
+        self._parser = httptools.HttpRequestParser(self)
         self._server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -219,12 +221,13 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
+        self._parser = None
+        self._receiving = None
         self._server.connections.discard(self)
         line, self._line = self._line, deque()
         for exchange in line:
-            if exchange.handler is not None and not exchange.done:
-                exchange.done = True
-                exchange.handler.client_gone()
+            if not exchange.done:
+                _drop(exchange)
 
     def pause_writing(self) -> None:
         self._blocked_since = self._server.now
@@ -376,9 +379,7 @@ class Connection(asyncio.Protocol):
                 self.abort()
                 return
             self._line.pop()
-            tail.done = True
-            if tail.handler is not None:
-                tail.handler.client_gone()
+            _drop(tail)
         exchange = Exchange(self, self._server.next_request_id())
         exchange.refusal = error
         self._line.append(exchange)
@@ -417,6 +418,13 @@ class Connection(asyncio.Protocol):
         if not self._held and not self._transport.is_closing():
             self._active = self._server.now
             self._transport.resume_reading()
+
+
+def _drop(exchange: Exchange) -> None:
+    exchange.done = True
+    handler, exchange.handler = exchange.handler, None
+    if handler is not None:
+        handler.client_gone()
 
 
 def _size_of_head(exchange: Exchange) -> int:

@@ -71,6 +71,8 @@ class Upstream(asyncio.Protocol):
     )
 
     transport: asyncio.Transport
+    _parser: httptools.HttpResponseParser
+    """They know each other: it is there while the connection is, so that both are freed at once."""
 
     def __init__(
         self,
@@ -81,7 +83,6 @@ class Upstream(asyncio.Protocol):
         self._freed = freed
         self._lost = lost
         self._is_local = is_local
-        self._parser = httptools.HttpResponseParser(self)
         self._receiver: Receiver | None = None
         self._bodiless = False
         self._ended = False
@@ -130,6 +131,7 @@ class Upstream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        self._parser = httptools.HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
         if self._receiver is None:
@@ -153,6 +155,7 @@ class Upstream(asyncio.Protocol):
                 self._break()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._parser = None
         self._lost(self)
         receiver, self._receiver = self._receiver, None
         if receiver is None:

@@ -123,10 +123,12 @@ class _Turn(NamedTuple):
 class Connection(asyncio.Protocol):
     """One client connection. The `on_…` methods are called by httptools' parser."""
 
+    _parser: httptools.HttpRequestParser
+    """They know each other: it is there while the connection is, so that both are freed at once."""
+
     def __init__(self, server: Server) -> None:
         self.receiving_since = 0.0
         self._server = server
-        self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._unanswered: deque[_Turn] = deque()
         self._streaming: Stream | None = None  # of the first of these
@@ -147,11 +149,13 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._parser = httptools.HttpRequestParser(self)
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.lost(self)
         self._transport = None
+        self._parser = None
         self._deaf = True
         self._drop_unanswered()
 
