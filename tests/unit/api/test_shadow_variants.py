@@ -81,6 +81,10 @@ def test_its_weight_is_finite(server, refusal, weight):
 @pytest.mark.parametrize("weight", [0, 0.5, 7])
 def test_its_weight_may_be_nothing_or_more_than_productions(server, weight):
     shadowed(server, "c", InitialVariantWeight=weight)
+    described = server.DescribeEndpointConfig(EndpointConfigName="c")
+    assert described["ShadowProductionVariants"] == [
+        server.variant("S", InitialVariantWeight=weight)
+    ]
 
 
 def test_it_is_checked_as_a_production_variant(server, refusal):

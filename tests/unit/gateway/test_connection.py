@@ -341,16 +341,17 @@ async def test_too_large_a_body_is_refused_before_it_is_sent(house, variant, ech
     assert limits_met() == {"body_size": 1}
 
 
-async def test_bodies_that_come_together_are_bounded(house, variant, echo, limits_met):
+async def test_bodies_that_come_together_are_bounded(house, variant, echo, limits_met, eventually):
     house.route(variant(await house.fake(echo)))
     await house.start(max_held_body_bytes=100)
     first, second = await house.connect(), await house.connect()
     parts = [house.signed(b"x" * 80).partition(b"\r\n\r\n") for _ in range(2)]
     for client, (head, end, body) in zip((first, second), parts, strict=True):
         client.send(head + end + body[:10])
-    await asyncio.sleep(0.05)
+    held = house.gateway._invoker.held
+    await eventually(lambda: held.bytes == 20)
     first.send(parts[0][2][10:79])
-    await asyncio.sleep(0.05)
+    await eventually(lambda: held.bytes == 89)
     second.send(parts[1][2][10:79])
     got = await second.answer()
     assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")

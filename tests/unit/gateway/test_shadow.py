@@ -298,12 +298,14 @@ async def test_all_shadows_together_have_a_bound(house, shadowed, eventually, co
     assert counts().shadow_copies_dropped == 1
 
 
-async def test_copies_take_no_room_from_requests(house, shadowed, eventually):
+async def test_copies_take_no_room_from_requests(house, shadowed, eventually, limits_met):
     next_one = await house.fake(never)
     await shadowed(next_one, settings={"max_queued_invocations": 1})
     for _ in range(4):
         await ours(house)
     await eventually(lambda: len(next_one.asked) == 4)
+    assert len(house.gateway._shadows._all.copies) == 4
+    assert limits_met() == {}
 
 
 async def test_a_copy_waits_for_a_slot(house, shadowed, eventually, counts, is_idle):
@@ -374,6 +376,7 @@ async def test_a_request_for_the_production_variant_is_copied(house, shadowed, e
     await shadowed(next_one)
     await ours(house, **{TARGET: "AllTraffic"})
     await eventually(lambda: next_one.asked)
+    assert [copy.body for copy in next_one.asked] == [b"1,2"]
 
 
 async def test_a_refused_request_is_not_copied(house, shadowed, echo, is_idle):
