@@ -3,8 +3,29 @@
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+
+from sagehen.store.database import Database
+from sagehen.store.migrate import upgrade
+
+
+@pytest.fixture(scope="session")
+def empty_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file to copy."""
+    path = tmp_path_factory.mktemp("empty") / "state.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def database(empty_state: Path, tmp_path: Path) -> Iterator[Database]:
+    path = tmp_path / "state.db"
+    path.write_bytes(empty_state.read_bytes())
+    database = Database(f"sqlite:///{path}")
+    yield database
+    database.close()
 
 
 @pytest.fixture

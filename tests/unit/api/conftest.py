@@ -1,6 +1,5 @@
 """Operations driven directly, on a state and an object store of their own, by a hand-held clock."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from sagehen.domain.names import ArnMaker
 from sagehen.domain.objects import Attributes
 from sagehen.objects.local import LocalObjectStore
 from sagehen.store.database import Database
-from sagehen.store.migrate import upgrade
 from sagehen.wire.faults import AwsError
 
 MODEL = botocore.session.get_session().get_service_model("sagemaker")
@@ -110,22 +108,6 @@ class Server:
             "InitialInstanceCount": 1,
             **members,
         }
-
-
-@pytest.fixture(scope="session")
-def empty_state(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = tmp_path_factory.mktemp("empty") / "state.db"
-    upgrade(f"sqlite:///{path}")
-    return path.read_bytes()
-
-
-@pytest.fixture
-def database(empty_state: bytes, tmp_path: Path) -> Iterator[Database]:
-    path = tmp_path / "state.db"
-    path.write_bytes(empty_state)
-    database = Database(f"sqlite:///{path}")
-    yield database
-    database.close()
 
 
 @pytest.fixture
