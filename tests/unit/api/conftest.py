@@ -15,25 +15,10 @@ from sagehen.domain.objects import Attributes
 from sagehen.objects.local import LocalObjectStore
 from sagehen.store.database import Database
 from sagehen.wire.faults import AwsError
+from support.clock import HandClock
 
 MODEL = botocore.session.get_session().get_service_model("sagemaker")
 IMAGE = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
-
-
-class HandClock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_800_000_000.0
-
-    def now(self) -> float:
-        return self.seconds
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
 
 
 class Server:
@@ -43,7 +28,7 @@ class Server:
     """
 
     def __init__(self, database: Database, home: Path) -> None:
-        self.clock = HandClock()
+        self.clock = HandClock(1_800_000_000.0)
         self.objects = LocalObjectStore(database, home / "objects", self.clock)
         self.objects.create_bucket("bucket")
         for key in ("model.tar.gz", "many/a.tar.gz"):

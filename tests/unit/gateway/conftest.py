@@ -140,6 +140,16 @@ async def eventually(condition: Callable[[], object]) -> None:
     raise AssertionError("It never came to be.")
 
 
+async def comes_to_rest(count: Callable[[], int]) -> int:
+    """What `count()` is when it has grown, and grows no more."""
+    before, now = 0, count()
+    while before != now or not now:
+        before = now
+        await asyncio.sleep(0.03)
+        now = count()
+    return now
+
+
 async def read_request(reader: asyncio.StreamReader) -> Asked | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -215,6 +225,9 @@ class Client:
     def close(self) -> None:
         self.writer.close()
 
+    def stop_reading(self) -> None:
+        self.writer.transport.pause_reading()  # type: ignore[attr-defined]
+
 
 class House:
     """Everything around one gateway."""
@@ -271,6 +284,20 @@ class House:
         server = await asyncio.start_unix_server(first, path, backlog=backlog)
         self._stack.callback(server.close)
         return f"unix:{path}"
+
+    async def endless(self, head: bytes, piece: bytes) -> tuple[str, Callable[[], int]]:
+        """A container that sends `piece` for ever, and how many it could send."""
+        sent = 0
+
+        async def send(asked: Any, reader: Any, writer: asyncio.StreamWriter) -> None:
+            nonlocal sent
+            writer.write(head)
+            while True:
+                writer.write(piece)
+                await writer.drain()
+                sent += 1
+
+        return await self.raw(send, self.home.run / "endless.sock"), lambda: sent
 
     async def agent(self, answering: Answering) -> FakeServer:
         return await self.fake(answering, self.home.agent_socket)
@@ -421,6 +448,12 @@ def variant() -> Callable[..., VariantRoute]:
 def eventually_fixture() -> Callable[[Callable[[], object]], Awaitable[None]]:
     """`await eventually(lambda: condition)`."""
     return eventually
+
+
+@pytest.fixture(name="comes_to_rest")
+def comes_to_rest_fixture() -> Callable[[Callable[[], int]], Awaitable[int]]:
+    """`await comes_to_rest(count)`."""
+    return comes_to_rest
 
 
 @pytest.fixture

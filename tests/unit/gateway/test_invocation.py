@@ -394,27 +394,15 @@ async def test_an_answer_that_breaks_off_does_not_look_whole(house, variant):
         await house.invoke()
 
 
-async def test_a_slow_reader_holds_its_container_back(house, variant):
-    sent = 0
-
-    async def endless(head, reader, writer):
-        nonlocal sent
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 400000000\r\n\r\n")
-        while True:
-            writer.write(bytes(1_000_000))
-            await writer.drain()
-            sent += 1_000_000
-
-    house.route(variant(await house.raw(endless, house.home.run / "endless.sock")))
+async def test_a_slow_reader_holds_its_container_back(house, variant, comes_to_rest):
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 400000000\r\n\r\n"
+    place, sent = await house.endless(head, bytes(1_000_000))
+    house.route(variant(place))
     await house.start()
     client = await house.connect()
-    client.writer.transport.pause_reading()
+    client.stop_reading()
     client.send(house.signed())
-    before = -1
-    while before != sent:
-        before = sent
-        await asyncio.sleep(0.05)
-    assert sent < 50_000_000
+    assert await comes_to_rest(sent) < 50
     client.close()
 
 

@@ -8,6 +8,7 @@ import pytest
 from sagehen.modelserver.contract import Answer, Request
 from sagehen.modelserver.server import RECEIVE_SECONDS, Connection, Server
 from sagehen.modelserver.streaming import Stream
+from support.clock import HandClock
 
 
 class Hands:
@@ -33,19 +34,6 @@ class Hands:
         return self.held.pop(0)
 
 
-class Later:
-    def __init__(self) -> None:
-        self.time = 1.0
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None: ...
-
-
 class Wire:
     """A raw connection."""
 
@@ -63,7 +51,7 @@ class Wire:
 
 
 class Setup:
-    def __init__(self, hands: Hands, server: Server, path: str, clock: Later) -> None:
+    def __init__(self, hands: Hands, server: Server, path: str, clock: HandClock) -> None:
         self.hands, self.server, self.path, self.clock = hands, server, path, clock
         self.wires: list[Wire] = []
 
@@ -75,7 +63,7 @@ class Setup:
 
 @pytest.fixture
 async def setup() -> AsyncIterator[Setup]:
-    hands, clock = Hands(), Later()
+    hands, clock = Hands(), HandClock(1.0)
     server = Server(hands.handle, max_body_bytes=1000, clock=clock)
     with tempfile.TemporaryDirectory(prefix="sh") as folder:
         path = str(Path(folder, "s"))
@@ -240,7 +228,7 @@ async def test_a_request_that_does_not_get_on_is_dropped(setup):
     assert (await stuck.ask(post("/echo", b"x"))).endswith(b"x")
     stuck.writer.write(b"POST /echo HTTP/1.1\r\n")
     await until(lambda: any(each.receiving_since for each in setup.server.connections))
-    setup.clock.time += RECEIVE_SECONDS + 1
+    setup.clock.seconds += RECEIVE_SECONDS + 1
     setup.server.sweep()
     assert await stuck.reader.read() == b""
     assert (await idle.ask(post("/echo", b"y"))).endswith(b"y")
