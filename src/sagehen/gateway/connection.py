@@ -13,6 +13,7 @@ from sagehen.gateway.faults import bad_http
 from sagehen.gateway.fields import joined_fields
 from sagehen.gateway.limits import ClientLimits, Limit, LimitHits
 from sagehen.gateway.refusal import Refusal
+from sagehen.gateway.request_head import endless, fault_in, passed_bound
 from sagehen.wire.faults import AwsError
 
 __all__ = ["Connection", "Host"]
@@ -21,11 +22,7 @@ log = logging.getLogger(__name__)
 
 MAX_PIECE_BYTES = 256 * 1024
 """Of what is received at once: so much may have come before a head in its first piece."""
-# What depends on clients and their networks is set: see ClientLimits. These stay, as no SDK of AWS
-# comes near them, and what else may talk to us should not either.
-MAX_TARGET_BYTES = 16 * 1024
-MAX_HEADERS = 128
-
+# What depends on clients and their networks is set: see ClientLimits. These stay.
 ANSWER_STALL_SECONDS = 900.0
 """For the next piece of an answer: S3 may copy or put together gigabytes without a word."""
 LINGER_SECONDS = 10.0
@@ -270,11 +267,11 @@ class Connection(asyncio.Protocol):
         exchange.fields = joined_fields(exchange.headers)
         version = parser.get_http_version()
         exchange.legacy = version != "1.1"
-        refusal = self._passed_bound(exchange) or _not_understood(exchange)
-        if exchange.legacy and refusal is None:
-            refusal = _not_of_version(exchange, version)
-        if upgrades and refusal is None:
-            refusal = _not_to_upgrade(exchange)
+        refusal = passed_bound(exchange, self._head_bytes, self._server.limits.head_bytes)
+        if refusal is not None:
+            self._count(Limit.HEAD)
+        else:
+            refusal = fault_in(exchange, version, upgrades)
         if refusal is not None:
             # Also where all of it is here: what follows may have been meant as a part of it.
             exchange.refusal = refusal
@@ -299,20 +296,6 @@ class Connection(asyncio.Protocol):
         exchange.is_whole = True
         if exchange.handler is not None and not exchange.done:
             exchange.handler.whole()
-
-    def _passed_bound(self, exchange: Exchange) -> AwsError | None:
-        most = self._server.limits.head_bytes
-        if len(exchange.headers) > MAX_HEADERS:
-            error = bad_http(f"A request may have {MAX_HEADERS} header fields at most.", 431)
-        elif len(exchange.target) > MAX_TARGET_BYTES:
-            error = bad_http(_TARGET_TOO_LONG, 414)
-        elif self._head_bytes > most and _size_of_head(exchange) > most:
-            # What has come with it is seldom more than a head may have: only then it is measured.
-            error = _head_too_large(most)
-        else:
-            return None
-        self._count(Limit.HEAD)
-        return error
 
     # The line
 
@@ -386,12 +369,9 @@ class Connection(asyncio.Protocol):
         self._run_line()
 
     def _refuse_endless_head(self) -> None:
-        exchange = self._receiving
-        target = b"" if exchange is None else exchange.target
-        too_long = len(target) > MAX_TARGET_BYTES
+        target = b"" if self._receiving is None else self._receiving.target
         self._count(Limit.HEAD)
-        most = self._server.limits.head_bytes
-        self._refuse(bad_http(_TARGET_TOO_LONG, 414) if too_long else _head_too_large(most))
+        self._refuse(endless(target, self._server.limits.head_bytes))
 
     def _hang_up(self, exchange: Exchange) -> None:
         self._deaf = True
@@ -427,49 +407,6 @@ def _drop(exchange: Exchange) -> None:
         handler.client_gone()
 
 
-def _size_of_head(exchange: Exchange) -> int:
-    fields = sum(len(name) + len(value) + len(": \r\n") for name, value in exchange.headers)
-    return len(exchange.target) + fields
-
-
-def _head_too_large(most: int) -> AwsError:
-    return bad_http(f"A request's head may have {most} bytes at most (max_head_bytes).", 431)
-
-
-def _not_understood(exchange: Exchange) -> AwsError | None:
-    if not exchange.target.startswith(b"/"):
-        return bad_http("The request's target must be a path that begins with a slash.")
-    coding = exchange.fields.get("transfer-encoding")
-    # Another one would be handed on as if it were the content. One with a Content-Length beside
-    # it has been refused by the parser.
-    if coding is not None and coding.strip().lower() != "chunked":
-        return bad_http("The only Transfer-Encoding understood is `chunked`, once.", 501)
-    return None
-
-
-def _not_of_version(exchange: Exchange, version: str) -> AwsError | None:
-    if version != "1.0":
-        return bad_http("This server speaks HTTP/1.1, and HTTP/1.0 if it must.", 505)
-    if "transfer-encoding" in exchange.fields:
-        # Whoever relayed this as HTTP/1.0 may see its end elsewhere.
-        return bad_http("A request of HTTP/1.0 cannot have a Transfer-Encoding.")
-    return None
-
-
-def _not_to_upgrade(exchange: Exchange) -> AwsError | None:
-    if exchange.method == b"CONNECT":
-        return bad_http("This server is no proxy: CONNECT is not understood.", 501)
-    if exchange.has_body:
-        # The parser takes what follows for the other protocol: the body would never come.
-        return bad_http(_UPGRADE_WITH_BODY)
-    return None
-
-
-_UPGRADE_WITH_BODY = (
-    "A request with a body cannot offer to change the protocol. Leave out the Upgrade header: "
-    "this server speaks HTTP/1.1 only."
-)
-_TARGET_TOO_LONG = f"A request's URL may have {MAX_TARGET_BYTES} bytes at most."
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
     b"x-amzn-ErrorType: ServiceUnavailable\r\nx-amzn-RequestId: %b\r\n"

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sagehen.config import Settings
-from sagehen.gateway.connection import MAX_HEADERS, MAX_TARGET_BYTES, Connection
+from sagehen.gateway.connection import Connection
 from sagehen.gateway.limits import ClientLimits, no_hits
+from sagehen.gateway.request_head import MAX_HEADERS, MAX_TARGET_BYTES
 from support.caller import Answer, Caller, answers_in, cut
 
 BODY = b"1,2,3"
