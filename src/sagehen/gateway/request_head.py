@@ -73,6 +73,11 @@ def _not_understood(exchange: Exchange) -> AwsError | None:
 
 
 def _not_of_1_1(exchange: Exchange) -> AwsError | None:
+    host = exchange.fields.get("host")
+    if host is None:
+        return bad_http("A request of HTTP/1.1 needs a Host header.")
+    if "," in host and sum(name.lower() == b"host" for name, _ in exchange.headers) > 1:
+        return bad_http("A request has one Host header.")
     return None
 
 

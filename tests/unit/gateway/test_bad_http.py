@@ -224,6 +224,8 @@ BAD_HEADS = {
     "delete-in-value": (line(b"X-A: \x7f"), 400),
     "no-colon": (line(b"X-A"), 400),
     "no-name": (line(b": b"), 400),
+    "no-host": (instead_of(b"Host: ", b"X-Host: "), 400),
+    "host-twice": (line(b"host: elsewhere"), 400),
     "space-in-name": (line(b"X A: b"), 400),
     "other-letter-in-name": (line("Ä: b".encode()), 400),
     "other-letter-in-target": (instead_of(b"price", "prïce".encode()), 400),

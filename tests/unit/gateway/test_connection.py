@@ -33,7 +33,7 @@ async def test_pipelined_requests_are_answered_in_order(house, variant):
     await house.start()
     client = await house.connect()
     client.send(house.signed(b"first") + house.signed(b"second") + b"GET /_sagehen/internal/x ")
-    client.send(b"HTTP/1.1\r\n\r\n" + house.signed(b"last"))
+    client.send(b"HTTP/1.1\r\nHost: h\r\n\r\n" + house.signed(b"last"))
     release.set()
     answers = [await client.answer() for _ in range(4)]
     assert [got.status for got in answers] == [200, 200, 404, 200]
@@ -42,7 +42,7 @@ async def test_pipelined_requests_are_answered_in_order(house, variant):
 
 async def test_many_pipelined_refusals_need_no_deep_stack(served):
     client = await served.connect()
-    client.send(b"GET /_sagehen/internal/x HTTP/1.1\r\n\r\n" * 3000)
+    client.send(b"GET /_sagehen/internal/x HTTP/1.1\r\nHost: h\r\n\r\n" * 3000)
     for _ in range(3000):
         assert (await client.answer()).status == 404
 
@@ -78,10 +78,10 @@ async def test_expect_continue_is_answered_before_the_body(served):
     "rubbish",
     [
         b"hello\r\n\r\n",
-        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        b"GET http://elsewhere/ HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: h\r\nno colon\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET http://elsewhere/ HTTP/1.1\r\nHost: h\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
@@ -117,9 +117,9 @@ async def test_a_body_with_broken_chunks_is_refused(served):
 @pytest.mark.parametrize(
     ("head", "status"),
     [
-        (b"GET / HTTP/1.1\r\n" + b"X-A: 1\r\n" * 129 + b"\r\n", 431),
-        (b"GET / HTTP/1.1\r\nX-A: " + b"a" * 400_000, 431),
-        (b"PUT / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (b"GET / HTTP/1.1\r\nHost: h\r\n" + b"X-A: 1\r\n" * 129 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: h\r\nX-A: " + b"a" * 400_000, 431),
+        (b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
         (b"GET /" + b"a" * 16_400 + b" HTTP/1.1\r\n\r\n", 414),
     ],
 )
@@ -133,7 +133,7 @@ async def test_a_head_has_bounds(served, head, status, limits_met):
 
 async def test_a_dripping_head_is_cut_off(served):
     client = await served.connect()
-    client.send(b"GET / HTTP/1.1\r\nX-A: ")
+    client.send(b"GET / HTTP/1.1\r\nHost: h\r\nX-A: ")
     await client.writer.drain()
     cut_off = asyncio.create_task(client.answer())
     while not cut_off.done():
@@ -167,11 +167,11 @@ async def test_an_idle_connection_is_closed(served):
 @pytest.mark.parametrize(
     ("setting", "limit", "begun"),
     [
-        ("head_timeout_seconds", "head_timeout", b"GET / HTTP/1.1\r\nX-A: "),
+        ("head_timeout_seconds", "head_timeout", b"GET / HTTP/1.1\r\nHost: h\r\nX-A: "),
         (
             "stall_timeout_seconds",
             "stall",
-            b"PUT /b/k HTTP/1.1\r\nContent-Length: 5\r\n\r\nhel",
+            b"PUT /b/k HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhel",
         ),
         ("idle_timeout_seconds", "idle", b""),
     ],
@@ -204,7 +204,7 @@ async def test_control_that_says_nothing_is_not_waited_for_for_ever(house, event
     await house.raw(never, house.home.control_socket)
     await house.start()
     client = await house.connect()
-    client.send(b"GET /bucket/key HTTP/1.1\r\n\r\n")
+    client.send(b"GET /bucket/key HTTP/1.1\r\nHost: h\r\n\r\n")
     await eventually(lambda: any(one._line for one in house.gateway._server.connections))
     house.clock.advance(901)
     assert await client.ended()
@@ -262,7 +262,7 @@ async def test_more_clients_than_may_be_connected_are_refused(house, eventually,
     first.close()
     await eventually(lambda: not house.gateway._server.connections)
     third = await house.connect()
-    third.send(b"GET /_sagehen/internal/x HTTP/1.1\r\n\r\n")
+    third.send(b"GET /_sagehen/internal/x HTTP/1.1\r\nHost: h\r\n\r\n")
     assert (await third.answer()).status == 404
     assert limits_met() == {"connections": 1}
 
@@ -271,7 +271,9 @@ async def test_more_clients_than_may_be_connected_are_refused(house, eventually,
 async def test_a_head_has_the_bytes_that_are_set(house, size, status, limits_met):
     await house.start(max_head_bytes=4096)
     client = await house.connect()
-    client.send(b"GET /_sagehen/internal/x HTTP/1.1\r\nX-A: " + b"a" * size + b"\r\n\r\n")
+    client.send(
+        b"GET /_sagehen/internal/x HTTP/1.1\r\nHost: h\r\nX-A: " + b"a" * size + b"\r\n\r\n"
+    )
     assert (await client.answer()).status == status
     assert limits_met() == ({"head": 1} if status == 431 else {})
 
@@ -296,7 +298,9 @@ async def test_http_1_0_ends_the_connection_unless_asked_to_keep_it(served):
 async def test_an_offer_to_upgrade_is_declined(served):
     offer = b"HTTP/1.1\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n"
     client = await served.connect()
-    client.send(b"GET /_sagehen/internal/x HTTP/1.1\r\n\r\n".replace(b"HTTP/1.1\r\n", offer))
+    client.send(
+        b"GET /_sagehen/internal/x HTTP/1.1\r\nHost: h\r\n\r\n".replace(b"HTTP/1.1\r\n", offer)
+    )
     assert (await client.answer()).status == 404
     assert await client.ended()
 
@@ -306,7 +310,7 @@ async def test_an_offer_to_upgrade_with_a_body_is_refused_at_once(served):
     offer = b"Upgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 5\r\n\r\nhello"
     control = await served.control(lambda asked: (200, {}, b""))
     client = await served.connect()
-    client.send(b"POST /bucket/key HTTP/1.1\r\n" + offer)
+    client.send(b"POST /bucket/key HTTP/1.1\r\nHost: h\r\n" + offer)
     got = await client.answer()
     assert (got.status, control.asked) == (400, [])
     assert "Upgrade" in got.json["Message"]
@@ -315,7 +319,7 @@ async def test_an_offer_to_upgrade_with_a_body_is_refused_at_once(served):
 
 async def test_a_head_that_comes_with_the_body_before_it_is_not_too_large(served):
     client = await served.connect()
-    client.send(served.signed(b"x" * 100_000) + b"GET /_sagehen/internal/x HTTP/1.1\r\n")
+    client.send(served.signed(b"x" * 100_000) + b"GET /_sagehen/internal/x HTTP/1.1\r\nHost: h\r\n")
     assert (await client.answer()).status == 200
     client.send(b"\r\n")
     assert (await client.answer()).status == 404
@@ -324,7 +328,7 @@ async def test_a_head_that_comes_with_the_body_before_it_is_not_too_large(served
 @pytest.mark.parametrize("path", [b"/_sagehen/internal/gateway", b"/%5Fsagehen/%69nternal/gateway"])
 async def test_internal_paths_are_not_for_the_outside(served, path):
     client = await served.connect()
-    client.send(b"POST %b HTTP/1.1\r\nContent-Length: 0\r\n\r\n" % path)
+    client.send(b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n" % path)
     assert (await client.answer()).status == 404
 
 

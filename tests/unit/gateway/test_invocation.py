@@ -83,7 +83,9 @@ async def test_an_unsigned_request_is_refused(house, variant, echo):
     house.route(variant(await house.fake(echo)))
     await house.start()
     client = await house.connect()
-    client.send(b"POST /endpoints/price/invocations HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+    client.send(
+        b"POST /endpoints/price/invocations HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"
+    )
     got = await client.answer()
     assert got.status == 403
     assert got.headers["x-amzn-errortype"] == "MissingAuthenticationTokenException"
