@@ -15,7 +15,10 @@ Headers = list[tuple[bytes, bytes]]
 """Header fields as they came: order and case kept, repeated ones apart."""
 
 MAX_HEAD_BYTES = 256 * 1024
-"""Of an answer. Nobody would set it: it is ours, or a container's with header fields of its own."""
+"""Of an answer, and of its trailers. Nobody would set it: it is ours, or a container's with header
+fields of its own."""
+MAX_PIECE_BYTES = 256 * 1024
+"""Of what is received at once."""
 
 
 class Receiver(Protocol):
@@ -53,8 +56,8 @@ class Upstream(asyncio.Protocol):
     __slots__ = (
         "_bodiless",
         "_ended",
+        "_framing_bytes",
         "_freed",
-        "_head_bytes",
         "_headers",
         "_in_head",
         "_interim",
@@ -91,7 +94,8 @@ class Upstream(asyncio.Protocol):
         self._open_ended = False
         self._paused = False
         self._headers: Headers = []
-        self._head_bytes = 0
+        self._framing_bytes = 0
+        """Of a head, chunk sizes and trailers: what came without any of a body."""
         self.reusable = True
         self.idle_since = 0.0
         self.unread = False
@@ -103,7 +107,7 @@ class Upstream(asyncio.Protocol):
         self._bodiless = bodiless
         self._ended = False
         self._in_head = True
-        self._head_bytes = 0
+        self._framing_bytes = 0
 
     def write(self, data: bytes) -> None:
         self.transport.write(data)
@@ -149,10 +153,10 @@ class Upstream(asyncio.Protocol):
         # and must not be taken for the answer to the next request.
         if self._ended:
             self._end()
-        elif self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._break()
+            return
+        self._framing_bytes += len(data)
+        if self._framing_bytes > MAX_HEAD_BYTES:
+            self._break()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._parser = None
@@ -165,7 +169,7 @@ class Upstream(asyncio.Protocol):
         else:
             # By a closed connection, or one that refuses what is written, the kernel tells which.
             reset = isinstance(exc, (ConnectionResetError, BrokenPipeError))
-            self.unread = reset and self._is_local and self._in_head and not self._head_bytes
+            self.unread = reset and self._is_local and self._in_head and not self._framing_bytes
             receiver.answer_breaks()
 
     def pause_writing(self) -> None:
@@ -184,7 +188,9 @@ class Upstream(asyncio.Protocol):
         self._headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name, value))
+        # After the head these are trailers: nobody asks for any.
+        if self._in_head:
+            self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         receiver = self._receiver
@@ -211,6 +217,8 @@ class Upstream(asyncio.Protocol):
         if self._ended:
             self.reusable = False
         elif self._receiver is not None:
+            # What comes with it, in the same piece, does not count.
+            self._framing_bytes = -MAX_PIECE_BYTES
             self._receiver.answer_continues(data)
 
     def on_message_complete(self) -> None:
