@@ -232,7 +232,7 @@ class Gateway:
             pool.close_idle(now)
 
     def _pools(self) -> list[Pool]:
-        return [self._control, self._agent, *(one.pool for one in self._routes.instances())]
+        return [self._control, self._agent, *self._routes.pools()]
 
     async def _write_access_log(self) -> None:
         if self._access_log is not None:

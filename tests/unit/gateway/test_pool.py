@@ -1,5 +1,7 @@
 """The connections to one address."""
 
+import pytest
+
 from sagehen.gateway.pool import Pool
 
 
@@ -34,3 +36,11 @@ async def test_a_connection_that_has_just_ended_is_given_to_nobody(house, echo, 
     pool._freed(second.upstream)
     assert pool.take(first) is second.upstream
     pool.abort()
+
+
+@pytest.mark.parametrize("address", ["tcp:127.0.0.1:no-port", "tcp:127.0.0.1:99999999", "unix:\0"])
+async def test_who_waits_for_an_address_that_makes_no_sense_is_told(house, eventually, address):
+    pool = Pool(address, house.clock)
+    waiting = [Waiting(), Waiting()]
+    assert [pool.take(one) for one in waiting] == [None, None]
+    await eventually(lambda: all(one.was_refused for one in waiting))

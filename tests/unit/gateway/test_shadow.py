@@ -475,3 +475,17 @@ async def test_both_variants_counts_are_told_to_control(house, shadowed, eventua
     assert shadow["InvocationsPerInstance"] == 2
     assert (shadow["ModelLatency"]["count"], shadow["ModelLatency"]["sum"]) == (2, 500_000)
     assert shadow["OverheadLatency"]["count"] == 2
+
+
+async def test_the_copies_of_one_that_has_left_are_ended_with_the_gateway(
+    house, shadowed, variant, production, eventually
+):
+    next_one = await house.fake(never)
+    await shadowed(next_one)
+    await ours(house)
+    await eventually(lambda: next_one.asked)
+    house.route(variant(production))
+    await eventually(lambda: len(list(house.gateway._routes.instances())) == 1)
+    assert next_one.lost == 0
+    await house.stop()
+    await eventually(lambda: next_one.lost == 1)
