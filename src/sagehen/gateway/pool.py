@@ -77,9 +77,7 @@ class Pool:
     def close(self) -> None:
         """Close what is idle now, and the rest as each becomes free."""
         self._closed = True
-        for upstream in self._idle:
-            upstream.transport.close()
-        self._idle.clear()
+        self._close_all_idle()
 
     @property
     def is_done(self) -> bool:
@@ -109,6 +107,15 @@ class Pool:
         self._open.discard(upstream)
         if upstream in self._idle:
             self._idle.remove(upstream)
+        if upstream.broken:
+            # The others may be about to end too, and what is sent on them would be lost. A new one
+            # is refused where nobody listens any more, and the request goes to another instance.
+            self._close_all_idle()
+
+    def _close_all_idle(self) -> None:
+        for upstream in self._idle:
+            upstream.transport.close()
+        self._idle.clear()
 
     def _connect_one_more(self) -> None:
         task = asyncio.get_running_loop().create_task(self._connect())

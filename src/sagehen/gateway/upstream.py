@@ -67,6 +67,7 @@ class Upstream(asyncio.Protocol):
         "_parser",
         "_paused",
         "_receiver",
+        "broken",
         "idle_since",
         "reusable",
         "transport",
@@ -98,6 +99,8 @@ class Upstream(asyncio.Protocol):
         """Of a head, chunk sizes and trailers: what came without any of a body."""
         self.reusable = True
         self.idle_since = 0.0
+        self.broken = False
+        """It is gone, and an answer was still to come."""
         self.unread = False
         """It is gone, and the other side had not read all of the last request."""
 
@@ -160,11 +163,13 @@ class Upstream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._parser = None
-        self._lost(self)
         receiver, self._receiver = self._receiver, None
+        is_the_end = self._open_ended and exc is None
+        self.broken = receiver is not None and not is_the_end
+        self._lost(self)
         if receiver is None:
             return
-        if self._open_ended and exc is None:
+        if is_the_end:
             receiver.answer_ends()
         else:
             # By a closed connection, or one that refuses what is written, the kernel tells which.

@@ -91,6 +91,9 @@ class FakeServer:
     lost: int = 0
     """Connections that the other side has ended."""
 
+    stop_listening: Callable[[], None] = lambda: None
+    """Connections that there are stay."""
+
     def hang_up(self) -> None:
         """End every connection."""
         for writer in self.writers:
@@ -252,6 +255,7 @@ class House:
         path = path or self.home.run / f"{self._fakes}.sock"
         fake = FakeServer(f"unix:{path}", answering)
         server = await asyncio.start_unix_server(fake.handle, path)
+        fake.stop_listening = server.close
         self._stack.callback(server.close)
         return fake
 
