@@ -8,6 +8,7 @@ from typing import Protocol, cast
 
 import httptools
 
+from sagehen.gateway.answers import CONTINUE
 from sagehen.gateway.exchange import Exchange, Handler
 from sagehen.gateway.faults import bad_http
 from sagehen.gateway.fields import joined_fields
@@ -64,6 +65,7 @@ class Connection(asyncio.Protocol):
         "_active",
         "_blocked_since",
         "_deaf",
+        "_half_closed",
         "_head_bytes",
         "_head_since",
         "_held",
@@ -91,6 +93,8 @@ class Connection(asyncio.Protocol):
         self._held = 0
         self._deaf = False
         """Nothing that comes is parsed any more: the connection is to end."""
+        self._half_closed = False
+        """The client sends no more, and may have gone."""
         self._active = server.now
         self._piece_bytes = 0
         self._head_bytes = 0
@@ -143,6 +147,8 @@ class Connection(asyncio.Protocol):
     def cut_off_if_overdue(self, now: float) -> None:
         """End the connection if the client has taken longer than it may."""
         limits = self._server.limits
+        if self._half_closed:
+            self._find_out_if_gone()
         if self._lingering_since is not None:
             if now - self._lingering_since > LINGER_SECONDS:
                 self._transport.abort()
@@ -215,6 +221,28 @@ class Connection(asyncio.Protocol):
                 self._refuse_endless_head()
             if len(self._line) > 1:
                 self._pause(_FOR_LINE)
+
+    def eof_received(self) -> bool:
+        """Whether the connection stays: a client may shut down its side and wait for answers."""
+        tail = self._line[-1] if self._line else None
+        if tail is not None and not tail.is_whole and tail.refusal is None:
+            self._line.pop()
+            _drop(tail)
+        if not self._line or self._line[0].begun:
+            return False
+        last = self._line[-1]
+        last.keep_alive = False
+        self._deaf = self._half_closed = True
+        self._head_since = None
+        self._find_out_if_gone()
+        return True
+
+    def _find_out_if_gone(self) -> None:
+        """An interim answer, which tells a client nothing: by the second one, one is refused that
+        has closed its connection, and what it asked for need not be done."""
+        first = self._line[0] if self._line else None
+        if first is not None and not (first.begun or first.legacy):
+            self._transport.write(CONTINUE)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True

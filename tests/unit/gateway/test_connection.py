@@ -407,3 +407,60 @@ async def test_stopping_finishes_what_was_accepted(house, variant):
     await stopping
     with pytest.raises(ConnectionRefusedError):
         await house.connect()
+
+
+@pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
+async def test_who_sends_no_more_gets_its_answer(house, variant, eventually, version):
+    release = asyncio.Event()
+
+    async def slow(asked):
+        await release.wait()
+        return 200, {}, asked.body
+
+    house.route(variant(await house.fake(slow)))
+    await house.start()
+    client = await house.connect()
+    client.send(house.signed(b"1,2").replace(b"HTTP/1.1", version))
+    client.writer.write_eof()
+    await eventually(lambda: house.outstanding() == 1)
+    (connection,) = house.gateway._server.connections
+    await eventually(lambda: connection._half_closed)
+    for _ in range(5):
+        connection.cut_off_if_overdue(house.clock.elapsed)
+    release.set()
+    status, headers = await client.head()
+    assert status == (100 if version == b"HTTP/1.1" else 200)
+    got = await client.answer() if status == 100 else None
+    assert (got.headers if got else headers)["connection"] == "close"
+    assert (got.body if got else await client.reader.read()) == b"1,2"
+    assert await client.ended()
+
+
+async def test_who_sends_no_more_gets_all_its_answers(house, variant):
+    asked_for, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(asked):
+        asked_for.set()
+        await release.wait()
+        return 200, {}, asked.body
+
+    house.route(variant(await house.fake(slow)))
+    await house.start()
+    client = await house.connect()
+    client.send(house.signed(b"first") + house.signed(b"second") + house.signed(b"half")[:-1])
+    client.writer.write_eof()
+    await asked_for.wait()
+    (connection,) = house.gateway._server.connections
+    for _ in range(5):
+        connection.cut_off_if_overdue(house.clock.elapsed)
+    release.set()
+    assert [(await client.answer()).body for _ in range(2)] == [b"first", b"second"]
+    assert await client.ended()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: h\r\n"], ids=["idle", "head"])
+async def test_who_sends_no_more_and_waits_for_nothing_is_let_go(served, sent):
+    client = await served.connect()
+    client.send(sent)
+    client.writer.write_eof()
+    assert await client.ended()
