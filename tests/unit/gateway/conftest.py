@@ -245,6 +245,7 @@ class House:
         self.written: list[str] = []
         """Of the access log."""
         self.gateway: Gateway
+        self.container: FakeServer
         self._stack = stack
         self._fakes = 0
         self._running: Any = None
@@ -475,3 +476,11 @@ def limits_met(house: House) -> Callable[[], dict[str, int]]:
 def echo() -> Answering:
     """Answers with the body that it got."""
     return lambda asked: (200, {"Content-Type": "text/csv"}, asked.body)
+
+
+@pytest.fixture
+async def served(house: House, variant: Callable[..., VariantRoute], echo: Answering) -> House:
+    """A started house with one instance, `served.container`, that echoes."""
+    house.container = await house.fake(echo)
+    house.route(variant(house.container))
+    return await house.start()
