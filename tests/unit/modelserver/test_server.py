@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from sagehen.modelserver.connection import Connection
 from sagehen.modelserver.contract import Answer, Request
-from sagehen.modelserver.server import RECEIVE_SECONDS, Connection, Server
+from sagehen.modelserver.server import RECEIVE_SECONDS, Server
 from sagehen.modelserver.streaming import Stream
 from support.clock import HandClock
 
