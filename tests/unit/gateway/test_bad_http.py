@@ -8,24 +8,16 @@ import asyncio
 import logging
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagehen.config import Settings
 from sagehen.gateway.request_head import MAX_HEADERS, MAX_TARGET_BYTES
-from support.caller import Answer, Caller, answers_in, cut
+from support.caller import Answer, Caller, answers_in, cut, cuts, some
 
 BODY = b"1,2,3"
 MAX_HEAD_BYTES: int = Settings.model_fields["max_head_bytes"].default
 SMUGGLED = b"GET /_sagehen/internal/smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
-some = settings(
-    max_examples=150,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-cuts = st.lists(st.integers(0, 10_000), max_size=6)
 
 
 @pytest.fixture

@@ -1,22 +1,13 @@
 """What another parser of HTTP/1.1 makes of the same bytes."""
 
 import h11
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagehen.config import Settings
 from sagehen.gateway.connection import Connection
 from sagehen.gateway.limits import ClientLimits, no_hits
-from support.caller import Caller, answers_in, cut
-
-some = settings(
-    max_examples=150,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-cuts = st.lists(st.integers(0, 10_000), max_size=6)
+from support.caller import Caller, answers_in, cut, cuts, some
 
 
 class Recorder:
