@@ -174,6 +174,7 @@ class Routes:
         self._endpoints: dict[str, Endpoint] = {}
         self._instances: dict[_InstanceKey, Instance] = {}
         self._lines: dict[_LineKey, Line] = {}
+        self._leaving: list[Pool] = []
 
     def get(self, endpoint_name: str) -> Endpoint | None:
         if self._clock.monotonic() - self._looked_at > FRESH_SECONDS:
@@ -182,6 +183,10 @@ class Routes:
 
     def instances(self) -> Iterable[Instance]:
         return self._instances.values()
+
+    def pools(self) -> list[Pool]:
+        """Those of all instances, and of those that have left and still work on something."""
+        return [one.pool for one in self._instances.values()] + self._leaving
 
     @property
     def queued(self) -> int:
@@ -223,9 +228,11 @@ class Routes:
         self._counters.keep_only(
             {(name, one.name) for name, route in table.routes.items() for one in route.all_variants}
         )
+        self._leaving = [pool for pool in self._leaving if not pool.is_done]
         for key, instance in before.items():
             if key not in self._instances:
                 instance.leave()
+                self._leaving.append(instance.pool)
         for endpoint in self._endpoints.values():
             for variant in (*endpoint.variants, *filter(None, (endpoint.shadow,))):
                 variant.line.follow(variant)

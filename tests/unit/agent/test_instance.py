@@ -134,10 +134,12 @@ async def test_one_that_ends_before_it_is_healthy_fails_at_the_second_try(
 
 
 async def test_one_that_ends_only_once_gets_into_service(
-    around: Surroundings, make_spec: MakeSpec
+    around: Surroundings, make_spec: MakeSpec, short_path: Path
 ) -> None:
     async with running(make_spec(environment={"FAKE_EXIT_ONCE": "1"}), around) as watched:
         await watched.reaches(InstanceState.IN_SERVICE)
+        assert watched.instance.report.failure_reason is None
+    assert (short_path / "started").read_text() == "xx"
 
 
 async def test_one_that_is_never_healthy_fails_when_its_time_is_up(
@@ -166,12 +168,17 @@ async def test_what_cannot_be_started_fails(
 async def test_one_that_dies_in_service_is_started_again(
     around: Surroundings, make_spec: MakeSpec
 ) -> None:
+    pids = []
     async with running(make_spec(), around) as watched:
         for _ in range(2):
             await watched.reaches(InstanceState.IN_SERVICE)
-            containers(around)[0].kill()
+            (container,) = containers(around)
+            pids.append(container.pid)
+            container.kill()
         await watched.reaches(InstanceState.STARTING)
         await watched.reaches(InstanceState.IN_SERVICE)
+        pids += [one.pid for one in containers(around)]
+    assert len(set(pids)) == len(pids) == 3
 
 
 async def test_each_life_of_its_containers_has_an_id_of_its_own(
