@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.limits import choose_limits
 from sagehen.config import Settings
 from sagehen.domain.containers import ContainerSpec, InstanceSpec
 from sagehen.domain.images import Launch
@@ -77,11 +78,14 @@ def plan_launch(
         # Where sagehen.toml lies: a command in it may name a script beside it.
         folder = place.home.path
     return LaunchPlan(
+        instance_id=place.spec.instance_id,
+        name=place.container.hostname,
         command=command,
         environment=_environment(place, settings) | own,
         folder=folder,
         log=place.log,
         log_bytes=settings.container_log_bytes,
+        limits=choose_limits(place.spec.instance_type, settings),
     )
 
 

@@ -79,6 +79,8 @@ class RunningContainer:
         told = explain(self.process.last_lines()) or "it logged nothing"
         if not self.exited.done():
             return told
+        if self.process.ended_because is not None:
+            return f"{self.process.ended_because}; {told}"
         status = self.exited.result()
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         return f"{told}; {how}"

@@ -33,7 +33,10 @@ log = logging.getLogger(__name__)
 def run(environment: Environment) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit status; 1 if the model does not load."""
     logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True
+        # The logger's name tells the platform our own lines from those of the user's code.
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        force=True,
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_told(environment))
