@@ -62,6 +62,11 @@ class Cgroup:
         """Since it was made; of processes and CPU, the whole instance's."""
         return {limit: now - self._hits_before[limit] for limit, now in self._count().items()}
 
+    def memory_bytes(self) -> int | None:
+        """Memory that its processes hold, however many they are; None where it is not counted."""
+        held = _counts(self._path / "memory.stat")
+        return held["anon"] + held["file_mapped"] if "anon" in held else None
+
     def remove(self) -> None:
         """Once its processes have ended, which is waited for. Blocks."""
         deadline = time.monotonic() + EMPTYING_SECONDS

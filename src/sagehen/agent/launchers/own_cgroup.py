@@ -26,11 +26,16 @@ def find_base() -> Path | None:
 
 
 def try_joining(group: Path) -> None:
-    """Raises OSError: processes may not be moved into it."""
+    """Raises OSError: processes may not be moved into its children."""
     before = _find_own()
-    write(group / "cgroup.procs", str(os.getpid()))
-    if before is not None:
-        write(before / "cgroup.procs", str(os.getpid()))
+    child = group / "probe"
+    child.mkdir(exist_ok=True)
+    try:
+        write(child / "cgroup.procs", str(os.getpid()))
+        if before is not None:
+            write(before / "cgroup.procs", str(os.getpid()))
+    finally:
+        child.rmdir()
 
 
 def leave_to_children(base: Path, server_pid: int) -> None:

@@ -93,6 +93,9 @@ class ContainerProcess:
     async def memory_bytes(self) -> int:
         if self.has_ended:
             return 0
+        counted = self._group.memory_bytes() if self._group is not None else None
+        if counted is not None:
+            return counted
         return await asyncio.to_thread(tree_memory_bytes, self._process.pid)
 
     def hits(self) -> LimitHits:

@@ -76,6 +76,13 @@ def test_hits_are_those_since_it_was_made(tree: Path) -> None:
     }
 
 
+def test_memory_is_what_processes_hold_and_not_what_they_have_read(tree: Path) -> None:
+    group = Cgroups(tree).make("i-1", "primary", LIMITS)
+    assert group.memory_bytes() is None
+    (tree / "i-1" / "primary" / "memory.stat").write_text("anon 7\nfile 900\nfile_mapped 2\n")
+    assert group.memory_bytes() == 9
+
+
 def test_what_the_kernel_has_no_controller_for_is_left_to_others(tree: Path) -> None:
     (tree / "cgroup.subtree_control").write_text("pids")
     group = Cgroups(tree).make("i-1", "primary", LIMITS)
@@ -85,7 +92,7 @@ def test_what_the_kernel_has_no_controller_for_is_left_to_others(tree: Path) -> 
 
 def test_a_group_with_processes_of_others_is_left_alone(tmp_path: Path, monkeypatch) -> None:
     base = plain(tmp_path / "base", "memory")
-    (base / "cgroup.procs").write_text("1\n")
+    (base / "cgroup.procs").write_text(f"{2**22}\n")
     monkeypatch.setattr(cgroups, "find_base", lambda: base)
     monkeypatch.setattr(cgroups, "try_joining", lambda group: None)
     assert open_cgroups(tmp_path) is None
