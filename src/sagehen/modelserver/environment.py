@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagehen.errors import SettingError
+from sagehen.modelserver.toolkit_variables import read_log_level, under_one_name
 
 __all__ = ["Bind", "Environment", "read_environment"]
 
@@ -52,6 +53,7 @@ class Environment:
     """Requests that may wait for one model's own code."""
     batch_queue: int
     """Requests that may wait for one model that predicts in batches."""
+    log_level: int
 
     @property
     def model_dir(self) -> Path:
@@ -64,6 +66,7 @@ class Environment:
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
     """Raises SettingError naming the variable and its bad value."""
+    environ = under_one_name(environ)
     adapter = environ.get("SAGEHEN_ADAPTER", "python")
     multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
     workers = _positive(environ, "SAGEMAKER_MODEL_SERVER_WORKERS")
@@ -85,6 +88,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         workers=workers,
         call_queue=queue or CALL_QUEUE_PER_WORKER * workers,
         batch_queue=queue or BATCH_QUEUE,
+        log_level=read_log_level(environ),
     )
 
 
