@@ -1,4 +1,4 @@
-"""The page of the container's contract has the variables that the code knows, and their defaults."""
+"""The page of the container's contract has the variables that the code knows, and its defaults."""
 
 import ast
 import re
