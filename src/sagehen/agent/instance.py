@@ -6,6 +6,7 @@ Starting ─► InService ─► Starting (it died or stopped answering) ─► 
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from sagehen.agent.container_plan import ContainerPlace
 from sagehen.agent.failures import cannot_start, failed_artifact, failed_ping, service_failure
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.folders import give_folder, remove_tree
+from sagehen.agent.limits import InstanceLimit, LimitHits, add_hits
 from sagehen.agent.messages import LoadedModel, Sample
 from sagehen.agent.model_cache import ModelCache
 from sagehen.agent.model_data import ModelData, parse_location
@@ -67,6 +69,7 @@ class Instance:
         self._run_id = ""
         self._models: ModelCache | None = None
         self._tallies = ModelTallies()
+        self._hits: Counter[InstanceLimit] = Counter()
         self._life: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -97,20 +100,28 @@ class Instance:
     async def samples(self) -> list[Sample]:
         memory = [running.process.memory_bytes() for running in self._running]
         values: dict[str, float] = {"InstanceMemoryBytes": sum(await asyncio.gather(*memory))}
+        hits = self._hits + Counter(self._running_hits())
         if any(container.multi_model for container in self.spec.containers):
             models = self._models
             values["LoadedModelCount"] = models.loaded_count if models else 0
             values["LoadedModelBytes"] = models.booked_bytes if models else 0
             values |= self._tallies.values()
-        return [self._sample(name, value) for name, value in values.items()]
+        return [
+            *(self._sample(name, value) for name, value in values.items()),
+            *(self._sample("InstanceLimitHits", hits[limit], limit) for limit in InstanceLimit),
+        ]
 
-    def _sample(self, name: str, value: float) -> Sample:
+    def _running_hits(self) -> LimitHits:
+        return add_hits(running.process.hits() for running in self._running)
+
+    def _sample(self, name: str, value: float, limit: InstanceLimit | None = None) -> Sample:
         return Sample(
             name=name,
             endpoint=self.spec.endpoint_name,
             variant=self.spec.variant_name,
             instance=self.spec.instance_id,
             value=value,
+            limit=limit,
         )
 
     def _model_cache(self) -> ModelCache:
@@ -299,6 +310,7 @@ class Instance:
             models, self._models = self._models, None
             await models.close()
         await asyncio.gather(*(running.end(grace_seconds) for running in self._running))
+        self._hits.update(self._running_hits())
         self._running.clear()
 
     async def _let_go(self) -> None:

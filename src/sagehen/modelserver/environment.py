@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagehen.errors import SettingError
+from sagehen.modelserver.toolkit_variables import read_log_level, under_one_name
 
 __all__ = ["Bind", "Environment", "TensorFlow", "read_environment"]
 
@@ -66,6 +67,7 @@ class Environment:
     threads: int
     """How many one call of a framework may use."""
     tensorflow: TensorFlow
+    log_level: int
 
     @property
     def model_dir(self) -> Path:
@@ -78,6 +80,7 @@ class Environment:
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
     """Raises SettingError naming the variable and its bad value."""
+    environ = under_one_name(environ)
     adapter = environ.get("SAGEHEN_ADAPTER", "python")
     multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
     workers = _positive(environ, "SAGEMAKER_MODEL_SERVER_WORKERS")
@@ -102,6 +105,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         workers=workers,
         call_queue=queue or CALL_QUEUE_PER_WORKER * workers,
         batch_queue=queue or BATCH_QUEUE,
+        log_level=read_log_level(environ),
         threads=_threads(environ),
         tensorflow=_tensorflow(environ),
     )

@@ -154,6 +154,46 @@ async def test_one_that_is_never_healthy_fails_when_its_time_is_up(
     assert containers(around) == []
 
 
+def slow_to_load(gate: Path) -> bytes:
+    return (
+        "import pathlib, time\ndef model_fn(d):\n"
+        f"    while not pathlib.Path({str(gate)!r}).exists():\n        time.sleep(0.01)\n"
+    ).encode()
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+async def test_a_model_may_take_as_long_to_load_as_the_health_check_allows(
+    around: Surroundings,
+    make_spec: MakeSpec,
+    reader: Any,
+    make_archive: Callable[..., bytes],
+    short_path: Path,
+    in_time: bool,
+) -> None:
+    gate = short_path / "go"
+    reader.objects[URL] = make_archive(("code/inference.py", slow_to_load(gate)))
+    window = 60 if in_time else 1.5
+    spec = make_spec(image="sagehen-python:1", model_data_url=URL, startup_timeout_seconds=window)
+    async with running(spec, around) as watched:
+        if in_time:
+            socket = around.home.run / "i-1.sock"
+            while not socket.exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            ping = await exchange(f"unix:{socket}", "GET", "/ping", timeout_seconds=5)
+            assert ping.status == 503
+            assert watched.instance.report.state is InstanceState.STARTING
+            gate.touch()
+            await watched.reaches(InstanceState.IN_SERVICE)
+            return
+        await watched.reaches(InstanceState.FAILED)
+        assert watched.instance.report.failure_reason == (
+            "The primary container for production variant AllTraffic did not pass the ping health "
+            "check. Please check CloudWatch logs for this endpoint. "
+            "(/ping did not answer 200 within 1.5 s; it logged nothing)"
+        )
+    assert containers(around) == []
+
+
 @pytest.mark.parametrize("image", ["broken", "unheard-of"])
 async def test_what_cannot_be_started_fails(
     around: Surroundings, make_spec: MakeSpec, image: str

@@ -36,6 +36,8 @@ def test_where_it_listens(variables, bind):
         {"SAGEMAKER_BIND_TO_PORT": "70000"},
         {"MAX_CONTENT_LENGTH": "much"},
         {"SAGEMAKER_MODEL_SERVER_WORKERS": "0"},
+        {"SAGEMAKER_CONTAINER_LOG_LEVEL": "loud"},
+        {"SAGEMAKER_HANDLER": "/home/model-server/handler.py:handle"},
     ],
 )
 def test_a_bad_value_is_named_with_its_variable(variables):
@@ -99,3 +101,20 @@ def test_tensorflow_has_the_workers_of_its_container(variables, workers):
 def test_what_frameworks_are_told(variables, threads, tensorflow):
     found = read_environment(variables)
     assert (found.threads, found.tensorflow) == (threads, tensorflow)
+
+
+def test_second_names():
+    given = {"SAGEMAKER_MODEL_SERVER_TIMEOUT": "61", "SAGEMAKER_MODEL_SERVER_TIMEOUT_SECONDS": "9"}
+    assert read_environment(given).timeout_seconds == 9
+    assert read_environment({"SAGEMAKER_NUM_MODEL_WORKERS": "3"}).workers == 3
+    both = {"SAGEMAKER_NUM_MODEL_WORKERS": "3", "SAGEMAKER_MODEL_SERVER_WORKERS": "2"}
+    assert read_environment(both).workers == 2
+
+
+@pytest.mark.parametrize(("text", "level"), [("", 20), ("10", 10), ("WARNING", 30), ("error", 40)])
+def test_log_level(text, level):
+    assert read_environment({"SAGEMAKER_CONTAINER_LOG_LEVEL": text}).log_level == level
+
+
+def test_the_toolkits_own_handler_is_ours():
+    assert read_environment({"SAGEMAKER_HANDLER": "sagemaker_inference.default_handler_service"})
