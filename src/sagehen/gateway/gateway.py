@@ -228,7 +228,7 @@ class Gateway:
         self._routes.refresh()
         if self._routes.version != self._known_version:
             self._known_version = self._routes.version
-            self._models.keep_only({one.instance_id for one in self._routes.instances()})
+            self._models.keep_only({one.holder for one in self._routes.instances()})
 
     def _close_idle(self) -> None:
         now = self._clock.monotonic()
@@ -236,7 +236,8 @@ class Gateway:
             pool.close_idle(now)
 
     def _pools(self) -> list[Pool]:
-        return [self._control, self._agent, *(one.pool for one in self._routes.instances())]
+        instances = self._routes.instances()
+        return [self._control, self._agent, *(pool for one in instances for pool in one.pools)]
 
     async def _write_access_log(self) -> None:
         if self._access_log is not None:
