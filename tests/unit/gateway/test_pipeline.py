@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import random
 
 import msgspec
 import pytest
@@ -369,6 +370,57 @@ async def test_time_and_errors_are_counted_by_container(house, echo):
     sums = [one["ModelLatency"]["sum"] / 1e6 for one in (whole, first, second)]
     assert sums == pytest.approx([10, 4, 6])
     assert whole["OverheadLatency"]["sum"] == 0
+
+
+MOODS = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n" + bytes(400_000),
+    b"HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n" + bytes(300_000),
+    b"HTTP/1.1 200 OK\r\n\r\nuntil the end",
+    b"HTTP/1.1 500 X\r\nContent-Length: 3\r\n\r\nbad",
+    b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n",
+    b"rubbish\r\n\r\n",
+    b"",
+    NOT_STARTED,
+]
+
+
+@pytest.mark.parametrize("many", ["", "predict"])
+async def test_whatever_containers_and_callers_do_nothing_is_left(
+    house, agent, eventually, caplog, many
+):
+    rng = random.Random(many)
+
+    async def moody(head, reader, writer):
+        if rng.random() < 0.2:
+            await reader.read()  # until the other side has had enough
+        else:
+            writer.write(rng.choice(MOODS))
+            await writer.drain()
+
+    async def caller():
+        client = await house.connect()
+        body, target = bytes(rng.choice([0, 300_000])), TARGET if many else {}
+        path = "/endpoints/price/invocations" if many or rng.random() < 0.5 else STREAM
+        client.send(house.signed(body, path=path, **target))
+        for _ in range(rng.randint(0, 20)):
+            await asyncio.sleep(0.001)
+        client.writer.transport.abort()
+
+    places = [await house.raw(moody, house.home.run / f"m{number}.sock") for number in range(6)]
+    house.route(several(tuple(places[:3]), tuple(places[3:]), slots=2, many=many))
+    await house.start(max_pipeline_body_bytes=350_000)
+    for _ in range(10):
+        await asyncio.gather(*(caller() for _ in range(8)))
+        house.clock.advance(rng.choice([0, 1, 30, 70]))
+
+    def nothing():
+        house.clock.advance(1)
+        return left(house) == NOTHING and not house.gateway._routes.queued
+
+    await eventually(nothing)
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
 
 
 async def test_a_passage_leaves_no_cycle(house, echo):
