@@ -108,6 +108,11 @@ class Settings(BaseSettings):
     max_invocation_body_bytes: int = Field(
         25 * 2**20, gt=0, description="Largest InvokeEndpoint body."
     )
+    max_pipeline_body_bytes: int = Field(
+        5 * 2**20,
+        gt=0,
+        description="Largest answer of a pipeline's container that is passed to the next.",
+    )
     invocation_timeout_seconds: float = Field(
         60, gt=0, description="How long a container may take to answer."
     )

@@ -38,6 +38,7 @@ class Metric:
 
 
 _VARIANT = ("endpoint", "variant")
+_CONTAINER = ("endpoint", "variant", "container")
 _INSTANCE = ("endpoint", "variant", "instance")
 
 _TABLE = (
@@ -128,6 +129,46 @@ _TABLE = (
         "Microseconds",
         "What everything but the container took, from the whole request to the whole answer.",
         _VARIANT,
+    ),
+    Metric(
+        "ContainerLatency",
+        "sagehen_container_latency_microseconds",
+        Kind.TIMING,
+        "Microseconds",
+        "What one of several containers took to answer, with the way to it and back.",
+        _CONTAINER,
+    ),
+    Metric(
+        "ContainerOverheadLatency",
+        "sagehen_container_overhead_latency_microseconds",
+        Kind.TIMING,
+        "Microseconds",
+        "OverheadLatency of a container that is invoked directly.",
+        _CONTAINER,
+    ),
+    Metric(
+        "ContainerInvocations",
+        "sagehen_container_invocations",
+        Kind.COUNTER,
+        "None",
+        "Invocations of one of several containers: what it was named for, or got in a pipeline.",
+        _CONTAINER,
+    ),
+    Metric(
+        "ContainerInvocation4XXErrors",
+        "sagehen_container_invocation_4xx_errors",
+        Kind.COUNTER,
+        "None",
+        "Invocations of one of several containers that it answered with a 4xx status.",
+        _CONTAINER,
+    ),
+    Metric(
+        "ContainerInvocation5XXErrors",
+        "sagehen_container_invocation_5xx_errors",
+        Kind.COUNTER,
+        "None",
+        "Invocations of one of several containers that it answered with a 5xx status, or not.",
+        _CONTAINER,
     ),
     Metric(
         "ModelCacheHit",

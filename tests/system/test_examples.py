@@ -71,6 +71,23 @@ def test_tensorflow_reads_digits(server):
     assert "read rightly" in run_example("tensorflow_digits.py", server)
 
 
+def test_sdk_v2_deploys_a_pipeline(server):
+    printed = run_example("pipeline_sdk_v2.py", server)
+    assert "5 houses priced through both containers as by both models here" in printed
+
+
+def test_a_hierarchy_of_models_names_digits(server):
+    printed = run_example("hierarchy.py", server)
+    right, asked = re.search(r"(\d+) of (\d+) digits named rightly", printed).groups()
+    assert int(right) > 0.9 * int(asked)
+
+
+def test_two_frameworks_answer_side_by_side(server):
+    printed = run_example("direct_containers.py", server)
+    assert printed.startswith("words: 5 bedrooms and 1.5 bathrooms on 1.62 acres, built in 1994\n")
+    assert re.search(rf"^price: {NUMBER}$", printed, re.MULTILINE)
+
+
 def test_every_example_is_listed_and_tested():
     listed = (EXAMPLES / "README.md").read_text()
     tested = Path(__file__).read_text()

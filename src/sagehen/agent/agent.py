@@ -135,14 +135,20 @@ class Agent:
         task.add_done_callback(self._stops.discard)
 
     async def load_model(
-        self, instance_id: str, target_model: str, wait_seconds: float
+        self,
+        instance_id: str,
+        target_model: str,
+        wait_seconds: float,
+        hostname: str | None = None,
     ) -> LoadedModel:
-        """See `ModelCache.load`; raises NotFound where there is no such instance."""
-        return await self._find(instance_id).load_model(target_model, wait_seconds)
+        """See `ModelCaches.load`; raises NotFound where there is no such instance."""
+        return await self._find(instance_id).load_model(target_model, wait_seconds, hostname)
 
-    def touch_models(self, instance_id: str, names: tuple[str, ...]) -> None:
+    def touch_models(
+        self, instance_id: str, names: tuple[str, ...], hostname: str | None = None
+    ) -> None:
         """Models were used just now; raises NotFound where there is no such instance."""
-        self._find(instance_id).touch_models(names)
+        self._find(instance_id).touch_models(names, hostname)
 
     async def samples(self) -> list[Sample]:
         """Numbers about every instance."""

@@ -22,9 +22,11 @@ ONE_SHOT_FACTOR = 4
 
 
 async def open_model_cache(
-    running: RunningContainer, around: Surroundings, tallies: ModelTallies
+    running: RunningContainer, around: Surroundings, tallies: ModelTallies, sharing: int = 1
 ) -> ModelCache:
     """The cache of a container that has just become healthy and holds no model yet.
+
+    `sharing`: so many containers of the instance hold models, each an equal part of the memory.
 
     Raises:
         Invalid: its model data URL, or the room it asks for, makes no sense.
@@ -40,7 +42,7 @@ async def open_model_cache(
         room_bytes=_parse_room(given)
         if given is not None
         else choose_room(
-            running.place.spec.instance_type, around.settings.model_memory_share, base
+            running.place.spec.instance_type, around.settings.model_memory_share / sharing, base
         ),
         base_bytes=base,
         loads_at_once=loads if container.model_cache else loads * ONE_SHOT_FACTOR,

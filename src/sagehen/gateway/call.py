@@ -24,6 +24,7 @@ class Call(msgspec.Struct, frozen=True):
     """The header lines that the container gets."""
     target_variant: str | None
     target_model: str | None
+    target_container: str | None
     session_id: str | None
     refusal: str | None
     """Why an endpoint that exists does not take it."""
@@ -63,6 +64,7 @@ class CallReader:
             lines=field_lines(self._for_container(list(key))),
             target_variant=fields.get("x-amzn-sagemaker-target-variant"),
             target_model=fields.get("x-amzn-sagemaker-target-model"),
+            target_container=fields.get("x-amzn-sagemaker-target-container-hostname"),
             session_id=fields.get("x-amzn-sagemaker-session-id"),
             refusal=next((why for name, why in self._refused.items() if name in fields), None),
         )

@@ -49,7 +49,10 @@ class ModelWaiter(Protocol):
 
 
 class LoadedModels:
-    """What this process knows; the agent knows better, and containers best."""
+    """What this process knows; the agent knows better, and containers best.
+
+    Instances are told apart by what is `Instance.holder`.
+    """
 
     def __init__(self, agent: Pool) -> None:
         self._agent = agent
@@ -102,7 +105,7 @@ class LoadedModels:
         """Tell the agent what was used since the last time, so that it unloads something else."""
         used, self._used = self._used, {}
         for instance_id, names in used.items():
-            path = f"/instances/{quote(instance_id, safe='')}/models/touch"
+            path = f"/instances/{quote(instance_id)}/models/touch"
             body = msgspec.json.encode({"model_names": sorted(names)})
             try:
                 await call(self._agent, "POST", path, body, timeout_seconds)
@@ -117,7 +120,7 @@ class LoadedModels:
 
     async def _ask(self, key: tuple[str, str], wait_seconds: float) -> None:
         instance_id, target_model = key
-        path = f"/instances/{quote(instance_id, safe='')}/models"
+        path = f"/instances/{quote(instance_id)}/models"
         body = msgspec.json.encode({"target_model": target_model, "wait_seconds": wait_seconds})
         outcome: LoadedModel | LoadFailure
         try:

@@ -5,8 +5,8 @@ from typing import Protocol
 
 from sagehen.gateway.admission import Admitted
 from sagehen.gateway.choose import Random, choose_by_affinity, choose_free
+from sagehen.gateway.instance import Instance
 from sagehen.gateway.models import LoadedModels
-from sagehen.gateway.routes import Instance
 
 __all__ = ["Placed", "Placement"]
 
@@ -124,7 +124,7 @@ class Placement:
         if target_model is None:
             return True
         first = self._admitted.variant.line.variant.ranked(target_model)[0]
-        return instance is first or self._models.holds(instance.instance_id, target_model)
+        return instance is first or self._models.holds(instance.holder, target_model)
 
     def slot_free(self) -> None:
         instance = self._choose(self._untried())

@@ -203,11 +203,6 @@ def test_environment_is_bounded(server, refusal):
 @pytest.mark.parametrize(
     ("members", "feature"),
     [
-        ({"InferenceExecutionConfig": {"Mode": "Direct"}}, "InferenceExecutionConfig"),
-        (
-            {"PrimaryContainer": None, "Containers": [{"Image": XGBOOST}] * 2},
-            "an inference pipeline",
-        ),
         ({"PrimaryContainer": {"ModelPackageName": "p"}}, "ModelPackageName"),
         (
             {"PrimaryContainer": {"Image": XGBOOST, "AdditionalModelDataSources": [{}]}},
