@@ -82,6 +82,23 @@ class Settings(BaseSettings):
         le=1,
         description="Share of an instance type's memory that a multi-model container may fill.",
     )
+    instance_limits: bool = Field(
+        True,
+        description="Hold instances to the memory and vCPUs of their type, where this machine has "
+        "as much, and to max_instance_processes.",
+    )
+    instance_memory_bytes: int | None = Field(
+        None,
+        ge=2**20,
+        description="Memory of an instance; default: its type's. Never more than the machine's.",
+    )
+    max_instance_processes: int = Field(
+        4096, gt=0, description="Processes and threads that an instance may have."
+    )
+    cgroups: bool = Field(
+        True,
+        description="Put containers into cgroups (version 2) where this server may make some.",
+    )
     artifact_cache_bytes: int = Field(
         20 * 2**30, ge=0, description="Disk for unpacked artifacts that nothing uses now."
     )

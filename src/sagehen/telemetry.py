@@ -251,6 +251,14 @@ _TABLE = (
         _INSTANCE,
     ),
     Metric(
+        "InstanceLimitHits",
+        "sagehen_instance_limit_hits",
+        Kind.COUNTER,
+        "None",
+        "How often an instance met a limit.",
+        (*_INSTANCE, "limit"),
+    ),
+    Metric(
         "LimitHits",
         "sagehen_limit_hits",
         Kind.COUNTER,

@@ -292,10 +292,12 @@ def test_a_session_that_cannot_be_kept(hasty):
     shutil.move(sessions, aside)
     try:
         given = {"SessionId": "NEW_SESSION", "wish": {"session": "some-id"}}
-        answer = raised(hasty, "InternalFailure", **given)
+        answer = raised(hasty, "ServiceUnavailable", **given)
     finally:
         shutil.move(aside, sessions)
-    assert answer["Error"]["Message"] == ("The session cannot be kept: No such file or directory.")
+    assert answer["Error"]["Message"] == (
+        "The session cannot be kept: No such file or directory. Try again in a moment."
+    )
 
 
 def test_an_operation_that_is_not_there_yet(deploy):

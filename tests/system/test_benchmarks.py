@@ -55,6 +55,14 @@ def test_the_cost_of_a_signature_stands_next_to_botocores(server):
     assert re.search(r"^\| botocore, .* \| \d+\.\d \|$", finished.stdout, re.MULTILINE)
 
 
+def test_the_cost_of_an_adapter_stands_next_to_the_bare_call(server):
+    finished = run("adapters.py", server, "--only", "lightgbm,xgboost", "--seconds", "0.05")
+    assert finished.returncode == 0, finished.stderr
+    for name, rows in (("lightgbm", 1), ("lightgbm", 64), ("xgboost", 1), ("xgboost", 64)):
+        line = rf"^\| {name} \| {rows} \| \d+\.\d \| \d+\.\d \| [+-]\d+\.\d \|$"
+        assert re.search(line, finished.stdout, re.MULTILINE)
+
+
 def test_routing_compares_strategies_and_draws_them(server, tmp_path):
     how = ("--quick", "--at-once", "--seconds", "1")
     finished = run("routing.py", server, *how, "--save", "--into", str(tmp_path))

@@ -6,6 +6,7 @@ Starting ─► InService ─► Starting (it died or stopped answering) ─► 
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from sagehen.agent.container_plan import ContainerPlace
 from sagehen.agent.failures import cannot_start, failed_artifact, failed_ping, service_failure
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.folders import give_folder, remove_tree
+from sagehen.agent.limits import InstanceLimit, LimitHits, add_hits
 from sagehen.agent.messages import LoadedModel, Sample
 from sagehen.agent.model_caches import ModelCaches
 from sagehen.agent.model_data import ModelData, parse_location
@@ -69,6 +71,7 @@ class Instance:
         self._running: list[RunningContainer] = []
         self._run_id = ""
         self._models = ModelCaches(spec, around)
+        self._hits: Counter[InstanceLimit] = Counter()
         self._life: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -96,15 +99,23 @@ class Instance:
         memory = [running.process.memory_bytes() for running in self._running]
         values: dict[str, float] = {"InstanceMemoryBytes": sum(await asyncio.gather(*memory))}
         values |= self._models.values()
-        return [self._sample(name, value) for name, value in values.items()]
+        hits = self._hits + Counter(self._running_hits())
+        return [
+            *(self._sample(name, value) for name, value in values.items()),
+            *(self._sample("InstanceLimitHits", hits[limit], limit) for limit in InstanceLimit),
+        ]
 
-    def _sample(self, name: str, value: float) -> Sample:
+    def _running_hits(self) -> LimitHits:
+        return add_hits(running.process.hits() for running in self._running)
+
+    def _sample(self, name: str, value: float, limit: InstanceLimit | None = None) -> Sample:
         return Sample(
             name=name,
             endpoint=self.spec.endpoint_name,
             variant=self.spec.variant_name,
             instance=self.spec.instance_id,
             value=value,
+            limit=limit,
         )
 
     async def _end(self) -> None:
@@ -288,15 +299,15 @@ class Instance:
         clock, pace = self._around.clock, self._around.pace
         deadline = clock.monotonic() + pace.stop_seconds
         await self._models.close()
-        while self._running:
-            await self._running[0].end(max(0, deadline - clock.monotonic()))
-            del self._running[0]
-            if self._running:
+        for running in self._running:
+            if running is not self._running[0]:
                 await clock.sleep(pace.next_container_seconds)
+            await running.end(max(0, deadline - clock.monotonic()))
 
     async def _stop_containers(self, grace_seconds: float) -> None:
         await self._models.close()
         await asyncio.gather(*(running.end(grace_seconds) for running in self._running))
+        self._hits.update(self._running_hits())
         self._running.clear()
 
     async def _let_go(self) -> None:

@@ -1,11 +1,12 @@
 """How much memory processes hold. Proportional: pages that workers share are counted once."""
 
 import contextlib
-import os
 
 import psutil
 
-__all__ = ["machine_memory_bytes", "tree_memory_bytes"]
+from sagehen.agent.process_tree import descendants
+
+__all__ = ["kernel_kills", "machine_memory_bytes", "tree_memory_bytes"]
 
 
 def machine_memory_bytes() -> int:
@@ -13,27 +14,22 @@ def machine_memory_bytes() -> int:
     return int(psutil.virtual_memory().total)
 
 
+def kernel_kills() -> int:
+    """How many processes the kernel has ended since its start for want of memory."""
+    with contextlib.suppress(OSError), open("/proc/vmstat") as counts:
+        for line in counts:
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
 def tree_memory_bytes(pid: int) -> int:
     """Memory of a process and its descendants; 0 where it has ended. Takes milliseconds."""
-    total, waiting = 0, [pid]
-    while waiting:
-        process = waiting.pop()
+    total = 0
+    for process in descendants(pid):
         with contextlib.suppress(OSError, psutil.Error):
             total += _proportional_bytes(process)
-            waiting += _children(process)
     return total
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children") as children:
-                found += map(int, children.read().split())
-    except FileNotFoundError:
-        # A kernel without these files: psutil looks at every process of the machine instead.
-        return [child.pid for child in psutil.Process(pid).children()]
-    return found
 
 
 def _proportional_bytes(pid: int) -> int:

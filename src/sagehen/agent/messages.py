@@ -39,6 +39,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     variant: str
     instance: str
     value: float
+    limit: str | None = None
+    """Which limit it is about, if any."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

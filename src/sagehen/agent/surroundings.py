@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from sagehen.agent.artifacts import ArtifactCache
 from sagehen.agent.launcher import Launcher
+from sagehen.agent.ports import Ports
 from sagehen.clock import Clock
 from sagehen.config import Settings
 from sagehen.home import Home
@@ -42,4 +43,5 @@ class Surroundings:
     artifacts: ArtifactCache
     launcher: Launcher
     clock: Clock
+    ports: Ports = field(default_factory=Ports)
     pace: Pace = field(default_factory=Pace)

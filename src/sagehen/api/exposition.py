@@ -47,6 +47,9 @@ class InstanceSample(Protocol):
     @property
     def value(self) -> float: ...
 
+    @property
+    def limit(self) -> str | None: ...
+
 
 QUANTILES = (0.5, 0.9, 0.99)
 """Of every time whose sketch there is."""
@@ -86,8 +89,10 @@ def measure(
     for limit, hits in limit_hits.items():
         measured["LimitHits"][limit,] = hits
     for sample in samples:
-        dimensions = (sample.endpoint, sample.variant, sample.instance)
-        measured[sample.name][dimensions] = sample.value
+        dimensions = [sample.endpoint, sample.variant, sample.instance]
+        if sample.limit is not None:
+            dimensions.append(sample.limit)
+        measured[sample.name][tuple(dimensions)] = sample.value
     return measured
 
 

@@ -155,7 +155,7 @@ def lost_session(session_id: str, endpoint: str) -> AwsError:
 
 def session_not_kept(why: OSError) -> AwsError:
     """The container has begun or closed a session, and the file that says so cannot be written."""
-    return AwsError("InternalFailure", f"The session cannot be kept: {why.strerror}.", 500)
+    return unavailable(f"The session cannot be kept: {why.strerror}. Try again in a moment.")
 
 
 def session_not_read(why: OSError) -> AwsError:

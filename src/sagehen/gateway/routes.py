@@ -132,6 +132,7 @@ class Routes:
         self._endpoints: dict[str, Endpoint] = {}
         self._instances: dict[_InstanceKey, Instance] = {}
         self._lines: dict[_LineKey, Line] = {}
+        self._leaving: list[Pool] = []
 
     def get(self, endpoint_name: str) -> Endpoint | None:
         if self._clock.monotonic() - self._looked_at > FRESH_SECONDS:
@@ -140,6 +141,11 @@ class Routes:
 
     def instances(self) -> Iterable[Instance]:
         return self._instances.values()
+
+    def pools(self) -> list[Pool]:
+        """Those of all instances, and of those that have left and still work on something."""
+        held = [pool for one in self._instances.values() for pool in one.pools]
+        return held + self._leaving
 
     @property
     def queued(self) -> int:
@@ -181,9 +187,11 @@ class Routes:
         self._counters.keep_only(
             {(name, one.name) for name, route in table.routes.items() for one in route.all_variants}
         )
+        self._leaving = [pool for pool in self._leaving if not pool.is_done]
         for key, instance in before.items():
             if key not in self._instances:
                 instance.leave()
+                self._leaving.extend(instance.pools)
         for endpoint in self._endpoints.values():
             for variant in endpoint.lined_up():
                 variant.line.follow(variant)

@@ -13,6 +13,7 @@ from sagehen.agent.model_names import opaque_name
 from sagehen.agent.tallies import ModelTallies
 from sagehen.clock import SYSTEM
 from sagehen.errors import ArtifactMissing, ArtifactRejected, Invalid, Unavailable
+from support.clock import HandClock
 
 KIB = 1024
 SIZE = 100 * KIB
@@ -54,26 +55,12 @@ class Container:
         return model_name in self.models
 
 
-class Time:
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> float:
-        return self.seconds
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-
 class Bench:
     """A cache with everything around it."""
 
     def __init__(self, folder: Path, artifacts: ArtifactCache, room: int, keep: bool) -> None:
         self.container = Container()
-        self.clock = Time()
+        self.clock = HandClock()
         self.memory = 0
         self.tallies = ModelTallies()
         self.folder = folder

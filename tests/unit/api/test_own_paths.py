@@ -52,6 +52,7 @@ class Sample:
     endpoint: str = NAME
     variant: str = "a"
     instance: str = "i1"
+    limit: str | None = None
 
 
 @dataclass

@@ -80,7 +80,8 @@ async def test_the_use_of_models_is_told(house, agent, variant, echo, eventually
     await house.start()
     await invoke(house)
     await invoke(house, CHICAGO)
-    await eventually(lambda: set(agent.touched) == {"m-Hou", "m-Chi"})
+    await eventually(lambda: len(agent.touched) == 2)
+    assert agent.touched.keys() == {"m-Hou", "m-Chi"}
 
 
 async def test_hits_and_waits_are_counted(house, agent, variant, echo):
