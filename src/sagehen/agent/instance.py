@@ -299,11 +299,10 @@ class Instance:
         clock, pace = self._around.clock, self._around.pace
         deadline = clock.monotonic() + pace.stop_seconds
         await self._models.close()
-        while self._running:
-            await self._running[0].end(max(0, deadline - clock.monotonic()))
-            self._hits.update(self._running.pop(0).process.hits())
-            if self._running:
+        for running in self._running:
+            if running is not self._running[0]:
                 await clock.sleep(pace.next_container_seconds)
+            await running.end(max(0, deadline - clock.monotonic()))
 
     async def _stop_containers(self, grace_seconds: float) -> None:
         await self._models.close()
