@@ -82,6 +82,12 @@ class Settings(BaseSettings):
         le=1,
         description="Share of an instance type's memory that a multi-model container may fill.",
     )
+    model_load_timeout_seconds: float = Field(
+        360,
+        gt=0,
+        description="How long a model of a multi-model endpoint may take to be fetched and loaded; "
+        "its callers wait as long as for an invocation.",
+    )
     artifact_cache_bytes: int = Field(
         20 * 2**30, ge=0, description="Disk for unpacked artifacts that nothing uses now."
     )

@@ -82,12 +82,16 @@ class _Routes:
         wanted = await _read(request, LoadRequest)
         instance_id = request.path_params["id"]
         return _json(
-            await self._agent.load_model(instance_id, wanted.target_model, wanted.wait_seconds)
+            await self._agent.load_model(
+                instance_id, wanted.target_model, wanted.wait_seconds, wanted.short_of_memory
+            )
         )
 
     async def touch_models(self, request: Request) -> Response:
         touched = await _read(request, TouchRequest)
-        self._agent.touch_models(request.path_params["id"], touched.model_names)
+        self._agent.touch_models(
+            request.path_params["id"], touched.model_names, touched.given_back
+        )
         return Response(status_code=204)
 
     async def metrics(self, request: Request) -> Response:
@@ -139,7 +143,7 @@ _STATUSES: tuple[tuple[type[SagehenError], int, str], ...] = (
     (NotFound, 404, "NotFound"),
     (ArtifactMissing, 400, "ValidationError"),
     (ArtifactRejected, 400, "ValidationError"),
-    (ArtifactError, 507, "InsufficientStorage"),
+    (ArtifactError, 503, "ServiceUnavailable"),
     (Unavailable, 503, "ServiceUnavailable"),
 )
 """The first that matches; what is none of them is our own failing."""

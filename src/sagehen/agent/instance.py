@@ -6,7 +6,7 @@ Starting ─► InService ─► Starting (it died or stopped answering) ─► 
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from uuid import uuid4
 
 from sagehen.agent.artifacts import Artifact
@@ -81,18 +81,21 @@ class Instance:
             self._ending = asyncio.create_task(self._end())
         await asyncio.shield(self._ending)
 
-    async def load_model(self, target: str, wait_seconds: float) -> LoadedModel:
+    async def load_model(
+        self, target: str, wait_seconds: float, short_of_memory: bool = False
+    ) -> LoadedModel:
         """See `ModelCache.load`.
 
         Raises:
             Invalid: it is not a multi-model instance.
             Unavailable: it is not in service.
         """
-        return await self._model_cache().load(target, wait_seconds)
+        return await self._model_cache().load(target, wait_seconds, short_of_memory)
 
-    def touch_models(self, names: tuple[str, ...]) -> None:
+    def touch_models(self, names: Iterable[str], given_back: Mapping[str, int]) -> None:
         if self._models is not None:
             self._models.touch(names)
+            self._models.give_back(given_back)
 
     async def samples(self) -> list[Sample]:
         memory = [running.process.memory_bytes() for running in self._running]

@@ -2,10 +2,16 @@
 
 import contextlib
 import os
+import time
+from collections.abc import Callable
 
 import psutil
 
-__all__ = ["machine_memory_bytes", "tree_memory_bytes"]
+__all__ = ["TreeMemory", "machine_memory_bytes", "tree_memory_bytes"]
+
+EXACT_SECONDS = 1.0
+"""For so long, what was shared when memory was read in full is taken as still shared."""
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def machine_memory_bytes() -> int:
@@ -15,13 +21,41 @@ def machine_memory_bytes() -> int:
 
 def tree_memory_bytes(pid: int) -> int:
     """Memory of a process and its descendants; 0 where it has ended. Takes milliseconds."""
-    total, waiting = 0, [pid]
+    return sum(map(_proportional_bytes, _tree(pid)))
+
+
+class TreeMemory:
+    """The same, often: the kernel walks all pages to tell what is shared, so that is asked only
+    now and then, and in between how much there is altogether."""
+
+    def __init__(self, pid: int, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._pid = pid
+        self._monotonic = monotonic
+        self._tree: list[int] = []
+        self._shared_bytes = 0
+        self._exact_at = -EXACT_SECONDS
+
+    def read(self) -> int:
+        """In bytes; 0 where it has ended. Blocks for a moment."""
+        tree = _tree(self._pid)
+        resident = sum(map(_resident_bytes, tree))
+        now = self._monotonic()
+        if tree != self._tree or now - self._exact_at >= EXACT_SECONDS:
+            exact = sum(map(_proportional_bytes, tree))
+            self._tree, self._exact_at = tree, now
+            self._shared_bytes = max(0, resident - exact)
+        return max(0, resident - self._shared_bytes)
+
+
+def _tree(pid: int) -> list[int]:
+    """A process and its descendants."""
+    found, waiting = [], [pid]
     while waiting:
         process = waiting.pop()
         with contextlib.suppress(OSError, psutil.Error):
-            total += _proportional_bytes(process)
             waiting += _children(process)
-    return total
+            found.append(process)
+    return found
 
 
 def _children(pid: int) -> list[int]:
@@ -44,4 +78,12 @@ def _proportional_bytes(pid: int) -> int:
                     return int(line.split()[1]) * 1024
     except OSError:
         pass
-    return int(psutil.Process(pid).memory_info().rss)
+    return _resident_bytes(pid)
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm") as numbers:
+            return int(numbers.read().split()[1]) * _PAGE_BYTES
+    except OSError:
+        return 0

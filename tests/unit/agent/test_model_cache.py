@@ -7,6 +7,7 @@ import pytest
 
 from sagehen.agent.artifacts import ArtifactCache
 from sagehen.agent.faults import ModelNotReady, ModelRefused, NoRoom
+from sagehen.agent.model_books import LENT_SECONDS
 from sagehen.agent.model_cache import SLACK_BYTES, ModelCache, ModelCachePlan
 from sagehen.agent.model_data import Location
 from sagehen.agent.model_names import opaque_name
@@ -71,7 +72,14 @@ class Time:
 class Bench:
     """A cache with everything around it."""
 
-    def __init__(self, folder: Path, artifacts: ArtifactCache, room: int, keep: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        artifacts: ArtifactCache,
+        room: int,
+        keep: bool,
+        longest_load_seconds: float,
+    ) -> None:
         self.container = Container()
         self.clock = Time()
         self.memory = 0
@@ -84,6 +92,8 @@ class Bench:
             room_bytes=room,
             base_bytes=0,
             loads_at_once=4,
+            fetches_at_once=8,
+            longest_load_seconds=longest_load_seconds,
             keep=keep,
         )
         self.cache = ModelCache(
@@ -99,9 +109,11 @@ class Bench:
         return self.memory
 
     async def load(self, *targets: str) -> None:
+        """Load models, and give each back as one who has used it."""
         for target in targets:
             self.clock.seconds += 1
-            await self.cache.load(target, 60)
+            loaded = await self.cache.load(target, 60)
+            self.cache.give_back({loaded.model_name: 1})
 
     @property
     def held(self) -> set[str]:
@@ -125,10 +137,12 @@ async def make_bench(
     artifacts.open()
     benches = []
 
-    def make(room: int = 3 * SIZE, keep: bool = True) -> Bench:
+    def make(
+        room: int = 3 * SIZE, keep: bool = True, longest_load_seconds: float = 360
+    ) -> Bench:
         folder = tmp_path / f"models{len(benches)}"
         folder.mkdir()
-        benches.append(Bench(folder, artifacts, room, keep))
+        benches.append(Bench(folder, artifacts, room, keep, longest_load_seconds))
         return benches[-1]
 
     yield make
@@ -223,7 +237,7 @@ async def test_growth_below_the_slack_is_nobodys(make_bench: MakeBench) -> None:
 
 async def test_loads_at_once_wait_for_each_others_room(make_bench: MakeBench) -> None:
     bench = make_bench(room=SIZE)
-    await asyncio.gather(*(bench.cache.load(letter, 60) for letter in "abcdefgh"))
+    await asyncio.gather(*(bench.load(letter) for letter in "abcdefgh"))
     assert len(bench.held) == 1
     assert bench.cache.booked_bytes == SIZE
 
@@ -282,12 +296,21 @@ async def test_without_cache_a_model_leaves_memory_and_disk_after_use(
     make_bench: MakeBench, tmp_path: Path
 ) -> None:
     bench = make_bench(keep=False)
-    await bench.load("a")
+    lent = await bench.cache.load("a", 60)
+    assert lent.keep is False
+    assert (await bench.cache.load("a", 60)).hit is True
+    bench.cache.give_back({lent.model_name: 1})
+    assert bench.held == {"a"}, "another still needs it"
+    bench.cache.give_back({lent.model_name: 1})
+    await bench.container.unloading.wait()
+    await bench.load("b")  # Which waits for nothing that a leaves behind.
+    assert (await bench.cache.load("a", 60)).hit is False
+    bench.clock.seconds += LENT_SECONDS
     await bench.cache.unload_idle()
     assert bench.held == {"a"}
-    bench.clock.seconds += 10
+    bench.clock.seconds += 1
     await bench.cache.unload_idle()
-    assert bench.held == set()
+    assert bench.held == set(), "who borrowed it has ended"
     assert [path.name for path in (tmp_path / "artifacts").iterdir()] == [".fresh"]
 
 
@@ -334,7 +357,7 @@ async def test_many_models_come_and_go(
         reader.objects[f"s3://bucket/models/{number}.tar.gz"] = archive
     for start in range(0, 200, 20):
         targets = [f"{number}.tar.gz" for number in range(start, start + 20)]
-        await asyncio.gather(*(bench.cache.load(target, 60) for target in targets))
+        await asyncio.gather(*(bench.load(target) for target in targets))
     assert bench.cache.loaded_count == len(bench.container.models) == 50
 
 

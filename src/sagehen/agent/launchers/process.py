@@ -12,7 +12,7 @@ from sagehen.agent.container_log import ContainerLog
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.launcher import LaunchPlan
 from sagehen.agent.launchers import become_container
-from sagehen.agent.memory import tree_memory_bytes
+from sagehen.agent.memory import TreeMemory
 
 __all__ = ["ContainerProcess", "ProcessLauncher"]
 
@@ -28,6 +28,7 @@ class ContainerProcess:
         self._process = process
         self._log = log
         self._ended = _watch(process)
+        self._memory = TreeMemory(process.pid)
 
     @property
     def pid(self) -> int:
@@ -55,7 +56,7 @@ class ContainerProcess:
     async def memory_bytes(self) -> int:
         if self._process.returncode is not None:
             return 0
-        return await asyncio.to_thread(tree_memory_bytes, self._process.pid)
+        return await asyncio.to_thread(self._memory.read)
 
 
 class ProcessLauncher:
