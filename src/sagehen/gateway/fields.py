@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-__all__ = ["joined_fields"]
+__all__ = ["as_meant", "joined_fields"]
 
 _NAMES_REMEMBERED = 1024
 _LONGEST_REMEMBERED = 128
@@ -33,3 +33,16 @@ def joined_fields(fields: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
             name, value = _names[raw_name], raw_value.decode("latin-1")
             headers[name] = f"{headers[name]},{value}" if name in headers else value
     return headers
+
+
+def as_meant(value: str) -> str:
+    """A value as its sender means it: HTTP's fields are latin-1, and the SDKs send UTF-8.
+
+    What is not UTF-8 stays as it came.
+    """
+    if value.isascii():
+        return value
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value

@@ -228,7 +228,7 @@ class Gateway:
         self._routes.refresh()
         if self._routes.version != self._known_version:
             self._known_version = self._routes.version
-            self._models.keep_only({one.instance_id for one in self._routes.instances()})
+            self._models.keep_only({i.instance_id: i.run_id for i in self._routes.instances()})
 
     def _close_idle(self) -> None:
         now = self._clock.monotonic()

@@ -17,6 +17,7 @@ from sagehen.gateway.faults import (
     error_body,
     lost_session,
     no_instance,
+    not_loaded,
     not_ready,
     session_not_kept,
     still_loading,
@@ -56,6 +57,10 @@ class Invocation:
     _misses = 0
     _loads = 0
     _loading_since: float | None = None
+    _load_failure: str | None = None
+    """Why no instance could be had to load the model, as the last one has it."""
+    _short_of_memory = False
+    """The container held the model, but had no memory to answer with it."""
     deadline = 0.0
 
     def __init__(self, exchange: Exchange, invoker: Invoker) -> None:
@@ -152,9 +157,11 @@ class Invocation:
         target_model = self._admitted.target_model
         if target_model is not None:
             self._model_name = self._invoker.models.find(instance.instance_id, target_model)
-            if self._model_name is None:
+            if self._model_name is None or self._short_of_memory:
+                self._account.look_up(False)
                 self._load(instance, target_model)
                 return
+            self._account.look_up(True)
         self._send(instance)
 
     def nowhere(self) -> None:
@@ -162,6 +169,9 @@ class Invocation:
         if admitted.instance is not None and admitted.instance.has_left:
             assert admitted.session_id is not None
             self._fail(lost_session(admitted.session_id, admitted.endpoint.name))
+        elif self._load_failure is not None:
+            assert admitted.target_model is not None
+            self._fail(not_loaded(admitted.target_model, self._load_failure))
         else:
             self._fail(no_instance(admitted.endpoint.name))
 
@@ -171,19 +181,22 @@ class Invocation:
         self._loads += 1
         self._loading_since = now = self._invoker.monotonic()
         wait_seconds = self.deadline - now
-        self._invoker.models.load(instance.instance_id, target_model, self, wait_seconds)
+        self._invoker.models.load(
+            instance.instance_id, target_model, self, wait_seconds, self._short_of_memory
+        )
 
     def model_loaded(self, model: LoadedModel) -> None:
-        waited = self._stop_loading()
-        if not model.hit:
-            self._account.hit = False
-            self._account.wait_for_model(waited)
+        if model.hit and not self._misses:
+            # Another gateway had it loaded: nothing was waited for but the agent.
+            self._loading_since = None
+            self._account.look_up(True)
+        self._stop_loading()
+        self._short_of_memory = False
         self._model_name = model.model_name
         self._send(self._place())
 
     def model_failed(self, failure: LoadFailure) -> None:
         self._stop_loading()
-        self._account.hit = False
         if failure.status == 429 and self._may_wait_on():
             # Whoever asked first had less time left than this request has.
             self._leave_place()
@@ -197,19 +210,21 @@ class Invocation:
             status = 507 if failure.status == 507 else 500
             self._answer_model_error(status, failure.message.encode(), True)
         else:
+            self._load_failure = failure.message
             self.refused()
 
     def _may_wait_on(self) -> bool:
         return self._loads < MAX_LOADS and self.deadline - self._invoker.monotonic() > 1
 
-    def _stop_loading(self) -> float:
+    def _stop_loading(self) -> None:
         since, self._loading_since = self._loading_since, None
-        return 0.0 if since is None else self._invoker.monotonic() - since
+        if since is not None:
+            self._account.wait_for_model(self._invoker.monotonic() - since)
 
-    def _load_again(self) -> None:
+    def _load_again(self, status: int) -> None:
         """The container does not hold the model after all, or had no room for its work."""
         self._misses += 1
-        self._account.hit = False
+        self._short_of_memory = status == 507
         target_model = self._admitted.target_model
         assert target_model is not None
         self._invoker.models.forget(self._leave_place().instance_id, target_model)
@@ -286,7 +301,7 @@ class Invocation:
         elif answer.is_not_started:
             self.refused()
         elif self._is_miss(answer):
-            self._load_again()
+            self._load_again(answer.status)
         else:
             self._answer_model_error(answer.status, answer.body, answer.whole)
 
@@ -329,6 +344,7 @@ class Invocation:
     def _let_go(self) -> None:
         """Hold nothing any more, whatever was under way."""
         placement = self._placement
+        self._account.count_look_up()
         if self._upstream is not None:
             self._upstream.abandon()
             self._upstream = None
@@ -342,6 +358,7 @@ class Invocation:
     def _stop_waiting(self, instance: Instance) -> None:
         target_model = self._admitted.target_model
         if self._loading_since is not None and target_model is not None:
+            self._stop_loading()
             self._invoker.models.leave(instance.instance_id, target_model, self)
         else:
             instance.pool.forget(self)
