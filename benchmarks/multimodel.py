@@ -208,9 +208,10 @@ class Bench:
         booked = [max(len(self.catalog.model(number)), 2**16) for number in range(models)]
         room = models // ROOM_SHARE
         found = []
-        with tempfile.TemporaryDirectory(prefix="sgh-") as folder, self.uploaded(
-            models, Path(folder)
-        ) as (_, running):
+        with (
+            tempfile.TemporaryDirectory(prefix="sgh-") as folder,
+            self.uploaded(models, Path(folder)) as (_, running),
+        ):
             for place, (name, draw) in enumerate((("uniform", uniform), ("Zipf", zipf))):
                 # Two endpoints must differ by name, and so by room.
                 room_bytes = int(statistics.mean(booked) * room) + place
@@ -225,9 +226,10 @@ class Bench:
     def measure_more(self, arguments: argparse.Namespace) -> list[tuple[str, Measured]]:
         """Warm calls beside many more models, and to all of them."""
         models = arguments.on_disk
-        with tempfile.TemporaryDirectory(prefix="sgh-") as folder, self.uploaded(
-            models, Path(folder)
-        ) as (host, _):
+        with (
+            tempfile.TemporaryDirectory(prefix="sgh-") as folder,
+            self.uploaded(models, Path(folder)) as (host, _),
+        ):
             few = uniform(arguments.models, QUESTIONS)
             self.cold_calls(host, arguments.models)
             before = self.warm_calls(host, few)
@@ -240,9 +242,7 @@ class Bench:
             (f"{models:,} models", among),
         ]
 
-    def uploaded(
-        self, models: int, folder: Path
-    ) -> AbstractContextManager[tuple[Host, Server]]:
+    def uploaded(self, models: int, folder: Path) -> AbstractContextManager[tuple[Host, Server]]:
         return multi_servers.sagehen(self.catalog, models, folder)
 
 
@@ -277,7 +277,9 @@ def render(
     others: Others,
 ) -> str:
     measured = [result for result in results if result.warm]
-    titles = "server | version | models | cold p50 | p90 | warm req/s | p50 | p90 | p99 | KiB a model"
+    titles = (
+        "server | version | models | cold p50 | p90 | warm req/s | p50 | p90 | p99 | KiB a model"
+    )
     lines = [
         *heading("Many models behind one endpoint"),
         *describe_machine(),
@@ -290,7 +292,11 @@ def render(
         f"| {titles} |",
         f"|{'---|' * 10}",
         *(row_of([one.name, one.version, *cells(one)]) for one in measured),
-        *(f"| {one.name} | not measured: {one.failure} |{' |' * 8}" for one in results if one.failure),
+        *(
+            f"| {one.name} | not measured: {one.failure} |{' |' * 8}"
+            for one in results
+            if one.failure
+        ),
     ]
     if hits:
         lines += hits_table(hits)

@@ -89,9 +89,7 @@ class _Routes:
 
     async def touch_models(self, request: Request) -> Response:
         touched = await _read(request, TouchRequest)
-        self._agent.touch_models(
-            request.path_params["id"], touched.model_names, touched.given_back
-        )
+        self._agent.touch_models(request.path_params["id"], touched.model_names, touched.given_back)
         return Response(status_code=204)
 
     async def metrics(self, request: Request) -> Response:

@@ -97,9 +97,7 @@ def rank_by_affinity(instance_ids: Sequence[str], model: str) -> list[int]:
     return sorted(range(len(instance_ids)), key=score, reverse=True)
 
 
-def choose_by_affinity(
-    ranked: Sequence[S], holds: Sequence[bool], busy_from: int
-) -> S | None:
+def choose_by_affinity(ranked: Sequence[S], holds: Sequence[bool], busy_from: int) -> S | None:
     """An instance for a request that names a model; None where none is free.
 
     The first of those that hold the model, or else of all, that is free and works on fewer than

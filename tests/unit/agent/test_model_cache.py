@@ -17,6 +17,7 @@ from sagehen.clock import SYSTEM
 from sagehen.errors import ArtifactError, ArtifactMissing, ArtifactRejected, Invalid, Unavailable
 from support.model_bench import KIB, SIZE, Bench
 
+
 @pytest.fixture
 async def make_bench(
     tmp_path: Path, reader: Any, make_archive: Callable[..., bytes]
@@ -33,9 +34,7 @@ async def make_bench(
     artifacts.open()
     benches = []
 
-    def make(
-        room: int = 3 * SIZE, keep: bool = True, longest_load_seconds: float = 360
-    ) -> Bench:
+    def make(room: int = 3 * SIZE, keep: bool = True, longest_load_seconds: float = 360) -> Bench:
         folder = tmp_path / f"models{len(benches)}"
         folder.mkdir()
         benches.append(Bench(folder, artifacts, room, keep, longest_load_seconds))

@@ -151,9 +151,7 @@ class Booster:
         dense = _DENSE % (address, rows, self.features)
         if self._needs_matrix:
             self._predict_matrix(dense)
-        elif self._predict_dense(
-            self._handle, dense, self._settings, self._proxy, *self._results
-        ):
+        elif self._predict_dense(self._handle, dense, self._settings, self._proxy, *self._results):
             self._library.fail()
         vectors = self._dimensions.value > 1
         total = 1
