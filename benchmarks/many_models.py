@@ -1,4 +1,4 @@
-"""Many small XGBoost models, no two alike, made in seconds: a few are trained, the others varied."""
+"""Many small XGBoost models, no two alike: a few are trained, the others varied, in seconds."""
 
 import io
 import json
@@ -93,14 +93,24 @@ def zipf(models: int, draws: int) -> list[int]:
     return chance.choices(order, [1 / rank for rank in range(1, models + 1)], k=draws)
 
 
-def least_recent_hits(draws: Sequence[int], room: int) -> float:
-    """The share of hits that a cache of `room` models has which forgets the least recently used."""
+def least_recent_hits(draws: Sequence[int], sizes: Sequence[int], room: int) -> float:
+    """The share of hits that a cache has which forgets the least recently used.
+
+    Args:
+        sizes: of the models, by number.
+        room: for models of so much together.
+    """
     held: dict[int, None] = {}
-    hits = 0
+    hits = taken = 0
     for number in draws:
-        hits += number in held
-        held.pop(number, None)
+        if number in held:
+            hits += 1
+            del held[number]
+        else:
+            taken += sizes[number]
+            while taken > room:
+                oldest = next(iter(held))
+                del held[oldest]
+                taken -= sizes[oldest]
         held[number] = None
-        if len(held) > room:
-            del held[next(iter(held))]
     return hits / len(draws)

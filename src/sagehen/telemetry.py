@@ -35,8 +35,11 @@ class Metric:
     """CloudWatch's word for it."""
     help: str
     dimensions: tuple[str, ...]
+    namespace: str = "AWS/SageMaker"
+    """CloudWatch's, of a metric that SageMaker has; `Sagehen` for those that are our own."""
 
 
+_OWN = "Sagehen"
 _VARIANT = ("endpoint", "variant")
 _INSTANCE = ("endpoint", "variant", "instance")
 
@@ -80,6 +83,7 @@ _TABLE = (
         "None",
         "Requests that wait in the gateways for a free slot.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "QueuedRequestsMaximum",
@@ -88,6 +92,7 @@ _TABLE = (
         "None",
         "The most requests that waited for a free slot at once in the last 10 s.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "Invocation4XXErrors",
@@ -144,6 +149,7 @@ _TABLE = (
         "None",
         "Invocations of a multi-model endpoint that asked for a model: ModelCacheHit's samples.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "ShadowCopiesDropped",
@@ -152,6 +158,7 @@ _TABLE = (
         "None",
         "Requests that a shadow variant was to get a copy of, and did not.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "ModelLoadingWaitTime",
@@ -192,6 +199,7 @@ _TABLE = (
         "None",
         "Models that an instance holds in memory.",
         _INSTANCE,
+        "/aws/sagemaker/Endpoints",
     ),
     Metric(
         "LoadedModelBytes",
@@ -200,6 +208,7 @@ _TABLE = (
         "Bytes",
         "Memory that an instance's loaded models are booked with.",
         _INSTANCE,
+        _OWN,
     ),
     Metric(
         "InstanceMemoryBytes",
@@ -208,6 +217,7 @@ _TABLE = (
         "Bytes",
         "Memory that an instance's processes hold.",
         _INSTANCE,
+        _OWN,
     ),
     Metric(
         "LimitHits",
@@ -216,6 +226,7 @@ _TABLE = (
         "None",
         "How often a limit of the gateways was met.",
         ("limit",),
+        _OWN,
     ),
     Metric(
         "EndpointStatus",
@@ -224,6 +235,7 @@ _TABLE = (
         "None",
         "1 for the status that an endpoint has.",
         ("endpoint", "status"),
+        _OWN,
     ),
 )
 

@@ -108,9 +108,9 @@ def test_without_cache_a_model_leaves_memory_and_disk_after_each_use(deploy, man
     put(deploy, "once/one.tar.gz", 7.0)
     before = artifacts(deploy)
     many("once", model_cache=False)
+    unloads = "sagehen_model_unloading_time_microseconds_count"
     for times in (1, 2, 3):
         assert call(deploy, "once", "one.tar.gz") == "[7.0]"
-        unloads = "sagehen_model_unloading_time_microseconds_count"
         wait_until(lambda times=times: metric(deploy, "once", unloads) == times)
         wait_until(lambda: artifacts(deploy) == before)
     assert metric(deploy, "once", "sagehen_loaded_model_count") == 0

@@ -15,7 +15,8 @@ class House:
             self.booster.load_model(Path(context.system_properties["model_dir"], "model.ubj"))
         if requests is None:  # When the worker starts, before the first request.
             return None
-        rows = [bytes(request["body"]).split(b",") for request in requests]
+        texts = [request["body"] for request in requests]
+        rows = [(text if isinstance(text, str) else text.decode()).split(",") for text in texts]
         return [str(price) for price in self.booster.inplace_predict(np.array(rows, np.float32))]
 
 

@@ -282,6 +282,23 @@ async def test_a_slow_store_does_not_hold_up_what_is_on_disk(
     assert bench.held == set("abcdefg")
 
 
+async def test_a_store_that_is_away_is_told_and_asked_again(
+    make_bench: MakeBench, reader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench()
+
+    async def away(location: object) -> None:
+        raise Unavailable("The object store does not answer.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reader, "head", away)
+        with pytest.raises(Unavailable, match="does not answer"):
+            await bench.cache.load("a", 60)
+    assert (list(bench.folder.iterdir()), bench.cache.booked_bytes) == ([], 0)
+    await bench.load("a")
+    assert bench.held == {"a"}
+
+
 async def test_a_full_disk_is_cleared_of_what_nobody_uses_and_then_said(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
