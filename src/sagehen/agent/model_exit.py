@@ -83,8 +83,13 @@ class ModelExit:
         for task in leaving:
             task.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)
-        for model in self._books.clear():
-            await self._forget(model)
+        left = self._books.clear()
+        try:
+            # In one turn of a thread: there may be thousands, and a new container waits for it.
+            await asyncio.to_thread(_remove_trees, [self._folder / model.name for model in left])
+        finally:
+            for model in left:
+                await self._artifacts.release(model.artifact, keep=self._keep)
 
     async def withdraw(self, name: str) -> None:
         """Tell the container to drop a model. If it does not, the next load's cost shows it."""
@@ -115,3 +120,8 @@ class ModelExit:
     def _end(self, name: str) -> None:
         del self._leaving[name]
         self._changed.set()
+
+
+def _remove_trees(folders: list[Path]) -> None:
+    for folder in folders:
+        remove_tree(folder)
