@@ -35,8 +35,11 @@ class Metric:
     """CloudWatch's word for it."""
     help: str
     dimensions: tuple[str, ...]
+    namespace: str = "AWS/SageMaker"
+    """CloudWatch's, of a metric that SageMaker has; `Sagehen` for those that are our own."""
 
 
+_OWN = "Sagehen"
 _VARIANT = ("endpoint", "variant")
 _CONTAINER = ("endpoint", "variant", "container")
 _INSTANCE = ("endpoint", "variant", "instance")
@@ -81,6 +84,7 @@ _TABLE = (
         "None",
         "Requests that wait in the gateways for a free slot.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "QueuedRequestsMaximum",
@@ -89,6 +93,7 @@ _TABLE = (
         "None",
         "The most requests that waited for a free slot at once in the last 10 s.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "Invocation4XXErrors",
@@ -185,6 +190,7 @@ _TABLE = (
         "None",
         "Invocations of a multi-model endpoint that asked for a model: ModelCacheHit's samples.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "ShadowCopiesDropped",
@@ -193,6 +199,7 @@ _TABLE = (
         "None",
         "Requests that a shadow variant was to get a copy of, and did not.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "ModelLoadingWaitTime",
@@ -233,6 +240,7 @@ _TABLE = (
         "None",
         "Models that an instance holds in memory.",
         _INSTANCE,
+        "/aws/sagemaker/Endpoints",
     ),
     Metric(
         "LoadedModelBytes",
@@ -241,6 +249,7 @@ _TABLE = (
         "Bytes",
         "Memory that an instance's loaded models are booked with.",
         _INSTANCE,
+        _OWN,
     ),
     Metric(
         "InstanceMemoryBytes",
@@ -249,6 +258,7 @@ _TABLE = (
         "Bytes",
         "Memory that an instance's processes hold.",
         _INSTANCE,
+        _OWN,
     ),
     Metric(
         "InstanceLimitHits",
@@ -265,6 +275,7 @@ _TABLE = (
         "None",
         "How often a limit of the gateways was met.",
         ("limit",),
+        _OWN,
     ),
     Metric(
         "EndpointStatus",
@@ -273,6 +284,7 @@ _TABLE = (
         "None",
         "1 for the status that an endpoint has.",
         ("endpoint", "status"),
+        _OWN,
     ),
 )
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from sagehen.agent.artifacts import ArtifactCache
@@ -140,15 +141,21 @@ class Agent:
         target_model: str,
         wait_seconds: float,
         hostname: str | None = None,
+        short_of_memory: bool = False,
     ) -> LoadedModel:
         """See `ModelCaches.load`; raises NotFound where there is no such instance."""
-        return await self._find(instance_id).load_model(target_model, wait_seconds, hostname)
+        instance = self._find(instance_id)
+        return await instance.load_model(target_model, wait_seconds, hostname, short_of_memory)
 
     def touch_models(
-        self, instance_id: str, names: tuple[str, ...], hostname: str | None = None
+        self,
+        instance_id: str,
+        names: Iterable[str],
+        given_back: Mapping[str, int],
+        hostname: str | None = None,
     ) -> None:
         """Models were used just now; raises NotFound where there is no such instance."""
-        self._find(instance_id).touch_models(names, hostname)
+        self._find(instance_id).touch_models(names, given_back, hostname)
 
     async def samples(self) -> list[Sample]:
         """Numbers about every instance."""

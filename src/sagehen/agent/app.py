@@ -93,14 +93,20 @@ class _Routes:
         place = request.path_params
         return _json(
             await self._agent.load_model(
-                place["id"], wanted.target_model, wanted.wait_seconds, place.get("hostname")
+                place["id"],
+                wanted.target_model,
+                wanted.wait_seconds,
+                place.get("hostname"),
+                wanted.short_of_memory,
             )
         )
 
     async def touch_models(self, request: Request) -> Response:
         touched = await _read(request, TouchRequest)
         place = request.path_params
-        self._agent.touch_models(place["id"], touched.model_names, place.get("hostname"))
+        self._agent.touch_models(
+            place["id"], touched.model_names, touched.given_back, place.get("hostname")
+        )
         return Response(status_code=204)
 
     async def metrics(self, request: Request) -> Response:
@@ -152,7 +158,7 @@ _STATUSES: tuple[tuple[type[SagehenError], int, str], ...] = (
     (NotFound, 404, "NotFound"),
     (ArtifactMissing, 400, "ValidationError"),
     (ArtifactRejected, 400, "ValidationError"),
-    (ArtifactError, 507, "InsufficientStorage"),
+    (ArtifactError, 503, "ServiceUnavailable"),
     (Unavailable, 503, "ServiceUnavailable"),
 )
 """The first that matches; what is none of them is our own failing."""

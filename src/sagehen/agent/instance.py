@@ -7,7 +7,7 @@ Starting ─► InService ─► Starting (it died or stopped answering) ─► 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from uuid import uuid4
 
 from sagehen.agent.artifacts import Artifact
@@ -87,13 +87,19 @@ class Instance:
         await asyncio.shield(self._ending)
 
     async def load_model(
-        self, target: str, wait_seconds: float, hostname: str | None = None
+        self,
+        target: str,
+        wait_seconds: float,
+        hostname: str | None = None,
+        short_of_memory: bool = False,
     ) -> LoadedModel:
         """See `ModelCaches.load`."""
-        return await self._models.load(target, wait_seconds, hostname)
+        return await self._models.load(target, wait_seconds, hostname, short_of_memory)
 
-    def touch_models(self, names: tuple[str, ...], hostname: str | None = None) -> None:
-        self._models.touch(names, hostname)
+    def touch_models(
+        self, names: Iterable[str], given_back: Mapping[str, int], hostname: str | None = None
+    ) -> None:
+        self._models.touch(names, given_back, hostname)
 
     async def samples(self) -> list[Sample]:
         memory = [running.process.memory_bytes() for running in self._running]

@@ -1,6 +1,6 @@
 """The model caches of one instance: of each of its containers that holds many models, one."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sagehen.agent.messages import LoadedModel
 from sagehen.agent.model_cache import ModelCache
@@ -44,7 +44,11 @@ class ModelCaches:
         return bool(self._caches)
 
     async def load(
-        self, target: str, wait_seconds: float, hostname: str | None = None
+        self,
+        target: str,
+        wait_seconds: float,
+        hostname: str | None = None,
+        short_of_memory: bool = False,
     ) -> LoadedModel:
         """See `ModelCache.load`; without a hostname, in the one container that holds models.
 
@@ -53,12 +57,16 @@ class ModelCaches:
             NotFound: there is no container of that name.
             Unavailable: the instance is not in service.
         """
-        return await self._find(hostname).load(target, wait_seconds)
+        return await self._find(hostname).load(target, wait_seconds, short_of_memory)
 
-    def touch(self, names: Iterable[str], hostname: str | None = None) -> None:
-        """Models were used just now."""
+    def touch(
+        self, names: Iterable[str], given_back: Mapping[str, int], hostname: str | None = None
+    ) -> None:
+        """Models were used just now, and some that were lent are not needed any more."""
         if self._caches:
-            self._find(hostname).touch(names)
+            cache = self._find(hostname)
+            cache.touch(names)
+            cache.give_back(given_back)
 
     async def unload_idle(self) -> None:
         for cache in list(self._caches.values()):

@@ -21,6 +21,7 @@ __all__ = [
     "missing_target_model",
     "no_instance",
     "not_direct",
+    "not_loaded",
     "not_multi_model",
     "not_ready",
     "session_not_kept",
@@ -81,6 +82,11 @@ def still_loading(target_model: str) -> AwsError:
     return not_ready(
         f"Model {target_model} is not ready for inference yet: it is still being loaded. Try again."
     )
+
+
+def not_loaded(target_model: str, why: str) -> AwsError:
+    """No instance could be had that can load it now."""
+    return unavailable(f"Model {target_model} could not be loaded: {why} Try again in a moment.")
 
 
 def unavailable(message: str) -> AwsError:

@@ -17,6 +17,7 @@ from sagehen.gateway.faults import (
     error_body,
     lost_session,
     no_instance,
+    not_loaded,
     session_not_kept,
 )
 from sagehen.gateway.instance import Instance
@@ -156,6 +157,9 @@ class Invocation:
         if admitted.instance is not None and admitted.instance.has_left:
             assert admitted.session_id is not None
             self.fail(lost_session(admitted.session_id, admitted.endpoint.name))
+        elif self._model is not None and self._model.failure is not None:
+            assert admitted.target_model is not None
+            self.fail(not_loaded(admitted.target_model, self._model.failure))
         else:
             self.fail(no_instance(admitted.endpoint.name))
 
@@ -284,7 +288,7 @@ class Invocation:
         if answer.is_not_started:
             self.refused()
         elif self._model is not None and at_models and self._model.is_miss(answer):
-            self._model.lost()
+            self._model.lost(answer.status)
         else:
             self._answer_model_error(answer.status, answer.body, answer.whole)
 
@@ -324,6 +328,7 @@ class Invocation:
     def _let_go(self) -> None:
         """Hold nothing any more, whatever was under way."""
         placement = self._placement
+        self._account.count_look_up()
         if self._upstream is not None:
             self._upstream.abandon()
             self._upstream = None

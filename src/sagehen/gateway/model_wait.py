@@ -48,8 +48,10 @@ class ModelWait:
         "_loads",
         "_misses",
         "_owner",
+        "_short_of_memory",
         "_since",
         "_target_model",
+        "failure",
     )
 
     def __init__(
@@ -65,6 +67,10 @@ class ModelWait:
         self._loads = 0
         self._since: float | None = None
         """When it began to wait, while it does."""
+        self._short_of_memory = False
+        """The container held the model, but had no memory to answer with it."""
+        self.failure: str | None = None
+        """Why no instance could be had to load it, as the last one has it."""
 
     @property
     def is_on(self) -> bool:
@@ -75,9 +81,11 @@ class ModelWait:
         """Find the model on an instance, or have it loaded there."""
         self._holder = instance.holder
         name = self._invoker.models.find(self._holder, self._target_model)
-        if name is None:
+        if name is None or self._short_of_memory:
+            self._account.look_up(False)
             self.load()
         else:
+            self._account.look_up(True)
             self._owner.model_ready(name)
 
     def load(self) -> None:
@@ -85,12 +93,15 @@ class ModelWait:
         self._loads += 1
         self._since = now = self._invoker.monotonic()
         wait_seconds = self._owner.deadline - now
-        self._invoker.models.load(self._holder, self._target_model, self, wait_seconds)
+        self._invoker.models.load(
+            self._holder, self._target_model, self, wait_seconds, self._short_of_memory
+        )
 
-    def lost(self) -> None:
-        """The container does not hold it after all, or had no room for its work."""
+    def lost(self, status: int) -> None:
+        """The container does not hold it after all, or had no room for its work: a 507."""
         self._misses += 1
-        self._account.hit = False
+        self._short_of_memory = status == 507
+        self._account.look_up(False)
         self._invoker.models.forget(self._holder, self._target_model)
         self._owner.look_again()
 
@@ -110,20 +121,22 @@ class ModelWait:
         # They know each other: apart, both are freed at once.
         del self._owner
         if self._since is not None:
+            self._end()
             self._invoker.models.leave(self._holder, self._target_model, self)
 
     # What those who have it loaded call
 
     def model_loaded(self, model: LoadedModel) -> None:
-        waited = self._end()
-        if not model.hit:
-            self._account.hit = False
-            self._account.wait_for_model(waited)
+        if model.hit and not self._misses:
+            # Another gateway had it loaded: nothing was waited for but the agent.
+            self._since = None
+            self._account.look_up(True)
+        self._end()
+        self._short_of_memory = False
         self._owner.model_ready(model.model_name)
 
     def model_failed(self, failure: LoadFailure) -> None:
         self._end()
-        self._account.hit = False
         if failure.status == 429 and self._may_wait_on():
             # Whoever asked first had less time left than this request has.
             self._owner.look_again()
@@ -135,11 +148,13 @@ class ModelWait:
         elif failure.status in (424, 507):
             self._owner.model_refused(507 if failure.status == 507 else 500, failure.message)
         else:
+            self.failure = failure.message
             self._owner.refused()
 
     def _may_wait_on(self) -> bool:
         return self._loads < MAX_LOADS and self._owner.deadline - self._invoker.monotonic() > 1
 
-    def _end(self) -> float:
+    def _end(self) -> None:
         since, self._since = self._since, None
-        return 0.0 if since is None else self._invoker.monotonic() - since
+        if since is not None:
+            self._account.wait_for_model(self._invoker.monotonic() - since)

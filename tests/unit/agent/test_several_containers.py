@@ -145,7 +145,7 @@ async def test_models_are_loaded_into_the_container_that_is_named(
         assert not (await instance.load_model("a.tar.gz", 10, "predict")).hit
         assert (await instance.load_model("a.tar.gz", 10, "predict")).hit
         assert not (await instance.load_model("a.tar.gz", 10, "clean")).hit
-        instance.touch_models(("m",), "predict")
+        instance.touch_models(("m",), {}, "predict")
         told = {one.name: one.value for one in await instance.samples()}
         assert told["LoadedModelCount"] == 2
         with pytest.raises(NotFound, match="no container explain"):
