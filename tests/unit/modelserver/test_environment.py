@@ -63,3 +63,26 @@ def test_program_and_selected_outputs():
     assert found.program == "serve.py"
     assert found.program_named
     assert found.inference_output == ("probability", "labels")
+
+
+def test_the_names_of_torchserve_and_multi_model_server_count_too():
+    found = read_environment(
+        {
+            "SAGEMAKER_TS_MAX_WORKERS": "3",
+            "SAGEMAKER_TS_RESPONSE_TIMEOUT": "7",
+            "SAGEMAKER_MODEL_SERVER_TIMEOUT": "61",
+            "TS_JOB_QUEUE_SIZE": "9",
+            "MMS_MAX_REQUEST_SIZE": "1000",
+            "OMP_NUM_THREADS": "2,1",
+        }
+    )
+    assert (found.workers, found.timeout_seconds, found.call_queue) == (3, 7, 9)
+    assert (found.batch_queue, found.max_body_bytes, found.threads) == (9, 1000, 2)
+
+
+def test_what_the_hugging_face_container_is_told():
+    found = read_environment(
+        {"HF_TASK": "fill-mask", "HF_MODEL_REVISION": "v2", "HF_TRUST_REMOTE_CODE": "1"}
+    ).hugging_face
+    assert (found.task, found.revision, found.trust_remote_code) == ("fill-mask", "v2", True)
+    assert not read_environment({}).hugging_face.trust_remote_code
