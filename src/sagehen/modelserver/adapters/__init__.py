@@ -10,7 +10,9 @@ from sagehen.modelserver.environment import Environment
 __all__ = ["ADAPTERS", "make_adapter"]
 
 ADAPTERS = {
+    "huggingface": "sagehen.modelserver.adapters.huggingface",
     "python": "sagehen.modelserver.adapters.python",
+    "pytorch": "sagehen.modelserver.adapters.pytorch",
     "sklearn": "sagehen.modelserver.adapters.sklearn",
     "xgboost": "sagehen.modelserver.adapters.xgboost",
 }
