@@ -17,6 +17,8 @@ class Handlers:
     input_fn: Callable[..., Any]
     predict_fn: Callable[..., Any]
     output_fn: Callable[..., Any]
+    error_status: int = 500
+    """Of an answer to a request whose script raises."""
 
     @classmethod
     def of_toolkit(cls) -> "Handlers":
