@@ -64,6 +64,16 @@ def test_sklearn_names_wines(server):
     assert "named rightly" in run_example("sklearn_wine.py", server)
 
 
+def test_pytorch_reads_digits(server):
+    assert re.search(r"^4[3-5]\d of 450 held-out digits", run_example("pytorch_digits.py", server))
+
+
+def test_hugging_face_finds_the_answer(server):
+    question, best, *_ = run_example("huggingface_embeddings.py", server).splitlines()[-4:]
+    assert question == "How do I get my money back?"
+    assert best.endswith("Refunds are paid to the card you used within five days.")
+
+
 def test_every_example_is_listed_and_tested():
     listed = (EXAMPLES / "README.md").read_text()
     tested = Path(__file__).read_text()
