@@ -5,7 +5,7 @@ from typing import Any
 
 from sagehen.modelserver.adapters.handlers import Handlers
 from sagehen.modelserver.adapters.huggingface_codecs import asked, decode, encode
-from sagehen.modelserver.adapters.huggingface_files import find_task, model_folder
+from sagehen.modelserver.adapters.huggingface_files import find_task, is_of_texts, model_folder
 from sagehen.modelserver.adapters.huggingface_models import PipelineModel, TextModel
 from sagehen.modelserver.adapters.script import find_script, load_script
 from sagehen.modelserver.adapters.torch_runtime import inference, prepare, require
@@ -42,9 +42,22 @@ class HuggingFaceAdapter:
             )
             return load_script(script, model_dir, handlers, environment)
         pipeline = self._pipeline(str(model_dir))
-        together = _import_pipelines().takes_texts_together(pipeline)
-        model = TextModel if together else PipelineModel
-        return model(pipeline, environment.default_accept)
+        if self._is_of_texts(model_dir):
+            together = _import_pipelines().takes_texts_together(pipeline)
+            return TextModel(pipeline, environment.default_accept, together)
+        return PipelineModel(pipeline, environment.default_accept)
+
+    def needs_worker(self, model_dir: Path) -> bool:
+        """A script, and a pipeline that may go on for long. Raises SagehenError."""
+        if find_script(model_dir, self._environment) is not None:
+            return True
+        return not self._is_of_texts(model_dir)
+
+    def _is_of_texts(self, model_dir: Path) -> bool:
+        settings = self._environment.hugging_face
+        if settings.task:
+            return is_of_texts(settings.task)
+        return is_of_texts(find_task(model_folder(model_dir, self._environment), settings))
 
     def _pipeline(self, model_dir: str) -> Any:
         settings = self._environment.hugging_face

@@ -8,7 +8,7 @@ from sagehen.errors import SagehenError
 from sagehen.modelserver.environment import Environment
 from sagehen.modelserver.hugging_face import HuggingFaceSettings
 
-__all__ = ["HuggingFaceError", "find_task", "model_folder"]
+__all__ = ["HuggingFaceError", "find_task", "is_of_texts", "model_folder"]
 
 CONFIG = "config.json"
 TASKS = {
@@ -26,6 +26,10 @@ TASKS = {
     "T5WithLMHeadModel": "text2text-generation",
 }
 """Endings of architectures, and the task each is for, as the inference toolkit has them."""
+
+TEXT_TASKS = ("feature-extraction", "text-classification", "token-classification")
+"""Each text has an answer of its own, soon, and by itself: nothing is drawn or generated."""
+_ALIASES = {"sentiment-analysis": "text-classification", "ner": "token-classification"}
 
 _OPT_ML = "/opt/ml/"
 
@@ -85,6 +89,11 @@ def find_task(folder: Path, settings: HuggingFaceSettings) -> str:
         f"Environment, as feature-extraction. It can be inferred from architectures ending with "
         f"{', '.join(TASKS)}."
     )
+
+
+def is_of_texts(task: str) -> bool:
+    """Whether the task is one whose texts can be answered together."""
+    return _ALIASES.get(task, task) in TEXT_TASKS
 
 
 def _architecture(folder: Path) -> str:

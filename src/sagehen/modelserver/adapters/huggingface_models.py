@@ -1,6 +1,5 @@
 """Loaded Hugging Face models: of texts in batches, of everything else call by call."""
 
-import copy
 import json
 import logging
 import threading
@@ -63,44 +62,21 @@ class _Codec:
 
 
 class PipelineModel:
-    """A pipeline, called for one request at a time in each of several threads."""
+    """A pipeline that is called for one request at a time."""
 
     def __init__(self, pipeline: Any, default_accept: str) -> None:
+        self._pipeline = pipeline
         self._codec = _Codec(default_accept)
-        self._template = _twin(pipeline)
-        self._free = [pipeline]
-        self._copying = threading.Lock()
+        self._turn = threading.Lock()  # a tokenizer cannot be used by two threads at once
 
     def call(self, request: Request) -> Answer:
-        inputs, parameters = self._codec.arguments(request.body, request.header(b"content-type"))
-        with self._own_pipeline() as pipeline, _errors(), inference():
-            prediction = pipeline(inputs, **parameters)
+        arguments = self._codec.arguments(request.body, request.header(b"content-type"))
+        with self._turn, _errors(), inference():
+            prediction = self._pipeline(arguments.inputs, **arguments.parameters)
         return self._codec.answer(prediction, request.header(b"accept"))
 
-    @contextmanager
-    def _own_pipeline(self) -> Iterator[Any]:
-        """One that no other thread uses, as tokenizers cannot be used by two; one model for all."""
-        try:
-            pipeline = self._free.pop()
-        except IndexError:
-            with self._copying:
-                pipeline = _twin(self._template)
-        try:
-            yield pipeline
-        finally:
-            self._free.append(pipeline)
-
     def close(self) -> None:
-        self._free = []
-        self._template = None
-
-
-def _twin(pipeline: Any) -> Any:
-    """A pipeline of the same model with a tokenizer of its own."""
-    twin = copy.copy(pipeline)
-    for part in ("tokenizer", "processor"):
-        setattr(twin, part, copy.deepcopy(getattr(pipeline, part, None)))
-    return twin
+        self._pipeline = None
 
 
 @dataclass(slots=True)
@@ -115,15 +91,16 @@ class _Texts:
 
 
 class TextModel:
-    """A pipeline that takes the texts of many requests in one call."""
+    """A pipeline that takes the texts of many requests in one call, if `together`."""
 
-    def __init__(self, pipeline: Any, default_accept: str) -> None:
+    def __init__(self, pipeline: Any, default_accept: str, together: bool) -> None:
         self._pipeline = pipeline
+        self._joins = together
         self._codec = _Codec(default_accept)
 
     def decode(self, body: bytes, content_type: str) -> _Texts:
         arguments = self._codec.arguments(body, content_type)
-        texts = _plain_texts(arguments.inputs)
+        texts = _plain_texts(arguments.inputs) if self._joins else None
         key = json.dumps(arguments.parameters, sort_keys=True)
         return _Texts(len(texts) if texts else 1, arguments, texts, key)
 

@@ -14,9 +14,6 @@ from sagehen.modelserver.adapters.torch_runtime import device
 
 __all__ = ["FeatureExtraction", "make_pipeline", "takes_texts_together"]
 
-TEXT_TASKS = ("feature-extraction", "text-classification", "token-classification")
-"""Each text has an answer of its own, soon, and by itself: nothing is drawn or generated."""
-
 
 class FeatureExtraction(FeatureExtractionPipeline):  # type: ignore[misc]
     """Without features of the padding that a text gets in a batch, so that an answer is always
@@ -59,8 +56,7 @@ def takes_texts_together(made: Any) -> bool:
     """Whether texts can be padded to one length and still be answered as if each were alone."""
     tokenizer = made.tokenizer
     return (
-        made.task in TEXT_TASKS
-        and tokenizer is not None
+        tokenizer is not None
         and tokenizer.pad_token_id is not None
         and tokenizer.padding_side == "right"
         and "attention_mask" in tokenizer.model_input_names

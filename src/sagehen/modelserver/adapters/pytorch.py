@@ -46,6 +46,9 @@ class TorchAdapter:
             return load_script(script, model_dir, handlers, self._environment)
         return TorchModel(load_torchscript(str(model_dir)), self._environment)
 
+    def needs_worker(self, model_dir: Path) -> bool:
+        return find_script(model_dir, self._environment) is not None
+
 
 @dataclass(slots=True)
 class _Tensor:

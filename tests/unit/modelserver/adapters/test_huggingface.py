@@ -244,7 +244,7 @@ def test_not_a_number_is_an_error_as_in_the_container(minilm):
     )
 
 
-def test_what_is_drawn_or_generated_is_called_one_by_one_in_several_threads(make_model, load):
+def test_what_is_generated_is_called_one_by_one_whatever_the_thread(make_model, load):
     model = load(make_model("GPT2LMHeadModel"))
     assert isinstance(model, PipelineModel)
     begin = threading.Barrier(3)
@@ -327,6 +327,23 @@ def test_a_missing_framework_is_named_with_what_to_install(environment, monkeypa
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(Unavailable, match=r"pip install 'sagehen\[huggingface\]'"):
         adapter(environment("huggingface"))
+
+
+@pytest.mark.parametrize(
+    ("task", "needs"),
+    [("feature-extraction", False), ("ner", False), ("", False), ("text-generation", True)],
+)
+def test_what_may_go_on_for_long_needs_a_worker(environment, make_model, base_dir, task, needs):
+    folder = make_model("BertForSequenceClassification")
+    made = adapter(environment("huggingface", HF_TASK=task, HF_MODEL_ID=str(folder)))
+    assert made.needs_worker(base_dir / "model") is needs
+
+
+def test_texts_that_cannot_be_padded_are_answered_one_by_one(minilm, monkeypatch):
+    monkeypatch.setattr(minilm, "_joins", False)
+    alone = answers(minilm, *(request(body(text)) for text in TEXTS))
+    shapes = [np.array(json.loads(answer.body)).shape[1:] for answer in alone]
+    assert shapes == [(7, 384), (3, 384), (17, 384), (3, 384)]
 
 
 @pytest.fixture
