@@ -82,10 +82,11 @@ class Server:
             aws_secret_access_key=self.keys["secret_key"],
         )
 
-    def signed_request(self, endpoint: str, body: str) -> bytes:
+    def signed_request(self, endpoint: str, body: str, content_type: str = "text/csv") -> bytes:
         """InvokeEndpoint as an AWS client sends it."""
         path = f"/endpoints/{endpoint}/invocations"
-        request = AWSRequest("POST", self.url + path, {"Content-Type": "text/csv"}, body.encode())
+        headers = {"Content-Type": content_type}
+        request = AWSRequest("POST", self.url + path, headers, body.encode())
         credentials = Credentials(self.keys["access_key"], self.keys["secret_key"])
         SigV4Auth(credentials, "sagemaker", REGION).add_auth(request)
         headers = {"Host": self.url.removeprefix("http://"), **dict(request.headers)}
