@@ -44,10 +44,12 @@ def measure_tree(pid: int) -> TreeSize:
 
 def end_trees(roots: Iterable[int]) -> None:
     """End processes with all their descendants, though they go on forking. Blocks for a moment."""
-    roots, stopped = tuple(roots), set[int]()
+    roots, stopped, quiet = tuple(roots), set[int](), 0
     for _ in range(STOPPING_ROUNDS):
         found = {pid for root in roots for pid in descendants(root)} - stopped
-        if not found:
+        # Whose brother ends while they are listed may be left out: once more.
+        quiet = 0 if found else quiet + 1
+        if quiet > 1:
             break
         _signal(found, signal.SIGSTOP)
         stopped |= found
