@@ -103,13 +103,12 @@ def wish(deployer, what: str) -> str:
         return ""
 
 
-def ours(deployer, *words: str) -> list[psutil.Process]:
-    """Processes with one of `words` in their command line."""
+def ours(word: str) -> list[psutil.Process]:
+    """Processes with that word in their command line."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            command = " ".join(process.cmdline())
-            if any(word in command for word in words) and process.status() != "zombie":
+            if word in " ".join(process.cmdline()) and process.status() != "zombie":
                 found.append(process)
     return found
 
@@ -117,7 +116,7 @@ def ours(deployer, *words: str) -> list[psutil.Process]:
 def containers(deployer) -> list[psutil.Process]:
     """The hostile container's processes that this server has started."""
     agent = psutil.Process(deployer.server.pids()["agent"])
-    return [one for one in ours(deployer, CONTAINER.name) if agent in one.parents()]
+    return [one for one in agent.children(recursive=True) if one in ours(CONTAINER.name)]
 
 
 def hits(deployer, limit: str) -> float:
@@ -152,7 +151,7 @@ def test_one_that_spins_leaves_something_for_others(hostile, neighbour, wait_unt
     count = len(neighbour.took)
     wait_until(lambda: len(neighbour.took) > count + 20)
     wish(hostile, "crash")
-    wait_until(lambda: not ours(hostile, "# hostile"))
+    wait_until(lambda: not ours("# hostile"))
 
 
 def test_one_that_prints_without_end_fills_two_files(hostile, wait_until):
@@ -170,9 +169,9 @@ def test_one_that_prints_without_end_fills_two_files(hostile, wait_until):
 
 def test_what_one_leaves_behind_ends_with_it(hostile, wait_until):
     wait_until(lambda: wish(hostile, "leave").startswith("left"))
-    wait_until(lambda: len(ours(hostile, "sleep 7531")) >= 2)
+    wait_until(lambda: len(ours("sleep 7531")) >= 2)
     wish(hostile, "crash")
-    wait_until(lambda: not ours(hostile, "sleep 7531"))
+    wait_until(lambda: not ours("sleep 7531"))
 
 
 def test_one_that_takes_too_much_at_its_start_says_so(hostile):

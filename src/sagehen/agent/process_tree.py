@@ -2,12 +2,16 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import psutil
 
-__all__ = ["TreeSize", "children", "descendants", "measure_tree"]
+__all__ = ["TreeSize", "children", "descendants", "end_trees", "measure_tree"]
+
+STOPPING_ROUNDS = 50
+"""Each finds what the others had forked by then; what is stopped forks no more."""
 
 _LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
 """Not every kernel does; psutil looks at every process of the machine instead."""
@@ -36,6 +40,26 @@ def measure_tree(pid: int) -> TreeSize:
             resident += int(fields[_RESIDENT]) * _PAGE_BYTES
             tasks += int(fields[_THREADS])
     return TreeSize(resident, tasks)
+
+
+def end_trees(roots: Iterable[int]) -> None:
+    """End processes with all their descendants, though they go on forking. Blocks for a moment."""
+    roots, stopped, quiet = tuple(roots), set[int](), 0
+    for _ in range(STOPPING_ROUNDS):
+        found = {pid for root in roots for pid in descendants(root)} - stopped
+        # Whose brother ends while they are listed may be left out: once more.
+        quiet = 0 if found else quiet + 1
+        if quiet > 1:
+            break
+        _signal(found, signal.SIGSTOP)
+        stopped |= found
+    _signal(stopped, signal.SIGKILL)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def descendants(pid: int) -> Iterator[int]:

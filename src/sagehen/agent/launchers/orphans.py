@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import signal
 
 import psutil
 
-from sagehen.agent.process_tree import children
+from sagehen.agent.process_tree import children, end_trees
 
 __all__ = ["Orphans"]
 
@@ -46,14 +45,13 @@ class Orphans:
             return
         with contextlib.suppress(OSError, psutil.Error):
             strangers = [pid for pid in children(os.getpid()) if pid not in self._own]
+            end_trees(strangers)
             for pid in strangers:
-                _end(pid)
+                _bury(pid)
             if strangers:
                 asyncio.get_running_loop().call_later(AGAIN_SECONDS, self.end)
 
 
-def _end(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
+def _bury(pid: int) -> None:
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)

@@ -16,6 +16,7 @@ from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
 from sagehen.agent.launchers.watch import Watch
 from sagehen.agent.limits import NO_LIMITS, InstanceLimit, LimitHits, Limits, describe_hit
 from sagehen.agent.memory import TreeMemory, kernel_kills
+from sagehen.agent.process_tree import end_trees
 from sagehen.clock import SYSTEM, Clock
 
 __all__ = ["ContainerProcess", "ProcessLauncher"]
@@ -79,6 +80,10 @@ class ContainerProcess:
     def kill(self) -> None:
         if not self.has_ended:
             self._killed = True
+            if self._group is None:
+                # All at once; then those that left it, before they lose their parent.
+                kill_group(self._process.pid, signal.SIGSTOP)
+                end_trees([self._process.pid])
             self._kill_all()
 
     def end_for(self, limit: InstanceLimit, limits: Limits) -> None:

@@ -85,10 +85,10 @@ def watch_end(process: subprocess.Popen[bytes], on_end: Callable[[], None]) -> a
     return ended
 
 
-def kill_group(pid: int) -> None:
-    """End a process that nobody has waited for yet, with its group."""
+def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """End, or stop, a process that nobody has waited for yet, with its group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(pid, number)
 
 
 def _fork(

@@ -41,7 +41,7 @@ class Look:
     sizes: Sequence[int]
     """What each has of it, or of memory."""
     room_bytes: int
-    """Memory that is left."""
+    """Memory that is left; 0 where it is processes that may soon be too many."""
 
 
 @dataclass
@@ -90,13 +90,17 @@ def look(pids: Sequence[int], limits: Limits) -> Look:
     memory = [tree.resident_bytes for tree in trees]
     if limits.processes is not None and sum(tasks) > limits.processes:
         return Look(InstanceLimit.PROCESSES, tasks, 0)
+    if limits.processes is not None and sum(tasks) * 2 > limits.processes:
+        most_room = 0  # Twice as many may be there in no time.
+    else:
+        most_room = GROWTH_BYTES_PER_SECOND
     if limits.memory_bytes is None:
-        return Look(None, memory, GROWTH_BYTES_PER_SECOND)
+        return Look(None, memory, most_room)
     if sum(memory) > limits.memory_bytes:
         # Only now, for it takes longer: what processes share was counted for each of them.
         memory = [tree_memory_bytes(pid) for pid in pids]
     room = limits.memory_bytes - sum(memory)
-    return Look(InstanceLimit.MEMORY if room < 0 else None, memory, room)
+    return Look(InstanceLimit.MEMORY if room < 0 else None, memory, min(room, most_room))
 
 
 def choose_pause(room_bytes: int, look_seconds: float) -> float:

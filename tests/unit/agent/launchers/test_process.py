@@ -153,6 +153,21 @@ def test_what_gets_away_from_its_container_is_ended_with_it(tmp_path: Path) -> N
     assert output == b"True\n"
 
 
+async def test_killed_without_a_cgroup_it_takes_those_along_that_left_its_session(
+    tmp_path: Path,
+) -> None:
+    script = "setsid sleep 1003 & setsid setsid sleep 1003 & echo ready; wait"
+    process = await ProcessLauncher().start(plan(tmp_path, "sh", "-c", script))
+    tree = psutil.Process(process.pid)
+    while sum("1003" in one.cmdline() for one in tree.children(True)) < 2:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    left = tree.children(recursive=True)
+    process.kill()
+    assert await process.wait() == -signal.SIGKILL
+    psutil.wait_procs(left, timeout=10)
+    assert not [one for one in left if one.is_running() and one.status() != "zombie"]
+
+
 async def test_one_that_passes_its_limit_is_ended_and_says_so(tmp_path: Path) -> None:
     fill = "import time; data = bytearray(b'x') * (80 << 20); time.sleep(1000)"
     limited = replace(plan(tmp_path, sys.executable, "-c", fill), limits=Limits(memory_bytes=2**25))

@@ -58,7 +58,10 @@ def test_memory_that_processes_share_counts_once(start: Start) -> None:
 def test_processes_and_threads_are_counted(start: Start) -> None:
     pid = start(1, 2).pid
     assert look([pid, pid], Limits(processes=5)).excess is InstanceLimit.PROCESSES
-    assert look([pid, pid], Limits(processes=6)).excess is None
+    near = look([pid, pid], Limits(processes=6))
+    assert (near.excess, choose_pause(near.room_bytes, 0)) == (None, SHORTEST_PAUSE_SECONDS)
+    far = look([pid, pid], Limits(processes=12))
+    assert choose_pause(far.room_bytes, 0) == LONGEST_PAUSE_SECONDS
 
 
 def test_who_is_far_from_the_limit_is_looked_at_less_often() -> None:
