@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,8 @@ XGBOOST_BODY_CAP_BYTES = 20 * MEBIBYTE
 MAX_BODY_BYTES = 25 * MEBIBYTE
 CALL_QUEUE_PER_WORKER = 100
 ENVIRONMENTS_BYTES = 10 * 1024 * MEBIBYTE
-STARTUP_SECONDS = 600
+STARTUP_SECONDS = 600.0
+_MOST_SECONDS = 10**9
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -104,8 +106,8 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         inference_output=_words(environ.get("SAGEMAKER_INFERENCE_OUTPUT", "")),
         ensemble=environ.get("SAGEMAKER_INFERENCE_ENSEMBLE", "true") == "true",
         max_body_bytes=_max_body_bytes(environ, adapter),
-        timeout_seconds=float(_positive(environ, "SAGEMAKER_MODEL_SERVER_TIMEOUT") or 60),
-        startup_seconds=float(_positive(environ, "SAGEMAKER_STARTUP_TIMEOUT") or STARTUP_SECONDS),
+        timeout_seconds=_seconds(environ, "SAGEMAKER_MODEL_SERVER_TIMEOUT") or 60.0,
+        startup_seconds=_seconds(environ, "SAGEMAKER_STARTUP_TIMEOUT") or STARTUP_SECONDS,
         workers=workers,
         thread_variables={
             name: str(max(1, cores // workers)) for name in THREAD_VARIABLES if name not in environ
@@ -146,6 +148,16 @@ def _positive(environ: Mapping[str, str], name: str) -> int | None:
     if text.isascii() and text.isdigit() and int(text) > 0:
         return int(text)
     raise SettingError(f"{name} is {text!r}; it must be a whole number above 0.")
+
+
+def _seconds(environ: Mapping[str, str], name: str) -> float | None:
+    text = environ.get(name, "").strip()
+    if not text:
+        return None
+    with suppress(ValueError):
+        if 0 < float(text) < _MOST_SECONDS:
+            return float(text)
+    raise SettingError(f"{name} is {text!r}; it must be a number of seconds above 0.")
 
 
 def _max_body_bytes(environ: Mapping[str, str], adapter: str) -> int:

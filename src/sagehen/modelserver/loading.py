@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from sagehen.clock import SYSTEM, Clock
+from sagehen.modelserver.adapters.script import find_requirements
 from sagehen.modelserver.batching import Batcher
 from sagehen.modelserver.calling import Caller
 from sagehen.modelserver.contract import Adapter, BatchModel, Runner
 from sagehen.modelserver.environment import Environment
+from sagehen.modelserver.environments import Environments, Lease
 from sagehen.modelserver.memory import give_memory_back
 from sagehen.modelserver.replies import not_loaded
 from sagehen.modelserver.workers.pool import WorkerPool
@@ -39,6 +41,13 @@ class LoadedModel:
     """Free what it holds; to be called when the queue is drained."""
 
 
+@dataclass(frozen=True)
+class _Pool:
+    workers: WorkerPool
+    lease: Lease | None
+    """Of its environment, unless that is the server's own."""
+
+
 class Loader:
     """Makes models ready for requests, and gets rid of them again."""
 
@@ -49,7 +58,14 @@ class Loader:
         # One for loads, one for work: a slow load must not hold up predictions.
         self._loads = ThreadPoolExecutor(2, "load")
         self._work = ThreadPoolExecutor(_threads(environment), "work")
-        self._pools: dict[str, WorkerPool] = {}
+        self._installs = ThreadPoolExecutor(2, "install")
+        self._environments = Environments(
+            environment.environments_dir,
+            environment.environments_bytes,
+            environment.startup_seconds,
+            environment.variables,
+        )
+        self._pools: dict[str, _Pool] = {}  # by the interpreter
 
     async def load(
         self, name: str, url: str, on_lost: Callable[[str], None] | None = None
@@ -82,13 +98,15 @@ class Loader:
     @property
     def stuck(self) -> bool:
         """Workers that hold models cannot be kept running."""
-        return any(pool.stuck for pool in self._pools.values())
+        return any(pool.workers.stuck for pool in self._pools.values())
 
     async def close(self) -> None:
         """End what works on models, at once."""
         self._loads.shutdown(wait=False, cancel_futures=True)
         self._work.shutdown(wait=False, cancel_futures=True)
-        await asyncio.gather(*(pool.close() for pool in self._pools.values()))
+        self._installs.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._environments.close)
+        await asyncio.gather(*(pool.workers.close() for pool in self._pools.values()))
 
     async def _load_here(self, name: str, url: str) -> LoadedModel:
         model = await self._in_thread(self._adapter.load, Path(url))
@@ -101,7 +119,8 @@ class Loader:
         self, name: str, url: str, on_lost: Callable[[str], None] | None
     ) -> LoadedModel:
         settings = self._environment
-        pool = self._pool(sys.executable)
+        python = await self._python_for(Path(url))
+        pool = self._pools[python].workers
         caller = Caller(settings.workers, settings.call_queue, lambda: pool.stuck)
 
         def lose() -> None:
@@ -109,13 +128,41 @@ class Loader:
             if on_lost is not None:
                 on_lost(name)
 
-        hosted = await pool.load(url, caller, lose if on_lost else None)
-        return LoadedModel(name, url, caller, partial(pool.unload, hosted))
+        async def unload() -> None:
+            await pool.unload(hosted)
+            await self._close_if_unused(python)
 
-    def _pool(self, python: str) -> WorkerPool:
+        try:
+            hosted = await pool.load(url, caller, lose if on_lost else None)
+        except BaseException:
+            await self._close_if_unused(python)
+            raise
+        return LoadedModel(name, url, caller, unload)
+
+    async def _python_for(self, model_dir: Path) -> str:
+        """The interpreter for a model, of which there is a pool then. Raises RequirementsError."""
+        lease: Lease | None = None
+        python = sys.executable
+        if requirements := find_requirements(model_dir, self._environment):
+            loop = asyncio.get_running_loop()
+            acquire = self._environments.acquire
+            lease = await loop.run_in_executor(self._installs, acquire, requirements)
+            python = lease.python
         if python not in self._pools:
-            self._pools[python] = WorkerPool(self._environment, python, self._clock)
-        return self._pools[python]
+            workers = WorkerPool(self._environment, python, self._clock)
+            self._pools[python] = _Pool(workers, lease)
+        elif lease is not None:
+            lease.release()
+        return python
+
+    async def _close_if_unused(self, python: str) -> None:
+        """An environment's workers go with their last model; the server's own are kept."""
+        pool = self._pools.get(python)
+        if pool is not None and pool.workers.empty and python != sys.executable:
+            del self._pools[python]
+            await pool.workers.close()
+            if pool.lease is not None:
+                pool.lease.release()
 
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         loop = asyncio.get_running_loop()

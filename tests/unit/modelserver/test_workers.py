@@ -3,10 +3,11 @@
 import asyncio
 import json
 import os
-import signal
 from pathlib import Path
 
 import pytest
+
+from support.wheels import make_wheel
 
 SCRIPT = """
 import ctypes, os, resource, subprocess, sys, time
@@ -89,11 +90,6 @@ def is_there(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-async def until(holds):
-    while not holds():  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize(
@@ -259,8 +255,35 @@ async def test_threads_are_shared_out_unless_the_user_says(
         assert (await ask(server, "x")).body.decode() == threads
 
 
-async def test_a_worker_dies_with_its_server(code):
-    async with code() as server:
-        pid = int((await ask(server, "pid")).body)
-        os.kill(pid, signal.SIGSTOP)  # it cannot end by itself
-    await until(lambda: not is_there(pid))
+async def test_models_with_different_requirements_live_side_by_side(
+    serving, put_script, base_dir, tmp_path
+):
+    script = """
+import os, shade
+def model_fn(d): pass
+def transform_fn(m, d, c, a): return f"{shade.VERSION} {os.getpid()}"
+"""
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    async with serving("python", SAGEMAKER_MULTI_MODEL="true", **offline) as server:
+        client = await server.connect()
+
+        async def load(name, requirements):
+            folder = base_dir / "models" / name / "model"
+            put_script(folder, inference=script)
+            (folder / "code" / "requirements.txt").write_text(requirements)
+            order = json.dumps({"model_name": name, "url": str(folder)}).encode()
+            return await client.request("POST", "/models", order)
+
+        said = {}
+        for version in ("1.0", "2.0"):
+            make_wheel(tmp_path, "shade", version)
+            assert (await load(f"m{version}", f"shade=={version}\n")).status == 200
+            reply = await client.request("POST", f"/models/m{version}/invoke", b"")
+            said[version], pid = reply.body.decode().split()
+        assert said == {"1.0": "1.0", "2.0": "2.0"}
+        refused = await load("bad", "shade==3.0\n")
+        assert refused.status == 500
+        assert refused.body.endswith(b"ERROR: No matching distribution found for shade==3.0")
+        assert (await client.request("DELETE", "/models/m2.0")).status == 200
+        assert not is_there(pid)  # the last model of its environment
+        assert (await client.request("POST", "/models/m1.0/invoke", b"")).status == 200
