@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from sagehen.modelserver.affinity import Affinity
 from sagehen.modelserver.call_times import CallTimes
 from sagehen.modelserver.contract import Answer, Request
 from sagehen.modelserver.lane import Lane
@@ -29,12 +30,15 @@ class Caller:
         self._ready = 1
         self._lanes: list[Lane] = []
         self._waiting: deque[Request] = deque()
+        self._sessions: Affinity[Lane] = Affinity()
         self._closed: Answer | None = None
         self._idle: asyncio.Future[None] | None = None
 
     def submit(self, request: Request) -> None:
         if self._closed is not None:
             request.respond(self._closed)
+        elif (lane := self._sessions.holder(request.headers)) is not None:
+            self._send_to(lane, request)
         elif (lane := self._free()) is not None:
             lane.send(request)
         elif len(self._waiting) < self._max_waiting:
@@ -50,6 +54,7 @@ class Caller:
     def remove(self, lane: Lane, unbegun: Iterable[Request] = ()) -> None:
         """A worker has ended; what it has not begun goes before everything else that waits."""
         self._lanes.remove(lane)
+        self._sessions.forget(lane)
         self._waiting.extendleft(reversed(list(unbegun)))
         self._go_on()
 
@@ -65,6 +70,10 @@ class Caller:
         self._times.record(seconds)
         self._ready = self._times.ready
         self._go_on()
+
+    def learn_session(self, lane: Lane, headers: tuple[tuple[str, str], ...]) -> None:
+        """A request of a session was answered with these headers."""
+        self._sessions.learn(lane, headers)
 
     @property
     def lanes(self) -> int:
@@ -87,6 +96,13 @@ class Caller:
     @property
     def _busy(self) -> bool:
         return bool(self._waiting) or any(lane.calls for lane in self._lanes)
+
+    def _send_to(self, lane: Lane, request: Request) -> None:
+        """No other will do: it waits there."""
+        if len(lane.calls) < self._ready + self._max_waiting:
+            lane.send(request)
+        else:
+            request.respond(queue_full())
 
     def _free(self) -> Lane | None:
         """The worker with the least at hand, if that is less than is good."""

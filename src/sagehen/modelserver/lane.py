@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from sagehen.modelserver.affinity import SESSION
 from sagehen.modelserver.contract import Answer, Request
 from sagehen.modelserver.replies import timed_out, worker_died
 from sagehen.modelserver.streaming import Stream
@@ -22,6 +22,14 @@ class _Worker(Protocol):
         """Make the process end."""
 
 
+class _Caller(Protocol):
+    def answered(self, seconds: float) -> None:
+        """A call is over that took so long."""
+
+    def learn_session(self, lane: "Lane", headers: tuple[tuple[str, str], ...]) -> None:
+        """A request of a session was answered with these headers."""
+
+
 class Lane:
     """At most the first of `calls` is worked on.
 
@@ -30,7 +38,7 @@ class Lane:
     to stop when nobody wants the others.
 
     Args:
-        on_answer: called after each call that is over, with the seconds it took.
+        caller: told of what concerns more than this model in this worker.
     """
 
     def __init__(
@@ -38,13 +46,13 @@ class Lane:
         model: int,
         worker: _Worker,
         timeout_seconds: float,
-        on_answer: Callable[[float], None],
+        caller: _Caller,
     ) -> None:
         self.calls: deque[Request] = deque()
         self._model = model
         self._worker = worker
         self._timeout_seconds = timeout_seconds
-        self._on_answer = on_answer
+        self._caller = caller
         self._loop = asyncio.get_running_loop()
         self._first = 0  # the number of the first of `calls`
         self._since: float | None = None  # when that had to get on, if it has to
@@ -61,6 +69,8 @@ class Lane:
 
     def answered(self, said: Answered, body: bytes) -> None:
         request = self.calls[0]
+        if SESSION in request.headers:
+            self._caller.learn_session(self, said.headers)
         answer = Answer(said.status, body, said.content_type, said.headers, said.close)
         if not said.more:
             self._over(request, answer, said.seconds)
@@ -109,7 +119,7 @@ class Lane:
             self._watch()
         if answer is not None:
             request.respond(answer)
-        self._on_answer(seconds)
+        self._caller.answered(seconds)
 
     def _abandon(self, number: int) -> None:
         self._worker.send(Abandon(self._model, number))

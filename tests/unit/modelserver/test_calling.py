@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sagehen.modelserver.affinity import SESSION
 from sagehen.modelserver.calling import Caller
 from sagehen.modelserver.contract import Answer, Request
 from sagehen.modelserver.lane import Lane
@@ -31,7 +32,7 @@ class FakeWorker:
 @pytest.fixture
 def make_lane():
     def make(caller, timeout_seconds=60.0):
-        lane = Lane(7, FakeWorker(), timeout_seconds, caller.answered)
+        lane = Lane(7, FakeWorker(), timeout_seconds, caller)
         caller.add(lane)
         return lane
 
@@ -153,6 +154,39 @@ async def test_what_waits_for_a_model_that_is_gone_is_told(make_lane):
     asked += submit(caller, b"c")
     await caller.drained()
     assert statuses(asked) == [500, 404, 404]
+
+
+async def test_a_session_stays_with_the_worker_that_began_it(make_lane):
+    caller = Caller(workers=2, max_waiting=1)
+    one, two = make_lane(caller), make_lane(caller)
+
+    def ask(session):
+        request = Request("POST", "/", {SESSION: session}, session, lambda _: None)
+        caller.submit(request)
+        return request
+
+    submit(caller, b"x")
+    ask(b"NEW_SESSION")
+    header = ("X-Amzn-SageMaker-Session-Id", "abc; Expires=2099-01-01T00:00:00Z")
+    two.answered(Answered(7, 200, "", (header,), False, 0.0, False), b"")
+    one.answered(answered(), b"")
+    asked = [ask(b"abc") for _ in range(3)]
+    assert two._worker.bodies == [b"NEW_SESSION", b"abc", b"abc"]
+    assert statuses(asked) == [None, None, 503]  # it waits for no other worker, so not for ever
+    closed = ("X-Amzn-SageMaker-Closed-Session-Id", "abc")
+    two.answered(Answered(7, 200, "", (closed,), False, 0.0, False), b"")
+    ask(b"abc")
+    assert one._worker.bodies == [b"x", b"abc"]
+
+
+async def test_a_session_of_a_dead_worker_goes_anywhere(make_lane):
+    caller = Caller(workers=2, max_waiting=1)
+    one = make_lane(caller)
+    caller.learn_session(one, (("x-amzn-sagemaker-session-id", "abc"),))
+    caller.remove(one, one.lost("ended"))
+    two = make_lane(caller)
+    caller.submit(Request("POST", "/", {SESSION: b"abc"}, b"later", lambda _: None))
+    assert two._worker.bodies == [b"later"]
 
 
 async def begun_stream(lane, caller):

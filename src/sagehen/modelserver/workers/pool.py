@@ -115,7 +115,7 @@ class WorkerPool:
         if worker.ended.done():
             raise WorkerDied(f"The worker process of the model's code {worker.ended.result()}.")
         timeout = self._environment.timeout_seconds
-        lane = Lane(model.number, worker, timeout, model.caller.answered)
+        lane = Lane(model.number, worker, timeout, model.caller)
         worker.lanes[model.number] = lane
         model.caller.add(lane)
         worker.proved |= model.on_lost is not None  # one of many: it is not what makes it die
