@@ -22,7 +22,7 @@ from pydantic_settings import (
 
 from sagehen.errors import SettingError
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["Settings", "load_settings", "pip_variables"]
 
 PREFIX = "SAGEHEN_"
 _PIP_FILES = ("~/.config/pip/pip.conf", "~/.pip/pip.conf")
