@@ -6,6 +6,7 @@ home, the default. Units are in the name.
 
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,9 +22,14 @@ from pydantic_settings import (
 
 from sagehen.errors import SettingError
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["Settings", "load_settings", "pip_variables"]
 
 PREFIX = "SAGEHEN_"
+_PIP_FILES = ("~/.config/pip/pip.conf", "~/.pip/pip.conf")
+_PIP_FROM = {
+    "PIP_PROXY": ("https_proxy", "HTTPS_PROXY"),
+    "PIP_CERT": ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+}
 
 
 class Settings(BaseSettings):
@@ -108,6 +114,11 @@ class Settings(BaseSettings):
     artifact_cache_bytes: int = Field(
         20 * 2**30, ge=0, description="Disk for unpacked artifacts that nothing uses now."
     )
+    environment_cache_bytes: int = Field(
+        10 * 2**30,
+        gt=0,
+        description="Disk for packages that a requirements.txt named and that nothing uses now.",
+    )
     max_artifact_bytes: int = Field(
         100 * 2**30, gt=0, description="The most an archive may unpack to."
     )
@@ -186,6 +197,12 @@ class Settings(BaseSettings):
         # Quoted: the URL would end at a `?` of the path.
         return self.database_url or f"sqlite:///{quote(str(self.home / 'state.db'))}"
 
+    @property
+    def pip_variables(self) -> dict[str, str]:
+        """The user's settings of pip, for containers, which have none of the user's variables and
+        another home."""
+        return pip_variables(os.environ)
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -209,6 +226,20 @@ class _SettingsFile(TomlConfigSettingsSource):
                     f"{PREFIX}{name.upper()}."
                 )
         return found
+
+
+def pip_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What says how pip is to work, all of it as pip's own variables."""
+    found = {name: value for name, value in environ.items() if name.startswith("PIP_")}
+    for own, others in _PIP_FROM.items():
+        given = [environ[name] for name in others if environ.get(name)]
+        if given:
+            found.setdefault(own, given[0])
+    files = [Path(name).expanduser() for name in _PIP_FILES]
+    for file in files:
+        if file.is_file():
+            found.setdefault("PIP_CONFIG_FILE", str(file))
+    return found
 
 
 def load_settings(config: Path | None = None, **flags: Any) -> Settings:

@@ -29,6 +29,11 @@ class Home:
         return self.path / "artifacts"
 
     @property
+    def environments(self) -> Path:
+        """Python environments with what models' requirements.txt name, by content."""
+        return self.path / "environments"
+
+    @property
     def instances(self) -> Path:
         """One folder per running instance: its containers' `/opt/ml`."""
         return self.path / "instances"

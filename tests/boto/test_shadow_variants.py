@@ -19,7 +19,7 @@ def input_fn(body, content_type): return json.loads(body)
 
 def predict_fn(wish, model):
     with open(Path(wish["folder"], "copies"), "a") as copies:
-        copies.write(json.dumps({"pid": os.getpid(), "number": wish["number"]}) + "\\n")
+        copies.write(json.dumps({"pid": os.getppid(), "number": wish["number"]}) + "\\n")
     return "theirs"
 """
 NOW = """

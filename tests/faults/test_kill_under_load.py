@@ -27,7 +27,7 @@ def model_fn(model_dir): return None
 
 def predict_fn(number, model):
     time.sleep(0.005)
-    return [number, os.getpid()]
+    return [number, os.getppid()]
 """
 LOST = "Amazon SageMaker could not get a response from the steady endpoint."
 

@@ -18,7 +18,7 @@ def model_fn(model_dir):
 
 def predict_fn(data, model):
     time.sleep(float(data[0]))
-    return [float(os.getpid())]
+    return [float(os.getppid())]
 """
 CALLERS = 8
 

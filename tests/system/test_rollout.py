@@ -12,7 +12,7 @@ TIMES = "def model_fn(d):\n    return {factor}\ndef predict_fn(data, m):\n    re
 WHO = """
 import os
 def model_fn(d):
-    return os.getpid()
+    return os.getppid()
 def transform_fn(model, data, content_type, accept):
     return str(model), "text/plain"
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from sagehen.config import load_settings
+from sagehen.config import load_settings, pip_variables
 from sagehen.errors import SettingError
 
 
@@ -65,3 +65,18 @@ def test_what_is_wrong_in_a_file_is_said(tmp_path: Path, text: bytes, said: str)
 def test_the_state_lies_in_the_home_whatever_that_is_called(tmp_path: Path, name: str) -> None:
     settings = load_settings(home=tmp_path / name)
     assert make_url(settings.state_url).database == str(tmp_path / name / "state.db")
+
+
+def test_the_users_settings_of_pip_are_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert pip_variables({"PATH": "/bin"}) == {}
+    file = tmp_path / ".config" / "pip" / "pip.conf"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    given = {"PIP_INDEX_URL": "https://mine/", "HTTPS_PROXY": "http://proxy", "PIP_CERT": "/own"}
+    assert pip_variables({**given, "REQUESTS_CA_BUNDLE": "/other"}) == {
+        "PIP_INDEX_URL": "https://mine/",
+        "PIP_PROXY": "http://proxy",
+        "PIP_CERT": "/own",
+        "PIP_CONFIG_FILE": str(file),
+    }

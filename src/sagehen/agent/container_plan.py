@@ -15,6 +15,7 @@ from sagehen.home import Home
 
 __all__ = ["ContainerPlace", "choose_address", "plan_launch"]
 
+STARTUP_MARGIN_SECONDS = 5
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -68,18 +69,28 @@ def plan_launch(
     command: tuple[str, ...]
     if launch.adapter is not None:
         command = (sys.executable, "-m", "sagehen.modelserver")
-        own = {"SAGEHEN_ADAPTER": launch.adapter, "SAGEHEN_BIND": address}
+        own = {
+            "SAGEHEN_ADAPTER": launch.adapter,
+            "SAGEHEN_BIND": address,
+            "SAGEHEN_ENVIRONMENTS": str(place.home.environments),
+            "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
+        }
         folder = place.folder
+        suggested = _for_requirements(place, settings)
     else:
         command = launch.command or ()
         own = {"SAGEMAKER_BIND_TO_PORT": address.rpartition(":")[2]}
+        # Requests are served side by side: threads inside each only get in each other's way. Our
+        # model server knows better how many there are.
+        suggested = {"OMP_NUM_THREADS": "1"}
         # Where sagehen.toml lies: a command in it may name a script beside it.
         folder = place.home.path
     return LaunchPlan(
         instance_id=place.spec.instance_id,
         name=place.container.hostname,
         command=command,
-        environment=_environment(place, settings)
+        environment=suggested
+        | _environment(place, settings)
         | own
         | {"SAGEMAKER_SAFE_PORT_RANGE": ports.spare},
         folder=folder,
@@ -87,6 +98,13 @@ def plan_launch(
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(place.spec.instance_type, settings),
     )
+
+
+def _for_requirements(place: ContainerPlace, settings: Settings) -> dict[str, str]:
+    """What our model server needs to install a requirements.txt as the user would have it."""
+    # It is to give up before we do, as it knows why it was slow.
+    seconds = max(1, int(place.spec.startup_timeout_seconds) - STARTUP_MARGIN_SECONDS)
+    return {"SAGEMAKER_STARTUP_TIMEOUT": str(seconds), **settings.pip_variables}
 
 
 def _environment(place: ContainerPlace, settings: Settings) -> dict[str, str]:
@@ -98,8 +116,6 @@ def _environment(place: ContainerPlace, settings: Settings) -> dict[str, str]:
         "HOME": str(place.folder),
         "TMPDIR": str(place.folder / "tmp"),
         "PYTHONUNBUFFERED": "1",
-        # Requests are served side by side: threads inside each only get in each other's way.
-        "OMP_NUM_THREADS": "1",
         # Models of the Hugging Face Hub are kept where this user keeps them, not by each container.
         "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
         # No use in going on for long after the gateway has given up, which is to be the first.

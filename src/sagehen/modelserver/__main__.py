@@ -8,10 +8,10 @@ from sagehen.modelserver.environment import read_environment
 
 
 def main() -> int:
-    # As SageMaker's XGBoost container does; libraries read it when they are loaded.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         environment = read_environment(os.environ)
+        # As SageMaker's XGBoost container does; libraries read it when they are loaded.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
         from sagehen.modelserver.program import run
 
         return run(environment)
@@ -24,5 +24,5 @@ if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads that never come back from the user's code must not keep the process.
+    # Threads of a framework's must not keep the process.
     os._exit(status)

@@ -1,122 +1,128 @@
-"""The queue before one model whose own code answers a request a call, always in a thread."""
+"""The queue before one model whose own code answers a request a call, in worker processes."""
 
 import asyncio
 from collections import deque
-from concurrent.futures import Executor
-from functools import partial
+from collections.abc import Callable, Iterable
 
-from sagehen.clock import SYSTEM, Clock
+from sagehen.modelserver.affinity import Affinity
 from sagehen.modelserver.call_times import CallTimes
-from sagehen.modelserver.contract import Answer, CallModel, Request
-from sagehen.modelserver.replies import abandoned, failure, queue_full, timed_out
-from sagehen.modelserver.streaming import Stream
+from sagehen.modelserver.contract import Answer, Request
+from sagehen.modelserver.lane import Lane
+from sagehen.modelserver.replies import abandoned, queue_full
 
 __all__ = ["Caller"]
 
 
 class Caller:
-    """At most `workers` requests are worked on at once; at most `max_waiting` wait.
+    """Each of `workers` has as many requests at hand as are good; at most `max_waiting` wait here.
 
-    A call that takes longer than `timeout_seconds` is answered with an error. It cannot be ended,
-    so it keeps its worker until it comes back; when none is left the model is stuck. An answer in
-    pieces has that time for its first piece, and again to stop when nobody wants the others.
+    Args:
+        is_stuck: whether the workers cannot be kept running.
     """
 
     def __init__(
-        self,
-        model: CallModel,
-        executor: Executor,
-        workers: int,
-        max_waiting: int,
-        timeout_seconds: float = 60.0,
-        clock: Clock = SYSTEM,
+        self, workers: int, max_waiting: int, is_stuck: Callable[[], bool] = lambda: False
     ) -> None:
-        self._model = model
-        self._clock = clock
-        self._times = CallTimes()
-        self._executor = executor
         self._workers = workers
         self._max_waiting = max_waiting
-        self._loop = asyncio.get_running_loop()
+        self._is_stuck = is_stuck
+        self._times = CallTimes()
+        self._ready = 1
+        self._lanes: list[Lane] = []
         self._waiting: deque[Request] = deque()
-        self._timeout_seconds = timeout_seconds
-        self._working = 0
-        self._timers: dict[Request, asyncio.TimerHandle] = {}
-        self._overdue: set[Request] = set()
+        self._sessions: Affinity[Lane] = Affinity()
+        self._closed: Answer | None = None
         self._idle: asyncio.Future[None] | None = None
 
     def submit(self, request: Request) -> None:
-        if self._working < self._workers:
-            self._start(request)
+        if self._closed is not None:
+            request.respond(self._closed)
+        elif (lane := self._sessions.holder(request.headers)) is not None:
+            self._send_to(lane, request)
+        elif (lane := self._free()) is not None:
+            lane.send(request)
         elif len(self._waiting) < self._max_waiting:
             self._waiting.append(request)
         else:
             request.respond(queue_full())
 
+    def add(self, lane: Lane) -> None:
+        """The model is loaded in a worker more."""
+        self._lanes.append(lane)
+        self._go_on()
+
+    def remove(self, lane: Lane, unbegun: Iterable[Request] = ()) -> None:
+        """A worker has ended; what it has not begun goes before everything else that waits."""
+        self._lanes.remove(lane)
+        self._sessions.forget(lane)
+        self._waiting.extendleft(reversed(list(unbegun)))
+        self._go_on()
+
+    def close(self, answer: Answer) -> None:
+        """The model is gone: that is the answer to whatever still waits, and is to come."""
+        self._closed = answer
+        while self._waiting:
+            self._waiting.popleft().respond(answer)
+        self._go_on()
+
+    def answered(self, seconds: float) -> None:
+        """A call is over that took so long."""
+        self._times.record(seconds)
+        self._ready = self._times.ready
+        self._go_on()
+
+    def learn_session(self, lane: Lane, headers: tuple[tuple[str, str], ...]) -> None:
+        """A request of a session was answered with these headers."""
+        self._sessions.learn(lane, headers)
+
+    @property
+    def lanes(self) -> int:
+        """How many workers have the model loaded."""
+        return len(self._lanes)
+
     @property
     def slots(self) -> int:
-        return self._workers * self._times.ready
+        return self._workers * self._ready
 
     @property
     def stuck(self) -> bool:
-        return len(self._overdue) >= self._workers
+        return self._is_stuck()
 
     async def drained(self) -> None:
-        if self._working:
-            self._idle = self._idle or self._loop.create_future()
+        if self._busy:
+            self._idle = self._idle or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._idle)
 
-    def _start(self, request: Request) -> None:
-        self._working += 1
-        self._await(request)
-        work = self._loop.run_in_executor(self._executor, self._measured, request)
-        work.add_done_callback(lambda done: self._finish(request, done.result()))
+    @property
+    def _busy(self) -> bool:
+        return bool(self._waiting) or any(lane.calls for lane in self._lanes)
 
-    def _await(self, request: Request) -> None:
-        timer = self._loop.call_later(self._timeout_seconds, self._give_up, request)
-        self._timers[request] = timer
+    def _send_to(self, lane: Lane, request: Request) -> None:
+        """No other will do: it waits there."""
+        if len(lane.calls) < self._ready + self._max_waiting:
+            lane.send(request)
+        else:
+            request.respond(queue_full())
 
-    def _give_up(self, request: Request) -> None:
-        self._overdue.add(request)
-        request.respond(timed_out(self._timeout_seconds))
+    def _free(self) -> Lane | None:
+        """The worker with the least at hand, if that is less than is good."""
+        if not self._lanes:
+            return None
+        lane = min(self._lanes, key=_length) if len(self._lanes) > 1 else self._lanes[0]
+        return lane if len(lane.calls) < self._ready else None
 
-    def _measured(self, request: Request) -> Answer:
-        start = self._clock.monotonic()
-        answer = self._call(request)
-        self._times.record(self._clock.monotonic() - start)
-        return answer
-
-    def _call(self, request: Request) -> Answer:
-        try:
-            answer = self._model.call(request)
-        except BaseException as problem:  # the user's code may even call sys.exit()
-            return failure(problem)
-        if answer.stream is not None:
-            self._loop.call_soon_threadsafe(self._begin, request, answer, answer.stream)
-            answer.stream.produce(self._loop)
-        return answer
-
-    def _begin(self, request: Request, answer: Answer, stream: Stream) -> None:
-        """The first piece is here: how long the others take is for the caller to bear."""
-        self._timers.pop(request).cancel()
-        if request.answer is not None:
-            stream.abandon()
-            return
-        stream.on_abandon = partial(self._await, request)
-        request.respond(answer)
-
-    def _finish(self, request: Request, answer: Answer) -> None:
-        self._working -= 1
-        if (timer := self._timers.pop(request, None)) is not None:
-            timer.cancel()
-        self._overdue.discard(request)
-        request.respond(answer)
-        while self._waiting:
-            following = self._waiting.popleft()
-            if not following.abandoned:
-                self._start(following)
-                return
-            following.respond(abandoned())
-        if self._working == 0 and self._idle is not None:
+    def _go_on(self) -> None:
+        waiting = self._waiting
+        while waiting and (lane := self._free()) is not None:
+            request = waiting.popleft()
+            if request.abandoned:
+                request.respond(abandoned())
+            else:
+                lane.send(request)
+        if self._idle is not None and not self._busy:
             self._idle.set_result(None)
             self._idle = None
+
+
+def _length(lane: Lane) -> int:
+    return len(lane.calls)

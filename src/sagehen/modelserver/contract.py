@@ -1,6 +1,6 @@
 """What passes between the HTTP side, the queues and the adapters: requests, answers, models."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -26,8 +26,10 @@ class Answer(NamedTuple):
     content_type: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     close: bool = False
+    rest: Generator[bytes] | None = None
+    """From a CallModel: what comes after `body`, made as it is iterated."""
     stream: Stream | None = None
-    """What is sent in the place of `body`, as it is made."""
+    """To the client: what is sent in the place of `body`, as it comes."""
 
 
 class Refusal(Exception):
@@ -104,10 +106,11 @@ class BatchModel(Protocol):
 
 
 class CallModel(Protocol):
-    """A model that answers one request a call, by several threads at once."""
+    """A model that answers one request a call. It lives in worker processes only, where one thread
+    loads and calls it."""
 
     def call(self, request: Request) -> Answer:
-        """The answer, or its beginning; raises nothing but Refusal and MemoryError."""
+        """The answer, or its first piece and `rest`; raises nothing but Refusal and MemoryError."""
 
     def close(self) -> None:
         """Free what the model holds."""
@@ -115,6 +118,13 @@ class CallModel(Protocol):
 
 class Adapter(Protocol):
     """How one framework's models are loaded."""
+
+    def needs_worker(self, model_dir: Path) -> bool:
+        """Whether its model is a CallModel, to be loaded in worker processes: the user's code, and
+        whatever else may crash, hold the interpreter or never come back. Runs none of it.
+
+        Raises SagehenError if that cannot be said.
+        """
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         """Raises whatever the framework or the user's code raises; MemoryError if it is too big."""

@@ -10,7 +10,7 @@ from sagehen.errors import SettingError
 from sagehen.modelserver.batch_limits import BatchLimits, read_batch_limits
 from sagehen.modelserver.hugging_face import HuggingFaceSettings, read_hugging_face
 from sagehen.modelserver.toolkit_variables import read_log_level, under_one_name
-from sagehen.modelserver.variables import positive
+from sagehen.modelserver.variables import positive, seconds
 
 __all__ = ["Bind", "Environment", "TensorFlow", "read_environment"]
 
@@ -19,6 +19,16 @@ XGBOOST_MAX_BODY_BYTES = 6 * MEBIBYTE
 XGBOOST_BODY_CAP_BYTES = 20 * MEBIBYTE
 MAX_BODY_BYTES = 25 * MEBIBYTE
 CALL_QUEUE_PER_WORKER = 100
+ENVIRONMENTS_BYTES = 10 * 1024 * MEBIBYTE
+STARTUP_SECONDS = 600.0
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+"""Libraries read them when they are loaded."""
 BATCH_QUEUE = 1000
 
 # The same by the names of several containers; TS_ is TorchServe's, MMS_ multi-model-server's.
@@ -75,8 +85,19 @@ class Environment:
     max_body_bytes: int
     timeout_seconds: float
     """How long one call of the model's own code may take."""
+    startup_seconds: float
+    """How long the installing of a model's requirements may take."""
     workers: int
-    """How many requests one model's own code works on at once."""
+    """Processes that run the models' own code, each a request of a model at once."""
+    thread_variables: Mapping[str, str]
+    """For each worker, so that all together have no more threads than there are cores; without
+    those that the user set."""
+    environments_dir: Path
+    """Where what requirements.txt names is installed, and kept."""
+    environments_bytes: int
+    """The most that of these, those may take that nothing uses."""
+    variables: Mapping[str, str]
+    """What all this was read from."""
     call_queue: int
     """Requests that may wait for one model's own code."""
     batch_queue: int
@@ -106,10 +127,12 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
     if workers is None and adapter == "tensorflow":
         # As in its container; each may hold the framework and the model once more.
         workers = positive(environ, "SAGEMAKER_GUNICORN_WORKERS") or 1
-    workers = workers or (1 if multi_model else os.cpu_count() or 1)
+    cores = len(os.sched_getaffinity(0))
+    workers = workers or (1 if multi_model else cores)
+    base_dir = Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
     queue = positive(environ, *_QUEUE)
     return Environment(
-        base_dir=Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")),
+        base_dir=base_dir,
         adapter=adapter,
         bind=_bind(environ),
         multi_model=multi_model,
@@ -120,8 +143,15 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         inference_output=_words(environ.get("SAGEMAKER_INFERENCE_OUTPUT", "")),
         ensemble=environ.get("SAGEMAKER_INFERENCE_ENSEMBLE", "true") == "true",
         max_body_bytes=_max_body_bytes(environ, adapter),
-        timeout_seconds=float(positive(environ, *_TIMEOUT) or 60),
+        timeout_seconds=seconds(environ, *_TIMEOUT) or 60.0,
+        startup_seconds=seconds(environ, "SAGEMAKER_STARTUP_TIMEOUT") or STARTUP_SECONDS,
         workers=workers,
+        thread_variables={
+            name: str(max(1, cores // workers)) for name in THREAD_VARIABLES if name not in environ
+        },
+        environments_dir=Path(environ.get("SAGEHEN_ENVIRONMENTS", "") or base_dir / "environments"),
+        environments_bytes=positive(environ, "SAGEHEN_ENVIRONMENTS_BYTES") or ENVIRONMENTS_BYTES,
+        variables=dict(environ),
         call_queue=queue or CALL_QUEUE_PER_WORKER * workers,
         batch_queue=queue or BATCH_QUEUE,
         batches=read_batch_limits(environ),

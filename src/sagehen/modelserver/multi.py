@@ -8,11 +8,11 @@ from collections.abc import Coroutine
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sagehen.modelserver.batching import BATCH_SLOTS
-from sagehen.modelserver.contract import Answer, BatchModel, Refusal, Request
+from sagehen.modelserver.contract import Answer, Refusal, Request
 from sagehen.modelserver.environment import Environment
 from sagehen.modelserver.loading import LoadedModel, Loader
 from sagehen.modelserver.memory import Trimmer
-from sagehen.modelserver.replies import error, failure, healthy, json_answer
+from sagehen.modelserver.replies import dying, error, failure, healthy, json_answer, not_loaded
 
 __all__ = ["MultiModel"]
 
@@ -32,13 +32,12 @@ class MultiModel:
         self._trimmer = Trimmer()
 
     def handle(self, request: Request) -> None:
-        path = request.path
-        path = path.partition("?")[0]
+        path = request.path.partition("?")[0]
         if request.method == "POST" and path.startswith("/models/") and path.endswith("/invoke"):
             self._invoke(unquote(path[8:-7]), request)
         elif path == "/ping":
-            # Of all models together; each has its own queue besides.
-            request.respond(healthy(BATCH_SLOTS))
+            # Slots of all models together; each has its own queue besides.
+            request.respond(dying() if self._loader.stuck else healthy(BATCH_SLOTS))
         elif path == "/models":
             self._models_call(request)
         elif path.startswith("/models/"):
@@ -49,7 +48,7 @@ class MultiModel:
     def _invoke(self, name: str, request: Request) -> None:
         loaded = self._models.get(name)
         if loaded is None:
-            request.respond(_not_loaded(name))
+            request.respond(not_loaded(name))
         else:
             loaded.runner.submit(request)
 
@@ -68,7 +67,7 @@ class MultiModel:
         elif request.method != "GET":
             request.respond(_wrong_method(request))
         elif loaded is None:
-            request.respond(_not_loaded(name))
+            request.respond(not_loaded(name))
         else:
             request.respond(json_answer(200, _described(loaded)))
 
@@ -112,27 +111,24 @@ class MultiModel:
 
     async def _load_once(self, name: str, url: str) -> Answer:
         try:
-            self._models[name] = await self._loader.load(name, url)
+            self._models[name] = await self._loader.load(name, url, self._lose)
         except Exception as problem:
             await self._loader.sweep_memory()
             return failure(problem)
         return json_answer(200, {"status": f'Model "{name}" registered'})
+
+    def _lose(self, name: str) -> None:
+        self._models.pop(name, None)
 
     async def _unload(self, name: str) -> Answer:
         if name in self._loading:
             await asyncio.shield(self._loading[name])
         loaded = self._models.pop(name, None)
         if loaded is None:
-            return _not_loaded(name)
+            return not_loaded(name)
         await self._loader.unload(loaded)
-        # A framework's model has let go of its memory by now; of the user's own, nobody knows
-        # what refers to what.
-        is_plain = isinstance(loaded.model, BatchModel)
         del loaded
-        if is_plain:
-            self._trimmer.ask()
-        else:
-            await self._loader.sweep_memory()
+        self._trimmer.ask()
         return json_answer(200, {"status": f'Model "{name}" unregistered'})
 
     def _spawn(self, work: Coroutine[None, None, Answer], request: Request) -> None:
@@ -162,10 +158,6 @@ def _name_of(token: str) -> str:
 
 def _described(loaded: LoadedModel) -> dict[str, str]:
     return {"modelName": loaded.name, "modelUrl": loaded.url}
-
-
-def _not_loaded(name: str) -> Answer:
-    return error(404, "ModelNotFoundException", f"Model not found: {name}")
 
 
 def _conflict(name: str) -> Answer:

@@ -67,6 +67,15 @@ async def serve(
         SagehenError: the adapter is unknown or its framework missing, or the address is in use.
     """
     loader = Loader(make_adapter(environment), environment)
+    try:
+        return await _serve(environment, loader, stop, ready)
+    finally:
+        await loader.close()
+
+
+async def _serve(
+    environment: Environment, loader: Loader, stop: asyncio.Event, ready: asyncio.Event | None
+) -> int:
     if environment.multi_model:
         server, listener = await _listen(environment, MultiModel(loader, environment).handle)
     else:
@@ -82,8 +91,7 @@ async def serve(
     with suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
             await server.drain()
-    server.abort()  # or a thread would wait for ever for its stream to be taken
-    loader.close()
+    server.abort()
     return 0
 
 

@@ -8,16 +8,20 @@ from sagehen.errors import SagehenError
 from sagehen.modelserver.contract import Answer, Refusal
 
 __all__ = [
+    "RaisedElsewhere",
     "abandoned",
     "by_model",
+    "dying",
     "error",
     "failure",
     "healthy",
     "json_answer",
+    "not_loaded",
     "not_started",
     "queue_full",
     "timed_out",
     "traceback_answer",
+    "worker_died",
 ]
 
 MAX_TRACEBACK_BYTES = 16 * 1024
@@ -25,6 +29,15 @@ MAX_TRACEBACK_BYTES = 16 * 1024
 _TEXT = "text/plain; charset=utf-8"
 
 log = logging.getLogger(__name__)
+
+
+class RaisedElsewhere(SagehenError):
+    """What the model's code raised in another process: the message, and the traceback's lines."""
+
+    def __init__(self, message: str, lines: str) -> None:
+        super().__init__(lines.rstrip())
+        self.message = message
+        self.lines = lines
 
 
 def json_answer(status: int, content: object) -> Answer:
@@ -36,9 +49,20 @@ def error(status: int, kind: str, message: str) -> Answer:
     return json_answer(status, {"code": status, "type": kind, "message": message})
 
 
+def dying() -> Answer:
+    return error(
+        503, "ServiceUnavailableException", "The worker processes of the model's code keep ending."
+    )
+
+
 def healthy(slots: int) -> Answer:
     """The answer to /ping; it tells the platform how many requests to send at once."""
     return Answer(200, headers=(("x-sagehen-slots", str(slots)),))
+
+
+def not_loaded(name: str) -> Answer:
+    """On which the platform loads the model and asks again."""
+    return error(404, "ModelNotFoundException", f"Model not found: {name}")
 
 
 def queue_full() -> Answer:
@@ -57,6 +81,11 @@ def timed_out(seconds: float) -> Answer:
         f"The model's code did not answer within {seconds:g} seconds. "
         "SAGEMAKER_MODEL_SERVER_TIMEOUT sets how long it may take.",
     )
+
+
+def worker_died(how: str) -> Answer:
+    """The code may have begun the request: it cannot be sent elsewhere."""
+    return error(500, "InternalServerException", f"The worker process of the model's code {how}.")
 
 
 def not_started() -> Answer:
@@ -89,8 +118,11 @@ def failure(problem: BaseException) -> Answer:
     """
     if isinstance(problem, Refusal):
         return problem.answer
+    if isinstance(problem, RaisedElsewhere):
+        log.error("A request failed.\n%s", problem.lines)
+        return traceback_answer(500, problem.message, problem.lines)
     if isinstance(problem, SagehenError):
-        return Answer(500, str(problem).encode(), _TEXT)
+        return Answer(500, str(problem).encode(errors="replace"), _TEXT)
     lines = "".join(traceback.format_exception(problem))
     log.error("A request failed.\n%s", lines)
     if isinstance(problem, MemoryError):

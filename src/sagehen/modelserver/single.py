@@ -2,12 +2,11 @@
 
 from sagehen.modelserver.contract import Request
 from sagehen.modelserver.loading import LoadedModel
-from sagehen.modelserver.replies import error, healthy
+from sagehen.modelserver.replies import dying, error, healthy
 
 __all__ = ["SingleModel"]
 
 _LOADING = error(503, "ServiceUnavailableException", "The model is still loading.")
-_STUCK = error(503, "ServiceUnavailableException", "The model's code does not come back.")
 
 
 class SingleModel:
@@ -27,7 +26,7 @@ class SingleModel:
             request.respond(_LOADING)
         elif path == "/ping":
             runner = self.loaded.runner
-            request.respond(_STUCK if runner.stuck else healthy(runner.slots))
+            request.respond(dying() if runner.stuck else healthy(runner.slots))
         else:
             self.loaded.runner.submit(request)
 

@@ -2,10 +2,13 @@
 set counts."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from sagehen.errors import SettingError
 
-__all__ = ["positive", "switch", "whole"]
+__all__ = ["positive", "seconds", "switch", "whole"]
+
+_MOST_SECONDS = 10**9
 
 _ON = ("true", "1", "yes", "on", "y", "t")
 _OFF = ("false", "0", "no", "off", "n", "f")
@@ -22,6 +25,19 @@ def positive(environ: Mapping[str, str], *names: str) -> int | None:
 def whole(environ: Mapping[str, str], *names: str) -> int | None:
     """A whole number, 0 too, None if none is set. Raises SettingError."""
     return _number(environ, names)[1]
+
+
+def seconds(environ: Mapping[str, str], *names: str) -> float | None:
+    """A number above 0, None if none is set. Raises SettingError."""
+    for name in names:
+        text = environ.get(name, "").strip()
+        if not text:
+            continue
+        with suppress(ValueError):
+            if 0 < float(text) < _MOST_SECONDS:
+                return float(text)
+        raise SettingError(f"{name} is {text!r}; it must be a number of seconds above 0.")
+    return None
 
 
 def switch(environ: Mapping[str, str], name: str) -> bool | None:

@@ -2,6 +2,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from sagehen.agent.container_plan import ContainerPlace, choose_address, plan_launch
 from sagehen.agent.ports import PortRange
 from sagehen.config import Settings
@@ -28,6 +30,10 @@ def test_the_model_server_listens_on_a_socket_of_its_own(
     assert plan.environment["MINE"] == "1"
     assert plan.environment["PATH"].split(":")[0] == str(Path(sys.executable).parent)
     assert "SAGEMAKER_MULTI_MODEL" not in plan.environment
+    assert plan.environment["SAGEHEN_ENVIRONMENTS"] == str(home.environments)
+    assert plan.environment["SAGEHEN_ENVIRONMENTS_BYTES"] == str(settings.environment_cache_bytes)
+    assert plan.environment["SAGEMAKER_STARTUP_TIMEOUT"] == "55"  # less than it has
+    assert "OMP_NUM_THREADS" not in plan.environment  # it knows itself how many
     assert plan.log == home.logs / "endpoints/houses/AllTraffic/i-1/primary.log"
 
 
@@ -43,6 +49,17 @@ def test_a_command_of_ones_own_listens_on_a_port_of_its_own(
     assert plan.environment["SAGEMAKER_SAFE_PORT_RANGE"] == "15001-15048"
     assert plan.command == ("python3", "serve.py")
     assert plan.folder == home.path
+
+
+def test_pip_is_used_as_the_user_does_unless_the_container_says(
+    home: Home, settings: Settings, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://mine/")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    place = ContainerPlace(home, make_spec(environment={"PIP_NO_INDEX": "0"}), 1)
+    plan = plan_launch(place, Launch(adapter="python"), "unix:/run/i-1.sock", settings)
+    assert plan.environment["PIP_INDEX_URL"] == "https://mine/"
+    assert plan.environment["PIP_NO_INDEX"] == "0"
 
 
 def test_the_user_may_change_what_is_suggested_but_not_what_must_be(

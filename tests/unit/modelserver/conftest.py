@@ -98,6 +98,7 @@ def environment(base_dir: Path) -> Callable[..., Environment]:
                 "SAGEMAKER_BASE_DIR": str(base_dir),
                 "SAGEHEN_ADAPTER": adapter,
                 "SAGEHEN_BIND": f"unix:{base_dir}/s.sock",
+                "SAGEMAKER_MODEL_SERVER_WORKERS": "1",
                 **variables,
             }
         )

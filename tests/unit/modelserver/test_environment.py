@@ -135,3 +135,19 @@ def test_what_the_hugging_face_container_is_told():
     ).hugging_face
     assert (found.task, found.revision, found.trust_remote_code) == ("fill-mask", "v2", True)
     assert not read_environment({}).hugging_face.trust_remote_code
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, 8), (3, 2), (20, 1)])
+def test_the_workers_share_the_cores(monkeypatch, workers, threads):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8))
+    given = {"SAGEMAKER_MODEL_SERVER_WORKERS": str(workers), "MKL_NUM_THREADS": "5"}
+    shared = read_environment(given).thread_variables
+    assert shared["OMP_NUM_THREADS"] == shared["OPENBLAS_NUM_THREADS"] == str(threads)
+    assert "MKL_NUM_THREADS" not in shared
+
+
+def test_seconds_need_not_be_whole():
+    assert read_environment({"SAGEMAKER_MODEL_SERVER_TIMEOUT": "2.5"}).timeout_seconds == 2.5
+    for bad in ("0", "nan", "inf", "-1", "soon"):
+        with pytest.raises(SettingError, match="SAGEMAKER_MODEL_SERVER_TIMEOUT"):
+            read_environment({"SAGEMAKER_MODEL_SERVER_TIMEOUT": bad})

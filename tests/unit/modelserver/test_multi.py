@@ -2,12 +2,12 @@
 
 import asyncio
 import json
+import os
 from urllib.parse import quote
 
 import pytest
 import xgboost
 
-from sagehen.modelserver import loading
 from sagehen.modelserver import multi as module
 from sagehen.modelserver.memory import Trimmer
 from sagehen.modelserver.multi import PAGE_SIZE
@@ -201,37 +201,37 @@ async def test_a_model_too_big_for_the_memory_is_507(serving, put_script, base_d
 async def test_memory_is_asked_for_back_after_each_unloading(multi, put, regressor, monkeypatch):
     asked = []
     monkeypatch.setattr(Trimmer, "ask", lambda _: asked.append("trim"))
-    monkeypatch.setattr(loading, "give_memory_back", lambda: asked.append("sweep"))
     async with multi() as server:
         client = await server.connect()
         await client.request("POST", "/models", put("a", 0, regressor))
         assert (await client.request("DELETE", "/models/a")).status == 200
-    assert asked == ["trim"], "a framework's model needs no collection of garbage"
+    assert asked == ["trim"]
 
 
-async def test_unloading_waits_for_what_was_begun(serving, put_script, base_dir):
-    folder = base_dir / "models" / "slow" / "model"
+async def test_models_do_not_wait_for_one_another_but_unloading_for_what_was_begun(
+    serving, put_script, base_dir
+):
+    pipe = base_dir / "pipe"
+    os.mkfifo(pipe)
     script = """
-import threading
-gate = threading.Event()
 def model_fn(d): return None
 def transform_fn(model, data, content_type, accept):
-    if data == b"open":
-        gate.set()
-    gate.wait(10)
-    return data
+    return open(data).read() if data else "at once"
 """
-    put_script(folder, inference=script)
-    body = json.dumps({"model_name": "slow", "url": str(folder)}).encode()
-    settings = {"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_MODEL_SERVER_WORKERS": "2"}
-    async with serving("python", **settings) as server:
-        waiting, opening, unloading = [await server.connect() for _ in range(3)]
-        assert (await unloading.request("POST", "/models", body)).status == 200
-        waiting.send("POST", "/models/slow/invoke", b"first")
-        opening.send("POST", "/models/slow/invoke", b"open")
+    async with serving("python", SAGEMAKER_MULTI_MODEL="true") as server:
+        waiting, other, unloading = [await server.connect() for _ in range(3)]
+        for name in ("slow", "quick"):
+            folder = base_dir / "models" / name / "model"
+            put_script(folder, inference=script)
+            body = json.dumps({"model_name": name, "url": str(folder)}).encode()
+            assert (await other.request("POST", "/models", body)).status == 200
+        waiting.send("POST", "/models/slow/invoke", str(pipe).encode())
+        write = await asyncio.to_thread(os.open, pipe, os.O_WRONLY)  # so it is being read
+        assert (await other.request("POST", "/models/quick/invoke")).body == b"at once"
         unloading.send("DELETE", "/models/slow")
-        assert (await waiting.reply()).body == b"first"
-        assert (await opening.reply()).body == b"open"
+        os.write(write, b"in the end")
+        os.close(write)
+        assert (await waiting.reply()).body == b"in the end"
         assert (await unloading.reply()).status == 200
 
 

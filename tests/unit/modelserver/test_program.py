@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,12 @@ def start(base_dir):
             **variables,
         }
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "sagehen.modelserver", env=environ, stderr=asyncio.subprocess.PIPE
+            sys.executable,
+            "-m",
+            "sagehen.modelserver",
+            env=environ,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
 
     return started
@@ -65,6 +71,23 @@ def transform_fn(model, data, content_type, accept):
     writer.close()
     await writer.wait_closed()
     assert (await ended_status(process)) == 0
+
+
+async def test_no_worker_outlives_a_killed_server(start, put_script, base_dir):
+    put_script(inference="import os\ndef model_fn(d): print('worker', os.getpid(), flush=True)\n")
+    process = await start("python", SAGEMAKER_MODEL_SERVER_WORKERS="1")
+    pid = int((await process.stdout.readline()).split()[1])
+    await serving_line(process)
+    os.kill(pid, signal.SIGSTOP)  # it cannot end by itself
+    process.kill()
+    await process.wait()
+    while runs(pid):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+
+
+def runs(pid):
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and " Z " not in state.read_text()
 
 
 async def ended_status(process):

@@ -274,13 +274,11 @@ async def left_while_it_waits(setup, wire):
 
 
 async def streamed(setup, wire):
-    def pieces():
-        yield b"b"
-
     wire.writer.write(post("/a", b"", "connection: close"))
-    stream = Stream(b"a", pieces())
+    stream = Stream(b"a", lambda _: None, lambda: None)
     (await setup.hands.next()).respond(Answer(200, stream=stream))
-    stream.produce(asyncio.get_running_loop())
+    stream.add(b"b")
+    stream.end(True)
     assert (await wire.reader.read()).endswith(b"0\r\n\r\n")
 
 

@@ -7,7 +7,6 @@ import pytest
 import xgboost
 
 from sagehen.modelserver.batching import BATCH_SLOTS
-from sagehen.modelserver.environment import read_environment
 from sagehen.modelserver.program import serve
 
 
@@ -67,7 +66,7 @@ async def test_other_paths_and_methods(serving, model, method, path, status):
         assert (await (await server.connect()).request(method, path)).status == status
 
 
-async def test_ping_is_503_until_the_model_is_loaded(put_script, base_dir):
+async def test_ping_is_503_until_the_model_is_loaded(put_script, base_dir, environment):
     gate = base_dir / "gate"
     script = f"""
 def model_fn(model_dir):
@@ -77,11 +76,8 @@ def predict_fn(data, model): return 1
 """
     os.mkfifo(gate)
     put_script(inference=script)
-    environment = read_environment(
-        {"SAGEMAKER_BASE_DIR": str(base_dir), "SAGEHEN_BIND": f"unix:{base_dir}/s.sock"}
-    )
     stop, ready = asyncio.Event(), asyncio.Event()
-    task = asyncio.create_task(serve(environment, stop, ready))
+    task = asyncio.create_task(serve(environment("python"), stop, ready))
     reader, writer = await connected(f"{base_dir}/s.sock")
     writer.write(b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n")
     assert b" 503 " in await reader.readline()

@@ -15,7 +15,7 @@ from sagehen.modelserver.adapters.model_file import (
     one_file,
     unpickled,
 )
-from sagehen.modelserver.adapters.script import find_script, load_script
+from sagehen.modelserver.adapters.script import Scripted, find_script, load_script
 from sagehen.modelserver.contract import Answer, BatchModel, CallModel
 from sagehen.modelserver.environment import Environment
 
@@ -34,11 +34,8 @@ def adapter(environment: Environment) -> "LightGBMAdapter":
     return LightGBMAdapter(environment)
 
 
-class LightGBMAdapter:
+class LightGBMAdapter(Scripted):
     """Loads LightGBM models: a text file, or a pickle of a Booster or scikit-learn wrapper."""
-
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)

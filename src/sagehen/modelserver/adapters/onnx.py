@@ -16,7 +16,7 @@ from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
 from sagehen.modelserver.adapters.model_file import load_file, one_file
 from sagehen.modelserver.adapters.named_tensors import NamedRows
 from sagehen.modelserver.adapters.onnx_session import OnnxError, Session
-from sagehen.modelserver.adapters.script import find_script, load_script
+from sagehen.modelserver.adapters.script import Scripted, find_script, load_script
 from sagehen.modelserver.contract import Answer, BatchModel, CallModel
 from sagehen.modelserver.environment import Environment
 
@@ -32,11 +32,8 @@ def adapter(environment: Environment) -> "OnnxAdapter":
     return OnnxAdapter(environment)
 
 
-class OnnxAdapter:
+class OnnxAdapter(Scripted):
     """Loads `model.onnx`, or the one *.onnx file that there is."""
-
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)

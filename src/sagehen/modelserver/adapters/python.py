@@ -5,6 +5,7 @@ from pathlib import Path
 from sagehen.modelserver.adapters.handlers import Handlers
 from sagehen.modelserver.adapters.script import (
     CODE_FOLDER,
+    Scripted,
     ScriptError,
     ScriptModel,
     find_script,
@@ -19,11 +20,8 @@ def adapter(environment: Environment) -> "PythonAdapter":
     return PythonAdapter(environment)
 
 
-class PythonAdapter:
+class PythonAdapter(Scripted):
     """Loads models that bring `code/inference.py`."""
-
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
 
     def load(self, model_dir: Path) -> ScriptModel:
         script = find_script(model_dir, self._environment)

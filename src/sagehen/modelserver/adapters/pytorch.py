@@ -9,7 +9,7 @@ from sagehen.modelserver.adapters import codecs
 from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
 from sagehen.modelserver.adapters.media import media_type
 from sagehen.modelserver.adapters.pytorch_files import load_torchscript
-from sagehen.modelserver.adapters.script import find_script, load_script
+from sagehen.modelserver.adapters.script import Scripted, find_script, load_script
 from sagehen.modelserver.adapters.tensors import TensorCalls, rows_of
 from sagehen.modelserver.adapters.torch_runtime import (
     device,
@@ -32,11 +32,8 @@ def adapter(environment: Environment) -> "TorchAdapter":
     return TorchAdapter(environment)
 
 
-class TorchAdapter:
+class TorchAdapter(Scripted):
     """Loads PyTorch models."""
-
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         prepare(self._environment.threads)
@@ -45,9 +42,6 @@ class TorchAdapter:
             handlers = Handlers(load_torchscript, decode_tensor, predict, encode_tensor)
             return load_script(script, model_dir, handlers, self._environment)
         return TorchModel(load_torchscript(str(model_dir)), self._environment)
-
-    def needs_worker(self, model_dir: Path) -> bool:
-        return find_script(model_dir, self._environment) is not None
 
 
 @dataclass(slots=True)

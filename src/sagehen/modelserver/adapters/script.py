@@ -19,9 +19,16 @@ from sagehen.modelserver.adapters.pieces import bytes_of, in_pieces, is_in_piece
 from sagehen.modelserver.contract import Answer, Refusal, Request
 from sagehen.modelserver.environment import Environment
 from sagehen.modelserver.replies import by_model, traceback_answer
-from sagehen.modelserver.streaming import Stream
 
-__all__ = ["Script", "ScriptError", "ScriptModel", "find_script", "load_script"]
+__all__ = [
+    "Script",
+    "ScriptError",
+    "ScriptModel",
+    "Scripted",
+    "find_requirements",
+    "find_script",
+    "load_script",
+]
 
 CODE_FOLDER = "code"
 REQUIREMENTS = "requirements.txt"
@@ -29,6 +36,16 @@ REQUIREMENTS = "requirements.txt"
 _OPT_ML = "/opt/ml/"
 
 log = logging.getLogger(__name__)
+
+
+class Scripted:
+    """What adapters share whose models may bring a script."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def needs_worker(self, model_dir: Path) -> bool:
+        return find_script(model_dir, self._environment) is not None
 
 
 class ScriptError(SagehenError):
@@ -64,6 +81,13 @@ def find_script(model_dir: Path, environment: Environment) -> Script | None:
     return None
 
 
+def find_requirements(model_dir: Path, environment: Environment) -> Path | None:
+    """The requirements.txt beside the model's script, None if there is none."""
+    script = find_script(model_dir, environment)
+    file = (script.folder if script else model_dir / CODE_FOLDER) / REQUIREMENTS
+    return file if file.is_file() else None
+
+
 def _submitted(environment: Environment) -> list[Path]:
     """The folder SAGEMAKER_SUBMIT_DIRECTORY names, where that is a local one."""
     named = environment.submit_directory.removeprefix("file://")
@@ -78,11 +102,6 @@ def load_script(
     script: Script, model_dir: Path, defaults: Handlers, environment: Environment
 ) -> "ScriptModel":
     """Import the script and let it load its model. Raises what the user's code raises."""
-    if (script.folder / REQUIREMENTS).exists():
-        log.warning(
-            "%s is not installed by Sagehen: its packages must be in the server's environment.",
-            script.folder / REQUIREMENTS,
-        )
     if not environment.multi_model:
         module = import_shared(script.folder, script.module)
         return ScriptModel(module, model_dir, defaults, environment)
@@ -98,23 +117,24 @@ class ScriptModel:
     def __init__(
         self, module: ModuleType, model_dir: Path, defaults: Handlers, environment: Environment
     ) -> None:
-        self._input = _own(module, "input_fn") or defaults.input_fn
-        self._predict = _own(module, "predict_fn") or defaults.predict_fn
-        self._own_output = _own(module, "output_fn") is not None
-        self._output = _own(module, "output_fn") or defaults.output_fn
-        transform = _own(module, "transform_fn") or defaults.transform_of(module)
-        self._transform = transform or self._three_steps
         _check_exclusive(module)
+        self._input = _taking(_own(module, "input_fn") or defaults.input_fn, 2)
+        self._predict = _taking(_own(module, "predict_fn") or defaults.predict_fn, 2)
+        self._own_output = _own(module, "output_fn") is not None
+        self._output = _taking(_own(module, "output_fn") or defaults.output_fn, 2)
+        transform = _own(module, "transform_fn") or defaults.transform_of(module)
+        self._transform = _taking(transform, 4) if transform else self._three_steps
         self._default_accept = environment.default_accept or JSON
         self._error_status = defaults.error_status
         self._model_dir = model_dir
         context = Context({}, model_dir)
         if (prepare := _own(module, "pre_model_fn")) is not None:
-            _run(prepare, context, str(model_dir))
-        load = _own(module, "model_fn") or defaults.model_fn
-        self._model = _run(load, context, str(model_dir))
+            _taking(prepare, 1)(str(model_dir), context)
+        self._model = _taking(_own(module, "model_fn") or defaults.model_fn, 1)(
+            str(model_dir), context
+        )
         if (warm_up := _own(module, "model_warmup_fn")) is not None:
-            _run(warm_up, context, str(model_dir), self._model)
+            _taking(warm_up, 2)(str(model_dir), self._model, context)
 
     def call(self, request: Request) -> Answer:
         context = Context(request.headers, self._model_dir)
@@ -133,17 +153,16 @@ class ScriptModel:
         data: Any = request.body
         if content_type in TEXT_TYPES:
             data = data.decode()
-        return _run(self._transform, context, self._model, data, content_type, accept)
+        return self._transform(self._model, data, content_type, accept, context)
 
     def _three_steps(
-        self, model: Any, data: Any, content_type: str, accept: str, context: Context
+        self, model: Any, data: Any, content_type: str | None, accept: str, context: Context
     ) -> Any:
         """What stands for `transform_fn`."""
-        read = _run(self._input, context, data, content_type)
-        prediction = _run(self._predict, context, read, model)
+        prediction = self._predict(self._input(data, content_type, context), model, context)
         if is_in_pieces(prediction) and not self._own_output:
             return prediction
-        return _run(self._output, context, prediction, accept)
+        return self._output(prediction, accept, context)
 
     def close(self) -> None:
         self._model = None
@@ -162,17 +181,22 @@ def _check_exclusive(module: ModuleType) -> None:
         )
 
 
-def _run(function: Callable[..., Any], context: Context, *arguments: Any) -> Any:
-    """Call the function, with the context after its arguments if it takes one more."""
-    taken = len(inspect.signature(function).parameters)
-    if taken == len(arguments):
-        return function(*arguments)
-    if taken == len(arguments) + 1:
-        return function(*arguments, context)
-    raise TypeError(
-        f"{getattr(function, '__name__', function)} takes {taken} arguments "
-        f"but {len(arguments)} were given."
-    )
+def _taking(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """The function as one that takes `count` arguments and the context, which it may not want."""
+    try:
+        taken = len(inspect.signature(function).parameters)
+    except ValueError:  # some that are written in C do not tell
+        taken = count
+    if taken == count + 1:
+        return function
+    name = getattr(function, "__name__", function)
+
+    def without_context(*arguments: Any) -> Any:
+        if taken != count:
+            raise TypeError(f"{name} takes {taken} arguments but {count} were given.")
+        return function(*arguments[:count])
+
+    return without_context
 
 
 def _answer(result: Any, accept: str, context: Context) -> Answer:
@@ -180,12 +204,12 @@ def _answer(result: Any, accept: str, context: Context) -> Answer:
     content_type = accept
     if isinstance(result, tuple) and len(result) == 2:
         result, content_type = result
-    body, stream = b"", None
+    body, rest = b"", None
     if is_in_pieces(result):
         # What goes wrong before there is anything to send is an error as any other.
         pieces = in_pieces(result)
-        if first := next(pieces, b""):
-            stream = Stream(first, pieces)
+        if body := next(pieces, b""):
+            rest = pieces
     else:
         body = bytes_of(result)
     return Answer(
@@ -193,7 +217,7 @@ def _answer(result: Any, accept: str, context: Context) -> Answer:
         body,
         context.content_type or str(content_type),
         context.answer_headers,
-        stream=stream,
+        rest=rest,
     )
 
 

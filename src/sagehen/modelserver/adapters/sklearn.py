@@ -9,7 +9,7 @@ from sagehen.modelserver.adapters import codecs
 from sagehen.modelserver.adapters.arrays import ArrayModel
 from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
 from sagehen.modelserver.adapters.model_file import ModelFileError, unpickled
-from sagehen.modelserver.adapters.script import find_script, load_script
+from sagehen.modelserver.adapters.script import Scripted, find_script, load_script
 from sagehen.modelserver.contract import BatchModel, CallModel
 from sagehen.modelserver.environment import Environment
 
@@ -25,15 +25,12 @@ def adapter(environment: Environment) -> "SklearnAdapter":
     return SklearnAdapter(environment)
 
 
-class SklearnAdapter:
+class SklearnAdapter(Scripted):
     """Loads scikit-learn models.
 
     SageMaker's container requires a script with `model_fn`. Here an archive without one is served
     too, if it holds `model.joblib` or `model.pkl`.
     """
-
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)

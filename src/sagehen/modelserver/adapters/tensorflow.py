@@ -15,7 +15,7 @@ from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
 from sagehen.modelserver.adapters.media import media_type
 from sagehen.modelserver.adapters.model_file import ModelFileError
 from sagehen.modelserver.adapters.named_tensors import NamedRows
-from sagehen.modelserver.adapters.script import find_script, load_script
+from sagehen.modelserver.adapters.script import Scripted, find_script, load_script
 from sagehen.modelserver.adapters.tensorflow_bundles import (
     Bundle,
     Signature,
@@ -52,11 +52,8 @@ def adapter(environment: Environment) -> "TensorFlowAdapter":
     return TensorFlowAdapter(environment)
 
 
-class TensorFlowAdapter:
+class TensorFlowAdapter(Scripted):
     """Loads SavedModels under folders of versions, or a .keras file."""
-
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sagehen.modelserver.adapters.media import media_type
 from sagehen.modelserver.adapters.recordio import parse_recordio, write_recordio
-from sagehen.modelserver.adapters.script import find_script
+from sagehen.modelserver.adapters.script import Scripted, find_script
 from sagehen.modelserver.adapters.table import Table, parse_csv, parse_libsvm
 from sagehen.modelserver.adapters.xgboost_files import LoadedFile, load_boosters
 from sagehen.modelserver.adapters.xgboost_library import (
@@ -53,11 +53,11 @@ def adapter(environment: Environment) -> "XGBoostAdapter":
     return XGBoostAdapter(environment, find_library())
 
 
-class XGBoostAdapter:
+class XGBoostAdapter(Scripted):
     """Loads XGBoost models: the built-in algorithm's, or a script's of the user."""
 
     def __init__(self, environment: Environment, library: Library) -> None:
-        self._environment = environment
+        super().__init__(environment)
         self._library = library
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:

@@ -1,0 +1,143 @@
+"""Makes a Python environment that has what a requirements.txt names, over that of the server."""
+
+import importlib.util
+import logging
+import os
+import subprocess
+import sys
+import threading
+import venv
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import uuid4
+
+from sagehen.errors import SagehenError
+from sagehen.modelserver.workers.leftovers import MARK, end_leftovers
+
+__all__ = ["Installer", "RequirementsError", "python_of", "shown"]
+
+_KEPT_LINES = 50
+_OTHER_PLACES = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT")
+"""Settings of pip's that would have it install elsewhere or something else."""
+
+log = logging.getLogger(__name__)
+
+
+class RequirementsError(SagehenError):
+    """What a model's requirements.txt names cannot be installed."""
+
+
+def python_of(folder: Path) -> str:
+    """The interpreter of the environment there."""
+    return str(folder / "bin" / "python")
+
+
+class Installer:
+    """Runs pip.
+
+    Args:
+        variables: besides those of this process, for pip's own settings.
+        seconds: how long one installation may take.
+    """
+
+    def __init__(self, variables: Mapping[str, str], seconds: float) -> None:
+        self._seconds = seconds
+        self._marks: set[str] = set()  # of what runs
+        given = {**os.environ, **variables, "PIP_USER": "0"}
+        self._variables = {name: given[name] for name in given if name not in _OTHER_PLACES}
+        if "PIP_CACHE_DIR" not in given:
+            # The environment is what is kept; nothing else is left in some home.
+            self._variables.setdefault("PIP_NO_CACHE_DIR", "1")
+
+    def install(self, requirements: Path, folder: Path) -> bool:
+        """Make the environment; whether it has anything that the server's has not.
+
+        Raises RequirementsError with pip's last word.
+        """
+        try:
+            # The server's own pip is seen from there, if it has one.
+            with_pip = importlib.util.find_spec("pip") is None
+            venv.EnvBuilder(symlinks=True, with_pip=with_pip).create(folder)
+            site = next(folder.glob("lib/python*/site-packages"))
+            (site / "_server.pth").write_text("".join(map(_added, _site_folders())))
+        except (OSError, subprocess.SubprocessError) as problem:
+            raise RequirementsError(f"No environment can be made in {folder}: {problem}") from None
+        self._run_pip(python_of(folder), requirements)
+        return any(site.glob("*.dist-info")) or any(site.glob("*.egg-link"))
+
+    def close(self) -> None:
+        """End what runs."""
+        for mark in tuple(self._marks):
+            end_leftovers(mark)
+
+    def _run_pip(self, python: str, requirements: Path) -> None:
+        pip = [python, "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+        pip += ["--disable-pip-version-check", "-r", str(requirements)]
+        log.info("Installing what %s names.", shown(requirements))
+        mark = uuid4().hex
+        process = subprocess.Popen(
+            pip,
+            cwd=requirements.parent,  # local paths in it are taken from there
+            env=self._variables | {MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        self._marks.add(mark)
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            end_leftovers(mark)
+
+        timer = threading.Timer(self._seconds, give_up)
+        timer.daemon = True
+        timer.start()
+        with process:
+            said = _relayed(process)
+        timer.cancel()
+        self._marks.discard(mark)
+        if process.returncode != 0:
+            in_time = f" within {self._seconds:g} s" if late.is_set() else ""
+            raise RequirementsError(
+                f"The requirements in {shown(requirements)} cannot be installed{in_time}: "
+                f"{_last_word(said)}"
+            )
+
+
+def shown(requirements: Path) -> str:
+    """As the user knows it: without the folder of the container."""
+    return f"{requirements.parent.name}/{requirements.name}"
+
+
+def _relayed(process: "subprocess.Popen[str]") -> list[str]:
+    """Its last lines; all of them go to the log."""
+    assert process.stdout is not None
+    kept: deque[str] = deque(maxlen=_KEPT_LINES)
+    for line in process.stdout:
+        sys.stderr.write(line)
+        if line.strip():
+            kept.append(line.strip())
+    return list(kept)
+
+
+def _last_word(lines: list[str]) -> str:
+    """The last error, behind which pip may add notes; else the last line."""
+    errors = [line for line in lines if line.lower().startswith("error")]
+    return (errors or lines or ["pip said nothing"])[-1]
+
+
+def _site_folders() -> list[str]:
+    """Where this process has its packages."""
+    import site
+
+    users = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return [folder for folder in site.getsitepackages() + users if Path(folder).is_dir()]
+
+
+def _added(folder: str) -> str:
+    """A line of a .pth file that adds the folder, its own .pth files with it."""
+    return f"import site; site.addsitedir({folder!r})\n"

@@ -1,0 +1,1 @@
+"""The processes that run the user's own code, from both ends of the socket between."""

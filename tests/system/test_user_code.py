@@ -1,0 +1,68 @@
+"""What an endpoint's own code may do, and what it may ask for in requirements.txt."""
+
+import pytest
+from botocore.exceptions import ClientError
+
+from support.deploy import pack
+from support.wheels import make_wheel
+
+SCRIPT = """
+import os, shade
+
+def model_fn(folder):
+    return None
+
+def transform_fn(model, data, content_type, accept):
+    if data == "crash":
+        os._exit(3)
+    if data == "talk":
+        for _ in range(256):
+            print("x" * (2**20 - 1))
+    return f"{shade.VERSION} {os.getppid()} {os.getpid()}", "text/plain"
+"""
+
+
+@pytest.fixture(scope="module")
+def needing(deploy, tmp_path_factory):
+    """`needing(name, requirements)`: an endpoint of the script above, waited for."""
+    wheels = tmp_path_factory.mktemp("wheels")
+    make_wheel(wheels, "shade", "1.0")
+    environment = {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(wheels),
+        "SAGEMAKER_MODEL_SERVER_WORKERS": "1",
+    }
+
+    def made(name: str, requirements: str) -> dict:
+        deploy.config(name, SCRIPT, environment)
+        files = {"code/inference.py": SCRIPT, "code/requirements.txt": requirements}
+        deploy.s3.put_object(Bucket="models", Key=f"{name}/model.tar.gz", Body=pack(files))
+        deploy.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+        return deploy.settled(name)
+
+    return made
+
+
+def test_a_crash_in_the_users_code_costs_one_request(deploy, needing):
+    assert needing("crashing", "shade==1.0\n")["EndpointStatus"] == "InService"
+    version, server, worker = deploy.invoke("crashing").split()
+    assert version == "1.0"
+    with pytest.raises(ClientError) as refused:
+        deploy.invoke("crashing", "crash")
+    answer = refused.value.response
+    assert answer["Error"]["Code"] == "ModelError"
+    assert "ended with exit status 3" in answer["OriginalMessage"]
+    _, server_after, worker_after = deploy.invoke("crashing").split()
+    assert server_after == server
+    assert worker_after != worker
+    # A lot of output is read, and mostly forgotten.
+    assert deploy.invoke("crashing", "talk").split()[2] == worker_after
+    logs = (deploy.server.home / "logs" / "endpoints" / "crashing").rglob("*.log*")
+    assert 0 < sum(log.stat().st_size for log in logs) < 25 * 2**20
+
+
+def test_requirements_that_cannot_be_met_fail_the_endpoint(deploy, needing):
+    described = needing("unmet", "shade==3.0\n")
+    assert described["EndpointStatus"] == "Failed"
+    assert "No matching distribution found for shade==3.0" in described["FailureReason"]
+    deploy.sagemaker.delete_endpoint(EndpointName="unmet")
