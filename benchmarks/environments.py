@@ -14,7 +14,8 @@ from sides import HERE, Failed
 PEERS = HERE / "peers"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sagehen-peers"
 
-PROGRAMS = {"torchserve": ("java", "openjdk-17-jre-headless")}
+JAVA = ("java", "openjdk-17-jre-headless")
+PROGRAMS = {"torchserve": JAVA, "mms": JAVA}
 """What a peer needs of the machine, and the Debian package that has it."""
 
 
@@ -49,19 +50,27 @@ def environment(peer: str, cache: Path) -> Environment:
         program, package = PROGRAMS[peer]
         if not shutil.which(program):
             raise Failed(f"{program} is missing. To have it: apt-get install -y {package}")
-    lines = (PEERS / peer / "requirements.txt").read_text().splitlines()
-    requirements = [line for line in lines if not line.startswith("#")] + same_model()
+    requirements = listed(PEERS / peer / "requirements.txt") + same_model()
+    alone = listed(PEERS / peer / "without-dependencies.txt")
     made = Environment(cache.resolve() / peer)
     note = made.folder / "made-of.txt"
-    wanted = "\n".join([f"Python {sys.version}", *requirements])
+    wanted = "\n".join([f"Python {sys.version}", *requirements, *alone])
     if not note.exists() or note.read_text() != wanted:
-        print(f"{peer}: installing {', '.join(requirements)}", file=sys.stderr)
+        print(f"{peer}: installing {', '.join(requirements + alone)}", file=sys.stderr)
         shutil.rmtree(made.folder, ignore_errors=True)
         venv.create(made.folder, with_pip=True)
         install(made, requirements)
+        if alone:
+            install(made, ["--no-deps", *alone])
         # Last: an environment without it is made again.
         note.write_text(wanted)
     return made
+
+
+def listed(file: Path) -> list[str]:
+    """What a file of requirements asks for; nothing where there is none."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [line for line in lines if not line.startswith("#")]
 
 
 def version_of(package: str, peer: str, cache: Path) -> str:

@@ -99,6 +99,12 @@ class Settings(BaseSettings):
         True,
         description="Put containers into cgroups (version 2) where this server may make some.",
     )
+    model_load_timeout_seconds: float = Field(
+        360,
+        gt=0,
+        description="How long a model of a multi-model endpoint may take to be fetched and loaded; "
+        "its callers wait as long as for an invocation.",
+    )
     artifact_cache_bytes: int = Field(
         20 * 2**30, ge=0, description="Disk for unpacked artifacts that nothing uses now."
     )
@@ -107,6 +113,11 @@ class Settings(BaseSettings):
     )
     max_invocation_body_bytes: int = Field(
         25 * 2**20, gt=0, description="Largest InvokeEndpoint body."
+    )
+    max_pipeline_body_bytes: int = Field(
+        5 * 2**20,
+        gt=0,
+        description="Largest answer of a pipeline's container that is passed to the next.",
     )
     invocation_timeout_seconds: float = Field(
         60, gt=0, description="How long a container may take to answer."

@@ -3,6 +3,8 @@
 import pytest
 from botocore.exceptions import ClientError, WaiterError
 
+from support.deploy import loads_when
+
 ARN = "arn:aws:sagemaker:us-east-1:000000000000:endpoint/"
 SOON = {"Delay": 1, "MaxAttempts": 60}
 
@@ -46,10 +48,10 @@ def test_life_of_an_endpoint(sagemaker, deploy):
     assert said == f'Could not find endpoint "{ARN}boto-end".'
 
 
-def test_update_shows_what_is_pending(sagemaker, deploy):
+def test_update_shows_what_is_pending(sagemaker, deploy, tmp_path):
     deploy.endpoint("boto-update")
-    slow = "import time\ndef model_fn(d):\n    time.sleep(1)\n    return 3.0\n"
-    deploy.config("boto-update-next", slow, InstanceType="ml.c5.large")
+    next_one = loads_when(tmp_path / "gate", 3.0)
+    deploy.config("boto-update-next", next_one, InstanceType="ml.c5.large")
     sagemaker.update_endpoint(EndpointName="boto-update", EndpointConfigName="boto-update-next")
     described = sagemaker.describe_endpoint(EndpointName="boto-update")
     assert described["EndpointStatus"] == "Updating"
@@ -57,7 +59,10 @@ def test_update_shows_what_is_pending(sagemaker, deploy):
     pending = described["PendingDeploymentSummary"]
     assert pending["EndpointConfigName"] == "boto-update-next"
     assert pending["ProductionVariants"][0]["InstanceType"] == "ml.c5.large"
+    assert deploy.invoke("boto-update") == "[2.0, 4.0]"
+    (tmp_path / "gate").touch()
     assert deploy.settled("boto-update")["EndpointConfigName"] == "boto-update-next"
+    assert deploy.invoke("boto-update") == "[3.0, 6.0]"
     said = refusal(
         sagemaker.update_endpoint,
         EndpointName="boto-update",

@@ -174,8 +174,8 @@ COMPONENT = (
         ),
         (
             {"TargetContainerHostname": "second"},
-            "TargetContainerHostname is only for endpoints with several containers in Direct "
-            "mode, which Sagehen does not implement yet. Leave it out.",
+            "Endpoint obliging is not configured for direct invocation and does not support "
+            "target container hostname header.",
         ),
     ],
     ids=["endpoint", "case", "component", "variant", "container"],
@@ -292,10 +292,12 @@ def test_a_session_that_cannot_be_kept(hasty):
     shutil.move(sessions, aside)
     try:
         given = {"SessionId": "NEW_SESSION", "wish": {"session": "some-id"}}
-        answer = raised(hasty, "InternalFailure", **given)
+        answer = raised(hasty, "ServiceUnavailable", **given)
     finally:
         shutil.move(aside, sessions)
-    assert answer["Error"]["Message"] == ("The session cannot be kept: No such file or directory.")
+    assert answer["Error"]["Message"] == (
+        "The session cannot be kept: No such file or directory. Try again in a moment."
+    )
 
 
 def test_an_operation_that_is_not_there_yet(deploy):

@@ -68,10 +68,15 @@ def instance_pids(server) -> list[int]:
 
 
 def test_a_killed_instance_comes_back(killed, wait_until):
-    victim = instance_pids(killed.server)[0]
+    before = instance_pids(killed.server)
+    victim, *others = before
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: victim not in instance_pids(killed.server))
     wait_until(lambda: serves(killed))
+    after = instance_pids(killed.server)
+    assert set(after) & set(before) == set(others)
+    assert len(after) == len(before)
+    assert is_described(killed)
 
 
 def test_everything_at_once(killed, wait_until):
@@ -95,6 +100,8 @@ def test_nothing_outlives_a_killed_supervisor(killed, wait_until):
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in everyone))
     server.start()
     wait_until(lambda: serves(killed))
+    assert is_described(killed)
+    assert not set(everyone) & {*server.pids().values(), *instance_pids(server)}
 
 
 def test_objects_are_whole_or_absent(killed, wait_until):

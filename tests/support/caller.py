@@ -6,7 +6,20 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Answer", "Caller", "answers_in", "cut"]
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+__all__ = ["Answer", "Caller", "answers_in", "cut", "cuts", "some"]
+
+some = settings(
+    max_examples=150,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+cuts = st.lists(st.integers(0, 10_000), max_size=6)
+"""Where bytes are cut into pieces."""
 
 
 @dataclass(frozen=True)

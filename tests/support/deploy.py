@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from pathlib import Path
 from typing import Any
 
 from support.server import eventually
@@ -11,6 +12,22 @@ ROLE = "arn:aws:iam::000000000000:role/SageMaker"
 DOUBLE = """
 def model_fn(model_dir):
     return 2.0
+
+def predict_fn(data, model):
+    return data * model
+"""
+
+
+def loads_when(gate: Path, factor: float) -> str:
+    """The code of a model that is loaded once the file `gate` is there."""
+    return f"""
+import time
+from pathlib import Path
+
+def model_fn(model_dir):
+    while not Path({str(gate)!r}).exists():
+        time.sleep(0.01)
+    return {factor}
 
 def predict_fn(data, model):
     return data * model
@@ -84,13 +101,16 @@ class Deployer:
         self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
         return self.settled(name)
 
-    def multi_model(self, name: str, count: int = 1, **environment: str) -> None:
+    def multi_model(
+        self, name: str, count: int = 1, model_cache: bool = True, **environment: str
+    ) -> None:
         """A multi-model endpoint over s3://many/<name>/, in service."""
         self.s3.create_bucket(Bucket="many")
         container = {
             "Image": IMAGE,
             "ModelDataUrl": f"s3://many/{name}/",
             "Mode": "MultiModel",
+            "MultiModelConfig": {"ModelCacheSetting": "Enabled" if model_cache else "Disabled"},
             "Environment": environment,
         }
         self.sagemaker.create_model(

@@ -117,6 +117,15 @@ class Server:
             return bytes(answer.read())
 
 
+def run_to_its_end(command: list[str], environment: dict[str, str]) -> str:
+    """What a command prints; the test fails unless it ends well."""
+    finished = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
 def eventually(holds: Callable[[], bool], timeout_seconds: float = 30) -> None:
     """Wait until `holds()`; the test fails when it does not in time."""
     deadline = time.monotonic() + timeout_seconds

@@ -122,6 +122,13 @@ def test_model_file_that_does_not_load_fails_the_endpoint(deploy):
     assert "did not pass the ping health check" in described["FailureReason"]
 
 
+def test_the_reason_names_the_model_file(deploy):
+    described = endpoint_of(deploy, "broken-onnx", pack({"a.onnx": "no model"}), "sagehen-onnx")
+    assert described["EndpointStatus"] == "Failed"
+    assert "Model a.onnx cannot be loaded" in described["FailureReason"]
+    deploy.sagemaker.delete_endpoint(EndpointName="broken-onnx")
+
+
 def test_failed_endpoint_can_only_be_deleted(deploy):
     endpoint_of(deploy, "only-delete", b"no")
     with pytest.raises(ClientError, match="ValidationException"):

@@ -4,31 +4,18 @@ import io
 import re
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from sagehen import demo
-from support.server import eventually
-
-SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
+from support.server import SAGEHEN, eventually, run_to_its_end
 
 
 @pytest.fixture(scope="module")
 def told(server):
     """What the command prints, over a server of its own."""
-    finished = subprocess.run(
-        [SAGEHEN, "demo"],
-        env={**server.env, "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    return finished.stdout
+    return run_to_its_end([SAGEHEN, "demo"], {**server.env, "COLUMNS": "120"})
 
 
 def test_demo_tells_the_article_s_story(told):

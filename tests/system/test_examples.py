@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.server import run_to_its_end
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NUMBER = r"\d+\.\d+"
 
@@ -18,16 +20,8 @@ def run_example(name, server):
     environment = {**server.env, "PATH": f"{tools}:{os.environ['PATH']}"}
     # A proxy that refuses everything: an example reaches the server and nothing else.
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
-    finished = subprocess.run(
-        [*command, str(EXAMPLES / name)],
-        env={**environment, **nowhere, "NO_PROXY": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    return finished.stdout
+    environment |= {**nowhere, "NO_PROXY": "127.0.0.1"}
+    return run_to_its_end([*command, str(EXAMPLES / name)], environment)
 
 
 @pytest.mark.parametrize("name", ["seed_multi_model.py", "aws_cli.sh"])
@@ -62,6 +56,36 @@ def test_a_story_is_told_word_by_word(server):
 
 def test_sklearn_names_wines(server):
     assert "named rightly" in run_example("sklearn_wine.py", server)
+
+
+def test_lightgbm_foretells_diabetes(server):
+    assert "patients: off by" in run_example("lightgbm_diabetes.py", server)
+
+
+def test_onnx_names_samples(server):
+    assert "named rightly" in run_example("onnx_cancer.py", server)
+
+
+@pytest.mark.xdist_group("tensorflow")
+def test_tensorflow_reads_digits(server):
+    assert "read rightly" in run_example("tensorflow_digits.py", server)
+
+
+def test_sdk_v2_deploys_a_pipeline(server):
+    printed = run_example("pipeline_sdk_v2.py", server)
+    assert "5 houses priced through both containers as by both models here" in printed
+
+
+def test_a_hierarchy_of_models_names_digits(server):
+    printed = run_example("hierarchy.py", server)
+    right, asked = re.search(r"(\d+) of (\d+) digits named rightly", printed).groups()
+    assert int(right) > 0.9 * int(asked)
+
+
+def test_two_frameworks_answer_side_by_side(server):
+    printed = run_example("direct_containers.py", server)
+    assert printed.startswith("words: 5 bedrooms and 1.5 bathrooms on 1.62 acres, built in 1994\n")
+    assert re.search(rf"^price: {NUMBER}$", printed, re.MULTILINE)
 
 
 def test_every_example_is_listed_and_tested():

@@ -5,6 +5,7 @@ from collections import Counter
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from support.deploy import loads_when
 from support.server import eventually
 
 TIMES = "def model_fn(d):\n    return {factor}\ndef predict_fn(data, m):\n    return data * m\n"
@@ -166,9 +167,8 @@ def test_delete_ends_the_instances_and_frees_the_name(deploy):
     assert deploy.settled("short-lived")["EndpointStatus"] == "InService"
 
 
-def test_busy_endpoint_refuses_update_and_delete(deploy):
-    slow = "import time\ndef model_fn(d):\n    time.sleep(2)\n    return 1.0\n"
-    deploy.config("busy", slow)
+def test_busy_endpoint_refuses_update_and_delete(deploy, tmp_path):
+    deploy.config("busy", loads_when(tmp_path / "gate", 1.0))
     deploy.sagemaker.create_endpoint(EndpointName="busy", EndpointConfigName="busy")
     refusals = []
     for act in (
@@ -181,4 +181,6 @@ def test_busy_endpoint_refuses_update_and_delete(deploy):
             refusals.append(error.response["Error"]["Message"])
     assert len(refusals) == 2
     assert all(said.startswith("Cannot update in-progress endpoint") for said in refusals)
+    assert deploy.status("busy") == "Creating"
+    (tmp_path / "gate").touch()
     assert deploy.settled("busy")["EndpointStatus"] == "InService"

@@ -67,3 +67,4 @@ async def test_a_process_that_cannot_be_started_is_tried_again(
     monkeypatch.undo()
     await until(lambda: log.is_file() and log.read_text())
     await supervisor.stop()
+    assert "No module named sagehen.roles.nothing" in log.read_text()

@@ -20,13 +20,16 @@ SHOWN_LINES = 3
 _OURS = re.compile(r" INFO sagehen\.modelserver\b")
 """What the model server says of itself: nothing that the user's code did."""
 _ROUTINE = re.compile(r"([-0-9:, ]+ )?INFO\b")
+_NUMBERED = re.compile(r"container-[0-9]+")
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)\b(: .*)?$")
 
 
 def failed_ping(hostname: str, variant: str, cause: str) -> str:
     """It did not become healthy, or ended before it was."""
+    # Those of a pipeline that are given no name are called containers by SageMaker's own.
+    named = hostname if _NUMBERED.fullmatch(hostname) else f"{hostname} container"
     return shorten(
-        f"The {hostname} container for production variant {variant} did not pass the ping health "
+        f"The {named} for production variant {variant} did not pass the ping health "
         f"check. Please check CloudWatch logs for this endpoint. ({cause})"
     )
 

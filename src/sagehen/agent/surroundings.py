@@ -26,6 +26,9 @@ class Pace:
     """So many, and the instance is started again."""
     stop_seconds: float = 30.0
     """From SIGTERM to SIGKILL."""
+    next_container_seconds: float = 0.1
+    """From the end of a container to the SIGTERM of the next: what it answered last is to get
+    there first."""
     unhealthy_stop_seconds: float = 5.0
     first_restart_delay_seconds: float = 0.2
     longest_restart_delay_seconds: float = 10.0

@@ -8,8 +8,8 @@ from sqlalchemy import Connection
 
 from sagehen.api.call import Call
 from sagehen.api.containers import containers_of
+from sagehen.api.definitions import ENDPOINT_CONFIGS, MODELS
 from sagehen.api.model_data import model_data_version
-from sagehen.api.refusals import missing
 from sagehen.api.shadow_variants import check_shadow_models, variants_of
 from sagehen.api.variants import plan_variant
 from sagehen.domain.records import Deployment, VariantPlan
@@ -40,15 +40,10 @@ def copy_config(
     Raises:
         AwsError: the config is gone, or one of its models is, or is now of another kind.
     """
-    config = endpoint_configs.get(connection, config_name)
-    if config is None:
-        arn = call.arns.sagemaker("endpoint-config", config_name)
-        raise missing("endpoint configuration", arn)
+    config = ENDPOINT_CONFIGS.get(call, connection, config_name)
     plans, used = [], []
     for variant in variants_of(config.definition):
-        model = models.get(connection, variant["ModelName"])
-        if model is None:
-            raise missing("model", call.arns.sagemaker("model", variant["ModelName"]))
+        model = MODELS.get(call, connection, variant["ModelName"])
         used.append(model)
         plans.append(plan_variant(variant, model, versions))
     check_shadow_models(config.definition, used)

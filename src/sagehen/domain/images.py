@@ -10,9 +10,11 @@ BUILT_IN_IMAGES: tuple[tuple[str, str], ...] = (
     ("*xgboost*", "xgboost"),
     ("*scikit-learn*", "sklearn"),
     ("*sklearn*", "sklearn"),
+    ("*lightgbm*", "lightgbm"),
+    ("*onnx*", "onnx"),
     ("*pytorch*", "python"),
     ("*huggingface*", "python"),
-    ("*tensorflow*", "python"),
+    ("*tensorflow*", "tensorflow"),
     ("sagehen-python", "python"),
     ("python", "python"),
 )
@@ -24,7 +26,7 @@ class Launch:
     """How to start what an image stands for: exactly one of the two is set."""
 
     adapter: str | None = None
-    """Sagehen's model server with this adapter: `xgboost`, `sklearn` or `python`."""
+    """Sagehen's model server with this adapter: `xgboost` or `python`, for example."""
     command: tuple[str, ...] | None = None
     """A command of the user's own, from the setting `images`."""
 

@@ -6,15 +6,17 @@ from typing import Any
 import msgspec
 
 from sagehen.domain.containers import ContainerSpec, InstanceSpec, InstanceState
-from sagehen.domain.routes import RoutingStrategy
+from sagehen.domain.routes import ExecutionMode, RoutingStrategy
 
 __all__ = [
+    "DefinedRecord",
     "Deployment",
     "EndpointConfigRecord",
     "EndpointRecord",
     "EndpointStatus",
     "InstanceRecord",
     "ModelRecord",
+    "NamedRecord",
     "VariantPlan",
 ]
 
@@ -33,21 +35,26 @@ class EndpointStatus(StrEnum):
     """Its instances stop; then the record is gone."""
 
 
-class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
+class NamedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What has a name of its own."""
+
     name: str
     arn: str
     created_at: float
     """Seconds since the epoch, as every `_at`."""
-    definition: dict[str, Any]
-    """CreateModel's parameters as they came, without Tags."""
 
 
-class EndpointConfigRecord(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    arn: str
-    created_at: float
+class DefinedRecord(NamedRecord, frozen=True, kw_only=True):
     definition: dict[str, Any]
-    """CreateEndpointConfig's parameters as they came, without Tags."""
+    """The parameters that it was created with, as they came, without Tags."""
+
+
+class ModelRecord(DefinedRecord, frozen=True, kw_only=True):
+    """As CreateModel was given it."""
+
+
+class EndpointConfigRecord(DefinedRecord, frozen=True, kw_only=True):
+    """As CreateEndpointConfig was given it."""
 
 
 class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +65,8 @@ class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
     instance_count: int
     weight: float
     containers: tuple[ContainerSpec, ...]
+    mode: ExecutionMode = ExecutionMode.SERIAL
+    """What several containers do."""
     strategy: RoutingStrategy = RoutingStrategy.RANDOM
     startup_timeout_seconds: float = 480
     download_timeout_seconds: float = 3600
@@ -90,10 +99,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         return self.variants if self.shadow is None else (*self.variants, self.shadow)
 
 
-class EndpointRecord(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    arn: str
-    created_at: float
+class EndpointRecord(NamedRecord, frozen=True, kw_only=True):
     modified_at: float
     status: EndpointStatus
     failure_reason: str | None = None

@@ -8,11 +8,13 @@ from typing import Protocol, cast
 
 import httptools
 
+from sagehen.gateway.answers import CONTINUE
 from sagehen.gateway.exchange import Exchange, Handler
 from sagehen.gateway.faults import bad_http
 from sagehen.gateway.fields import joined_fields
 from sagehen.gateway.limits import ClientLimits, Limit, LimitHits
 from sagehen.gateway.refusal import Refusal
+from sagehen.gateway.request_head import endless, fault_in, passed_bound
 from sagehen.wire.faults import AwsError
 
 __all__ = ["Connection", "Host"]
@@ -21,11 +23,7 @@ log = logging.getLogger(__name__)
 
 MAX_PIECE_BYTES = 256 * 1024
 """Of what is received at once: so much may have come before a head in its first piece."""
-# What depends on clients and their networks is set: see ClientLimits. These stay, as no SDK of AWS
-# comes near them, and what else may talk to us should not either.
-MAX_TARGET_BYTES = 16 * 1024
-MAX_HEADERS = 128
-
+# What depends on clients and their networks is set: see ClientLimits. These stay.
 ANSWER_STALL_SECONDS = 900.0
 """For the next piece of an answer: S3 may copy or put together gigabytes without a word."""
 LINGER_SECONDS = 10.0
@@ -67,6 +65,7 @@ class Connection(asyncio.Protocol):
         "_active",
         "_blocked_since",
         "_deaf",
+        "_half_closed",
         "_head_bytes",
         "_head_since",
         "_held",
@@ -81,10 +80,11 @@ class Connection(asyncio.Protocol):
     )
 
     _transport: asyncio.Transport
+    _parser: httptools.HttpRequestParser
+    """They know each other: it is there while the connection is, so that both are freed at once."""
 
     def __init__(self, server: Host) -> None:
         self._server = server
-        self._parser = httptools.HttpRequestParser(self)
         self._line: deque[Exchange] = deque()
         """Requests not yet answered; the first is being answered."""
         self._receiving: Exchange | None = None
@@ -93,6 +93,8 @@ class Connection(asyncio.Protocol):
         self._held = 0
         self._deaf = False
         """Nothing that comes is parsed any more: the connection is to end."""
+        self._half_closed = False
+        """The client sends no more, and may have gone."""
         self._active = server.now
         self._piece_bytes = 0
         self._head_bytes = 0
@@ -145,6 +147,8 @@ class Connection(asyncio.Protocol):
     def cut_off_if_overdue(self, now: float) -> None:
         """End the connection if the client has taken longer than it may."""
         limits = self._server.limits
+        if self._half_closed:
+            self._find_out_if_gone()
         if self._lingering_since is not None:
             if now - self._lingering_since > LINGER_SECONDS:
                 self._transport.abort()
@@ -193,6 +197,7 @@ class Connection(asyncio.Protocol):
             self._deaf = True
             self._transport.close()
             return
+        self._parser = httptools.HttpRequestParser(self)
         self._server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -217,14 +222,37 @@ class Connection(asyncio.Protocol):
             if len(self._line) > 1:
                 self._pause(_FOR_LINE)
 
+    def eof_received(self) -> bool:
+        """Whether the connection stays: a client may shut down its side and wait for answers."""
+        tail = self._line[-1] if self._line else None
+        if tail is not None and not tail.is_whole and tail.refusal is None:
+            self._line.pop()
+            _drop(tail)
+        if not self._line or self._line[0].begun:
+            return False
+        last = self._line[-1]
+        last.keep_alive = False
+        self._deaf = self._half_closed = True
+        self._head_since = None
+        self._find_out_if_gone()
+        return True
+
+    def _find_out_if_gone(self) -> None:
+        """An interim answer, which tells a client nothing: by the second one, one is refused that
+        has closed its connection, and what it asked for need not be done."""
+        first = self._line[0] if self._line else None
+        if first is not None and not (first.begun or first.legacy):
+            self._transport.write(CONTINUE)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
+        self._parser = None
+        self._receiving = None
         self._server.connections.discard(self)
         line, self._line = self._line, deque()
         for exchange in line:
-            if exchange.handler is not None and not exchange.done:
-                exchange.done = True
-                exchange.handler.client_gone()
+            if not exchange.done:
+                _drop(exchange)
 
     def pause_writing(self) -> None:
         self._blocked_since = self._server.now
@@ -267,11 +295,11 @@ class Connection(asyncio.Protocol):
         exchange.fields = joined_fields(exchange.headers)
         version = parser.get_http_version()
         exchange.legacy = version != "1.1"
-        refusal = self._passed_bound(exchange) or _not_understood(exchange)
-        if exchange.legacy and refusal is None:
-            refusal = _not_of_version(exchange, version)
-        if upgrades and refusal is None:
-            refusal = _not_to_upgrade(exchange)
+        refusal = passed_bound(exchange, self._head_bytes, self._server.limits.head_bytes)
+        if refusal is not None:
+            self._count(Limit.HEAD)
+        else:
+            refusal = fault_in(exchange, version, upgrades)
         if refusal is not None:
             # Also where all of it is here: what follows may have been meant as a part of it.
             exchange.refusal = refusal
@@ -296,20 +324,6 @@ class Connection(asyncio.Protocol):
         exchange.is_whole = True
         if exchange.handler is not None and not exchange.done:
             exchange.handler.whole()
-
-    def _passed_bound(self, exchange: Exchange) -> AwsError | None:
-        most = self._server.limits.head_bytes
-        if len(exchange.headers) > MAX_HEADERS:
-            error = bad_http(f"A request may have {MAX_HEADERS} header fields at most.", 431)
-        elif len(exchange.target) > MAX_TARGET_BYTES:
-            error = bad_http(_TARGET_TOO_LONG, 414)
-        elif self._head_bytes > most and _size_of_head(exchange) > most:
-            # What has come with it is seldom more than a head may have: only then it is measured.
-            error = _head_too_large(most)
-        else:
-            return None
-        self._count(Limit.HEAD)
-        return error
 
     # The line
 
@@ -376,21 +390,16 @@ class Connection(asyncio.Protocol):
                 self.abort()
                 return
             self._line.pop()
-            tail.done = True
-            if tail.handler is not None:
-                tail.handler.client_gone()
+            _drop(tail)
         exchange = Exchange(self, self._server.next_request_id())
         exchange.refusal = error
         self._line.append(exchange)
         self._run_line()
 
     def _refuse_endless_head(self) -> None:
-        exchange = self._receiving
-        target = b"" if exchange is None else exchange.target
-        too_long = len(target) > MAX_TARGET_BYTES
+        target = b"" if self._receiving is None else self._receiving.target
         self._count(Limit.HEAD)
-        most = self._server.limits.head_bytes
-        self._refuse(bad_http(_TARGET_TOO_LONG, 414) if too_long else _head_too_large(most))
+        self._refuse(endless(target, self._server.limits.head_bytes))
 
     def _hang_up(self, exchange: Exchange) -> None:
         self._deaf = True
@@ -419,49 +428,13 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
 
-def _size_of_head(exchange: Exchange) -> int:
-    fields = sum(len(name) + len(value) + len(": \r\n") for name, value in exchange.headers)
-    return len(exchange.target) + fields
+def _drop(exchange: Exchange) -> None:
+    exchange.done = True
+    handler, exchange.handler = exchange.handler, None
+    if handler is not None:
+        handler.client_gone()
 
 
-def _head_too_large(most: int) -> AwsError:
-    return bad_http(f"A request's head may have {most} bytes at most (max_head_bytes).", 431)
-
-
-def _not_understood(exchange: Exchange) -> AwsError | None:
-    if not exchange.target.startswith(b"/"):
-        return bad_http("The request's target must be a path that begins with a slash.")
-    coding = exchange.fields.get("transfer-encoding")
-    # Another one would be handed on as if it were the content. One with a Content-Length beside
-    # it has been refused by the parser.
-    if coding is not None and coding.strip().lower() != "chunked":
-        return bad_http("The only Transfer-Encoding understood is `chunked`, once.", 501)
-    return None
-
-
-def _not_of_version(exchange: Exchange, version: str) -> AwsError | None:
-    if version != "1.0":
-        return bad_http("This server speaks HTTP/1.1, and HTTP/1.0 if it must.", 505)
-    if "transfer-encoding" in exchange.fields:
-        # Whoever relayed this as HTTP/1.0 may see its end elsewhere.
-        return bad_http("A request of HTTP/1.0 cannot have a Transfer-Encoding.")
-    return None
-
-
-def _not_to_upgrade(exchange: Exchange) -> AwsError | None:
-    if exchange.method == b"CONNECT":
-        return bad_http("This server is no proxy: CONNECT is not understood.", 501)
-    if exchange.has_body:
-        # The parser takes what follows for the other protocol: the body would never come.
-        return bad_http(_UPGRADE_WITH_BODY)
-    return None
-
-
-_UPGRADE_WITH_BODY = (
-    "A request with a body cannot offer to change the protocol. Leave out the Upgrade header: "
-    "this server speaks HTTP/1.1 only."
-)
-_TARGET_TOO_LONG = f"A request's URL may have {MAX_TARGET_BYTES} bytes at most."
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
     b"x-amzn-ErrorType: ServiceUnavailable\r\nx-amzn-RequestId: %b\r\n"

@@ -1,29 +1,21 @@
 """The head of the request that a container gets."""
 
+from sagehen.gateway.fields import ByName
 from sagehen.gateway.upstream import Headers
 
 __all__ = ["container_head", "forwarded"]
 
 _FORWARDED = frozenset((b"content-type", b"accept"))
 _FORWARDED_PREFIX = b"x-amzn-sagemaker-"
-_NAMES_REMEMBERED = 1024
-_LONGEST_REMEMBERED = 128
 
 
-class _Names(dict[bytes, bool]):
-    """Whether a container gets a header, by its name as sent."""
-
-    def __missing__(self, name: bytes) -> bool:
-        if len(self) >= _NAMES_REMEMBERED:
-            self.clear()
-        lower = name.lower()
-        goes = lower in _FORWARDED or lower.startswith(_FORWARDED_PREFIX)
-        if len(name) <= _LONGEST_REMEMBERED:
-            self[name] = goes
-        return goes
+def _is_forwarded(name: bytes) -> bool:
+    lower = name.lower()
+    return lower in _FORWARDED or lower.startswith(_FORWARDED_PREFIX)
 
 
-_goes = _Names()
+_goes = ByName(_is_forwarded)
+"""Whether a container gets a header, by its name."""
 
 
 def forwarded(headers: Headers) -> tuple[tuple[bytes, bytes], ...]:

@@ -1,27 +1,36 @@
 """Header fields as a mapping, the way signatures are made over them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
-__all__ = ["joined_fields"]
+__all__ = ["ByName", "as_meant", "joined_fields"]
+
+Value = TypeVar("Value")
 
 _NAMES_REMEMBERED = 1024
 _LONGEST_REMEMBERED = 128
 """Bytes: names come from anybody at all, and may be as long as a head."""
 
 
-class _Names(dict[bytes, str]):
-    """Names in lower case, by the name as sent."""
+class ByName(dict[bytes, Value], Generic[Value]):
+    """What follows from a header's name as it was sent, found out once."""
 
-    def __missing__(self, name: bytes) -> str:
+    __slots__ = ("_find_out",)
+
+    def __init__(self, find_out: Callable[[bytes], Value]) -> None:
+        super().__init__()
+        self._find_out = find_out
+
+    def __missing__(self, name: bytes) -> Value:
         if len(self) >= _NAMES_REMEMBERED:
             self.clear()
-        lower = name.decode("latin-1").lower()
+        value = self._find_out(name)
         if len(name) <= _LONGEST_REMEMBERED:
-            self[name] = lower
-        return lower
+            self[name] = value
+        return value
 
 
-_names = _Names()
+_names = ByName(lambda name: name.decode("latin-1").lower())
 
 
 def joined_fields(fields: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -33,3 +42,16 @@ def joined_fields(fields: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
             name, value = _names[raw_name], raw_value.decode("latin-1")
             headers[name] = f"{headers[name]},{value}" if name in headers else value
     return headers
+
+
+def as_meant(value: str) -> str:
+    """A value as its sender means it: HTTP's fields are latin-1, and the SDKs send UTF-8.
+
+    What is not UTF-8 stays as it came.
+    """
+    if value.isascii():
+        return value
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value

@@ -72,8 +72,6 @@ def _write_to_stderr(text: str) -> None:
 
 GC_THRESHOLD = 50_000
 """Objects made beyond those freed, after which the collector looks at them."""
-COLLECT_SECONDS = 30.0
-"""Between two full collections: connections that are closed leave cycles, which are old by then."""
 
 
 class Gateway:
@@ -152,16 +150,14 @@ class Gateway:
         # What was made so far lives as long as the process: the collector need not look at it.
         gc.collect()
         gc.freeze()
-        # A request leaves no cycles, so there is next to nothing to find.
+        # Neither requests nor connections leave cycles, so there is next to nothing to find.
         gc.set_threshold(GC_THRESHOLD)
         ending = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ending.set)
-        collecting = loop.create_task(self._every(COLLECT_SECONDS, _collect))
         async with self.running(listener):
             await ending.wait()
-        collecting.cancel()
 
     @asynccontextmanager
     async def running(self, listener: socket.socket) -> AsyncIterator[None]:
@@ -228,7 +224,7 @@ class Gateway:
         self._routes.refresh()
         if self._routes.version != self._known_version:
             self._known_version = self._routes.version
-            self._models.keep_only({one.instance_id for one in self._routes.instances()})
+            self._models.keep_only({one.holder: one.run_id for one in self._routes.instances()})
 
     def _close_idle(self) -> None:
         now = self._clock.monotonic()
@@ -236,7 +232,7 @@ class Gateway:
             pool.close_idle(now)
 
     def _pools(self) -> list[Pool]:
-        return [self._control, self._agent, *(one.pool for one in self._routes.instances())]
+        return [self._control, self._agent, *self._routes.pools()]
 
     async def _write_access_log(self) -> None:
         if self._access_log is not None:
@@ -253,10 +249,6 @@ class Gateway:
 def _check(operation: str, header_members: Mapping[str, str]) -> ParameterCheck:
     model = service("sagemaker-runtime").operation_model(operation)
     return ParameterCheck(partial(validate, model), header_members)
-
-
-def _collect() -> None:
-    gc.collect()
 
 
 def _open_more_files() -> None:

@@ -35,6 +35,7 @@ async def call(
     finally:
         pool.forget(asked)
         asked.let_go()
+        del asked  # What was raised knows this frame, and the answer what was raised.
 
 
 class _Call:

@@ -1,6 +1,7 @@
 """The connections to one address: kept open between requests, opened as they are needed."""
 
 import asyncio
+import logging
 from collections import deque
 from typing import Protocol
 
@@ -8,6 +9,8 @@ from sagehen.clock import Clock
 from sagehen.gateway.upstream import Upstream
 
 __all__ = ["Pool", "Waiter"]
+
+log = logging.getLogger(__name__)
 
 CONNECTS_AT_ONCE = 32
 """A burst of requests must not overflow the other side's queue of new connections."""
@@ -74,9 +77,12 @@ class Pool:
     def close(self) -> None:
         """Close what is idle now, and the rest as each becomes free."""
         self._closed = True
-        for upstream in self._idle:
-            upstream.transport.close()
-        self._idle.clear()
+        self._close_all_idle()
+
+    @property
+    def is_done(self) -> bool:
+        """It is closed, and nothing of it is left."""
+        return self._closed and not self._open and not self._connects
 
     def abort(self) -> None:
         """Close everything at once, as the process ends."""
@@ -101,6 +107,15 @@ class Pool:
         self._open.discard(upstream)
         if upstream in self._idle:
             self._idle.remove(upstream)
+        if upstream.broken:
+            # The others may be about to end too, and what is sent on them would be lost. A new one
+            # is refused where nobody listens any more, and the request goes to another instance.
+            self._close_all_idle()
+
+    def _close_all_idle(self) -> None:
+        for upstream in self._idle:
+            upstream.transport.close()
+        self._idle.clear()
 
     def _connect_one_more(self) -> None:
         task = asyncio.get_running_loop().create_task(self._connect())
@@ -112,6 +127,11 @@ class Pool:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 upstream = await self._open_connection()
         except OSError:  # TimeoutError is one
+            self._refuse_waiting()
+            return
+        except Exception:
+            # An address that makes no sense: whoever waits must not wait for ever.
+            log.exception("No connection can be made to %s.", self._address)
             self._refuse_waiting()
             return
         self._open.add(upstream)

@@ -15,7 +15,10 @@ Headers = list[tuple[bytes, bytes]]
 """Header fields as they came: order and case kept, repeated ones apart."""
 
 MAX_HEAD_BYTES = 256 * 1024
-"""Of an answer. Nobody would set it: it is ours, or a container's with header fields of its own."""
+"""Of an answer, and of its trailers. Nobody would set it: it is ours, or a container's with header
+fields of its own."""
+MAX_PIECE_BYTES = 256 * 1024
+"""Of what is received at once."""
 
 
 class Receiver(Protocol):
@@ -53,8 +56,8 @@ class Upstream(asyncio.Protocol):
     __slots__ = (
         "_bodiless",
         "_ended",
+        "_framing_bytes",
         "_freed",
-        "_head_bytes",
         "_headers",
         "_in_head",
         "_interim",
@@ -64,6 +67,7 @@ class Upstream(asyncio.Protocol):
         "_parser",
         "_paused",
         "_receiver",
+        "broken",
         "idle_since",
         "reusable",
         "transport",
@@ -71,6 +75,8 @@ class Upstream(asyncio.Protocol):
     )
 
     transport: asyncio.Transport
+    _parser: httptools.HttpResponseParser
+    """They know each other: it is there while the connection is, so that both are freed at once."""
 
     def __init__(
         self,
@@ -81,7 +87,6 @@ class Upstream(asyncio.Protocol):
         self._freed = freed
         self._lost = lost
         self._is_local = is_local
-        self._parser = httptools.HttpResponseParser(self)
         self._receiver: Receiver | None = None
         self._bodiless = False
         self._ended = False
@@ -90,9 +95,12 @@ class Upstream(asyncio.Protocol):
         self._open_ended = False
         self._paused = False
         self._headers: Headers = []
-        self._head_bytes = 0
+        self._framing_bytes = 0
+        """Of a head, chunk sizes and trailers: what came without any of a body."""
         self.reusable = True
         self.idle_since = 0.0
+        self.broken = False
+        """It is gone, and an answer was still to come."""
         self.unread = False
         """It is gone, and the other side had not read all of the last request."""
 
@@ -102,7 +110,7 @@ class Upstream(asyncio.Protocol):
         self._bodiless = bodiless
         self._ended = False
         self._in_head = True
-        self._head_bytes = 0
+        self._framing_bytes = 0
 
     def write(self, data: bytes) -> None:
         self.transport.write(data)
@@ -130,6 +138,7 @@ class Upstream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        self._parser = httptools.HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
         if self._receiver is None:
@@ -147,22 +156,25 @@ class Upstream(asyncio.Protocol):
         # and must not be taken for the answer to the next request.
         if self._ended:
             self._end()
-        elif self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._break()
+            return
+        self._framing_bytes += len(data)
+        if self._framing_bytes > MAX_HEAD_BYTES:
+            self._break()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost(self)
+        self._parser = None
         receiver, self._receiver = self._receiver, None
+        is_the_end = self._open_ended and exc is None
+        self.broken = receiver is not None and not is_the_end
+        self._lost(self)
         if receiver is None:
             return
-        if self._open_ended and exc is None:
+        if is_the_end:
             receiver.answer_ends()
         else:
             # By a closed connection, or one that refuses what is written, the kernel tells which.
             reset = isinstance(exc, (ConnectionResetError, BrokenPipeError))
-            self.unread = reset and self._is_local and self._in_head and not self._head_bytes
+            self.unread = reset and self._is_local and self._in_head and not self._framing_bytes
             receiver.answer_breaks()
 
     def pause_writing(self) -> None:
@@ -181,7 +193,9 @@ class Upstream(asyncio.Protocol):
         self._headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name, value))
+        # After the head these are trailers: nobody asks for any.
+        if self._in_head:
+            self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         receiver = self._receiver
@@ -208,6 +222,8 @@ class Upstream(asyncio.Protocol):
         if self._ended:
             self.reusable = False
         elif self._receiver is not None:
+            # What comes with it, in the same piece, does not count.
+            self._framing_bytes = -MAX_PIECE_BYTES
             self._receiver.answer_continues(data)
 
     def on_message_complete(self) -> None:

@@ -37,6 +37,7 @@ class Batcher:
         clock: Clock = SYSTEM,
     ) -> None:
         self._model = model
+        self._decode_request = getattr(model, "decode_request", None)
         self._executor = executor
         self._max_waiting = max_waiting
         self._max_rows = max_rows
@@ -121,6 +122,8 @@ class Batcher:
     def _decode(self, request: Request) -> Any:
         """The request's rows, or the answer that refuses them."""
         try:
+            if self._decode_request is not None:
+                return self._decode_request(request)
             return self._model.decode(request.body, request.header(b"content-type"))
         except Exception as problem:
             return failure(problem)

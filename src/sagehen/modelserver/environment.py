@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sagehen.errors import SettingError
 from sagehen.modelserver.toolkit_variables import read_log_level, under_one_name
 
-__all__ = ["Bind", "Environment", "read_environment"]
+__all__ = ["Bind", "Environment", "TensorFlow", "read_environment"]
 
 MEBIBYTE = 1 << 20
 XGBOOST_MAX_BODY_BYTES = 6 * MEBIBYTE
@@ -25,6 +25,17 @@ class Bind(NamedTuple):
     path: str = ""
     host: str = "0.0.0.0"
     port: int = 8080
+
+
+class TensorFlow(NamedTuple):
+    """What SAGEMAKER_TFS_… says, for TensorFlow models only."""
+
+    default_model: str = ""
+    """The model asked where a request names none; `""` where there is one only."""
+    max_batch_rows: int | None = None
+    """At most so many rows of several requests are predicted together; None: no bound."""
+    intra_op_threads: int = 1
+    inter_op_threads: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +64,9 @@ class Environment:
     """Requests that may wait for one model's own code."""
     batch_queue: int
     """Requests that may wait for one model that predicts in batches."""
+    threads: int
+    """How many one call of a framework may use."""
+    tensorflow: TensorFlow
     log_level: int
 
     @property
@@ -70,6 +84,9 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
     adapter = environ.get("SAGEHEN_ADAPTER", "python")
     multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
     workers = _positive(environ, "SAGEMAKER_MODEL_SERVER_WORKERS")
+    if workers is None and adapter == "tensorflow":
+        # As in its container; each may hold the framework and the model once more.
+        workers = _positive(environ, "SAGEMAKER_GUNICORN_WORKERS") or 1
     workers = workers or (1 if multi_model else os.cpu_count() or 1)
     queue = _positive(environ, "SAGEMAKER_MODEL_JOB_QUEUE_SIZE")
     return Environment(
@@ -89,6 +106,27 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         call_queue=queue or CALL_QUEUE_PER_WORKER * workers,
         batch_queue=queue or BATCH_QUEUE,
         log_level=read_log_level(environ),
+        threads=_threads(environ),
+        tensorflow=_tensorflow(environ),
+    )
+
+
+def _threads(environ: Mapping[str, str]) -> int:
+    """OpenMP's own variable: a number, or one for each level of nesting."""
+    first = environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return _positive({"OMP_NUM_THREADS": first}, "OMP_NUM_THREADS") or 1
+
+
+def _tensorflow(environ: Mapping[str, str]) -> TensorFlow:
+    rows = _positive(environ, "SAGEMAKER_TFS_MAX_BATCH_SIZE")
+    if environ.get("SAGEMAKER_TFS_ENABLE_BATCHING", "").lower() == "false":
+        rows = 1
+    threads = _threads(environ)
+    return TensorFlow(
+        default_model=environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME", ""),
+        max_batch_rows=rows,
+        intra_op_threads=_positive(environ, "SAGEMAKER_TFS_INTRA_OP_PARALLELISM") or threads,
+        inter_op_threads=_positive(environ, "SAGEMAKER_TFS_INTER_OP_PARALLELISM") or threads,
     )
 
 

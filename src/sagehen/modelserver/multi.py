@@ -8,9 +8,10 @@ from collections.abc import Coroutine
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sagehen.modelserver.batching import BATCH_SLOTS
-from sagehen.modelserver.contract import Answer, Refusal, Request
+from sagehen.modelserver.contract import Answer, BatchModel, Refusal, Request
 from sagehen.modelserver.environment import Environment
 from sagehen.modelserver.loading import LoadedModel, Loader
+from sagehen.modelserver.memory import Trimmer
 from sagehen.modelserver.replies import error, failure, healthy, json_answer
 
 __all__ = ["MultiModel"]
@@ -28,6 +29,7 @@ class MultiModel:
         self._models: dict[str, LoadedModel] = {}
         self._loading: dict[str, asyncio.Future[Answer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._trimmer = Trimmer()
 
     def handle(self, request: Request) -> None:
         path = request.path
@@ -123,8 +125,14 @@ class MultiModel:
         if loaded is None:
             return _not_loaded(name)
         await self._loader.unload(loaded)
+        # A framework's model has let go of its memory by now; of the user's own, nobody knows
+        # what refers to what.
+        is_plain = isinstance(loaded.model, BatchModel)
         del loaded
-        await self._loader.sweep_memory()
+        if is_plain:
+            self._trimmer.ask()
+        else:
+            await self._loader.sweep_memory()
         return json_answer(200, {"status": f'Model "{name}" unregistered'})
 
     def _spawn(self, work: Coroutine[None, None, Answer], request: Request) -> None:

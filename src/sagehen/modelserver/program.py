@@ -13,11 +13,12 @@ import uvloop
 
 from sagehen.errors import SagehenError, Unavailable
 from sagehen.modelserver.adapters import make_adapter
+from sagehen.modelserver.connection import Connection
 from sagehen.modelserver.contract import Request
 from sagehen.modelserver.environment import Bind, Environment
 from sagehen.modelserver.loading import Loader
 from sagehen.modelserver.multi import MultiModel
-from sagehen.modelserver.server import Connection, Server
+from sagehen.modelserver.server import Server
 from sagehen.modelserver.single import SingleModel
 from sagehen.modelserver.strays import wait_for_strays
 

@@ -23,14 +23,12 @@ from obstore.exceptions import (
     PreconditionError,
 )
 from obstore.store import ObjectStore as Remote
-from sqlalchemy import Connection
 
 from sagehen.clock import Clock
 from sagehen.domain.objects import (
     ALWAYS,
     Attributes,
     Blob,
-    Bucket,
     Listing,
     ListingQuery,
     ObjectInfo,
@@ -38,22 +36,19 @@ from sagehen.domain.objects import (
     WriteCondition,
 )
 from sagehen.errors import Unavailable
+from sagehen.objects.bookkeeping import Bookkeeping
 from sagehen.objects.faults import (
-    BucketExists,
     BucketNotEmpty,
     ConditionFailed,
     KeyNotStorable,
-    NoSuchBucket,
     NoSuchKey,
     NoSuchUpload,
     NotSupported,
 )
-from sagehen.objects.files import BlobFiles, Draft
-from sagehen.objects.grouped import GroupedWrites
+from sagehen.objects.files import Draft
 from sagehen.objects.listing import fold
 from sagehen.objects.store import CHUNK_BYTES, Copy
-from sagehen.objects.uploads import Completion, Uploads
-from sagehen.store import object_rows as rows
+from sagehen.objects.uploads import Completion
 from sagehen.store.database import Database
 
 __all__ = ["ForeignObjectStore"]
@@ -71,47 +66,18 @@ _LAST_CHARACTER = "\U0010ffff"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-class ForeignObjectStore:
+class ForeignObjectStore(Bookkeeping):
     """An ObjectStore over an obstore store. Tags are refused: obstore cannot read them."""
 
     def __init__(self, remote: Remote, database: Database, root: Path, clock: Clock) -> None:
-        """`root` is a folder for drafts and parts."""
+        super().__init__(database, root, clock)
         self._remote = remote
-        self._database = database
-        self._clock = clock
-        self._files = BlobFiles(root)
-        self._writes = GroupedWrites(database)
-        self._started_at = clock.now()
-        self.uploads = Uploads(database, self._writes, self._files, clock)
-
-    def create_bucket(self, name: str) -> Bucket:
-        bucket = Bucket(name, self._clock.now())
-        if not self._writes.run(lambda connection: rows.insert_bucket(connection, bucket)):
-            raise BucketExists(f"There is a bucket {name} already.")
-        return bucket
-
-    def bucket(self, name: str) -> Bucket:
-        with self._database.read() as connection:
-            bucket = rows.find_bucket(connection, name)
-        if bucket is None:
-            raise NoSuchBucket(f"There is no bucket {name}.")
-        return bucket
-
-    def buckets(self) -> list[Bucket]:
-        with self._database.read() as connection:
-            return rows.list_buckets(connection)
 
     def delete_bucket(self, name: str) -> None:
         if self.list_page(name, ListingQuery(limit=1)).objects:
             raise BucketNotEmpty(f"The bucket {name} is not empty.")
-
-        def drop(connection: Connection) -> list[str]:
-            uploads = rows.uploads_of(connection, name)
-            gone = [blob for upload in uploads for blob in self.uploads.drop(connection, upload)]
-            rows.delete_bucket(connection, name)
-            return gone
-
-        self._files.remove(self._writes.run(drop))
+        gone = self._writes.run(lambda connection: self._drop_bucket(connection, name))
+        self._files.remove(gone)
 
     def head(self, bucket: str, key: str) -> ObjectInfo:
         return self._get(bucket, key, {"head": True})[0]
@@ -126,9 +92,6 @@ class ForeignObjectStore:
             return list(islice(self._keys_from(bucket, query.prefix, start, inclusive), limit))
 
         return fold(query, fetch)
-
-    def draft(self, algorithm: str | None = None) -> Draft:
-        return self._files.draft(algorithm)
 
     def put(
         self,
@@ -184,13 +147,6 @@ class ForeignObjectStore:
     def completed(self, bucket: str, key: str, upload_id: str) -> ObjectInfo:
         # The remote does not remember which upload made an object.
         raise NoSuchUpload(f"There is no upload {upload_id} of {key}.")
-
-    def sweep(self) -> int:
-        def known(blob_ids: list[str]) -> set[str]:
-            with self._database.read() as connection:
-                return rows.known_blobs(connection, blob_ids)
-
-        return self._files.sweep(self._started_at, known)
 
     def _send(
         self,

@@ -7,19 +7,15 @@ most a file that nobody knows, which the next sweep removes.
 
 import contextlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import BinaryIO
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from sqlalchemy import Connection
 
-from sagehen.clock import Clock
 from sagehen.domain.objects import (
     ALWAYS,
     Attributes,
     Blob,
-    Bucket,
     Checksum,
     Listing,
     ListingQuery,
@@ -27,63 +23,34 @@ from sagehen.domain.objects import (
     Upload,
     WriteCondition,
 )
+from sagehen.objects.bookkeeping import Bookkeeping, find_bucket
 from sagehen.objects.digests import base64_of, new_digest
 from sagehen.objects.faults import (
-    BucketExists,
     BucketNotEmpty,
     ConditionFailed,
-    NoSuchBucket,
     NoSuchKey,
     NoSuchUpload,
 )
-from sagehen.objects.files import BlobFiles, Draft
-from sagehen.objects.grouped import GroupedWrites
+from sagehen.objects.files import Draft
 from sagehen.objects.listing import fold
-from sagehen.objects.store import CHUNK_BYTES, Copy
-from sagehen.objects.uploads import Completion, Uploads
+from sagehen.objects.local_object import LocalObject
+from sagehen.objects.store import Copy
+from sagehen.objects.uploads import Completion
 from sagehen.store import object_rows as rows
-from sagehen.store.database import Database
 
 __all__ = ["LocalObjectStore", "check_condition"]
-
-_MOST_OPEN_FILES = 64
 _TRIES_WHILE_REPLACED = 5
 
 
-class LocalObjectStore:
+class LocalObjectStore(Bookkeeping):
     """An ObjectStore over one folder and the state."""
-
-    def __init__(self, database: Database, root: Path, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-        self._files = BlobFiles(root)
-        self._writes = GroupedWrites(database)
-        self._started_at = clock.now()
-        self.uploads = Uploads(database, self._writes, self._files, clock)
-
-    def create_bucket(self, name: str) -> Bucket:
-        bucket = Bucket(name, self._clock.now())
-        if not self._writes.run(lambda connection: rows.insert_bucket(connection, bucket)):
-            raise BucketExists(f"There is a bucket {name} already.")
-        return bucket
-
-    def bucket(self, name: str) -> Bucket:
-        with self._database.read() as connection:
-            return _bucket(connection, name)
-
-    def buckets(self) -> list[Bucket]:
-        with self._database.read() as connection:
-            return rows.list_buckets(connection)
 
     def delete_bucket(self, name: str) -> None:
         def drop(connection: Connection) -> list[str]:
-            _bucket(connection, name, lock=True)
+            find_bucket(connection, name, lock=True)
             if rows.holds_object(connection, name):
                 raise BucketNotEmpty(f"The bucket {name} is not empty.")
-            uploads = rows.uploads_of(connection, name)
-            gone = [blob for upload in uploads for blob in self.uploads.drop(connection, upload)]
-            rows.delete_bucket(connection, name)
-            return gone
+            return self._drop_bucket(connection, name)
 
         self._files.remove(self._writes.run(drop))
 
@@ -91,7 +58,7 @@ class LocalObjectStore:
         with self._database.read() as connection:
             return _object(connection, bucket, key)
 
-    def open(self, bucket: str, key: str) -> "LocalObject":
+    def open(self, bucket: str, key: str) -> LocalObject:
         for _ in range(_TRIES_WHILE_REPLACED):
             with self._database.read() as connection:
                 found = rows.open_object(connection, bucket, key)
@@ -106,16 +73,13 @@ class LocalObjectStore:
 
     def list_page(self, bucket: str, query: ListingQuery) -> Listing:
         with self._database.read() as connection:
-            _bucket(connection, bucket)
+            find_bucket(connection, bucket)
 
             def fetch(start: bytes, inclusive: bool, limit: int) -> list[ObjectInfo]:
                 prefix = query.prefix.encode()
                 return rows.list_objects(connection, bucket, prefix, start, inclusive, limit)
 
             return fold(query, fetch)
-
-    def draft(self, algorithm: str | None = None) -> Draft:
-        return self._files.draft(algorithm)
 
     def put(
         self,
@@ -175,7 +139,7 @@ class LocalObjectStore:
 
     def delete(self, bucket: str, keys: Sequence[str], condition: WriteCondition = ALWAYS) -> None:
         def drop(connection: Connection) -> list[str]:
-            _bucket(connection, bucket, lock=True)
+            find_bucket(connection, bucket, lock=True)
             gone: list[str] = []
             for key in keys:
                 old = rows.find_object(connection, bucket, key)
@@ -189,7 +153,7 @@ class LocalObjectStore:
 
     def set_tags(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:
         def change(connection: Connection) -> None:
-            _bucket(connection, bucket, lock=True)
+            find_bucket(connection, bucket, lock=True)
             info = _object(connection, bucket, key)
             rows.set_attributes(
                 connection, info, msgspec.structs.replace(info.attributes, tags=tags)
@@ -199,7 +163,7 @@ class LocalObjectStore:
 
     def complete(self, upload: Upload, completion: Completion) -> ObjectInfo:
         def join(connection: Connection) -> tuple[ObjectInfo, list[str]]:
-            _bucket(connection, upload.bucket, lock=True)
+            find_bucket(connection, upload.bucket, lock=True)
             old = rows.find_object(connection, upload.bucket, upload.key)
             if rows.find_upload(connection, upload.upload_id, lock=True) is None:
                 raise NoSuchUpload(f"There is no upload {upload.upload_id} any more.")
@@ -234,13 +198,6 @@ class LocalObjectStore:
                 return info
         raise NoSuchUpload(f"There is no upload {upload_id} of {key}.")
 
-    def sweep(self) -> int:
-        def known(blob_ids: list[str]) -> set[str]:
-            with self._database.read() as connection:
-                return rows.known_blobs(connection, blob_ids)
-
-        return self._files.sweep(self._started_at, known)
-
     def _commit(
         self,
         info: ObjectInfo,
@@ -251,7 +208,7 @@ class LocalObjectStore:
         """Make these blobs, or the data, the object; remove what was the object until then."""
 
         def replace(connection: Connection) -> list[str]:
-            _bucket(connection, info.bucket, lock=True)
+            find_bucket(connection, info.bucket, lock=True)
             old = rows.find_object(connection, info.bucket, info.key)
             check_condition(condition, old)
             rows.put_object(connection, info, data)
@@ -259,75 +216,6 @@ class LocalObjectStore:
             return _delete_blobs_of(connection, old)
 
         self._files.remove(self._writes.run(replace))
-
-
-class LocalObject:
-    """An object held open by its files, or in memory where it is small."""
-
-    def __init__(
-        self, info: ObjectInfo, parts: Sequence[Blob], files: BlobFiles, data: bytes | None
-    ) -> None:
-        """Raises FileNotFoundError where its files are gone."""
-        self.info = info
-        self.parts = parts
-        self.data = data
-        self._files = files
-        self._open: dict[str, BinaryIO] = {}
-        try:
-            # An object of very many parts would take very many descriptors; the rest is opened
-            # when it is read, and the read fails if the object was deleted meanwhile.
-            for blob in parts[:_MOST_OPEN_FILES]:
-                self._open[blob.blob_id] = files.open(blob.blob_id)
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> "LocalObject":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
-
-    def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        left = self.info.size - offset if length is None else length
-        if self.data is not None and left > 0:
-            yield self.data[offset : offset + left]
-        for blob in self.parts:
-            if offset >= blob.size:
-                offset -= blob.size
-                continue
-            take = min(left, blob.size - offset)
-            if take <= 0:
-                return
-            yield from self._read(blob, offset, take)
-            left -= take
-            offset = 0
-
-    def link(self, blob: Blob) -> str:
-        """A second blob of one part's bytes. Raises NoSuchKey where the object is gone."""
-        try:
-            return self._files.link(blob.blob_id)
-        except FileNotFoundError:
-            raise NoSuchKey(f"The object {self.info.key} was replaced meanwhile.") from None
-
-    def _read(self, blob: Blob, offset: int, length: int) -> Iterator[bytes]:
-        file = self._open.get(blob.blob_id) or self._files.open(blob.blob_id)
-        try:
-            file.seek(offset)
-            while length:
-                chunk = file.read(min(CHUNK_BYTES, length))
-                if not chunk:
-                    raise OSError(f"The blob {blob.blob_id} is shorter than its row says.")
-                length -= len(chunk)
-                yield chunk
-        finally:
-            if blob.blob_id not in self._open:
-                file.close()
 
 
 def check_condition(condition: WriteCondition, old: ObjectInfo | None) -> None:
@@ -341,13 +229,6 @@ def check_condition(condition: WriteCondition, old: ObjectInfo | None) -> None:
             raise ConditionFailed("If-Match")
 
 
-def _bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket:
-    bucket = rows.find_bucket(connection, name, lock=lock)
-    if bucket is None:
-        raise NoSuchBucket(f"There is no bucket {name}.")
-    return bucket
-
-
 def _object(connection: Connection, bucket: str, key: str) -> ObjectInfo:
     info = rows.find_object(connection, bucket, key)
     if info is None:
@@ -357,7 +238,7 @@ def _object(connection: Connection, bucket: str, key: str) -> ObjectInfo:
 
 def _missing(connection: Connection, bucket: str, key: str) -> NoSuchKey:
     """Raises NoSuchBucket where not even that is there."""
-    _bucket(connection, bucket)
+    find_bucket(connection, bucket)
     return NoSuchKey(f"There is no object {key} in {bucket}.")
 
 

@@ -6,18 +6,10 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import (
-    BigInteger,
     Column,
     ColumnElement,
     Connection,
-    Double,
-    Index,
-    Integer,
-    LargeBinary,
     Row,
-    String,
-    Table,
-    Text,
     bindparam,
     delete,
     insert,
@@ -36,14 +28,10 @@ from sagehen.domain.objects import (
     ObjectInfo,
     Upload,
 )
+from sagehen.store.object_tables import BLOBS, BUCKETS, OBJECTS, UPLOADS
 from sagehen.store.rows import Upsert, inserts, upsert
-from sagehen.store.tables import METADATA
 
 __all__ = [
-    "BLOBS",
-    "BUCKETS",
-    "OBJECTS",
-    "UPLOADS",
     "delete_blobs",
     "delete_bucket",
     "delete_object",
@@ -66,51 +54,6 @@ __all__ = [
     "set_attributes",
     "uploads_of",
 ]
-
-# Keys are bytes: so they sort as S3 sorts, in every database, and may hold any character.
-BUCKETS = Table(
-    "buckets",
-    METADATA,
-    Column("name", String(63), primary_key=True),
-    Column("created_at", Double, nullable=False),
-)
-OBJECTS = Table(
-    "objects",
-    METADATA,
-    Column("bucket", String(63), primary_key=True),
-    Column("key", LargeBinary(1024), primary_key=True),
-    Column("object_id", String(64), nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("etag", String(128), nullable=False),
-    Column("modified_at", Double, nullable=False),
-    Column("attributes", Text, nullable=False),
-    Column("checksum", Text),
-    # The bytes of a small object; larger ones are in files.
-    Column("data", LargeBinary),
-)
-UPLOADS = Table(
-    "uploads",
-    METADATA,
-    Column("upload_id", String(64), primary_key=True),
-    Column("bucket", String(63), nullable=False),
-    Column("key", LargeBinary(1024), nullable=False),
-    Column("started_at", Double, nullable=False),
-    Column("attributes", Text, nullable=False),
-    Column("algorithm", String(16)),
-    Column("kind", String(16), nullable=False),
-    Index(None, "bucket", "key", "upload_id"),
-)
-BLOBS = Table(
-    "blobs",
-    METADATA,
-    Column("owner_id", String(64), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("blob_id", String(64), nullable=False, unique=True),
-    Column("size", BigInteger, nullable=False),
-    Column("etag", String(128), nullable=False),
-    Column("modified_at", Double, nullable=False),
-    Column("checksum", Text),
-)
 
 _INFO_COLUMNS = [OBJECTS.c[name] for name in ObjectInfo.__struct_fields__]
 _THE_OBJECT = (OBJECTS.c.bucket == bindparam("of_bucket"), OBJECTS.c.key == bindparam("of_key"))

@@ -115,11 +115,14 @@ def read_link(raw_query: str) -> Link:
     )
 
 
-@functools.lru_cache(maxsize=256)
 def basic_time(date: str) -> float | None:
     """20261101T093000Z as seconds since the epoch; None if it is not of that form."""
-    if not _BASIC_DATE.fullmatch(date):
-        return None
+    # Before anything of it is remembered: it may be as long as a head.
+    return _basic_time(date) if _BASIC_DATE.fullmatch(date) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _basic_time(date: str) -> float | None:
     try:
         moment = datetime.datetime.strptime(date, "%Y%m%dT%H%M%SZ")
     except ValueError:

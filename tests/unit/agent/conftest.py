@@ -23,7 +23,6 @@ from sagehen.errors import NotFound
 from sagehen.home import Home, prepare_home
 from sagehen.objects import LocalObjectStore
 from sagehen.store.database import Database
-from sagehen.store.migrate import upgrade
 
 Entry = tarfile.TarInfo | tuple[str, bytes]
 
@@ -149,14 +148,6 @@ def make_spec(home: Home) -> Callable[..., InstanceSpec]:
         )
 
     return make
-
-
-@pytest.fixture(scope="session")
-def empty_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated SQLite file to copy."""
-    path = tmp_path_factory.mktemp("empty") / "state.db"
-    upgrade(f"sqlite:///{path}")
-    return path
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from sagehen.agent.http import exchange
 from sagehen.agent.instance import Instance
 from sagehen.agent.surroundings import Pace, Surroundings
 from sagehen.domain.containers import InstanceSpec, InstanceState
+from sagehen.errors import Unavailable
 
 MakeSpec = Callable[..., InstanceSpec]
 URL = "s3://bucket/model.tar.gz"
@@ -134,10 +135,12 @@ async def test_one_that_ends_before_it_is_healthy_fails_at_the_second_try(
 
 
 async def test_one_that_ends_only_once_gets_into_service(
-    around: Surroundings, make_spec: MakeSpec
+    around: Surroundings, make_spec: MakeSpec, short_path: Path
 ) -> None:
     async with running(make_spec(environment={"FAKE_EXIT_ONCE": "1"}), around) as watched:
         await watched.reaches(InstanceState.IN_SERVICE)
+        assert watched.instance.report.failure_reason is None
+    assert (short_path / "started").read_text() == "xx"
 
 
 async def test_one_that_is_never_healthy_fails_when_its_time_is_up(
@@ -159,6 +162,15 @@ def slow_to_load(gate: Path) -> bytes:
     ).encode()
 
 
+async def first_ping(socket: Path) -> int:
+    """Its status, once somebody listens there."""
+    while True:
+        try:
+            return (await exchange(f"unix:{socket}", "GET", "/ping", timeout_seconds=5)).status
+        except Unavailable:
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("in_time", [True, False])
 async def test_a_model_may_take_as_long_to_load_as_the_health_check_allows(
     around: Surroundings,
@@ -174,11 +186,7 @@ async def test_a_model_may_take_as_long_to_load_as_the_health_check_allows(
     spec = make_spec(image="sagehen-python:1", model_data_url=URL, startup_timeout_seconds=window)
     async with running(spec, around) as watched:
         if in_time:
-            socket = around.home.run / "i-1.sock"
-            while not socket.exists():  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-            ping = await exchange(f"unix:{socket}", "GET", "/ping", timeout_seconds=5)
-            assert ping.status == 503
+            assert await first_ping(around.home.run / "i-1.sock") == 503
             assert watched.instance.report.state is InstanceState.STARTING
             gate.touch()
             await watched.reaches(InstanceState.IN_SERVICE)
@@ -206,12 +214,17 @@ async def test_what_cannot_be_started_fails(
 async def test_one_that_dies_in_service_is_started_again(
     around: Surroundings, make_spec: MakeSpec
 ) -> None:
+    pids = []
     async with running(make_spec(), around) as watched:
         for _ in range(2):
             await watched.reaches(InstanceState.IN_SERVICE)
-            containers(around)[0].kill()
+            (container,) = containers(around)
+            pids.append(container.pid)
+            container.kill()
         await watched.reaches(InstanceState.STARTING)
         await watched.reaches(InstanceState.IN_SERVICE)
+        pids += [one.pid for one in containers(around)]
+    assert len(set(pids)) == len(pids) == 3
 
 
 async def test_each_life_of_its_containers_has_an_id_of_its_own(

@@ -16,3 +16,4 @@ def test_the_oldest_logs_go_and_those_of_running_instances_stay(tmp_path: Path) 
 
 def test_there_may_be_none(tmp_path: Path) -> None:
     prune_logs(tmp_path, frozenset())
+    assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,5 @@
 """Operations driven directly, on a state and an object store of their own, by a hand-held clock."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +14,11 @@ from sagehen.domain.names import ArnMaker
 from sagehen.domain.objects import Attributes
 from sagehen.objects.local import LocalObjectStore
 from sagehen.store.database import Database
-from sagehen.store.migrate import upgrade
 from sagehen.wire.faults import AwsError
+from support.clock import HandClock
 
 MODEL = botocore.session.get_session().get_service_model("sagemaker")
 IMAGE = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
-
-
-class HandClock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_800_000_000.0
-
-    def now(self) -> float:
-        return self.seconds
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
 
 
 class Server:
@@ -45,7 +28,7 @@ class Server:
     """
 
     def __init__(self, database: Database, home: Path) -> None:
-        self.clock = HandClock()
+        self.clock = HandClock(1_800_000_000.0)
         self.objects = LocalObjectStore(database, home / "objects", self.clock)
         self.objects.create_bucket("bucket")
         for key in ("model.tar.gz", "many/a.tar.gz"):
@@ -110,22 +93,6 @@ class Server:
             "InitialInstanceCount": 1,
             **members,
         }
-
-
-@pytest.fixture(scope="session")
-def empty_state(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = tmp_path_factory.mktemp("empty") / "state.db"
-    upgrade(f"sqlite:///{path}")
-    return path.read_bytes()
-
-
-@pytest.fixture
-def database(empty_state: bytes, tmp_path: Path) -> Iterator[Database]:
-    path = tmp_path / "state.db"
-    path.write_bytes(empty_state)
-    database = Database(f"sqlite:///{path}")
-    yield database
-    database.close()
 
 
 @pytest.fixture

@@ -95,6 +95,8 @@ def test_weights_need_a_sum(server, refusal, weights):
 
 def test_a_variant_may_weigh_nothing(server):
     server.config("c", server.variant("a"), server.variant("b", InitialVariantWeight=0))
+    described = server.DescribeEndpointConfig(EndpointConfigName="c")["ProductionVariants"]
+    assert [one["InitialVariantWeight"] for one in described] == [1, 0]
 
 
 @pytest.mark.parametrize("member", ["InstanceType", "InitialInstanceCount"])

@@ -134,6 +134,8 @@ def test_model_data_must_exist(server, refusal, key):
 
 def test_model_data_is_optional(server):
     create_with(server, ModelDataUrl=None)
+    described = server.DescribeModel(ModelName="m")["PrimaryContainer"]
+    assert described == {"Image": XGBOOST, "Mode": "SingleModel"}
 
 
 @pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/", "https://host/key"])
@@ -201,11 +203,6 @@ def test_environment_is_bounded(server, refusal):
 @pytest.mark.parametrize(
     ("members", "feature"),
     [
-        ({"InferenceExecutionConfig": {"Mode": "Direct"}}, "InferenceExecutionConfig"),
-        (
-            {"PrimaryContainer": None, "Containers": [{"Image": XGBOOST}] * 2},
-            "an inference pipeline",
-        ),
         ({"PrimaryContainer": {"ModelPackageName": "p"}}, "ModelPackageName"),
         (
             {"PrimaryContainer": {"Image": XGBOOST, "AdditionalModelDataSources": [{}]}},

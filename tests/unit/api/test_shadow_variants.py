@@ -1,29 +1,13 @@
 """Shadow variants: what may be asked for, what is written for reconcile, how it is described."""
 
-import msgspec
 import pytest
 
-from sagehen.domain.records import EndpointStatus
-from sagehen.store import endpoints
+from support.endpoints import settle, stored, weigh
 
 
 @pytest.fixture(autouse=True)
 def model(server):
     server.model("m")
-
-
-def stored(server):
-    with server.database.read() as connection:
-        return endpoints.get(connection, "e")
-
-
-def settle(server):
-    with server.database.write() as connection:
-        record = endpoints.get(connection, "e")
-        settled = msgspec.structs.replace(
-            record, status=EndpointStatus.IN_SERVICE, current=record.target, target=None
-        )
-        endpoints.update(connection, settled)
 
 
 def shadowed(server, name, *variants, shadow="S", **members):
@@ -36,12 +20,6 @@ def serving(server, **members):
     """The endpoint `e`, in service with the shadow variant `S`."""
     server.CreateEndpoint(EndpointName="e", EndpointConfigName=shadowed(server, "c", **members))
     settle(server)
-
-
-def weigh(server, name, **desired):
-    server.UpdateEndpointWeightsAndCapacities(
-        EndpointName="e", DesiredWeightsAndCapacities=[{"VariantName": name, **desired}]
-    )
 
 
 def test_a_config_is_described_with_its_shadow(server):
@@ -81,6 +59,10 @@ def test_its_weight_is_finite(server, refusal, weight):
 @pytest.mark.parametrize("weight", [0, 0.5, 7])
 def test_its_weight_may_be_nothing_or_more_than_productions(server, weight):
     shadowed(server, "c", InitialVariantWeight=weight)
+    described = server.DescribeEndpointConfig(EndpointConfigName="c")
+    assert described["ShadowProductionVariants"] == [
+        server.variant("S", InitialVariantWeight=weight)
+    ]
 
 
 def test_it_is_checked_as_a_production_variant(server, refusal):
@@ -187,7 +169,7 @@ def test_an_update_shows_the_shadow_that_is_pending(server):
 
 def test_its_weight_and_count_change_in_place(server):
     serving(server)
-    weigh(server, "S", DesiredWeight=0.25, DesiredInstanceCount=3)
+    weigh(server, {"VariantName": "S", "DesiredWeight": 0.25, "DesiredInstanceCount": 3})
     record = stored(server)
     assert record.target.deployment_id == record.current.deployment_id
     assert record.target.variants == record.current.variants
@@ -202,8 +184,10 @@ def test_its_weight_and_count_change_in_place(server):
 
 def test_its_weight_does_not_stand_in_for_productions(server, refusal):
     serving(server)
-    assert "greater than 0" in refusal(lambda: weigh(server, "AllTraffic", DesiredWeight=0))
-    weigh(server, "S", DesiredWeight=0)
+    assert "greater than 0" in refusal(
+        lambda: weigh(server, {"VariantName": "AllTraffic", "DesiredWeight": 0})
+    )
+    weigh(server, {"VariantName": "S", "DesiredWeight": 0})
 
 
 @pytest.mark.parametrize(
@@ -217,7 +201,7 @@ def test_its_weight_does_not_stand_in_for_productions(server, refusal):
 )
 def test_an_update_retains_its_properties(server, before, excluded, expected):
     serving(server, shadow=before)
-    weigh(server, before, DesiredWeight=0.25, DesiredInstanceCount=3)
+    weigh(server, {"VariantName": before, "DesiredWeight": 0.25, "DesiredInstanceCount": 3})
     settle(server)
     shadowed(server, "next")
     server.UpdateEndpoint(

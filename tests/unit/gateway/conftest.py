@@ -91,6 +91,9 @@ class FakeServer:
     lost: int = 0
     """Connections that the other side has ended."""
 
+    stop_listening: Callable[[], None] = lambda: None
+    """Connections that there are stay."""
+
     def hang_up(self) -> None:
         """End every connection."""
         for writer in self.writers:
@@ -138,6 +141,16 @@ async def eventually(condition: Callable[[], object]) -> None:
             return
         await asyncio.sleep(0.001)
     raise AssertionError("It never came to be.")
+
+
+async def comes_to_rest(count: Callable[[], int]) -> int:
+    """What `count()` is when it has grown, and grows no more."""
+    before, now = 0, count()
+    while before != now or not now:
+        before = now
+        await asyncio.sleep(0.03)
+        now = count()
+    return now
 
 
 async def read_request(reader: asyncio.StreamReader) -> Asked | None:
@@ -215,6 +228,9 @@ class Client:
     def close(self) -> None:
         self.writer.close()
 
+    def stop_reading(self) -> None:
+        self.writer.transport.pause_reading()  # type: ignore[attr-defined]
+
 
 class House:
     """Everything around one gateway."""
@@ -229,6 +245,7 @@ class House:
         self.written: list[str] = []
         """Of the access log."""
         self.gateway: Gateway
+        self.container: FakeServer
         self._stack = stack
         self._fakes = 0
         self._running: Any = None
@@ -239,6 +256,7 @@ class House:
         path = path or self.home.run / f"{self._fakes}.sock"
         fake = FakeServer(f"unix:{path}", answering)
         server = await asyncio.start_unix_server(fake.handle, path)
+        fake.stop_listening = server.close
         self._stack.callback(server.close)
         return fake
 
@@ -271,6 +289,20 @@ class House:
         server = await asyncio.start_unix_server(first, path, backlog=backlog)
         self._stack.callback(server.close)
         return f"unix:{path}"
+
+    async def endless(self, head: bytes, piece: bytes) -> tuple[str, Callable[[], int]]:
+        """A container that sends `piece` for ever, and how many it could send."""
+        sent = 0
+
+        async def send(asked: Any, reader: Any, writer: asyncio.StreamWriter) -> None:
+            nonlocal sent
+            writer.write(head)
+            while True:
+                writer.write(piece)
+                await writer.drain()
+                sent += 1
+
+        return await self.raw(send, self.home.run / "endless.sock"), lambda: sent
 
     async def agent(self, answering: Answering) -> FakeServer:
         return await self.fake(answering, self.home.agent_socket)
@@ -423,6 +455,12 @@ def eventually_fixture() -> Callable[[Callable[[], object]], Awaitable[None]]:
     return eventually
 
 
+@pytest.fixture(name="comes_to_rest")
+def comes_to_rest_fixture() -> Callable[[Callable[[], int]], Awaitable[int]]:
+    """`await comes_to_rest(count)`."""
+    return comes_to_rest
+
+
 @pytest.fixture
 def limits_met(house: House) -> Callable[[], dict[str, int]]:
     """`limits_met()`: how often, by name; those that were met only."""
@@ -438,3 +476,11 @@ def limits_met(house: House) -> Callable[[], dict[str, int]]:
 def echo() -> Answering:
     """Answers with the body that it got."""
     return lambda asked: (200, {"Content-Type": "text/csv"}, asked.body)
+
+
+@pytest.fixture
+async def served(house: House, variant: Callable[..., VariantRoute], echo: Answering) -> House:
+    """A started house with one instance, `served.container`, that echoes."""
+    house.container = await house.fake(echo)
+    house.route(variant(house.container))
+    return await house.start()

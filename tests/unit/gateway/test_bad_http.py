@@ -7,27 +7,17 @@ was cut. Every caller stays until it is cut off: nothing may hang.
 import asyncio
 import logging
 
-import h11
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagehen.config import Settings
-from sagehen.gateway.connection import MAX_HEADERS, MAX_TARGET_BYTES, Connection
-from sagehen.gateway.limits import ClientLimits, no_hits
-from support.caller import Answer, Caller, answers_in, cut
+from sagehen.gateway.request_head import MAX_HEADERS, MAX_TARGET_BYTES
+from support.caller import Answer, Caller, answers_in, cut, cuts, some
 
 BODY = b"1,2,3"
 MAX_HEAD_BYTES: int = Settings.model_fields["max_head_bytes"].default
 SMUGGLED = b"GET /_sagehen/internal/smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
-some = settings(
-    max_examples=150,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-cuts = st.lists(st.integers(0, 10_000), max_size=6)
 
 
 @pytest.fixture
@@ -223,6 +213,8 @@ BAD_HEADS = {
     "delete-in-value": (line(b"X-A: \x7f"), 400),
     "no-colon": (line(b"X-A"), 400),
     "no-name": (line(b": b"), 400),
+    "no-host": (instead_of(b"Host: ", b"X-Host: "), 400),
+    "host-twice": (line(b"host: elsewhere"), 400),
     "space-in-name": (line(b"X A: b"), 400),
     "other-letter-in-name": (line("Ä: b".encode()), 400),
     "other-letter-in-target": (instead_of(b"price", "prïce".encode()), 400),
@@ -345,129 +337,3 @@ async def test_a_broken_request_is_answered_rightly_or_refused(served, in_chunks
         assert answer.status == 200 or 400 <= answer.status < 600
     for answer in answers[:-1]:
         assert answer.headers.get("connection") != "close"
-
-
-class Recorder:
-    """A server that answers everything at once, and keeps what it understood to be asked."""
-
-    now = 0.0
-    draining = False
-    is_full = False
-    date_line = b"Date: Sun, 01 Nov 2026 09:30:00 GMT\r\n"
-
-    limits = ClientLimits.of(Settings())
-
-    def __init__(self) -> None:
-        self.connections: set[Connection] = set()
-        self.limit_hits = no_hits()
-        self.understood: list[tuple[bytes, bytes, bytes]] = []
-
-    def next_request_id(self) -> bytes:
-        return b"id"
-
-    def dispatch(self, exchange) -> "Recorded":
-        return Recorded(exchange, self.understood)
-
-
-class Recorded:
-    """Answers one request."""
-
-    def __init__(self, exchange, understood) -> None:
-        self.exchange, self.understood = exchange, understood
-        self.received = b""
-
-    def begin(self) -> None: ...
-
-    def body(self, data: bytes) -> None:
-        self.received += data
-
-    def whole(self) -> None:
-        exchange = self.exchange
-        self.understood.append((exchange.method, exchange.target, self.received))
-        exchange.answer(200, b"", b"")
-
-    def client_gone(self) -> None: ...
-
-
-def as_we_read(pieces: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
-    server = Recorder()
-    connection = Connection(server)
-    caller = Caller(connection)
-    for piece in pieces:
-        connection.data_received(piece)
-    connection.connection_lost(None)
-    answers = answers_in(caller.received)
-    assert sum(answer.status == 200 for answer in answers) == len(server.understood)
-    return server.understood
-
-
-def as_h11_reads(data: bytes) -> list[tuple[bytes, bytes, bytes]]:
-    """By another library: what is whole, up to what it refuses."""
-    connection = h11.Connection(h11.SERVER)
-    connection.receive_data(data)
-    understood = []
-    try:
-        while (event := connection.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
-            if isinstance(event, h11.Request):
-                method, target, received = event.method, event.target, b""
-            elif isinstance(event, h11.Data):
-                received += bytes(event.data)
-            elif isinstance(event, h11.EndOfMessage):
-                understood.append((method, target, received))
-                connection.send(h11.Response(status_code=200, headers=[("Content-Length", "0")]))
-                connection.send(h11.EndOfMessage())
-                if connection.our_state is h11.MUST_CLOSE:
-                    break
-                connection.start_next_cycle()
-    except h11.RemoteProtocolError:
-        pass
-    return understood
-
-
-LINES = [
-    b"POST /a HTTP/1.1\r\nHost: h\r\n",
-    b"PUT /b HTTP/1.1\r\nHost: h\r\n",
-    b"POST /c HTTP/1.0\r\n",
-]
-FIELDS = [
-    *[b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n"] * 3,
-    *[
-        b"Content-Length: 0\r\n",
-        b"Content-Length: 03\r\n",
-        b"Content-Length: 3 \r\n",
-        b"X-A: b\r\n",
-    ],
-    *[b"Content-Length: 3, 3\r\n", b"Transfer-Encoding: gzip, chunked\r\n", b" folded\r\n", b"\n"],
-    *[
-        b"Content-Length : 3\r\n",
-        b"transfer-encoding:Chunked\t\r\n",
-        b"Connection: close\r\n",
-        b"\r",
-    ],
-]
-BODIES = [
-    *[b"", b"abc", b"3\r\nabc\r\n0\r\n\r\n", b"3;a=b\r\nabc\r\n0\r\nX-T: c\r\n\r\n", b"0\r\n\r\n"]
-    * 2,
-    *[
-        b"03\r\nabc\r\n000\r\n\r\n",
-        b"3 \r\nabc\r\n0\r\n\r\n",
-        b"3\nabc\n0\n\n",
-        b"2\r\nabc",
-        b"\r\n",
-    ],
-]
-requests = st.tuples(
-    st.sampled_from(LINES),
-    st.lists(st.sampled_from(FIELDS), max_size=2).map(b"".join),
-    st.just(b"\r\n"),
-    st.sampled_from(BODIES),
-).map(b"".join)
-
-
-@settings(some, max_examples=500)
-@given(st.lists(requests, min_size=1, max_size=4).map(b"".join), cuts)
-async def test_another_parser_sees_the_same_requests(data, where):
-    """Whoever relays to us, and is not more lenient than that one, is not misunderstood."""
-    ours, theirs = as_we_read([data]), as_h11_reads(data)
-    assert all(one == other for one, other in zip(ours, theirs, strict=False))
-    assert as_we_read(cut(data, where)) == ours

@@ -87,7 +87,7 @@ async def test_how_many_wait_is_told_once_a_second(house, eventually, queued):
     await eventually(lambda: told() == {"now": 2, "lowest": 2, "highest": 2})
     for _ in calls:
         await held.let_go()
-    await asyncio.gather(*calls)
+    assert [one.status for one in await asyncio.gather(*calls)] == [200] * 3
     await eventually(lambda: told() == {"now": 0, "lowest": 0, "highest": 0})
 
 

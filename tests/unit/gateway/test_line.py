@@ -165,8 +165,10 @@ async def test_a_slot_that_another_gateway_frees_is_noticed(make, eventually):
     lines = make(gateways=2)
     lines.join(1)
     await asyncio.sleep(0)
+    assert lines.numbers == []
     lines.places[0].is_free = True
-    await eventually(lambda: lines.numbers == [1])
+    await eventually(lambda: lines.numbers)
+    assert lines.numbers == [1]
 
 
 async def test_a_gateway_that_does_not_want_its_turn_holds_nobody_up(make, eventually):
@@ -174,7 +176,9 @@ async def test_a_gateway_that_does_not_want_its_turn_holds_nobody_up(make, event
     lines.lines[1]._board.wait_since(0, 5)
     lines.join(1)
     await lines.free()
-    await eventually(lambda: lines.numbers == [1])
+    assert lines.numbers == []
+    await eventually(lambda: lines.numbers)
+    assert lines.numbers == [1]
 
 
 async def test_a_newcomer_goes_behind_those_at_other_gateways(make):

@@ -1,44 +1,14 @@
-"""What a request leaves is freed at once: the collector seldom comes, and stops everybody."""
+"""What a request or a connection leaves is freed at once: the collector seldom comes, and stops
+everybody when it does."""
 
-import gc
-from collections import Counter
+import asyncio
 
 import pytest
 
 from sagehen.domain.routes import VariantRoute
 
-OF_ONE_REQUEST = {
-    "Account",
-    "Admitted",
-    "Body",
-    "ContainerAnswer",
-    "Exchange",
-    "Invocation",
-    "Placement",
-    "StreamedAnswer",
-    "StreamedInvocation",
-    "_Copy",
-}
 STREAM = "/endpoints/price/invocations-response-stream"
-
-
-@pytest.fixture
-def kept():
-    """`kept()` counts what was made for one request and only the collector would free."""
-    gc.collect()
-    gc.disable()
-    gc.set_debug(gc.DEBUG_SAVEALL)
-
-    def count() -> Counter[str]:
-        gc.collect()
-        names = Counter(type(one).__name__ for one in gc.garbage)
-        gc.garbage.clear()
-        return Counter({name: names[name] for name in OF_ONE_REQUEST & names.keys()})
-
-    yield count
-    gc.set_debug(0)
-    gc.garbage.clear()
-    gc.enable()
+LIST_MODELS = b"GET /models HTTP/1.1\r\nHost: x\r\n%b\r\n"
 
 
 @pytest.mark.parametrize(
@@ -66,4 +36,83 @@ async def test_a_copy_for_a_shadow_leaves_none(house, variant, kept, echo, event
         client.send(house.signed())
         await client.answer()
     await eventually(lambda: len(copied.asked) == 5 and house.outstanding() == 0)
+    assert kept() == {}
+
+
+async def client_closes(house, client):
+    client.send(house.signed())
+    await client.answer()
+    client.close()
+
+
+async def client_resets(house, client):
+    client.send(house.signed())
+    await client.answer()
+    client.writer.transport.abort()
+
+
+async def client_leaves_midway(house, client):
+    client.send(house.signed(bytes(100_000))[:-1])
+    await asyncio.sleep(0.001)
+    client.writer.transport.abort()
+
+
+async def we_close(house, client):
+    client.send(house.signed(Connection="close"))
+    await client.answer()
+    assert await client.ended()
+
+
+async def refused_head(house, client):
+    client.send(b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n")
+    assert (await client.answer()).status == 501
+    client.close()
+
+
+async def not_http(house, client):
+    client.send(b"rubbish\r\n\r\n")
+    assert (await client.answer()).status == 400
+    client.close()
+
+
+async def upgrade(house, client):
+    client.send(LIST_MODELS % b"Upgrade: h2c\r\nConnection: Upgrade\r\n")
+    assert (await client.answer()).status == 200
+    assert await client.ended()
+
+
+async def tunnelled(house, client):
+    client.send(LIST_MODELS % b"")
+    assert (await client.answer()).status == 200
+    client.close()
+
+
+async def cut_off(house, client):
+    client.send(b"GET / HT")
+    await asyncio.sleep(0.001)
+    house.gateway._server.abort()
+    assert await client.ended()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        client_closes,
+        client_resets,
+        client_leaves_midway,
+        we_close,
+        refused_head,
+        not_http,
+        upgrade,
+        tunnelled,
+        cut_off,
+    ],
+)
+async def test_a_connection_that_ended_leaves_none(house, variant, kept, echo, eventually, end):
+    house.route(variant(await house.fake(echo)))
+    await house.control(lambda asked: (200, {}, b"{}"))
+    await house.start()
+    for _ in range(5):
+        await end(house, await house.connect())
+    await eventually(lambda: not house.gateway._server.connections)
     assert kept() == {}

@@ -213,12 +213,14 @@ async def test_a_session_does_not_move_to_another_instance(house, variant, echo)
     assert other.asked == []
 
 
-async def test_a_session_that_cannot_be_kept_is_an_error(house, keepers):
+async def test_a_session_that_cannot_be_kept_may_be_begun_again(house, keepers):
     shutil.rmtree(house.home.sessions)
     got = await house.invoke(**within("NEW_SESSION"))
-    assert (got.status, got.headers["x-amzn-errortype"]) == (500, "InternalFailure")
+    assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
+    assert got.headers["retry-after"] == "1"
     assert "cannot be kept" in got.json["Message"]
     house.home.sessions.mkdir()
+    assert (await house.invoke(**within("NEW_SESSION"))).status == 200
 
 
 async def test_a_session_that_cannot_be_read_may_be_there_all_the_same(house, keepers):

@@ -234,27 +234,14 @@ async def test_streams_count_among_the_invocations_that_are_held(house, teller, 
     assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
 
 
-async def test_a_slow_reader_holds_its_container_back(house, variant):
-    sent = 0
-
-    async def endless(head, reader, writer):
-        nonlocal sent
-        writer.write(HEAD)
-        while True:
-            writer.write(chunk(bytes(1_000_000)))
-            await writer.drain()
-            sent += 1_000_000
-
-    house.route(variant(await house.raw(endless, house.home.run / "endless.sock")))
+async def test_a_slow_reader_holds_its_container_back(house, variant, comes_to_rest):
+    place, sent = await house.endless(HEAD, chunk(bytes(1_000_000)))
+    house.route(variant(place))
     await house.start()
     client = await house.connect()
-    client.writer.transport.pause_reading()
+    client.stop_reading()
     client.send(house.signed(path=PATH))
-    before = -1
-    while before != sent:
-        before = sent
-        await asyncio.sleep(0.05)
-    assert sent < 50_000_000
+    assert await comes_to_rest(sent) < 50
     client.close()
 
 

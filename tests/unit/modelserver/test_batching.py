@@ -125,3 +125,18 @@ async def test_nobody_waits_for_an_abandoned_request(executor):
     assert await answers(batcher, "a") == [Answer(200, b"A")]
     assert model.calls == [["a"]]
     assert gone.answer is not None
+
+
+class UpperByHeader(Upper):
+    """Takes the words from a header."""
+
+    def decode_request(self, request: Request) -> Words:
+        return Words(1, request.header(b"word"))
+
+
+async def test_a_model_may_read_the_whole_request(executor):
+    batcher = Batcher(UpperByHeader(), executor, 10)
+    asked = Request("POST", "/", {b"word": b"hen"}, b"", lambda _: None)
+    batcher.submit(asked)
+    await batcher.drained()
+    assert asked.answer == Answer(200, b"HEN")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from sagehen.errors import SettingError
-from sagehen.modelserver.environment import Bind, read_environment
+from sagehen.modelserver.environment import Bind, TensorFlow, read_environment
 
 
 def test_an_empty_environment_gives_sagemakers_defaults():
@@ -65,6 +65,42 @@ def test_program_and_selected_outputs():
     assert found.program == "serve.py"
     assert found.program_named
     assert found.inference_output == ("probability", "labels")
+
+
+@pytest.mark.parametrize(
+    ("variables", "workers"),
+    [
+        ({}, 1),
+        ({"SAGEMAKER_GUNICORN_WORKERS": "3"}, 3),
+        ({"SAGEMAKER_GUNICORN_WORKERS": "3", "SAGEMAKER_MODEL_SERVER_WORKERS": "2"}, 2),
+    ],
+)
+def test_tensorflow_has_the_workers_of_its_container(variables, workers):
+    assert read_environment({"SAGEHEN_ADAPTER": "tensorflow", **variables}).workers == workers
+
+
+@pytest.mark.parametrize(
+    ("variables", "threads", "tensorflow"),
+    [
+        ({}, 1, TensorFlow()),
+        ({"OMP_NUM_THREADS": "4,2"}, 4, TensorFlow("", None, 4, 4)),
+        (
+            {"OMP_NUM_THREADS": "4", "SAGEMAKER_TFS_INTRA_OP_PARALLELISM": "2"},
+            4,
+            TensorFlow("", None, 2, 4),
+        ),
+        ({"SAGEMAKER_TFS_MAX_BATCH_SIZE": "8"}, 1, TensorFlow("", 8)),
+        (
+            {"SAGEMAKER_TFS_ENABLE_BATCHING": "false", "SAGEMAKER_TFS_MAX_BATCH_SIZE": "8"},
+            1,
+            TensorFlow("", 1),
+        ),
+        ({"SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "wine"}, 1, TensorFlow("wine")),
+    ],
+)
+def test_what_frameworks_are_told(variables, threads, tensorflow):
+    found = read_environment(variables)
+    assert (found.threads, found.tensorflow) == (threads, tensorflow)
 
 
 def test_second_names():

@@ -7,7 +7,9 @@ from urllib.parse import quote
 import pytest
 import xgboost
 
+from sagehen.modelserver import loading
 from sagehen.modelserver import multi as module
+from sagehen.modelserver.memory import Trimmer
 from sagehen.modelserver.multi import PAGE_SIZE
 
 
@@ -194,6 +196,17 @@ async def test_a_model_too_big_for_the_memory_is_507(serving, put_script, base_d
         reply = await (await server.connect()).request("POST", "/models", body)
         assert reply.status == 507
         assert "no room" in reply.json()["message"]
+
+
+async def test_memory_is_asked_for_back_after_each_unloading(multi, put, regressor, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Trimmer, "ask", lambda _: asked.append("trim"))
+    monkeypatch.setattr(loading, "give_memory_back", lambda: asked.append("sweep"))
+    async with multi() as server:
+        client = await server.connect()
+        await client.request("POST", "/models", put("a", 0, regressor))
+        assert (await client.request("DELETE", "/models/a")).status == 200
+    assert asked == ["trim"], "a framework's model needs no collection of garbage"
 
 
 async def test_unloading_waits_for_what_was_begun(serving, put_script, base_dir):

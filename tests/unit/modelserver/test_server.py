@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from sagehen.modelserver.connection import Connection
 from sagehen.modelserver.contract import Answer, Request
-from sagehen.modelserver.server import RECEIVE_SECONDS, Connection, Server
+from sagehen.modelserver.server import RECEIVE_SECONDS, Server
+from sagehen.modelserver.streaming import Stream
+from support.clock import HandClock
 
 
 class Hands:
@@ -32,19 +35,6 @@ class Hands:
         return self.held.pop(0)
 
 
-class Later:
-    def __init__(self) -> None:
-        self.time = 1.0
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None: ...
-
-
 class Wire:
     """A raw connection."""
 
@@ -62,7 +52,7 @@ class Wire:
 
 
 class Setup:
-    def __init__(self, hands: Hands, server: Server, path: str, clock: Later) -> None:
+    def __init__(self, hands: Hands, server: Server, path: str, clock: HandClock) -> None:
         self.hands, self.server, self.path, self.clock = hands, server, path, clock
         self.wires: list[Wire] = []
 
@@ -74,7 +64,7 @@ class Setup:
 
 @pytest.fixture
 async def setup() -> AsyncIterator[Setup]:
-    hands, clock = Hands(), Later()
+    hands, clock = Hands(), HandClock(1.0)
     server = Server(hands.handle, max_body_bytes=1000, clock=clock)
     with tempfile.TemporaryDirectory(prefix="sh") as folder:
         path = str(Path(folder, "s"))
@@ -254,8 +244,58 @@ async def test_a_request_that_does_not_get_on_is_dropped(setup):
     assert (await stuck.ask(post("/echo", b"x"))).endswith(b"x")
     stuck.writer.write(b"POST /echo HTTP/1.1\r\n")
     await until(lambda: any(each.receiving_since for each in setup.server.connections))
-    setup.clock.time += RECEIVE_SECONDS + 1
+    setup.clock.seconds += RECEIVE_SECONDS + 1
     setup.server.sweep()
     assert await stuck.reader.read() == b""
     assert (await idle.ask(post("/echo", b"y"))).endswith(b"y")
     await setup.server.drain()
+
+
+async def answered(setup, wire):
+    assert (await wire.ask(post("/echo", b"x"))).endswith(b"x")
+    wire.writer.close()
+
+
+async def closed_by_us(setup, wire):
+    await wire.ask(post("/echo", b"x", "connection: close"))
+    assert await wire.reader.read() == b""
+
+
+async def left_midway(setup, wire):
+    wire.writer.write(post("/echo", b"x")[:-1])
+    await until(lambda: any(each.receiving_since for each in setup.server.connections))
+    wire.writer.transport.abort()
+
+
+async def left_while_it_waits(setup, wire):
+    wire.writer.write(post("/a", b""))
+    await setup.hands.next()
+    wire.writer.transport.abort()
+
+
+async def streamed(setup, wire):
+    def pieces():
+        yield b"b"
+
+    wire.writer.write(post("/a", b"", "connection: close"))
+    stream = Stream(b"a", pieces())
+    (await setup.hands.next()).respond(Answer(200, stream=stream))
+    stream.produce(asyncio.get_running_loop())
+    assert (await wire.reader.read()).endswith(b"0\r\n\r\n")
+
+
+async def aborted(setup, wire):
+    assert (await wire.ask(post("/echo", b"x"))).endswith(b"x")
+    setup.server.abort()
+    assert await wire.reader.read() == b""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [answered, closed_by_us, left_midway, left_while_it_waits, streamed, aborted],
+)
+async def test_a_connection_leaves_nothing_to_the_collector(setup, kept, end):
+    for _ in range(3):
+        await end(setup, await setup.connect())
+    await until(lambda: not setup.server.connections)
+    assert kept() == {}

@@ -1,6 +1,6 @@
 """Object stores over a state and a folder of the test's own."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,24 +10,6 @@ from sagehen.clock import SYSTEM
 from sagehen.domain.objects import Attributes, ObjectInfo
 from sagehen.objects import ForeignObjectStore, LocalObjectStore, ObjectStore
 from sagehen.store.database import Database
-from sagehen.store.migrate import upgrade
-
-
-@pytest.fixture(scope="session")
-def empty_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated SQLite file to copy."""
-    path = tmp_path_factory.mktemp("empty") / "state.db"
-    upgrade(f"sqlite:///{path}")
-    return path
-
-
-@pytest.fixture
-def database(empty_state: Path, tmp_path: Path) -> Iterator[Database]:
-    path = tmp_path / "state.db"
-    path.write_bytes(empty_state.read_bytes())
-    database = Database(f"sqlite:///{path}")
-    yield database
-    database.close()
 
 
 @pytest.fixture

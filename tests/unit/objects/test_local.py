@@ -15,6 +15,7 @@ from sagehen.domain.objects import Attributes, ListingQuery, ObjectInfo, WriteCo
 from sagehen.objects import Copy, LocalObjectStore, faults
 from sagehen.objects.files import MOST_HELD_BYTES
 from sagehen.store.database import Database
+from support.clock import HandClock
 
 Put = Callable[..., ObjectInfo]
 LARGE = bytes(MOST_HELD_BYTES + 1)
@@ -36,29 +37,13 @@ for number in range(10**9):
 """
 
 
-class FixedClock:
-    """A clock that stands."""
-
-    def __init__(self, now: float) -> None:
-        self._now = now
-
-    def now(self) -> float:
-        return self._now
-
-    def monotonic(self) -> float:
-        return self._now
-
-    async def sleep(self, seconds: float) -> None:
-        self._now += seconds
-
-
 def files(root: Path) -> int:
     return sum(path.is_file() for path in root.rglob("*"))
 
 
 def later(database: Database, root: Path) -> LocalObjectStore:
     """The same store, opened again a day later."""
-    return LocalObjectStore(database, root, FixedClock(SYSTEM.now() + 86_400))
+    return LocalObjectStore(database, root, HandClock(SYSTEM.now() + 86_400))
 
 
 def test_large_objects_are_files_and_small_ones_are_not(

@@ -11,7 +11,6 @@ from sagehen.domain.containers import InstanceReport, InstanceSpec, InstanceStat
 from sagehen.errors import Invalid, Unavailable
 from sagehen.home import Home, prepare_home
 from sagehen.store.database import Database
-from sagehen.store.migrate import upgrade
 from support.fleet import report
 
 
@@ -118,14 +117,6 @@ def clock() -> ManualClock:
 @pytest.fixture
 def agent() -> MemoryAgent:
     return MemoryAgent()
-
-
-@pytest.fixture(scope="session")
-def empty_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated SQLite file to copy."""
-    path = tmp_path_factory.mktemp("empty") / "state.db"
-    upgrade(f"sqlite:///{path}")
-    return path
 
 
 @pytest.fixture

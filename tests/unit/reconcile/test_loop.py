@@ -104,6 +104,7 @@ async def test_a_hint_may_come_from_any_thread_and_at_any_time(control) -> None:
         await asyncio.to_thread(control.write, CREATING)
         await control.in_service()
     control.loop.hint()
+    assert control.routed() == control.rows() == set(control.agent.states)
 
 
 async def test_a_missed_hint_is_made_up_for_by_time(control) -> None:
@@ -112,6 +113,7 @@ async def test_a_missed_hint_is_made_up_for_by_time(control) -> None:
         with control.database.write() as connection:
             endpoints.insert(connection, CREATING)
         await control.until(lambda: control.at_rest(2))
+    assert control.record().current == D1
 
 
 async def test_a_failed_instance_fails_the_creation_and_leaves_nothing(control) -> None:
@@ -221,6 +223,7 @@ async def test_instances_that_no_row_speaks_of_are_stopped(control) -> None:
     control.agent.states["i-stray"] = InstanceState.IN_SERVICE
     async with control.running():
         await control.until(lambda: not control.agent.states)
+    assert set(control.agent.asked) == {("delete", "i-stray")}
 
 
 async def test_a_change_made_while_the_step_is_planned_is_not_lost(control) -> None:
@@ -240,6 +243,8 @@ async def test_a_change_made_while_the_step_is_planned_is_not_lost(control) -> N
     async with control.running():
         await control.until(lambda: control.status() is None)
         await control.until(lambda: not control.agent.states and not control.rows())
+    assert next(once, None) is None
+    assert control.routed() == set()
 
 
 async def test_only_the_holder_of_the_lease_acts(control, database, agent, home, clock) -> None:
@@ -284,6 +289,7 @@ async def test_an_error_is_told_and_gone_past(control, caplog) -> None:
         control.home.routes.rmdir()
         control.clock.advance(60)
         await control.in_service()
+    assert control.routed() == control.rows()
 
 
 class Killed(BaseException):

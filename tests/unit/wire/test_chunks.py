@@ -82,6 +82,7 @@ def test_the_documented_chunks_are_right(chunked):
 
 
 def test_the_documented_trailer_is_right(with_trailer):
+    assert with_trailer.payload_mode == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
     signatures = ChunkSignatures(with_trailer)
     check_all(signatures, TRAILED)
     signatures.check_trailer(TRAILER_SIGNATURE, TRAILER)

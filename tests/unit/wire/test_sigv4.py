@@ -428,6 +428,6 @@ def test_one_signature_is_enough(verifier, as_received, signed):
 def test_nothing_but_an_aws_error_comes_of_junk(verifier, header, query):
     for prefix in ("", "AWS4-HMAC-SHA256 Credential=", f"AWS4-HMAC-SHA256 Credential={KEY}/2/"):
         request = Request("GET", "/x", "", {"authorization": prefix + header, "x-amz-date": header})
-        refusal(verifier, request)
+        assert refusal(verifier, request).status in (400, 403)
     for prefix in ("X-Amz-Signature=", "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=1&"):
-        refusal(verifier, Request("GET", "/x", prefix + query, {}))
+        assert refusal(verifier, Request("GET", "/x", prefix + query, {})).status in (400, 403)

@@ -8,7 +8,7 @@ from sagehen.wire.validate import validate
 
 
 def check(operation, params, name="sagemaker"):
-    validate(service(name).operation_model(operation), params)
+    return validate(service(name).operation_model(operation), params)
 
 
 def message(operation, params, name="sagemaker", code="ValidationException") -> str:
@@ -23,10 +23,21 @@ def config(**variant):
     return {"EndpointConfigName": "c", "ProductionVariants": [variant]}
 
 
-def test_good_parameters_pass():
-    check("CreateEndpointConfig", config(InstanceType="ml.m5.large", InitialInstanceCount=1))
-    check("ListModels", {})
-    check("DeleteEndpoint", {"EndpointName": "A-b-9"})
+@pytest.mark.parametrize(
+    ("operation", "good", "bad"),
+    [
+        (
+            "CreateEndpointConfig",
+            config(InstanceType="ml.m5.large", InitialInstanceCount=1),
+            config(InstanceType="ml.m5.large", InitialInstanceCount=-1),
+        ),
+        ("ListModels", {}, {"MaxResults": 0}),
+        ("DeleteEndpoint", {"EndpointName": "A-b-9"}, {"EndpointName": "A_b-9"}),
+    ],
+)
+def test_good_parameters_pass(operation, good, bad):
+    assert check(operation, good) is None
+    assert "1 validation error detected" in message(operation, bad)
 
 
 def test_a_name_that_is_too_long():

@@ -15,7 +15,7 @@ from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
 from sagehen.agent.launchers.watch import Watch
 from sagehen.agent.limits import NO_LIMITS, InstanceLimit, LimitHits, Limits, describe_hit
-from sagehen.agent.memory import kernel_kills, tree_memory_bytes
+from sagehen.agent.memory import TreeMemory, kernel_kills
 from sagehen.agent.process_tree import end_trees
 from sagehen.clock import SYSTEM, Clock
 
@@ -49,6 +49,7 @@ class ContainerProcess:
         self._killed = False
         self._ended_because: str | None = None
         self._ended = watch_end(process, self._end_rest)
+        self._memory = TreeMemory(process.pid)
 
     @property
     def pid(self) -> int:
@@ -101,7 +102,7 @@ class ContainerProcess:
         counted = self._group.memory_bytes() if self._group is not None else None
         if counted is not None:
             return counted
-        return await asyncio.to_thread(tree_memory_bytes, self._process.pid)
+        return await asyncio.to_thread(self._memory.read)
 
     def hits(self) -> LimitHits:
         if self._group is not None and not self.has_ended:

@@ -11,6 +11,7 @@ from sagehen.domain.objects import Attributes, ObjectInfo
 from sagehen.wire.faults import AwsError
 
 __all__ = [
+    "OF_THE_CONTENT",
     "encryption_headers",
     "object_headers",
     "read_attributes",
@@ -22,15 +23,16 @@ DEFAULT_CONTENT_TYPE = "binary/octet-stream"
 
 _META = "x-amz-meta-"
 _MOST_METADATA_BYTES = 2048
-_KEPT = (
+OF_THE_CONTENT = (
     "cache-control",
     "content-disposition",
     "content-encoding",
     "content-language",
     "content-type",
     "expires",
-    "x-amz-website-redirect-location",
 )
+"""Headers that are kept with an object, and that a GET may ask to be others."""
+_KEPT = (*OF_THE_CONTENT, "x-amz-website-redirect-location")
 _ENCRYPTION = (
     "x-amz-server-side-encryption",
     "x-amz-server-side-encryption-aws-kms-key-id",

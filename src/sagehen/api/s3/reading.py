@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from sagehen.api.s3.attributes import object_headers
+from sagehen.api.s3.attributes import OF_THE_CONTENT, object_headers
 from sagehen.api.s3.body import SMALL_BYTES
 from sagehen.api.s3.checksums import checksum_headers
 from sagehen.api.s3.conditions import Verdict, judge, precondition_failed, read_range
@@ -16,15 +16,6 @@ from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Response
 
 __all__ = ["get_object", "head_object"]
-
-_OVERRIDES = (
-    "cache-control",
-    "content-disposition",
-    "content-encoding",
-    "content-language",
-    "content-type",
-    "expires",
-)
 
 Span = tuple[int, int]
 """First byte and number of bytes."""
@@ -105,7 +96,7 @@ def _answer(exchange: Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tupl
 
 
 def _override(exchange: Exchange, headers: dict[str, str]) -> None:
-    for name in _OVERRIDES:
+    for name in OF_THE_CONTENT:
         value = exchange.query.get(f"response-{name}")
         if value is not None:
             if not value.isprintable() or not value.isascii():

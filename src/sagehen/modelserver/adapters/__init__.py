@@ -10,8 +10,11 @@ from sagehen.modelserver.environment import Environment
 __all__ = ["ADAPTERS", "make_adapter"]
 
 ADAPTERS = {
+    "lightgbm": "sagehen.modelserver.adapters.lightgbm",
+    "onnx": "sagehen.modelserver.adapters.onnx",
     "python": "sagehen.modelserver.adapters.python",
     "sklearn": "sagehen.modelserver.adapters.sklearn",
+    "tensorflow": "sagehen.modelserver.adapters.tensorflow",
     "xgboost": "sagehen.modelserver.adapters.xgboost",
 }
 """The module of each adapter, which has a function `adapter(environment)`."""

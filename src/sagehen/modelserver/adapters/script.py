@@ -102,7 +102,8 @@ class ScriptModel:
         self._predict = _own(module, "predict_fn") or defaults.predict_fn
         self._own_output = _own(module, "output_fn") is not None
         self._output = _own(module, "output_fn") or defaults.output_fn
-        self._transform = _own(module, "transform_fn") or self._three_steps
+        transform = _own(module, "transform_fn") or defaults.transform_of(module)
+        self._transform = transform or self._three_steps
         _check_exclusive(module)
         self._default_accept = environment.default_accept or JSON
         self._model_dir = model_dir
