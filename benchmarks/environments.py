@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions, version
 from pathlib import Path
@@ -44,15 +45,20 @@ class Environment:
         }
 
 
-def environment(peer: str, cache: Path) -> Environment:
-    """The one in the cache, if it was made of the same requirements; else a new one."""
+def environment(
+    peer: str, cache: Path, libraries: Sequence[str] = (), model: str = ""
+) -> Environment:
+    """The one in the cache, if it was made of the same requirements; else a new one.
+
+    `libraries` are what the model needs that is called `model`; XGBoost, if nothing is said.
+    """
     if peer in PROGRAMS:
         program, package = PROGRAMS[peer]
         if not shutil.which(program):
             raise Failed(f"{program} is missing. To have it: apt-get install -y {package}")
-    requirements = listed(PEERS / peer / "requirements.txt") + same_model()
+    requirements = listed(PEERS / peer / "requirements.txt") + (libraries or same_model())
     alone = listed(PEERS / peer / "without-dependencies.txt")
-    made = Environment(cache.resolve() / peer)
+    made = Environment(cache.resolve() / "-".join(filter(None, (peer, model))))
     note = made.folder / "made-of.txt"
     wanted = "\n".join([f"Python {sys.version}", *requirements, *alone])
     if not note.exists() or note.read_text() != wanted:

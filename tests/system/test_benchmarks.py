@@ -165,6 +165,15 @@ def test_peers_measures_whom_it_can_have_and_names_the_others(server, tmp_path):
     assert "1 connection, within 0.15 ms of Sagehen's container" in finished.stdout
 
 
+def test_batching_measures_a_model_with_batching_off(server):
+    what = ("--models", "xgboost", "--only", "sagehen-off", "--connections", "1,2")
+    quick = ("--seconds", "0.2", "--repeats", "1", "--at-once")
+    finished = run("batching.py", server, *what, *quick)
+    assert finished.returncode == 0, finished.stderr
+    assert "| server | 1: req/s | p50 ms | p99 ms | 2: req/s | p50 ms | p99 ms |" in finished.stdout
+    assert finished.stdout.count("| Sagehen, batching off |") == 1
+
+
 @pytest.fixture
 def peer_results(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))

@@ -88,6 +88,16 @@ def test_two_frameworks_answer_side_by_side(server):
     assert re.search(rf"^price: {NUMBER}$", printed, re.MULTILINE)
 
 
+def test_pytorch_reads_digits(server):
+    assert re.search(r"^4[3-5]\d of 450 held-out digits", run_example("pytorch_digits.py", server))
+
+
+def test_hugging_face_finds_the_answer(server):
+    question, best, *_ = run_example("huggingface_embeddings.py", server).splitlines()[-4:]
+    assert question == "How do I get my money back?"
+    assert best.endswith("Refunds are paid to the card you used within five days.")
+
+
 def test_every_example_is_listed_and_tested():
     listed = (EXAMPLES / "README.md").read_text()
     tested = Path(__file__).read_text()

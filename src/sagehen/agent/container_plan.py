@@ -100,6 +100,8 @@ def _environment(place: ContainerPlace, settings: Settings) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         # Requests are served side by side: threads inside each only get in each other's way.
         "OMP_NUM_THREADS": "1",
+        # Models of the Hugging Face Hub are kept where this user keeps them, not by each container.
+        "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
         # No use in going on for long after the gateway has given up, which is to be the first.
         "SAGEMAKER_MODEL_SERVER_TIMEOUT": f"{settings.invocation_timeout_seconds + 1:g}",
         "AWS_REGION": settings.region,

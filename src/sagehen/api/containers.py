@@ -8,7 +8,7 @@ from sagehen.api.execution import check_execution, execution_mode, hostnames
 from sagehen.api.model_data import check_model_data
 from sagehen.api.refusals import not_built, refused
 from sagehen.domain.containers import ContainerSpec
-from sagehen.domain.images import BUILT_IN_IMAGES, find_launch
+from sagehen.domain.images import BUILT_IN_IMAGES, find_launch, image_name, server_of_its_own
 
 __all__ = ["check_containers", "container_specs", "containers_of"]
 
@@ -114,6 +114,13 @@ def _check_source(container: dict[str, Any]) -> None:
 
 
 def _unknown_image(image: str) -> Exception:
+    if server := server_of_its_own(image):
+        return refused(
+            f"The image {image} runs {server}, which Sagehen does not bring. Install that and map "
+            "the image's name to the command that starts it, in sagehen.toml: [images] "
+            f'"{image_name(image)}" = ["python3", "serve.py"]. The command must answer GET /ping '
+            "and POST /invocations on the port in SAGEMAKER_BIND_TO_PORT."
+        )
     known = ", ".join(pattern for pattern, _ in BUILT_IN_IMAGES)
     return refused(
         f"Sagehen does not know how to run the image {image}. The repository names it knows are "

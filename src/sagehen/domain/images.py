@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-__all__ = ["BUILT_IN_IMAGES", "Launch", "find_launch", "image_name"]
+__all__ = ["BUILT_IN_IMAGES", "Launch", "find_launch", "image_name", "server_of_its_own"]
 
 BUILT_IN_IMAGES: tuple[tuple[str, str], ...] = (
     ("*xgboost*", "xgboost"),
@@ -12,13 +12,24 @@ BUILT_IN_IMAGES: tuple[tuple[str, str], ...] = (
     ("*sklearn*", "sklearn"),
     ("*lightgbm*", "lightgbm"),
     ("*onnx*", "onnx"),
-    ("*pytorch*", "python"),
-    ("*huggingface*", "python"),
+    ("*huggingface*", "huggingface"),
+    ("*pytorch*", "pytorch"),
     ("*tensorflow*", "tensorflow"),
     ("sagehen-python", "python"),
     ("python", "python"),
 )
 """Patterns of repository names, and the model server's adapter that serves each."""
+
+_SERVERS: tuple[tuple[str, str], ...] = (
+    ("*djl*", "DJL Serving"),
+    ("*-tgi-*", "Text Generation Inference"),
+    ("tei", "Text Embeddings Inference"),
+    ("tei-*", "Text Embeddings Inference"),
+    ("*vllm*", "vLLM"),
+    ("*sglang*", "SGLang"),
+    ("*tritonserver*", "Triton"),
+)
+"""Patterns of repository names whose images are programs that Sagehen does not stand in for."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +51,20 @@ def find_launch(image: str, settings_images: Mapping[str, Sequence[str]]) -> Lau
     command = _find_command(image, settings_images)
     if command:
         return Launch(command=tuple(command))
+    if server_of_its_own(image):
+        return None
     name = image_name(image).lower()
     for pattern, adapter in BUILT_IN_IMAGES:
         if fnmatchcase(name, pattern):
             return Launch(adapter=adapter)
     return None
+
+
+def server_of_its_own(image: str) -> str | None:
+    """The server that such an image runs, which nothing here stands in for."""
+    name = image_name(image).lower()
+    found = (server for pattern, server in _SERVERS if fnmatchcase(name, pattern))
+    return next(found, None)
 
 
 def image_name(image: str) -> str:

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagehen.errors import SettingError
+from sagehen.modelserver.batch_limits import BatchLimits, read_batch_limits
+from sagehen.modelserver.hugging_face import HuggingFaceSettings, read_hugging_face
 from sagehen.modelserver.toolkit_variables import read_log_level, under_one_name
+from sagehen.modelserver.variables import positive
 
 __all__ = ["Bind", "Environment", "TensorFlow", "read_environment"]
 
@@ -17,6 +20,22 @@ XGBOOST_BODY_CAP_BYTES = 20 * MEBIBYTE
 MAX_BODY_BYTES = 25 * MEBIBYTE
 CALL_QUEUE_PER_WORKER = 100
 BATCH_QUEUE = 1000
+
+# The same by the names of several containers; TS_ is TorchServe's, MMS_ multi-model-server's.
+_WORKERS = (
+    "SAGEMAKER_MODEL_SERVER_WORKERS",
+    "SAGEMAKER_TS_MAX_WORKERS",
+    "SAGEMAKER_TS_MIN_WORKERS",
+    "TS_DEFAULT_WORKERS_PER_MODEL",
+    "MMS_DEFAULT_WORKERS_PER_MODEL",
+)
+_TIMEOUT = (
+    "SAGEMAKER_TS_RESPONSE_TIMEOUT",
+    "TS_DEFAULT_RESPONSE_TIMEOUT",
+    "MMS_DEFAULT_RESPONSE_TIMEOUT",
+    "SAGEMAKER_MODEL_SERVER_TIMEOUT",
+)
+_QUEUE = ("SAGEMAKER_MODEL_JOB_QUEUE_SIZE", "TS_JOB_QUEUE_SIZE", "MMS_JOB_QUEUE_SIZE")
 
 
 class Bind(NamedTuple):
@@ -32,8 +51,6 @@ class TensorFlow(NamedTuple):
 
     default_model: str = ""
     """The model asked where a request names none; `""` where there is one only."""
-    max_batch_rows: int | None = None
-    """At most so many rows of several requests are predicted together; None: no bound."""
     intra_op_threads: int = 1
     inter_op_threads: int = 1
 
@@ -64,9 +81,11 @@ class Environment:
     """Requests that may wait for one model's own code."""
     batch_queue: int
     """Requests that may wait for one model that predicts in batches."""
+    batches: BatchLimits
     threads: int
     """How many one call of a framework may use."""
     tensorflow: TensorFlow
+    hugging_face: HuggingFaceSettings
     log_level: int
 
     @property
@@ -83,12 +102,12 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
     environ = under_one_name(environ)
     adapter = environ.get("SAGEHEN_ADAPTER", "python")
     multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
-    workers = _positive(environ, "SAGEMAKER_MODEL_SERVER_WORKERS")
+    workers = positive(environ, *_WORKERS)
     if workers is None and adapter == "tensorflow":
         # As in its container; each may hold the framework and the model once more.
-        workers = _positive(environ, "SAGEMAKER_GUNICORN_WORKERS") or 1
+        workers = positive(environ, "SAGEMAKER_GUNICORN_WORKERS") or 1
     workers = workers or (1 if multi_model else os.cpu_count() or 1)
-    queue = _positive(environ, "SAGEMAKER_MODEL_JOB_QUEUE_SIZE")
+    queue = positive(environ, *_QUEUE)
     return Environment(
         base_dir=Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")),
         adapter=adapter,
@@ -101,33 +120,31 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         inference_output=_words(environ.get("SAGEMAKER_INFERENCE_OUTPUT", "")),
         ensemble=environ.get("SAGEMAKER_INFERENCE_ENSEMBLE", "true") == "true",
         max_body_bytes=_max_body_bytes(environ, adapter),
-        timeout_seconds=float(_positive(environ, "SAGEMAKER_MODEL_SERVER_TIMEOUT") or 60),
+        timeout_seconds=float(positive(environ, *_TIMEOUT) or 60),
         workers=workers,
         call_queue=queue or CALL_QUEUE_PER_WORKER * workers,
         batch_queue=queue or BATCH_QUEUE,
-        log_level=read_log_level(environ),
+        batches=read_batch_limits(environ),
         threads=_threads(environ),
         tensorflow=_tensorflow(environ),
+        hugging_face=read_hugging_face(environ),
+        log_level=read_log_level(environ),
+    )
+
+
+def _tensorflow(environ: Mapping[str, str]) -> TensorFlow:
+    threads = _threads(environ)
+    return TensorFlow(
+        default_model=environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME", ""),
+        intra_op_threads=positive(environ, "SAGEMAKER_TFS_INTRA_OP_PARALLELISM") or threads,
+        inter_op_threads=positive(environ, "SAGEMAKER_TFS_INTER_OP_PARALLELISM") or threads,
     )
 
 
 def _threads(environ: Mapping[str, str]) -> int:
-    """OpenMP's own variable: a number, or one for each level of nesting."""
-    first = environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return _positive({"OMP_NUM_THREADS": first}, "OMP_NUM_THREADS") or 1
-
-
-def _tensorflow(environ: Mapping[str, str]) -> TensorFlow:
-    rows = _positive(environ, "SAGEMAKER_TFS_MAX_BATCH_SIZE")
-    if environ.get("SAGEMAKER_TFS_ENABLE_BATCHING", "").lower() == "false":
-        rows = 1
-    threads = _threads(environ)
-    return TensorFlow(
-        default_model=environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME", ""),
-        max_batch_rows=rows,
-        intra_op_threads=_positive(environ, "SAGEMAKER_TFS_INTRA_OP_PARALLELISM") or threads,
-        inter_op_threads=_positive(environ, "SAGEMAKER_TFS_INTER_OP_PARALLELISM") or threads,
-    )
+    """OpenMP's variable may be a list, by depth of nesting."""
+    outermost = environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return positive({"OMP_NUM_THREADS": outermost}, "OMP_NUM_THREADS") or 1
 
 
 def _bind(environ: Mapping[str, str]) -> Bind:
@@ -151,21 +168,12 @@ def _port(text: str, name: str) -> int:
     raise SettingError(f"{name} has the port {text!r}; a port is a number from 0 to 65535.")
 
 
-def _positive(environ: Mapping[str, str], name: str) -> int | None:
-    text = environ.get(name, "").strip()
-    if not text:
-        return None
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
-    raise SettingError(f"{name} is {text!r}; it must be a whole number above 0.")
-
-
 def _max_body_bytes(environ: Mapping[str, str], adapter: str) -> int:
-    mebibytes = _positive(environ, "SAGEMAKER_MAX_PAYLOAD_IN_MB")
+    mebibytes = positive(environ, "SAGEMAKER_MAX_PAYLOAD_IN_MB")
     chosen = (
-        _positive(environ, "MAX_CONTENT_LENGTH")
-        or _positive(environ, "SAGEMAKER_MAX_REQUEST_SIZE")
+        positive(environ, "MAX_CONTENT_LENGTH", "SAGEMAKER_MAX_REQUEST_SIZE")
         or (mebibytes and mebibytes * MEBIBYTE)
+        or positive(environ, "TS_MAX_REQUEST_SIZE", "MMS_MAX_REQUEST_SIZE")
     )
     if adapter == "xgboost":
         return min(chosen or XGBOOST_MAX_BODY_BYTES, XGBOOST_BODY_CAP_BYTES)

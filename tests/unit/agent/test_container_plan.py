@@ -53,6 +53,7 @@ def test_the_user_may_change_what_is_suggested_but_not_what_must_be(
     launch = Launch(adapter="xgboost")
     plan = plan_launch(place, launch, "unix:/run/i-1.sock", PORTS, settings)
     assert plan.environment["OMP_NUM_THREADS"] == "4"
+    assert plan.environment["HF_HOME"].endswith("/.cache/huggingface")
     assert plan.environment["SAGEMAKER_BASE_DIR"] == str(place.base)
     assert plan.environment["SAGEHEN_BIND"] == "unix:/run/i-1.sock"
     assert plan.environment["SAGEMAKER_MULTI_MODEL"] == "true"

@@ -83,17 +83,11 @@ def test_tensorflow_has_the_workers_of_its_container(variables, workers):
     ("variables", "threads", "tensorflow"),
     [
         ({}, 1, TensorFlow()),
-        ({"OMP_NUM_THREADS": "4,2"}, 4, TensorFlow("", None, 4, 4)),
+        ({"OMP_NUM_THREADS": "4,2"}, 4, TensorFlow("", 4, 4)),
         (
             {"OMP_NUM_THREADS": "4", "SAGEMAKER_TFS_INTRA_OP_PARALLELISM": "2"},
             4,
-            TensorFlow("", None, 2, 4),
-        ),
-        ({"SAGEMAKER_TFS_MAX_BATCH_SIZE": "8"}, 1, TensorFlow("", 8)),
-        (
-            {"SAGEMAKER_TFS_ENABLE_BATCHING": "false", "SAGEMAKER_TFS_MAX_BATCH_SIZE": "8"},
-            1,
-            TensorFlow("", 1),
+            TensorFlow("", 2, 4),
         ),
         ({"SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "wine"}, 1, TensorFlow("wine")),
     ],
@@ -118,3 +112,26 @@ def test_log_level(text, level):
 
 def test_the_toolkits_own_handler_is_ours():
     assert read_environment({"SAGEMAKER_HANDLER": "sagemaker_inference.default_handler_service"})
+
+
+def test_the_names_of_torchserve_and_multi_model_server_count_too():
+    found = read_environment(
+        {
+            "SAGEMAKER_TS_MAX_WORKERS": "3",
+            "SAGEMAKER_TS_RESPONSE_TIMEOUT": "7",
+            "SAGEMAKER_MODEL_SERVER_TIMEOUT": "61",
+            "TS_JOB_QUEUE_SIZE": "9",
+            "MMS_MAX_REQUEST_SIZE": "1000",
+            "OMP_NUM_THREADS": "2,1",
+        }
+    )
+    assert (found.workers, found.timeout_seconds, found.call_queue) == (3, 7, 9)
+    assert (found.batch_queue, found.max_body_bytes, found.threads) == (9, 1000, 2)
+
+
+def test_what_the_hugging_face_container_is_told():
+    found = read_environment(
+        {"HF_TASK": "fill-mask", "HF_MODEL_REVISION": "v2", "HF_TRUST_REMOTE_CODE": "1"}
+    ).hugging_face
+    assert (found.task, found.revision, found.trust_remote_code) == ("fill-mask", "v2", True)
+    assert not read_environment({}).hugging_face.trust_remote_code

@@ -10,9 +10,11 @@ from sagehen.modelserver.environment import Environment
 __all__ = ["ADAPTERS", "make_adapter"]
 
 ADAPTERS = {
+    "huggingface": "sagehen.modelserver.adapters.huggingface",
     "lightgbm": "sagehen.modelserver.adapters.lightgbm",
     "onnx": "sagehen.modelserver.adapters.onnx",
     "python": "sagehen.modelserver.adapters.python",
+    "pytorch": "sagehen.modelserver.adapters.pytorch",
     "sklearn": "sagehen.modelserver.adapters.sklearn",
     "tensorflow": "sagehen.modelserver.adapters.tensorflow",
     "xgboost": "sagehen.modelserver.adapters.xgboost",

@@ -20,6 +20,8 @@ class Handlers:
     output_fn: Callable[..., Any]
     transform_of: Callable[[ModuleType], Callable[..., Any] | None] = lambda _: None
     """What a script has in the place of `transform_fn`, under names of a framework's own."""
+    error_status: int = 500
+    """Of an answer to a request whose script raises."""
 
     @classmethod
     def of_toolkit(cls) -> "Handlers":

@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,6 @@ class TensorFlowModel:
 
     def __init__(self, bundles: Sequence[Bundle], environment: Environment) -> None:
         self._bundles = list(bundles)
-        self._max_rows = environment.tensorflow.max_batch_rows
         names = [bundle.name for bundle in bundles]
         self.default_name = environment.tensorflow.default_model or names[0]
         if self.default_name not in names:
@@ -185,28 +184,14 @@ class TensorFlowModel:
     def _together(self, batch: Sequence[Asked]) -> list[Outputs]:
         """Of requests for one signature, with rows of one shape."""
         signature = batch[0].signature
-        answers: list[Outputs] = []
-        for portion in self._portions(batch, signature.takes_rows):
-            rows = [asked.rows for asked in portion]
-            try:
-                outputs = signature.run(tensors.together(rows))
-            except SignatureError as problem:
-                raise TfsRefusal(400, str(problem)) from problem
-            parts = tensors.apart(outputs, rows)
-            answers += parts or [self._together([asked])[0] for asked in portion]
-        return answers
-
-    def _portions(self, batch: Sequence[Asked], joined: bool) -> Iterator[list[Asked]]:
-        portion: list[Asked] = []
-        rows = 0
-        for asked in batch:
-            full = self._max_rows is not None and rows + asked.count > self._max_rows
-            if portion and (full or not joined):
-                yield portion
-                portion, rows = [], 0
-            portion.append(asked)
-            rows += asked.count
-        yield portion
+        if len(batch) > 1 and not signature.takes_rows:
+            return [self._together([asked])[0] for asked in batch]
+        rows = [asked.rows for asked in batch]
+        try:
+            outputs = signature.run(tensors.together(rows))
+        except SignatureError as problem:
+            raise TfsRefusal(400, str(problem)) from problem
+        return tensors.apart(outputs, rows) or [self._together([asked])[0] for asked in batch]
 
     def encode(self, prediction: tuple[Outputs, Asked], accept: str) -> Answer:
         """JSON, whatever is accepted; TensorFlow Serving has nothing else."""
