@@ -15,7 +15,9 @@ SOURCES = [
     for folder in ("agent", "modelserver")
     for path in (ROOT / "src" / "sagehen" / folder).rglob("*.py")
 ]
-VARIABLE = re.compile(r"(SAGEMAKER|SAGEHEN|SM)_[A-Z_]+|MAX_CONTENT_LENGTH")
+VARIABLE = re.compile(r"(SAGEMAKER|SAGEHEN|SM)_([A-Z]+_)*[A-Z]+|MAX_CONTENT_LENGTH")
+PUT_TOGETHER = {"SAGEMAKER_TS_BATCH_SIZE", "SAGEMAKER_TS_MAX_BATCH_DELAY"}
+"""Of a prefix and a name: no string of the code is one of them."""
 
 
 def section(title: str) -> str:
@@ -51,7 +53,7 @@ def in_code() -> set[str]:
 def test_each_variable_of_the_code_has_a_row_and_no_other_has():
     told = named(section("Variables that a container is given")) | named(READ)
     assert len(told) > 20
-    assert told == in_code()
+    assert told == in_code() | PUT_TOGETHER
 
 
 def test_what_nothing_reads_is_nowhere_in_the_code():
