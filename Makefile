@@ -19,7 +19,7 @@ $(DEMO_STAMP): pyproject.toml | $(BIN)/python
 	touch $@
 
 $(STAMP): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable ".[demo]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[all-adapters]" --group dev
 	touch $@ $(DEMO_STAMP)
 
 demo: $(DEMO_STAMP)

@@ -27,6 +27,15 @@ def end_all() -> None:
         psutil.wait_procs(left, END_TIMEOUT_SECONDS)
 
 
+def proportional_mebibytes() -> float:
+    """What all processes below us hold, what several share counted once."""
+    total = 0
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            total += process.memory_full_info().pss
+    return total / 2**20
+
+
 def resident_mebibytes() -> float:
     """What all processes below us hold, each counted by itself as `top` does."""
     total = 0

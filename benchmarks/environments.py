@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions, version
 from pathlib import Path
@@ -14,7 +15,8 @@ from sides import HERE, Failed
 PEERS = HERE / "peers"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sagehen-peers"
 
-PROGRAMS = {"torchserve": ("java", "openjdk-17-jre-headless")}
+JAVA = ("java", "openjdk-17-jre-headless")
+PROGRAMS = {"torchserve": JAVA, "mms": JAVA}
 """What a peer needs of the machine, and the Debian package that has it."""
 
 
@@ -43,25 +45,38 @@ class Environment:
         }
 
 
-def environment(peer: str, cache: Path) -> Environment:
-    """The one in the cache, if it was made of the same requirements; else a new one."""
+def environment(
+    peer: str, cache: Path, libraries: Sequence[str] = (), model: str = ""
+) -> Environment:
+    """The one in the cache, if it was made of the same requirements; else a new one.
+
+    `libraries` are what the model needs that is called `model`; XGBoost, if nothing is said.
+    """
     if peer in PROGRAMS:
         program, package = PROGRAMS[peer]
         if not shutil.which(program):
             raise Failed(f"{program} is missing. To have it: apt-get install -y {package}")
-    lines = (PEERS / peer / "requirements.txt").read_text().splitlines()
-    requirements = [line for line in lines if not line.startswith("#")] + same_model()
-    made = Environment(cache.resolve() / peer)
+    requirements = listed(PEERS / peer / "requirements.txt") + (libraries or same_model())
+    alone = listed(PEERS / peer / "without-dependencies.txt")
+    made = Environment(cache.resolve() / "-".join(filter(None, (peer, model))))
     note = made.folder / "made-of.txt"
-    wanted = "\n".join([f"Python {sys.version}", *requirements])
+    wanted = "\n".join([f"Python {sys.version}", *requirements, *alone])
     if not note.exists() or note.read_text() != wanted:
-        print(f"{peer}: installing {', '.join(requirements)}", file=sys.stderr)
+        print(f"{peer}: installing {', '.join(requirements + alone)}", file=sys.stderr)
         shutil.rmtree(made.folder, ignore_errors=True)
         venv.create(made.folder, with_pip=True)
         install(made, requirements)
+        if alone:
+            install(made, ["--no-deps", *alone])
         # Last: an environment without it is made again.
         note.write_text(wanted)
     return made
+
+
+def listed(file: Path) -> list[str]:
+    """What a file of requirements asks for; nothing where there is none."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [line for line in lines if not line.startswith("#")]
 
 
 def version_of(package: str, peer: str, cache: Path) -> str:

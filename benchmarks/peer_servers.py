@@ -5,7 +5,7 @@ import shutil
 import string
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,9 +54,17 @@ Planner = Callable[[Environment, Path, int], Plan]
 
 
 @contextmanager
-def serve(key: str, plan_for: Planner, model: Path, folder: Path, cache: Path) -> Iterator[Side]:
+def serve(
+    key: str,
+    plan_for: Planner,
+    model: Path,
+    folder: Path,
+    cache: Path,
+    libraries: Sequence[str] = (),
+    model_name: str = "",
+) -> Iterator[Side]:
     """The server of a peer, when it has answered a first request."""
-    made = environment(key, cache)
+    made = environment(key, cache, libraries, model_name)
     # Some write into the folder they run in.
     shutil.copytree(PEERS / key, folder, dirs_exist_ok=True)
     port = free_port()

@@ -82,10 +82,13 @@ class Server:
             aws_secret_access_key=self.keys["secret_key"],
         )
 
-    def signed_request(self, endpoint: str, body: str) -> bytes:
-        """InvokeEndpoint as an AWS client sends it."""
+    def signed_request(self, endpoint: str, body: str, **more: str) -> bytes:
+        """InvokeEndpoint as an AWS client sends it; `more` are headers."""
         path = f"/endpoints/{endpoint}/invocations"
-        request = AWSRequest("POST", self.url + path, {"Content-Type": "text/csv"}, body.encode())
+        fields = {"Content-Type": "text/csv"} | {
+            name.replace("_", "-"): value for name, value in more.items()
+        }
+        request = AWSRequest("POST", self.url + path, fields, body.encode())
         credentials = Credentials(self.keys["access_key"], self.keys["secret_key"])
         SigV4Auth(credentials, "sagemaker", REGION).add_auth(request)
         headers = {"Host": self.url.removeprefix("http://"), **dict(request.headers)}

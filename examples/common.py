@@ -7,9 +7,12 @@ import os
 import sys
 import tarfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xgboost
+
+if TYPE_CHECKING:
+    import xgboost
 
 CITIES = ("Chicago_IL", "Houston_TX", "LosAngeles_CA", "NewYork_NY")
 HOUSE = [1994, 3188, 5, 1.5, 1.62, 3]
@@ -22,8 +25,10 @@ def require_local_server() -> None:
         sys.exit('Start a server with `sagehen up`, then: eval "$(sagehen env)"')
 
 
-def train_house_model(city: str) -> xgboost.Booster:
+def train_house_model(city: str) -> "xgboost.Booster":
     """A model of synthetic house prices, another for each city."""
+    import xgboost  # here, as not every example needs it
+
     generator = np.random.default_rng(CITIES.index(city))
     houses = generator.normal([1995, 3000, 4, 2.2, 1.0, 1.5], [10, 750, 1, 0.8, 0.25, 1], (500, 6))
     prices = houses @ generator.uniform([0, 120, 5e3, 1e4, 1e4, 1e4], [0, 200, 2e4, 2e4, 4e4, 2e4])

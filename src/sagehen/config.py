@@ -82,6 +82,29 @@ class Settings(BaseSettings):
         le=1,
         description="Share of an instance type's memory that a multi-model container may fill.",
     )
+    instance_limits: bool = Field(
+        True,
+        description="Hold instances to the memory and vCPUs of their type, where this machine has "
+        "as much, and to max_instance_processes.",
+    )
+    instance_memory_bytes: int | None = Field(
+        None,
+        ge=2**20,
+        description="Memory of an instance; default: its type's. Never more than the machine's.",
+    )
+    max_instance_processes: int = Field(
+        4096, gt=0, description="Processes and threads that an instance may have."
+    )
+    cgroups: bool = Field(
+        True,
+        description="Put containers into cgroups (version 2) where this server may make some.",
+    )
+    model_load_timeout_seconds: float = Field(
+        360,
+        gt=0,
+        description="How long a model of a multi-model endpoint may take to be fetched and loaded; "
+        "its callers wait as long as for an invocation.",
+    )
     artifact_cache_bytes: int = Field(
         20 * 2**30, ge=0, description="Disk for unpacked artifacts that nothing uses now."
     )
@@ -90,6 +113,11 @@ class Settings(BaseSettings):
     )
     max_invocation_body_bytes: int = Field(
         25 * 2**20, gt=0, description="Largest InvokeEndpoint body."
+    )
+    max_pipeline_body_bytes: int = Field(
+        5 * 2**20,
+        gt=0,
+        description="Largest answer of a pipeline's container that is passed to the next.",
     )
     invocation_timeout_seconds: float = Field(
         60, gt=0, description="How long a container may take to answer."

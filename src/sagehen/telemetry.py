@@ -35,9 +35,13 @@ class Metric:
     """CloudWatch's word for it."""
     help: str
     dimensions: tuple[str, ...]
+    namespace: str = "AWS/SageMaker"
+    """CloudWatch's, of a metric that SageMaker has; `Sagehen` for those that are our own."""
 
 
+_OWN = "Sagehen"
 _VARIANT = ("endpoint", "variant")
+_CONTAINER = ("endpoint", "variant", "container")
 _INSTANCE = ("endpoint", "variant", "instance")
 
 _TABLE = (
@@ -80,6 +84,7 @@ _TABLE = (
         "None",
         "Requests that wait in the gateways for a free slot.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "QueuedRequestsMaximum",
@@ -88,6 +93,7 @@ _TABLE = (
         "None",
         "The most requests that waited for a free slot at once in the last 10 s.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "Invocation4XXErrors",
@@ -130,6 +136,46 @@ _TABLE = (
         _VARIANT,
     ),
     Metric(
+        "ContainerLatency",
+        "sagehen_container_latency_microseconds",
+        Kind.TIMING,
+        "Microseconds",
+        "What one of several containers took to answer, with the way to it and back.",
+        _CONTAINER,
+    ),
+    Metric(
+        "ContainerOverheadLatency",
+        "sagehen_container_overhead_latency_microseconds",
+        Kind.TIMING,
+        "Microseconds",
+        "OverheadLatency of a container that is invoked directly.",
+        _CONTAINER,
+    ),
+    Metric(
+        "ContainerInvocations",
+        "sagehen_container_invocations",
+        Kind.COUNTER,
+        "None",
+        "Invocations of one of several containers: what it was named for, or got in a pipeline.",
+        _CONTAINER,
+    ),
+    Metric(
+        "ContainerInvocation4XXErrors",
+        "sagehen_container_invocation_4xx_errors",
+        Kind.COUNTER,
+        "None",
+        "Invocations of one of several containers that it answered with a 4xx status.",
+        _CONTAINER,
+    ),
+    Metric(
+        "ContainerInvocation5XXErrors",
+        "sagehen_container_invocation_5xx_errors",
+        Kind.COUNTER,
+        "None",
+        "Invocations of one of several containers that it answered with a 5xx status, or not.",
+        _CONTAINER,
+    ),
+    Metric(
         "ModelCacheHit",
         "sagehen_model_cache_hits",
         Kind.COUNTER,
@@ -144,6 +190,7 @@ _TABLE = (
         "None",
         "Invocations of a multi-model endpoint that asked for a model: ModelCacheHit's samples.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "ShadowCopiesDropped",
@@ -152,6 +199,7 @@ _TABLE = (
         "None",
         "Requests that a shadow variant was to get a copy of, and did not.",
         _VARIANT,
+        _OWN,
     ),
     Metric(
         "ModelLoadingWaitTime",
@@ -192,6 +240,7 @@ _TABLE = (
         "None",
         "Models that an instance holds in memory.",
         _INSTANCE,
+        "/aws/sagemaker/Endpoints",
     ),
     Metric(
         "LoadedModelBytes",
@@ -200,6 +249,7 @@ _TABLE = (
         "Bytes",
         "Memory that an instance's loaded models are booked with.",
         _INSTANCE,
+        _OWN,
     ),
     Metric(
         "InstanceMemoryBytes",
@@ -208,6 +258,15 @@ _TABLE = (
         "Bytes",
         "Memory that an instance's processes hold.",
         _INSTANCE,
+        _OWN,
+    ),
+    Metric(
+        "InstanceLimitHits",
+        "sagehen_instance_limit_hits",
+        Kind.COUNTER,
+        "None",
+        "How often an instance met a limit.",
+        (*_INSTANCE, "limit"),
     ),
     Metric(
         "LimitHits",
@@ -216,6 +275,7 @@ _TABLE = (
         "None",
         "How often a limit of the gateways was met.",
         ("limit",),
+        _OWN,
     ),
     Metric(
         "EndpointStatus",
@@ -224,6 +284,7 @@ _TABLE = (
         "None",
         "1 for the status that an endpoint has.",
         ("endpoint", "status"),
+        _OWN,
     ),
 )
 

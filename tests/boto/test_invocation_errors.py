@@ -174,8 +174,8 @@ COMPONENT = (
         ),
         (
             {"TargetContainerHostname": "second"},
-            "TargetContainerHostname is only for endpoints with several containers in Direct "
-            "mode, which Sagehen does not implement yet. Leave it out.",
+            "Endpoint obliging is not configured for direct invocation and does not support "
+            "target container hostname header.",
         ),
     ],
     ids=["endpoint", "case", "component", "variant", "container"],

@@ -102,6 +102,6 @@ def test_names_that_boto3_lets_through(sagemaker, name):
 
 
 def test_what_is_not_built_is_named(sagemaker, data):
-    containers = [{"Image": IMAGE, "ModelDataUrl": data}] * 2
-    said = refusal(sagemaker.create_model, ModelName="boto-pipeline", Containers=containers)
-    assert said.startswith("Not implemented by Sagehen yet: an inference pipeline")
+    container = {"ModelPackageName": "package"}
+    said = refusal(sagemaker.create_model, ModelName="boto-package", PrimaryContainer=container)
+    assert said.startswith("Not implemented by Sagehen yet: model packages")

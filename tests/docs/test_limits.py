@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from sagehen.agent.limits import InstanceLimit
 from sagehen.config import Settings
 from sagehen.gateway.limits import Limit
 
@@ -12,7 +13,7 @@ ROWS = dict(ROW.findall(PAGE.read_text()))
 
 
 def test_each_limit_has_a_row():
-    assert list(ROWS) == list(Limit)
+    assert list(ROWS) == [*Limit, *InstanceLimit]
 
 
 def test_its_settings_exist():

@@ -101,13 +101,16 @@ class Deployer:
         self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
         return self.settled(name)
 
-    def multi_model(self, name: str, count: int = 1, **environment: str) -> None:
+    def multi_model(
+        self, name: str, count: int = 1, model_cache: bool = True, **environment: str
+    ) -> None:
         """A multi-model endpoint over s3://many/<name>/, in service."""
         self.s3.create_bucket(Bucket="many")
         container = {
             "Image": IMAGE,
             "ModelDataUrl": f"s3://many/{name}/",
             "Mode": "MultiModel",
+            "MultiModelConfig": {"ModelCacheSetting": "Enabled" if model_cache else "Disabled"},
             "Environment": environment,
         }
         self.sagemaker.create_model(

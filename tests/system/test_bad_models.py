@@ -1,5 +1,6 @@
 """Models that cannot serve: each endpoint fails with a reason, and leaves nothing running."""
 
+import gzip
 import io
 import tarfile
 import urllib.request
@@ -45,8 +46,19 @@ def endpoint_of(deploy, name: str, body: bytes, image: str = IMAGE) -> dict:
     return deploy.settled(name)
 
 
+def bomb() -> bytes:
+    """Some kilobytes that say they are a terabyte."""
+    header = tarfile.TarInfo("zeros")
+    header.size = 2**40
+    return gzip.compress(header.tobuf() + bytes(2**20))
+
+
 BAD_ARCHIVES = {
     "not-an-archive": b"this is not a tar.gz",
+    "no-bytes": b"",
+    "not-compressed": gzip.decompress(archive(member("model", size=4))),
+    "cut-short": archive(member("model", size=4))[:-20],
+    "bomb": bomb(),
     "climbing": archive(member("../escaped.txt", size=4)),
     "absolute": archive(member("/tmp/escaped.txt", size=4)),
     "device": archive(member("null", type=tarfile.CHRTYPE, devmajor=1, devminor=3)),
@@ -63,12 +75,34 @@ def test_bad_archive_fails_the_endpoint(deploy, name):
     deploy.sagemaker.delete_endpoint(EndpointName=name)
 
 
+@pytest.fixture(scope="module")
+def rotten(deploy):
+    """A multi-model endpoint; it outlives all that it is asked to load."""
+    deploy.multi_model("rotten")
+    return deploy
+
+
+@pytest.mark.parametrize("name", BAD_ARCHIVES)
+def test_bad_archive_is_refused_by_a_multi_model_endpoint(rotten, name):
+    rotten.s3.put_object(Bucket="many", Key=f"rotten/{name}", Body=BAD_ARCHIVES[name])
+    with pytest.raises(ClientError) as refused:
+        rotten.runtime.invoke_endpoint(EndpointName="rotten", TargetModel=name, Body="[1]")
+    answer = refused.value.response
+    assert answer["Error"]["Code"] == "ValidationError"
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 400
+    assert answer["Error"]["Message"].startswith(
+        'Failed to extract model data archive for container "container_1" from URL '
+        f'"s3://many/rotten/{name}".'
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "script", "said"),
     [
         ("raises-at-import", "import nothing_of_that_name", "nothing_of_that_name"),
         ("raises-at-load", "def model_fn(d):\n    raise ValueError('no weights')", "no weights"),
         ("syntax", "def model_fn(d:\n", "SyntaxError"),
+        ("silent", "import os\nos._exit(3)", "exit status"),
     ],
 )
 def test_script_that_cannot_load_fails_the_endpoint(deploy, name, script, said):
@@ -76,6 +110,7 @@ def test_script_that_cannot_load_fails_the_endpoint(deploy, name, script, said):
     assert described["EndpointStatus"] == "Failed"
     assert "did not pass the ping health check" in described["FailureReason"]
     assert said in described["FailureReason"]
+    assert "Serving on" not in described["FailureReason"], "only what the user's code has said"
     deploy.sagemaker.delete_endpoint(EndpointName=name)
 
 
@@ -85,6 +120,13 @@ def test_model_file_that_does_not_load_fails_the_endpoint(deploy):
     described = endpoint_of(deploy, "broken-booster", body, image)
     assert described["EndpointStatus"] == "Failed"
     assert "did not pass the ping health check" in described["FailureReason"]
+
+
+def test_the_reason_names_the_model_file(deploy):
+    described = endpoint_of(deploy, "broken-onnx", pack({"a.onnx": "no model"}), "sagehen-onnx")
+    assert described["EndpointStatus"] == "Failed"
+    assert "Model a.onnx cannot be loaded" in described["FailureReason"]
+    deploy.sagemaker.delete_endpoint(EndpointName="broken-onnx")
 
 
 def test_failed_endpoint_can_only_be_deleted(deploy):

@@ -55,6 +55,14 @@ def test_the_cost_of_a_signature_stands_next_to_botocores(server):
     assert re.search(r"^\| botocore, .* \| \d+\.\d \|$", finished.stdout, re.MULTILINE)
 
 
+def test_the_cost_of_an_adapter_stands_next_to_the_bare_call(server):
+    finished = run("adapters.py", server, "--only", "lightgbm,xgboost", "--seconds", "0.05")
+    assert finished.returncode == 0, finished.stderr
+    for name, rows in (("lightgbm", 1), ("lightgbm", 64), ("xgboost", 1), ("xgboost", 64)):
+        line = rf"^\| {name} \| {rows} \| \d+\.\d \| \d+\.\d \| [+-]\d+\.\d \|$"
+        assert re.search(line, finished.stdout, re.MULTILINE)
+
+
 def test_routing_compares_strategies_and_draws_them(server, tmp_path):
     how = ("--quick", "--at-once", "--seconds", "1")
     finished = run("routing.py", server, *how, "--save", "--into", str(tmp_path))
@@ -157,6 +165,15 @@ def test_peers_measures_whom_it_can_have_and_names_the_others(server, tmp_path):
     assert "1 connection, within 0.15 ms of Sagehen's container" in finished.stdout
 
 
+def test_batching_measures_a_model_with_batching_off(server):
+    what = ("--models", "xgboost", "--only", "sagehen-off", "--connections", "1,2")
+    quick = ("--seconds", "0.2", "--repeats", "1", "--at-once")
+    finished = run("batching.py", server, *what, *quick)
+    assert finished.returncode == 0, finished.stderr
+    assert "| server | 1: req/s | p50 ms | p99 ms | 2: req/s | p50 ms | p99 ms |" in finished.stdout
+    assert finished.stdout.count("| Sagehen, batching off |") == 1
+
+
 @pytest.fixture
 def peer_results(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
@@ -200,3 +217,23 @@ def test_what_was_not_measured_is_not_spoken_of(peer_results):
     missing = peer_results.Result("triton", "triton", failure="not to be had")
     assert peer_results.targets([ours, missing]) == []
     assert peer_results.targets([missing]) == ["- Sagehen was not measured."]
+
+
+def test_many_models_are_compared_with_whom_can_be_had(server, tmp_path):
+    few = ("--models", "8", "--seconds", "0.1", "--repeats", "1", "--at-once", "--quick")
+    whom = ("--only", "sagehen,mms", "--cache", str(tmp_path))
+    # Without java, nothing has to be installed to see that multi-model-server cannot be had.
+    finished = run("multimodel.py", server, *few, *whom, PATH="/nonexistent")
+    assert finished.returncode == 0, finished.stderr
+    assert re.search(r"^\| Sagehen \(signed.*\) \| .* \| 8 \|", finished.stdout, re.MULTILINE)
+    assert "not measured. java is missing. To have it: apt-get install" in finished.stdout
+    assert "warm p90 below 2 ms" in finished.stdout
+
+
+def test_an_ideal_cache_forgets_the_least_recently_used(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    many_models = importlib.import_module("many_models")
+    draws = [0, 1, 0, 2, 0, 1]
+    assert many_models.least_recent_hits(draws, [1, 1, 1], 2) == 2 / 6
+    assert many_models.least_recent_hits(draws, [1, 1, 1], 3) == 3 / 6
+    assert many_models.least_recent_hits(draws, [1, 1, 2], 2) == 1 / 6

@@ -58,6 +58,46 @@ def test_sklearn_names_wines(server):
     assert "named rightly" in run_example("sklearn_wine.py", server)
 
 
+def test_lightgbm_foretells_diabetes(server):
+    assert "patients: off by" in run_example("lightgbm_diabetes.py", server)
+
+
+def test_onnx_names_samples(server):
+    assert "named rightly" in run_example("onnx_cancer.py", server)
+
+
+@pytest.mark.xdist_group("tensorflow")
+def test_tensorflow_reads_digits(server):
+    assert "read rightly" in run_example("tensorflow_digits.py", server)
+
+
+def test_sdk_v2_deploys_a_pipeline(server):
+    printed = run_example("pipeline_sdk_v2.py", server)
+    assert "5 houses priced through both containers as by both models here" in printed
+
+
+def test_a_hierarchy_of_models_names_digits(server):
+    printed = run_example("hierarchy.py", server)
+    right, asked = re.search(r"(\d+) of (\d+) digits named rightly", printed).groups()
+    assert int(right) > 0.9 * int(asked)
+
+
+def test_two_frameworks_answer_side_by_side(server):
+    printed = run_example("direct_containers.py", server)
+    assert printed.startswith("words: 5 bedrooms and 1.5 bathrooms on 1.62 acres, built in 1994\n")
+    assert re.search(rf"^price: {NUMBER}$", printed, re.MULTILINE)
+
+
+def test_pytorch_reads_digits(server):
+    assert re.search(r"^4[3-5]\d of 450 held-out digits", run_example("pytorch_digits.py", server))
+
+
+def test_hugging_face_finds_the_answer(server):
+    question, best, *_ = run_example("huggingface_embeddings.py", server).splitlines()[-4:]
+    assert question == "How do I get my money back?"
+    assert best.endswith("Refunds are paid to the card you used within five days.")
+
+
 def test_every_example_is_listed_and_tested():
     listed = (EXAMPLES / "README.md").read_text()
     tested = Path(__file__).read_text()

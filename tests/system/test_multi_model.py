@@ -1,6 +1,7 @@
 """One endpoint, many models: loaded on first call, unloaded when memory is short."""
 
 import concurrent.futures
+import contextlib
 
 import pytest
 from botocore.exceptions import ClientError
@@ -29,12 +30,18 @@ def call(deploy, endpoint: str, target: str) -> str:
     return str(answer["Body"].read().decode())
 
 
-def metric(deploy, endpoint: str, name: str) -> float:
-    """One metric of an endpoint, over all its instances."""
+def told(deploy, endpoint: str, name: str) -> list[float]:
+    """One metric of an endpoint, of each of its instances."""
     lines = deploy.server.get("/_sagehen/metrics").decode().splitlines()
     mine = [line for line in lines if line.startswith(name + "{") and f'"{endpoint}"' in line]
-    assert mine
-    return sum(float(line.rpartition(" ")[2]) for line in mine)
+    return [float(line.rpartition(" ")[2]) for line in mine]
+
+
+def metric(deploy, endpoint: str, name: str) -> float:
+    """One metric of an endpoint, over all its instances."""
+    values = told(deploy, endpoint, name)
+    assert values
+    return sum(values)
 
 
 def refused(deploy, endpoint: str, target: str) -> dict:
@@ -72,6 +79,46 @@ def test_least_recently_used_models_make_room(deploy, many):
     assert metric(deploy, "small", "sagehen_loaded_model_count") == 3
     assert metric(deploy, "small", "sagehen_model_loading_time_microseconds_count") == 12
     assert metric(deploy, "small", "sagehen_model_unloading_time_microseconds_count") == 9
+    # What was unloaded came back from disk.
+    assert metric(deploy, "small", "sagehen_model_downloading_time_microseconds_count") == 6
+
+
+def test_hits_waits_and_what_they_took_are_counted(deploy, many, wait_until):
+    put(deploy, "watched/one.tar.gz", 1.0)
+    many("watched")
+    for target in ("one.tar.gz", "one.tar.gz", "one.tar.gz", "missing.tar.gz"):
+        with contextlib.suppress(ClientError):
+            call(deploy, "watched", target)
+    counted = {
+        "sagehen_model_cache_lookups_total": [4],
+        "sagehen_model_cache_hits_total": [2],
+        "sagehen_model_loading_wait_time_microseconds_count": [2],
+        "sagehen_model_loading_time_microseconds_count": [1],
+        "sagehen_model_downloading_time_microseconds_count": [1],
+        "sagehen_model_unloading_time_microseconds_count": [0],
+        "sagehen_loaded_model_count": [1],
+    }
+    # The gateway tells what it has counted once a second.
+    wait_until(lambda: {name: told(deploy, "watched", name) for name in counted} == counted)
+    for what in ("loading_wait", "loading", "downloading"):
+        assert 0 < metric(deploy, "watched", f"sagehen_model_{what}_time_microseconds_sum") < 60e6
+
+
+def test_without_cache_a_model_leaves_memory_and_disk_after_each_use(deploy, many, wait_until):
+    put(deploy, "once/one.tar.gz", 7.0)
+    before = artifacts(deploy)
+    many("once", model_cache=False)
+    unloads = "sagehen_model_unloading_time_microseconds_count"
+    for times in (1, 2, 3):
+        assert call(deploy, "once", "one.tar.gz") == "[7.0]"
+        wait_until(lambda times=times: metric(deploy, "once", unloads) == times)
+        wait_until(lambda: artifacts(deploy) == before)
+    assert metric(deploy, "once", "sagehen_loaded_model_count") == 0
+    assert metric(deploy, "once", "sagehen_model_downloading_time_microseconds_count") == 3
+
+
+def artifacts(deploy) -> set[str]:
+    return {path.name for path in (deploy.server.home / "artifacts").iterdir()}
 
 
 @pytest.mark.parametrize(

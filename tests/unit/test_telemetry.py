@@ -88,3 +88,19 @@ def test_names_are_prometheus_names_and_each_is_one_metrics() -> None:
     assert len(set(exposed)) == len(exposed)
     assert all(re.fullmatch(r"sagehen_[a-z0-9_]+", name) for name in exposed)
     assert all(metric.help.endswith(".") and metric.dimensions for metric in METRICS.values())
+
+
+def test_the_metrics_of_many_models_are_sagemakers() -> None:
+    times = {
+        "ModelLoadingWaitTime",
+        "ModelUnloadingTime",
+        "ModelDownloadingTime",
+        "ModelLoadingTime",
+    }
+    for name in (*times, "ModelCacheHit", "LoadedModelCount"):
+        metric = METRICS[name]
+        assert metric.unit == ("Microseconds" if name in times else "None")
+        assert metric.dimensions[:2] == ("endpoint", "variant")
+        instances = "/aws/sagemaker/Endpoints"
+        assert metric.namespace == (instances if name == "LoadedModelCount" else "AWS/SageMaker")
+    assert METRICS["LoadedModelBytes"].namespace == "Sagehen"

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from sagehen.agent.artifacts import ArtifactCache
@@ -135,14 +136,26 @@ class Agent:
         task.add_done_callback(self._stops.discard)
 
     async def load_model(
-        self, instance_id: str, target_model: str, wait_seconds: float
+        self,
+        instance_id: str,
+        target_model: str,
+        wait_seconds: float,
+        hostname: str | None = None,
+        short_of_memory: bool = False,
     ) -> LoadedModel:
-        """See `ModelCache.load`; raises NotFound where there is no such instance."""
-        return await self._find(instance_id).load_model(target_model, wait_seconds)
+        """See `ModelCaches.load`; raises NotFound where there is no such instance."""
+        instance = self._find(instance_id)
+        return await instance.load_model(target_model, wait_seconds, hostname, short_of_memory)
 
-    def touch_models(self, instance_id: str, names: tuple[str, ...]) -> None:
+    def touch_models(
+        self,
+        instance_id: str,
+        names: Iterable[str],
+        given_back: Mapping[str, int],
+        hostname: str | None = None,
+    ) -> None:
         """Models were used just now; raises NotFound where there is no such instance."""
-        self._find(instance_id).touch_models(names)
+        self._find(instance_id).touch_models(names, given_back, hostname)
 
     async def samples(self) -> list[Sample]:
         """Numbers about every instance."""

@@ -42,6 +42,16 @@ def create_app(agent: Agent) -> Starlette:
             Route("/instances/{id}", routes.delete_instance, methods=["DELETE"]),
             Route("/instances/{id}/models", routes.load_model, methods=["POST"]),
             Route("/instances/{id}/models/touch", routes.touch_models, methods=["POST"]),
+            Route(
+                "/instances/{id}/containers/{hostname}/models",
+                routes.load_model,
+                methods=["POST"],
+            ),
+            Route(
+                "/instances/{id}/containers/{hostname}/models/touch",
+                routes.touch_models,
+                methods=["POST"],
+            ),
             Route("/metrics", routes.metrics, methods=["GET"]),
             Route("/health", routes.health, methods=["GET"]),
         ],
@@ -80,14 +90,23 @@ class _Routes:
 
     async def load_model(self, request: Request) -> Response:
         wanted = await _read(request, LoadRequest)
-        instance_id = request.path_params["id"]
+        place = request.path_params
         return _json(
-            await self._agent.load_model(instance_id, wanted.target_model, wanted.wait_seconds)
+            await self._agent.load_model(
+                place["id"],
+                wanted.target_model,
+                wanted.wait_seconds,
+                place.get("hostname"),
+                wanted.short_of_memory,
+            )
         )
 
     async def touch_models(self, request: Request) -> Response:
         touched = await _read(request, TouchRequest)
-        self._agent.touch_models(request.path_params["id"], touched.model_names)
+        place = request.path_params
+        self._agent.touch_models(
+            place["id"], touched.model_names, touched.given_back, place.get("hostname")
+        )
         return Response(status_code=204)
 
     async def metrics(self, request: Request) -> Response:
@@ -139,7 +158,7 @@ _STATUSES: tuple[tuple[type[SagehenError], int, str], ...] = (
     (NotFound, 404, "NotFound"),
     (ArtifactMissing, 400, "ValidationError"),
     (ArtifactRejected, 400, "ValidationError"),
-    (ArtifactError, 507, "InsufficientStorage"),
+    (ArtifactError, 503, "ServiceUnavailable"),
     (Unavailable, 503, "ServiceUnavailable"),
 )
 """The first that matches; what is none of them is our own failing."""

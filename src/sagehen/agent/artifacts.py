@@ -1,18 +1,18 @@
 """Artifacts: model data fetched once, unpacked once, kept by content, shared by all instances."""
 
 import asyncio
-import errno
 import hashlib
 import itertools
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from sagehen.agent.fetch import fetch
-from sagehen.agent.folders import remove_tree
+from sagehen.agent.folders import is_disk_full, reason_of, remove_tree
 from sagehen.agent.model_data import ModelData, ModelDataReader, StoredObject
 from sagehen.clock import Clock
 from sagehen.errors import ArtifactError, ArtifactMissing, ArtifactRejected, NotFound, Unavailable
@@ -26,6 +26,10 @@ LONGEST_FETCH_SECONDS = 3600.0
 ATTEMPTS = 3
 CONTENT = "model"
 SIZE = "size"
+PLACE_BYTES = 16 * 1024
+"""What an artifact takes beside its files: folders, its size, the end of each last block."""
+
+_T = TypeVar("_T")
 
 
 @dataclass
@@ -36,6 +40,10 @@ class Artifact:
     folder: Path
     size_bytes: int
     users: int = 0
+
+    @property
+    def disk_bytes(self) -> int:
+        return self.size_bytes + PLACE_BYTES
 
 
 class ArtifactCache:
@@ -190,7 +198,7 @@ class ArtifactCache:
         started = self._clock.monotonic()
         try:
             async with asyncio.timeout(LONGEST_FETCH_SECONDS):
-                artifact = await self._make_with_room(name, data, objects)
+                artifact = await self.with_room(lambda: self._make(name, data, objects))
         except ArtifactRejected as error:
             self._remember_rejection(name, str(error))
             raise
@@ -198,25 +206,28 @@ class ArtifactCache:
             raise ArtifactMissing(f"{data.location.url} is gone: {error}") from error
         except TimeoutError as error:
             raise Unavailable(f"{data.location.url} could not be fetched in time.") from error
-        except OSError as error:
-            raise ArtifactError(f"It cannot be stored: {error.strerror}.") from error
         log.info("Artifact %s was made of %s.", name, data.location.url)
         if on_fetched is not None:
             on_fetched(self._clock.monotonic() - started)
         self._put_unused(artifact)
 
-    async def _make_with_room(
-        self, name: str, data: ModelData, objects: list[StoredObject]
-    ) -> Artifact:
-        """Make an artifact; where the disk is full, once more without the unused ones."""
+    async def with_room(self, write: Callable[[], Awaitable[_T]]) -> _T:
+        """Write to the disk; where that is full, once more without the unused artifacts.
+
+        Raises:
+            ArtifactError: there is no room all the same, or it cannot be written at all.
+        """
         try:
-            return await self._make(name, data, objects)
+            try:
+                return await write()
+            except OSError as error:
+                if not is_disk_full(error) or not self._unused:
+                    raise
+                log.warning("The disk is full: %d unused artifacts go.", len(self._unused))
+                await self._discard(self._choose_victims(0))
+                return await write()
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._unused:
-                raise
-            log.warning("The disk is full: %d unused artifacts go.", len(self._unused))
-            await self._discard(self._choose_victims(0))
-            return await self._make(name, data, objects)
+            raise ArtifactError(f"It cannot be stored: {reason_of(error)}.") from error
 
     async def _make(self, name: str, data: ModelData, objects: list[StoredObject]) -> Artifact:
         fresh = self._new_place()
@@ -228,8 +239,9 @@ class ArtifactCache:
             (fresh / SIZE).write_text(str(size))
             final = self._folder / name
             fresh.rename(final)
-        finally:
+        except BaseException:
             await asyncio.to_thread(remove_tree, fresh)
+            raise
         return Artifact(name, final / CONTENT, size)
 
     async def _discard(self, artifacts: list[Artifact]) -> None:
@@ -245,19 +257,19 @@ class ArtifactCache:
 
     def _use(self, artifact: Artifact) -> None:
         if self._unused.pop(artifact.name, None) is not None:
-            self._unused_bytes -= artifact.size_bytes
+            self._unused_bytes -= artifact.disk_bytes
         artifact.users += 1
         self._used[artifact.name] = artifact
 
     def _put_unused(self, artifact: Artifact) -> None:
         self._unused[artifact.name] = artifact
-        self._unused_bytes += artifact.size_bytes
+        self._unused_bytes += artifact.disk_bytes
 
     def _choose_victims(self, most_bytes: int) -> list[Artifact]:
         victims = []
         while self._unused and self._unused_bytes > most_bytes:
             _, victim = self._unused.popitem(last=False)
-            self._unused_bytes -= victim.size_bytes
+            self._unused_bytes -= victim.disk_bytes
             victims.append(victim)
         return victims
 

@@ -28,6 +28,8 @@ class ContainerLog:
         self._lock = threading.Lock()
         self._file: BinaryIO | None = None
         self._size = 0
+        self.rotations = 0
+        """How often its file was full."""
         self._thread: threading.Thread | None = None
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -66,13 +68,20 @@ class ContainerLog:
                 self._tail_bytes -= len(self._tail.popleft())
 
     def _write(self, data: bytes) -> None:
-        if self._file is not None and self._size + len(data) > self._most_bytes:
-            self._close()
+        self._open()
+        if self._size and self._size + len(data) > self._most_bytes:
+            # What cannot be put aside is not added to either: the bound holds.
             self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self.rotations += 1
+            self._close()
+            self._open()
+        assert self._file is not None
+        self._size += self._file.write(data)
+
+    def _open(self) -> None:
         if self._file is None:
             self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
             self._size = self._file.tell()
-        self._size += self._file.write(data)
 
     def _close(self) -> None:
         if self._file is not None:

@@ -1,12 +1,13 @@
 """How one container of an instance is to be started: its folder, address, environment, command."""
 
 import os
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.limits import choose_limits
+from sagehen.agent.ports import PortRange
 from sagehen.config import Settings
 from sagehen.domain.containers import ContainerSpec, InstanceSpec
 from sagehen.domain.images import Launch
@@ -52,18 +53,16 @@ class ContainerPlace:
         return folder / spec.instance_id / f"{self.container.hostname}.log"
 
 
-def choose_address(place: ContainerPlace, launch: Launch) -> str:
+def choose_address(place: ContainerPlace, launch: Launch, ports: PortRange) -> str:
     """Where a container that is started now is to listen."""
     if launch.adapter is not None:
         place.socket.unlink(missing_ok=True)
         return f"unix:{place.socket}"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp:127.0.0.1:{probe.getsockname()[1]}"
+    return f"tcp:127.0.0.1:{ports.first}"
 
 
 def plan_launch(
-    place: ContainerPlace, launch: Launch, address: str, settings: Settings
+    place: ContainerPlace, launch: Launch, address: str, ports: PortRange, settings: Settings
 ) -> LaunchPlan:
     """Everything that the launcher must know."""
     command: tuple[str, ...]
@@ -77,11 +76,16 @@ def plan_launch(
         # Where sagehen.toml lies: a command in it may name a script beside it.
         folder = place.home.path
     return LaunchPlan(
+        instance_id=place.spec.instance_id,
+        name=place.container.hostname,
         command=command,
-        environment=_environment(place, settings) | own,
+        environment=_environment(place, settings)
+        | own
+        | {"SAGEMAKER_SAFE_PORT_RANGE": ports.spare},
         folder=folder,
         log=place.log,
         log_bytes=settings.container_log_bytes,
+        limits=choose_limits(place.spec.instance_type, settings),
     )
 
 
@@ -96,6 +100,8 @@ def _environment(place: ContainerPlace, settings: Settings) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         # Requests are served side by side: threads inside each only get in each other's way.
         "OMP_NUM_THREADS": "1",
+        # Models of the Hugging Face Hub are kept where this user keeps them, not by each container.
+        "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
         # No use in going on for long after the gateway has given up, which is to be the first.
         "SAGEMAKER_MODEL_SERVER_TIMEOUT": f"{settings.invocation_timeout_seconds + 1:g}",
         "AWS_REGION": settings.region,

@@ -17,13 +17,19 @@ __all__ = [
 LONGEST_REASON = 1024
 SHOWN_LINES = 3
 
+_OURS = re.compile(r" INFO sagehen\.modelserver\b")
+"""What the model server says of itself: nothing that the user's code did."""
+_ROUTINE = re.compile(r"([-0-9:, ]+ )?INFO\b")
+_NUMBERED = re.compile(r"container-[0-9]+")
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)\b(: .*)?$")
 
 
 def failed_ping(hostname: str, variant: str, cause: str) -> str:
     """It did not become healthy, or ended before it was."""
+    # Those of a pipeline that are given no name are called containers by SageMaker's own.
+    named = hostname if _NUMBERED.fullmatch(hostname) else f"{hostname} container"
     return shorten(
-        f"The {hostname} container for production variant {variant} did not pass the ping health "
+        f"The {named} for production variant {variant} did not pass the ping health "
         f"check. Please check CloudWatch logs for this endpoint. ({cause})"
     )
 
@@ -62,11 +68,11 @@ def service_failure(cause: str) -> str:
 
 def explain(lines: Sequence[str]) -> str:
     """The part of a log that tells most: its last exception, or else its last lines."""
-    told = [line.strip() for line in lines if line.strip()]
+    told = [line.strip() for line in lines if line.strip() and not _OURS.search(line)]
     for line in reversed(told):
         if _EXCEPTION.match(line):
             return line
-    troubles = [line for line in told if not line.startswith("INFO ")]
+    troubles = [line for line in told if not _ROUTINE.match(line)]
     return " | ".join((troubles or told)[-SHOWN_LINES:])
 
 

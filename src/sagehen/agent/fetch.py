@@ -1,6 +1,7 @@
 """Brings model data from the object store into a folder, unpacked."""
 
 import asyncio
+import io
 from pathlib import Path
 
 from sagehen.agent.model_data import Location, ModelData, ModelDataReader, StoredObject
@@ -11,6 +12,7 @@ __all__ = ["fetch"]
 
 ARCHIVE = "archive.tar.gz"
 WRITE_BYTES = 4 * 2**20
+"""What is held in memory before it is written; a smaller archive is unpacked from there."""
 
 
 async def fetch(
@@ -45,6 +47,11 @@ async def _fetch_archive(
 ) -> int:
     if stored.size > most_bytes:
         raise ArtifactRejected(f"It has {stored.size} bytes; at most {most_bytes} are allowed.")
+    if stored.size <= WRITE_BYTES:
+        parts = [part async for part in reader.read(location, stored.etag)]
+        content = io.BytesIO(b"".join(parts))
+        unpacked = await asyncio.to_thread(unpack, content, folder, most_bytes=most_bytes)
+        return unpacked.size_bytes
     archive = folder.parent / ARCHIVE
     try:
         await _download(reader, location, stored, archive)

@@ -6,7 +6,8 @@ Starting ─► InService ─► Starting (it died or stopped answering) ─► 
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from uuid import uuid4
 
 from sagehen.agent.artifacts import Artifact
@@ -14,14 +15,18 @@ from sagehen.agent.container_plan import ContainerPlace
 from sagehen.agent.failures import cannot_start, failed_artifact, failed_ping, service_failure
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.folders import give_folder, remove_tree
+from sagehen.agent.limits import InstanceLimit, LimitHits, add_hits
 from sagehen.agent.messages import LoadedModel, Sample
-from sagehen.agent.model_cache import ModelCache
+from sagehen.agent.model_caches import ModelCaches
 from sagehen.agent.model_data import ModelData, parse_location
-from sagehen.agent.model_room import open_model_cache
 from sagehen.agent.running import RunningContainer, start_container
 from sagehen.agent.surroundings import Surroundings
-from sagehen.agent.tallies import ModelTallies
-from sagehen.domain.containers import InstanceReport, InstanceSpec, InstanceState
+from sagehen.domain.containers import (
+    ContainerReport,
+    InstanceReport,
+    InstanceSpec,
+    InstanceState,
+)
 from sagehen.errors import ArtifactError, Invalid, SagehenError, Unavailable
 
 __all__ = ["Instance"]
@@ -65,8 +70,8 @@ class Instance:
         self._artifacts: list[Artifact] = []
         self._running: list[RunningContainer] = []
         self._run_id = ""
-        self._models: ModelCache | None = None
-        self._tallies = ModelTallies()
+        self._hits: Counter[InstanceLimit] = Counter()
+        self._models = ModelCaches(spec, around)
         self._life: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -81,44 +86,43 @@ class Instance:
             self._ending = asyncio.create_task(self._end())
         await asyncio.shield(self._ending)
 
-    async def load_model(self, target: str, wait_seconds: float) -> LoadedModel:
-        """See `ModelCache.load`.
+    async def load_model(
+        self,
+        target: str,
+        wait_seconds: float,
+        hostname: str | None = None,
+        short_of_memory: bool = False,
+    ) -> LoadedModel:
+        """See `ModelCaches.load`."""
+        return await self._models.load(target, wait_seconds, hostname, short_of_memory)
 
-        Raises:
-            Invalid: it is not a multi-model instance.
-            Unavailable: it is not in service.
-        """
-        return await self._model_cache().load(target, wait_seconds)
-
-    def touch_models(self, names: tuple[str, ...]) -> None:
-        if self._models is not None:
-            self._models.touch(names)
+    def touch_models(
+        self, names: Iterable[str], given_back: Mapping[str, int], hostname: str | None = None
+    ) -> None:
+        self._models.touch(names, given_back, hostname)
 
     async def samples(self) -> list[Sample]:
         memory = [running.process.memory_bytes() for running in self._running]
         values: dict[str, float] = {"InstanceMemoryBytes": sum(await asyncio.gather(*memory))}
-        if any(container.multi_model for container in self.spec.containers):
-            models = self._models
-            values["LoadedModelCount"] = models.loaded_count if models else 0
-            values["LoadedModelBytes"] = models.booked_bytes if models else 0
-            values |= self._tallies.values()
-        return [self._sample(name, value) for name, value in values.items()]
+        values |= self._models.values()
+        hits = self._hits + Counter(self._running_hits())
+        return [
+            *(self._sample(name, value) for name, value in values.items()),
+            *(self._sample("InstanceLimitHits", hits[limit], limit) for limit in InstanceLimit),
+        ]
 
-    def _sample(self, name: str, value: float) -> Sample:
+    def _running_hits(self) -> LimitHits:
+        return add_hits(running.process.hits() for running in self._running)
+
+    def _sample(self, name: str, value: float, limit: InstanceLimit | None = None) -> Sample:
         return Sample(
             name=name,
             endpoint=self.spec.endpoint_name,
             variant=self.spec.variant_name,
             instance=self.spec.instance_id,
             value=value,
+            limit=limit,
         )
-
-    def _model_cache(self) -> ModelCache:
-        if not any(container.multi_model for container in self.spec.containers):
-            raise Invalid("TargetModel is only for endpoints of multi-model containers.")
-        if self._models is None:
-            raise Unavailable("The instance is not in service.")
-        return self._models
 
     async def _end(self) -> None:
         self._change(InstanceState.STOPPING)
@@ -132,9 +136,9 @@ class Instance:
         has been started is always seen to its end."""
         self._work = asyncio.create_task(self._work_after(before))
         await asyncio.wait({self._work})
-        pace = self._around.pace
-        stopped = self._work.cancelled()
-        await self._stop_containers(pace.stop_seconds if stopped else pace.unhealthy_stop_seconds)
+        if self._work.cancelled():
+            await self._finish_containers()
+        await self._stop_containers(self._around.pace.unhealthy_stop_seconds)
         await self._let_go()
 
     async def _work_after(self, before: "Instance | None") -> None:
@@ -257,9 +261,7 @@ class Instance:
 
     async def _serve(self) -> str:
         """Serve until something is wrong; return what."""
-        for running in self._running:
-            if running.place.container.multi_model:
-                self._models = await open_model_cache(running, self._around, self._tallies)
+        await self._models.open(self._running)
         self._change(InstanceState.IN_SERVICE)
         sweeping = asyncio.create_task(self._unload_idle_models())
         try:
@@ -269,7 +271,7 @@ class Instance:
             await asyncio.gather(sweeping, return_exceptions=True)
 
     async def _unload_idle_models(self) -> None:
-        while self._models is not None:
+        while self._models.are_open:
             await self._around.clock.sleep(IDLE_MODELS_SECONDS)
             try:
                 await self._models.unload_idle()
@@ -278,7 +280,7 @@ class Instance:
 
     async def _watch(self) -> str:
         pace = self._around.pace
-        failed = 0
+        failed, told_slots = 0, self._slots()
         while True:
             exits = {running.exited for running in self._running}
             await asyncio.wait(
@@ -289,16 +291,29 @@ class Instance:
                     return running.describe_end()
             healthy = await asyncio.gather(*(running.is_healthy() for running in self._running))
             failed = 0 if all(healthy) else failed + 1
-            if self._running[0].slots != self.report.slots:
+            if self._slots() != told_slots:
+                told_slots = self._slots()
                 self._change(InstanceState.IN_SERVICE)
             if failed >= pace.pings_failed_in_a_row:
                 return f"/ping failed {failed} times in a row."
 
+    def _slots(self) -> list[int | None]:
+        return [running.slots for running in self._running]
+
+    async def _finish_containers(self) -> None:
+        """End them one after the other: what the first still works on needs the next of them."""
+        clock, pace = self._around.clock, self._around.pace
+        deadline = clock.monotonic() + pace.stop_seconds
+        await self._models.close()
+        for running in self._running:
+            if running is not self._running[0]:
+                await clock.sleep(pace.next_container_seconds)
+            await running.end(max(0, deadline - clock.monotonic()))
+
     async def _stop_containers(self, grace_seconds: float) -> None:
-        if self._models is not None:
-            models, self._models = self._models, None
-            await models.close()
+        await self._models.close()
         await asyncio.gather(*(running.end(grace_seconds) for running in self._running))
+        self._hits.update(self._running_hits())
         self._running.clear()
 
     async def _let_go(self) -> None:
@@ -316,13 +331,18 @@ class Instance:
     def _change(self, state: InstanceState, failure_reason: str | None = None) -> None:
         if self._ending is not None and state is not InstanceState.STOPPING:
             return
+        containers = tuple(
+            ContainerReport(address=running.address, slots=running.slots)
+            for running in self._running
+        )
         self.report = InstanceReport(
             instance_id=self.spec.instance_id,
             state=state,
-            address=self._running[0].address if self._running else None,
+            address=containers[0].address if containers else None,
             failure_reason=failure_reason,
-            slots=self._running[0].slots if self._running else None,
+            slots=containers[0].slots if containers else None,
             run_id=self._run_id,
+            containers=containers if len(containers) > 1 else (),
         )
         self._on_change()
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from sagehen.agent.limits import NO_LIMITS, LimitHits, Limits
+
 __all__ = ["LaunchPlan", "Launcher", "Process"]
 
 
@@ -11,6 +13,9 @@ __all__ = ["LaunchPlan", "Launcher", "Process"]
 class LaunchPlan:
     """One container, ready to be started."""
 
+    instance_id: str
+    name: str
+    """Of the container in its instance."""
     command: tuple[str, ...]
     environment: dict[str, str]
     """All of it: nothing is inherited."""
@@ -20,6 +25,8 @@ class LaunchPlan:
     """Standard output and error go there, appended."""
     log_bytes: int
     """Size at which the log is rotated, one old one kept."""
+    limits: Limits = NO_LIMITS
+    """Shared by all containers of the instance."""
 
 
 class Process(Protocol):
@@ -39,6 +46,13 @@ class Process(Protocol):
 
     async def memory_bytes(self) -> int:
         """Memory held by it and everything it started; 0 when it has ended."""
+
+    @property
+    def ended_because(self) -> str | None:
+        """Who ended it, and why, where that is known and was not asked for by `kill`."""
+
+    def hits(self) -> LimitHits:
+        """How often it has met its limits so far."""
 
 
 class Launcher(Protocol):

@@ -16,19 +16,31 @@ class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     target_model: str
     wait_seconds: float = 60
+    short_of_memory: bool = False
+    """The container holds the model, but had no memory to answer with it: others are to go."""
 
 
 class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that the container holds, to be called at `/models/{model_name}/invoke`."""
+    """A model that the container holds, to be called at `/models/{model_name}/invoke`.
+
+    It is lent: it stays until it is given back, by a TouchRequest, or is not used for a while.
+    """
 
     model_name: str
     hit: bool
     """It was loaded when it was asked for."""
     wait_microseconds: int
+    keep: bool = True
+    """False where the model leaves when it is given back: it is to be asked for each time."""
 
 
 class TouchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    model_names: tuple[str, ...]
+    """What was done with models since the last one."""
+
+    model_names: tuple[str, ...] = ()
+    """Those that were used."""
+    given_back: dict[str, int] = {}
+    """Those of which a LoadedModel is not needed any more, and how many each."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +51,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     variant: str
     instance: str
     value: float
+    limit: str | None = None
+    """Which limit it is about, if any."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,22 +7,27 @@ accounts for, less a slack for what belongs to none (libraries imported at the f
 After each load the books therefore hold at least what is really in use. They, not the measured
 memory, are held against the limit: allocators keep freed memory, so that the measured figure need
 not fall when a model is unloaded, and by it the cache could be emptied in vain.
+
+Who needs a model. Whoever had one loaded is lent it: it is not unloaded before it was used, however
+little room there is and however many others are asked for meanwhile.
 """
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sagehen.agent.artifacts import Artifact, ArtifactCache
 from sagehen.agent.failures import failed_artifact
 from sagehen.agent.faults import ModelNotReady, ModelRefused, NoRoom
-from sagehen.agent.folders import give_folder, remove_tree
+from sagehen.agent.folders import give_folder
 from sagehen.agent.messages import LoadedModel
+from sagehen.agent.model_books import LENT_SECONDS, Loaded, ModelBooks
 from sagehen.agent.model_calls import ModelCalls
 from sagehen.agent.model_data import Location, ModelData
+from sagehen.agent.model_exit import ModelExit
 from sagehen.agent.model_names import check_target, opaque_name
 from sagehen.agent.tallies import ModelTallies
 from sagehen.clock import Clock
@@ -33,12 +38,11 @@ __all__ = ["ModelCache", "ModelCachePlan"]
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 60.0
-LONGEST_LOAD_SECONDS = 360.0
 SLACK_BYTES = 64 * 2**20
 LEAST_COST_BYTES = 64 * 1024
 MOST_LOADS_UNDER_WAY = 1000
-IDLE_SECONDS = 5.0
-"""Without model cache, a model leaves when unused for so long: gateways tell once a second."""
+LOOK_SECONDS = 1.0
+"""How often is looked whether a model is needed no longer, while nobody says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,16 +59,12 @@ class ModelCachePlan:
     base_bytes: int
     """The container's memory before the first model."""
     loads_at_once: int
+    fetches_at_once: int
+    """More than loads: most of a fetch is waiting."""
+    longest_load_seconds: float
+    """For everything: waiting for its turn, fetching, loading."""
     keep: bool = True
     """False where `ModelCacheSetting` is `Disabled`: models leave memory and disk after use."""
-
-
-@dataclass
-class _Loaded:
-    name: str
-    artifact: Artifact
-    cost_bytes: int
-    used_at: float
 
 
 class ModelCache:
@@ -85,24 +85,39 @@ class ModelCache:
         self._measure = measure
         self._tallies = tallies
         self._clock = clock
-        self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
+        self._books = ModelBooks(plan.room_bytes, clock)
         self._loading: dict[str, asyncio.Task[None]] = {}
-        self._unloading: dict[str, asyncio.Task[None]] = {}
-        self._booked_bytes = 0
-        self._reserved_bytes = 0
+        self._waiting: Counter[str] = Counter()
+        """Callers that will borrow the model, by its name, as soon as it is loaded."""
+        self._fetches = asyncio.Semaphore(plan.fetches_at_once)
         self._turns = asyncio.Semaphore(plan.loads_at_once)
+        self._changed = asyncio.Event()
+        self._exit = ModelExit(
+            self._books,
+            container,
+            artifacts,
+            tallies,
+            clock,
+            folder=plan.folder,
+            keep=plan.keep,
+            changed=self._changed,
+        )
         self._closed = False
 
     @property
     def loaded_count(self) -> int:
-        return len(self._loaded)
+        return len(self._books)
 
     @property
     def booked_bytes(self) -> int:
-        return self._booked_bytes
+        return self._books.booked_bytes
 
-    async def load(self, target: str, wait_seconds: float) -> LoadedModel:
-        """Have the container hold `target`, loaded once for all who wait for it.
+    async def load(
+        self, target: str, wait_seconds: float, short_of_memory: bool = False
+    ) -> LoadedModel:
+        """Have the container hold `target`, loaded once for all who wait for it, and borrow it.
+
+        `short_of_memory`: the container holds it, but has no memory to answer: others are unloaded.
 
         Raises:
             Invalid: `target` cannot be a key below the prefix.
@@ -115,66 +130,79 @@ class ModelCache:
         """
         check_target(target)
         name = opaque_name(target)
-        if await self._is_held(name):
-            return LoadedModel(model_name=name, hit=True, wait_microseconds=0)
+        if await self._borrow(name):
+            if short_of_memory:
+                await self._unload_others(name)
+            return self._lent(name, hit=True, waited=0)
         started = self._clock.monotonic()
         task = self._ensure_loading(name, target)
-        # Not `wait_for`, which would end the loading when this wait ends.
-        done, _ = await asyncio.wait({task}, timeout=min(wait_seconds, LONGEST_WAIT_SECONDS))
+        self._waiting[name] += 1
+        try:
+            # Not `wait_for`, which would end the loading when this wait ends.
+            done, _ = await asyncio.wait({task}, timeout=min(wait_seconds, LONGEST_WAIT_SECONDS))
+        finally:
+            self._waiting -= Counter([name])
         waited = self._clock.monotonic() - started
         self._tallies.waiting.add(waited)
         if not done:
+            self.give_back({name: 1})  # Where it was loaded in this very moment.
             raise ModelNotReady(
                 f"Model {target} is still being loaded after {waited:.0f} s. Please try again."
             )
         if task.cancelled():
             raise Unavailable("The instance is not in service.")
         task.result()
-        return LoadedModel(model_name=name, hit=False, wait_microseconds=round(waited * 1e6))
+        return self._lent(name, hit=False, waited=waited)
 
     def touch(self, names: Iterable[str]) -> None:
         """Models were used just now."""
-        now = self._clock.monotonic()
-        for name in names:
-            loaded = self._loaded.get(name)
-            if loaded is not None:
-                loaded.used_at = now
-                self._loaded.move_to_end(name)
+        self._books.touch(names)
+
+    def give_back(self, counts: Mapping[str, int]) -> None:
+        """Models are not needed any more by so many who had borrowed them."""
+        for model in self._books.give_back(counts):
+            if not self._plan.keep and not self._closed:
+                self._exit.begin(model)
+        self._changed.set()
 
     async def unload_idle(self) -> None:
-        """Without model cache: unload what is used no longer. With it, nothing is done."""
-        while self._loaded and not self._plan.keep:
-            oldest = next(iter(self._loaded.values()))
-            if self._clock.monotonic() - oldest.used_at < IDLE_SECONDS:
+        """Without model cache: unload what was never given back. With it, nothing is done."""
+        oldest = self._clock.monotonic() - LENT_SECONDS
+        while not self._plan.keep:
+            model = next(self._books.idle(), None)
+            if model is None or model.used_at >= oldest:
                 return
-            await self._unload_oldest()
+            await self._exit.see_off(model)
 
     async def close(self) -> None:
         """The container is gone: let go of everything."""
         self._closed = True
-        tasks = [*self._loading.values(), *self._unloading.values()]
-        for task in tasks:
+        loading = list(self._loading.values())
+        for task in loading:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        while self._loaded:
-            _, loaded = self._loaded.popitem()
-            await self._let_go(loaded.name, loaded.artifact)
-        self._booked_bytes = 0
+        await asyncio.gather(*loading, return_exceptions=True)
+        await self._exit.close()
 
-    async def _is_held(self, name: str) -> bool:
+    def _lent(self, name: str, *, hit: bool, waited: float) -> LoadedModel:
+        return LoadedModel(
+            model_name=name, hit=hit, wait_microseconds=round(waited * 1e6), keep=self._plan.keep
+        )
+
+    async def _borrow(self, name: str) -> bool:
         """Whether the container has it: it is asked, since it may have dropped it by itself."""
-        loaded = self._loaded.get(name)
-        if loaded is None:
+        model = self._books.find(name)
+        if model is None:
             return False
-        held = await self._container.holds(name)
-        if self._loaded.get(name) is not loaded:
-            return False  # Unloaded while the container was asked.
-        if held:
-            self.touch([name])
-        else:
-            del self._loaded[name]
-            self._booked_bytes -= loaded.cost_bytes
-            await self._let_go(name, loaded.artifact)
+        self._books.lend(model)
+        try:
+            held = await self._container.holds(name)
+        except BaseException:
+            self.give_back({name: 1})
+            raise
+        if self._books.find(name) is not model:
+            return False  # Somebody else has found out.
+        if not held:
+            await self._exit.see_off(model, is_lost=True)
         return held
 
     def _ensure_loading(self, name: str, target: str) -> asyncio.Task[None]:
@@ -193,116 +221,107 @@ class ModelCache:
 
     def _end_loading(self, name: str, task: asyncio.Task[None]) -> None:
         del self._loading[name]
+        self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("A model was not loaded: %s", error, extra={"action": "model_not_loaded"})
 
     async def _load(self, name: str, target: str) -> None:
         data = ModelData(self._plan.prefix.below(target))
+        seconds = self._plan.longest_load_seconds
         try:
-            async with asyncio.timeout(LONGEST_LOAD_SECONDS), self._turns:
-                if name in self._unloading:
-                    await asyncio.wait({self._unloading[name]})
+            async with asyncio.timeout(seconds), self._fetches:
+                await self._exit.wait_for(name)
                 artifact = await self._fetch(data)
                 try:
-                    cost = await self._install(name, artifact)
+                    async with self._turns:
+                        cost = await self._install(name, data, artifact)
                 except BaseException:
-                    await self._let_go(name, artifact)
+                    await self._exit.let_go(name, artifact)
                     raise
-                self._loaded[name] = _Loaded(name, artifact, cost, self._clock.monotonic())
-                self._booked_bytes += cost
+                self._books.add(Loaded(name, artifact, cost, self._waiting[name]))
         except TimeoutError as error:
-            await self._withdraw(name)
-            raise ModelRefused(
-                f"Model {target} was not loaded within {LONGEST_LOAD_SECONDS:.0f} s."
-            ) from error
-        await self._trim()
+            await self._exit.withdraw(name)
+            raise ModelRefused(f"Model {target} was not loaded within {seconds:.0f} s.") from error
+        await self._trim(name)
 
     async def _fetch(self, data: ModelData) -> Artifact:
         try:
             return await self._artifacts.acquire(data, self._tallies.downloading.add)
         except ArtifactError as error:
-            number, url = self._plan.container_number, data.location.url
-            raise type(error)(failed_artifact(number, url, error)) from error
+            raise self._explained(data, error) from error
 
-    async def _install(self, name: str, artifact: Artifact) -> int:
+    def _explained(self, data: ModelData, error: ArtifactError) -> ArtifactError:
+        number, url = self._plan.container_number, data.location.url
+        return type(error)(failed_artifact(number, url, error))
+
+    async def _install(self, name: str, data: ModelData, artifact: Artifact) -> int:
         """Put an artifact where the container finds it, have it loaded, return what it costs."""
         need = max(artifact.size_bytes, LEAST_COST_BYTES)
-        await self._reserve(name, need)
+        await self._reserve(need)
         try:
             folder = self._plan.folder / name / "model"
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            await asyncio.to_thread(give_folder, artifact.folder, folder, artifact.size_bytes)
+            try:
+                await self._artifacts.with_room(
+                    lambda: asyncio.to_thread(
+                        give_folder, artifact.folder, folder, artifact.size_bytes
+                    )
+                )
+            except ArtifactError as error:
+                raise self._explained(data, error) from error
             await self._have_loaded(name, str(folder))
             return await self._cost(need)
         finally:
-            self._reserved_bytes -= need
+            self._books.reserved_bytes -= need
 
-    async def _reserve(self, name: str, need: int) -> None:
+    async def _reserve(self, need: int) -> None:
         """Wait until a model of that size has room, unloading others for it."""
-        room = self._plan.room_bytes
-        if need > room:
-            raise NoRoom(f"The model has {need} bytes; all models together may have {room}.")
-        while self._booked_bytes + self._reserved_bytes + need > room:
-            if self._loaded:
-                await self._unload_oldest()
-            else:
-                others = [task for other, task in self._loading.items() if other != name]
-                await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
-        self._reserved_bytes += need
+        books = self._books
+        if need > books.room_bytes:
+            raise NoRoom(
+                f"The model has {need} bytes; all models together may have {books.room_bytes}."
+            )
+        while not books.fits(need):
+            if not await self._exit.first(1):
+                await self._change()
+        books.reserved_bytes += need
 
     async def _have_loaded(self, name: str, folder: str) -> None:
         started = self._clock.monotonic()
         unload_next = 1
         while True:
             try:
-                await self._container.load(name, folder, LONGEST_LOAD_SECONDS)
+                await self._container.load(name, folder, self._plan.longest_load_seconds)
                 break
             except NoRoom:
-                if not self._loaded:
+                if not self._books:
                     raise
-                # Twice as many each time: few attempts, even among thousands of small models.
-                for _ in range(min(unload_next, len(self._loaded))):
-                    await self._unload_oldest()
-                unload_next *= 2
+            # Twice as many each time: few attempts, even among thousands of small models.
+            if not await self._exit.first(unload_next):
+                await self._change()
+            unload_next *= 2
         self._tallies.loading.add(self._clock.monotonic() - started)
 
     async def _cost(self, need: int) -> int:
         grown = await self._measure() - self._plan.base_bytes
-        of_others = self._booked_bytes + self._reserved_bytes - need
+        of_others = self._books.booked_bytes + self._books.reserved_bytes - need
         return max(need, grown - of_others - SLACK_BYTES)
 
-    async def _trim(self) -> None:
+    async def _trim(self, name: str) -> None:
         """A load may have cost more than it was booked with; the model just loaded stays."""
-        while self._booked_bytes > self._plan.room_bytes and len(self._loaded) > 1:
-            await self._unload_oldest()
+        while not self._books.fits(0):
+            if not await self._exit.first(1, besides=name):
+                return
 
-    async def _unload_oldest(self) -> None:
-        if not self._loaded:
-            return
-        name, loaded = self._loaded.popitem(last=False)
-        self._booked_bytes -= loaded.cost_bytes
-        task = asyncio.create_task(self._unload(loaded))
-        self._unloading[name] = task
-        task.add_done_callback(lambda _: self._unloading.pop(name))
-        # Shielded: it has left the books, so it must be seen through by somebody.
-        await asyncio.shield(task)
+    async def _unload_others(self, name: str) -> None:
+        """Half of what nobody needs: how much memory was missing, the container does not say."""
+        idle = sum(1 for _ in self._books.idle(besides=name))
+        await self._exit.first((idle + 1) // 2, besides=name)
 
-    async def _unload(self, loaded: _Loaded) -> None:
-        started = self._clock.monotonic()
+    async def _change(self) -> None:
+        """Wait until something was loaded, unloaded or given back, or might be overdue."""
+        self._changed.clear()
+        waiting = asyncio.create_task(self._changed.wait())
         try:
-            await self._withdraw(loaded.name)
-            self._tallies.unloading.add(self._clock.monotonic() - started)
+            await asyncio.wait({waiting}, timeout=LOOK_SECONDS)
         finally:
-            # Also when the container ends meanwhile, and this with it.
-            await self._let_go(loaded.name, loaded.artifact)
-
-    async def _withdraw(self, name: str) -> None:
-        """Tell the container to drop a model. If it does not, the next load's cost shows it."""
-        try:
-            await self._container.unload(name)
-        except (ModelRefused, Unavailable) as error:
-            log.warning("A model was not unloaded: %s", error, extra={"action": "model_kept"})
-
-    async def _let_go(self, name: str, artifact: Artifact) -> None:
-        remove_tree(self._plan.folder / name)
-        await self._artifacts.release(artifact, keep=self._plan.keep)
+            waiting.cancel()

@@ -17,14 +17,17 @@ __all__ = ["ROOM_VARIABLE", "choose_room", "open_model_cache"]
 ROOM_VARIABLE = "SAGEHEN_MODEL_CACHE_BYTES"
 """In a container's Environment: the most that its models together may be booked with."""
 LEAST_LOADS_AT_ONCE = 2
+FETCHES_PER_LOAD = 4
 ONE_SHOT_FACTOR = 4
 """Without model cache more is loaded at once: each model is used for one moment only."""
 
 
 async def open_model_cache(
-    running: RunningContainer, around: Surroundings, tallies: ModelTallies
+    running: RunningContainer, around: Surroundings, tallies: ModelTallies, sharing: int = 1
 ) -> ModelCache:
     """The cache of a container that has just become healthy and holds no model yet.
+
+    `sharing`: so many containers of the instance hold models, each an equal part of the memory.
 
     Raises:
         Invalid: its model data URL, or the room it asks for, makes no sense.
@@ -33,6 +36,8 @@ async def open_model_cache(
     base = await running.process.memory_bytes()
     given = container.environment.get(ROOM_VARIABLE)
     loads = max(LEAST_LOADS_AT_ONCE, os.cpu_count() or 1)
+    if not container.model_cache:
+        loads *= ONE_SHOT_FACTOR
     plan = ModelCachePlan(
         container_number=running.place.number,
         prefix=parse_location(container.model_data_url or ""),
@@ -40,10 +45,12 @@ async def open_model_cache(
         room_bytes=_parse_room(given)
         if given is not None
         else choose_room(
-            running.place.spec.instance_type, around.settings.model_memory_share, base
+            running.place.spec.instance_type, around.settings.model_memory_share / sharing, base
         ),
         base_bytes=base,
-        loads_at_once=loads if container.model_cache else loads * ONE_SHOT_FACTOR,
+        loads_at_once=loads,
+        fetches_at_once=loads * FETCHES_PER_LOAD,
+        longest_load_seconds=around.settings.model_load_timeout_seconds,
         keep=container.model_cache,
     )
     return ModelCache(

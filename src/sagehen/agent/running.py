@@ -79,6 +79,8 @@ class RunningContainer:
         told = explain(self.process.last_lines()) or "it logged nothing"
         if not self.exited.done():
             return told
+        if self.process.ended_because is not None:
+            return f"{self.process.ended_because}; {told}"
         status = self.exited.result()
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         return f"{told}; {how}"
@@ -93,8 +95,14 @@ async def start_container(place: ContainerPlace, around: Surroundings) -> Runnin
     launch = find_launch(place.container.image, around.settings.images)
     if launch is None:
         raise CannotStart(f"the image {place.container.image} is not known")
-    address = choose_address(place, launch)
-    plan = plan_launch(place, launch, address, around.settings)
-    process = await around.launcher.start(plan)
+    ports = around.ports.take()
+    try:
+        address = choose_address(place, launch, ports)
+        plan = plan_launch(place, launch, address, ports, around.settings)
+        process = await around.launcher.start(plan)
+    except BaseException:
+        around.ports.give_back(ports)
+        raise
     exited = asyncio.create_task(process.wait())
+    exited.add_done_callback(lambda _: around.ports.give_back(ports))
     return RunningContainer(place, address, process, exited, around.pace)

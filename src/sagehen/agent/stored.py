@@ -1,12 +1,13 @@
 """Reads model data from the object store, which blocks, without blocking the agent."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from sagehen.agent.model_data import Location, StoredObject
 from sagehen.domain.objects import ListingQuery, ObjectInfo
 from sagehen.errors import Unavailable
 from sagehen.objects import ObjectStore
+from sagehen.objects.store import OpenObject
 
 __all__ = ["StoredModelData"]
 
@@ -24,15 +25,27 @@ class StoredModelData:
         return _describe(info)
 
     async def read(self, location: Location, etag: str) -> AsyncIterator[bytes]:
-        opened = await asyncio.to_thread(self._objects.open, location.bucket, location.key)
+        # Each turn in a thread costs more than reading a small object: those take one.
+        opened, chunks, chunk = await asyncio.to_thread(self._begin, location, etag)
+        try:
+            left = opened.info.size
+            while chunk:
+                left -= len(chunk)
+                yield chunk
+                chunk = await asyncio.to_thread(next, chunks, b"") if left > 0 else b""
+        finally:
+            opened.close()
+
+    def _begin(self, location: Location, etag: str) -> tuple[OpenObject, Iterator[bytes], bytes]:
+        opened = self._objects.open(location.bucket, location.key)
         try:
             if opened.info.etag != etag:
                 raise Unavailable(f"{location.url} was overwritten while it was fetched.")
-            chunks = opened.chunks()
-            while chunk := await asyncio.to_thread(next, chunks, b""):
-                yield chunk
-        finally:
-            await asyncio.to_thread(opened.close)
+            chunks = iter(opened.chunks())
+            return opened, chunks, next(chunks, b"")
+        except BaseException:
+            opened.close()
+            raise
 
     async def list(self, location: Location) -> AsyncIterator[StoredObject]:
         after, more = "", True

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from sagehen.agent.artifacts import ArtifactCache
 from sagehen.agent.launcher import Launcher
+from sagehen.agent.ports import Ports
 from sagehen.clock import Clock
 from sagehen.config import Settings
 from sagehen.home import Home
@@ -25,6 +26,9 @@ class Pace:
     """So many, and the instance is started again."""
     stop_seconds: float = 30.0
     """From SIGTERM to SIGKILL."""
+    next_container_seconds: float = 0.1
+    """From the end of a container to the SIGTERM of the next: what it answered last is to get
+    there first."""
     unhealthy_stop_seconds: float = 5.0
     first_restart_delay_seconds: float = 0.2
     longest_restart_delay_seconds: float = 10.0
@@ -39,4 +43,5 @@ class Surroundings:
     artifacts: ArtifactCache
     launcher: Launcher
     clock: Clock
+    ports: Ports = field(default_factory=Ports)
     pace: Pace = field(default_factory=Pace)

@@ -42,7 +42,7 @@ class Unpacked:
     files: int
 
 
-def unpack(archive: Path, folder: Path, *, most_bytes: int) -> Unpacked:
+def unpack(archive: Path | BinaryIO, folder: Path, *, most_bytes: int) -> Unpacked:
     """Unpack a tar.gz into `folder`, an empty one. Blocks: call it in a thread.
 
     What has been unpacked when it fails is left for the caller to remove.

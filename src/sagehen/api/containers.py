@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagehen.api.call import Call
+from sagehen.api.execution import check_execution, execution_mode, hostnames
 from sagehen.api.model_data import check_model_data
 from sagehen.api.refusals import not_built, refused
 from sagehen.domain.containers import ContainerSpec
-from sagehen.domain.images import BUILT_IN_IMAGES, find_launch
+from sagehen.domain.images import BUILT_IN_IMAGES, find_launch, image_name, server_of_its_own
 
 __all__ = ["check_containers", "container_specs", "containers_of"]
 
@@ -37,11 +38,8 @@ def check_containers(call: Call, params: dict[str, Any]) -> None:
     """
     if ("PrimaryContainer" in params) == bool(params.get("Containers")):
         raise refused("Specify exactly one of PrimaryContainer and Containers.")
-    if params.get("InferenceExecutionConfig", {}).get("Mode") == "Direct":
-        raise not_built("direct invocation of containers (InferenceExecutionConfig)")
     containers = containers_of(params)
-    if len(containers) > 1:
-        raise not_built("an inference pipeline (more than one container in Containers)")
+    check_execution(execution_mode(params), containers)
     _check_environment(containers)
     for container in containers:
         _check_container(call, container)
@@ -52,15 +50,17 @@ def container_specs(
     definition: dict[str, Any], versions: Mapping[str, str]
 ) -> tuple[ContainerSpec, ...]:
     """What the containers of a stored model are to run; `versions` are ETags by address."""
-    return tuple(_spec(container, versions) for container in containers_of(definition))
+    containers = containers_of(definition)
+    named = zip(hostnames(containers), containers, strict=True)
+    return tuple(_spec(hostname, container, versions) for hostname, container in named)
 
 
-def _spec(container: dict[str, Any], versions: Mapping[str, str]) -> ContainerSpec:
+def _spec(hostname: str, container: dict[str, Any], versions: Mapping[str, str]) -> ContainerSpec:
     source = container.get("ModelDataSource", {}).get("S3DataSource")
     url = source["S3Uri"] if source else container.get("ModelDataUrl")
     cache = container.get("MultiModelConfig", {}).get("ModelCacheSetting")
     return ContainerSpec(
-        hostname=container.get("ContainerHostname", "primary"),
+        hostname=hostname,
         image=container["Image"],
         model_data_url=url,
         model_data_etag=versions.get(url) if url else None,
@@ -114,6 +114,13 @@ def _check_source(container: dict[str, Any]) -> None:
 
 
 def _unknown_image(image: str) -> Exception:
+    if server := server_of_its_own(image):
+        return refused(
+            f"The image {image} runs {server}, which Sagehen does not bring. Install that and map "
+            "the image's name to the command that starts it, in sagehen.toml: [images] "
+            f'"{image_name(image)}" = ["python3", "serve.py"]. The command must answer GET /ping '
+            "and POST /invocations on the port in SAGEMAKER_BIND_TO_PORT."
+        )
     known = ", ".join(pattern for pattern, _ in BUILT_IN_IMAGES)
     return refused(
         f"Sagehen does not know how to run the image {image}. The repository names it knows are "

@@ -15,7 +15,13 @@ from prometheus_client.core import (
     Metric as Family,
 )
 
-from sagehen.api.observations import LimitHits, Presence, VariantCounts, VariantKey
+from sagehen.api.observations import (
+    ContainerKey,
+    LimitHits,
+    Presence,
+    VariantCounts,
+    VariantKey,
+)
 from sagehen.domain.latencies import Latencies
 from sagehen.domain.records import EndpointRecord
 from sagehen.telemetry import METRICS, Kind, Metric
@@ -41,6 +47,9 @@ class InstanceSample(Protocol):
     @property
     def value(self) -> float: ...
 
+    @property
+    def limit(self) -> str | None: ...
+
 
 QUANTILES = (0.5, 0.9, 0.99)
 """Of every time whose sketch there is."""
@@ -53,6 +62,7 @@ def measure(
     endpoints: Iterable[EndpointRecord],
     totals: Mapping[VariantKey, VariantCounts],
     present: Mapping[VariantKey, Presence],
+    containers: Mapping[ContainerKey, VariantCounts],
     limit_hits: LimitHits,
     samples: Iterable[InstanceSample],
 ) -> Measured:
@@ -72,11 +82,17 @@ def measure(
             measured["ConcurrentRequestsPerModelMaximum"][key] = presence.in_flight.highest
             measured["QueuedRequests"][key] = presence.queued.now
             measured["QueuedRequestsMaximum"][key] = presence.queued.highest
+    for container, counts in containers.items():
+        if container[0] in names:
+            for name, value in _told_of_container(counts).items():
+                measured[name][container] = value
     for limit, hits in limit_hits.items():
         measured["LimitHits"][limit,] = hits
     for sample in samples:
-        dimensions = (sample.endpoint, sample.variant, sample.instance)
-        measured[sample.name][dimensions] = sample.value
+        dimensions = [sample.endpoint, sample.variant, sample.instance]
+        if sample.limit is not None:
+            dimensions.append(sample.limit)
+        measured[sample.name][tuple(dimensions)] = sample.value
     return measured
 
 
@@ -97,6 +113,17 @@ def _told(counts: VariantCounts) -> dict[str, float]:
         else:
             told[field.encode_name] = value
     return told
+
+
+def _told_of_container(counts: VariantCounts) -> dict[str, float]:
+    """SageMaker calls most of them as the variant's own; the dimension tells them apart there."""
+    return {
+        "ContainerInvocations": counts.invocations,
+        "ContainerInvocation4XXErrors": counts.errors_4xx,
+        "ContainerInvocation5XXErrors": counts.errors_5xx,
+        **_told_of_times("ContainerLatency", counts.model_latency),
+        **_told_of_times("ContainerOverheadLatency", counts.overhead_latency),
+    }
 
 
 def _told_of_times(name: str, times: Latencies) -> dict[str, float]:

@@ -1,15 +1,24 @@
 """What the gateways have counted, added up: totals that do not go down when a gateway restarts."""
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
 from sagehen.clock import Clock
 from sagehen.domain.latencies import Latencies
 
-__all__ = ["GatewayReport", "InFlight", "LimitHits", "Observations", "Presence", "VariantCounts"]
+__all__ = [
+    "ContainerKey",
+    "GatewayReport",
+    "InFlight",
+    "LimitHits",
+    "Observations",
+    "Presence",
+    "VariantCounts",
+    "VariantKey",
+]
 
 MOST_GATEWAYS = 256
 MOST_VARIANTS = 20_000
@@ -21,8 +30,24 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Share = Annotated[float, msgspec.Meta(ge=0)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 
+_K = TypeVar("_K")
+
 VariantKey = tuple[str, str]
 """(endpoint name, variant name)."""
+ContainerKey = tuple[str, str, str]
+"""(endpoint name, variant name, container's hostname)."""
+
+
+class _Key(NamedTuple):
+    """Whose counts they are."""
+
+    endpoint: str
+    variant: str
+    container: str
+    """Empty where they are the variant's own."""
+    is_stage: bool
+    """They are a part of what is counted for the variant too."""
+
 
 LimitHits = dict[_Name, _Count]
 """How often each limit was met, by its name."""
@@ -90,12 +115,14 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
 class _VariantReport(VariantCounts, frozen=True, kw_only=True):
     endpoint: _Name
     variant: _Name
+    container: Annotated[str, msgspec.Meta(max_length=63)] = ""
+    is_stage: bool = False
     in_flight: InFlight = msgspec.field(default=InFlight(), name="ConcurrentRequestsPerModel")
     queued: InFlight = msgspec.field(default=InFlight(), name="QueuedRequests")
 
     @property
-    def key(self) -> VariantKey:
-        return self.endpoint, self.variant
+    def key(self) -> _Key:
+        return _Key(self.endpoint, self.variant, self.container, self.is_stage)
 
     @property
     def presence(self) -> Presence:
@@ -121,14 +148,14 @@ class Observations:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._gateways: OrderedDict[str, dict[VariantKey, VariantCounts]] = OrderedDict()
+        self._gateways: OrderedDict[str, dict[_Key, VariantCounts]] = OrderedDict()
         """The one that reported last is last. One that died stays: its counts still count."""
-        self._ended: dict[VariantKey, VariantCounts] = {}
+        self._ended: dict[_Key, VariantCounts] = {}
         self._limit_hits: Counter[str] = Counter()
         """Of all gateways there are and have been."""
         self._last_limit_hits: dict[str, LimitHits] = {}
         """By gateway, what of it is in those."""
-        self._present: dict[str, tuple[float, dict[VariantKey, Presence]]] = {}
+        self._present: dict[str, tuple[float, dict[_Key, Presence]]] = {}
         """By gateway, with the time of the report."""
 
     def record(self, report: GatewayReport) -> None:
@@ -158,11 +185,25 @@ class Observations:
 
     def totals(self) -> dict[VariantKey, VariantCounts]:
         """By (endpoint name, variant name), over all gateways there are and have been."""
-        totals = dict(self._ended)
+        # Where containers are invoked directly, only they are counted: each request is one's.
+        return _sums(
+            ((key.endpoint, key.variant), counts)
+            for key, counts in self._counts()
+            if not key.is_stage
+        )
+
+    def containers(self) -> dict[ContainerKey, VariantCounts]:
+        """The same of each container, where a variant has several."""
+        return _sums(
+            ((key.endpoint, key.variant, key.container), counts)
+            for key, counts in self._counts()
+            if key.container
+        )
+
+    def _counts(self) -> Iterator[tuple[_Key, VariantCounts]]:
+        yield from self._ended.items()
         for gateway in self._gateways.values():
-            for key, counts in gateway.items():
-                totals[key] = totals.get(key, VariantCounts()) + counts
-        return totals
+            yield from gateway.items()
 
     def limit_hits(self) -> LimitHits:
         """How often each limit was met, over all gateways there are and have been."""
@@ -173,10 +214,11 @@ class Observations:
         sums: dict[VariantKey, Presence] = {}
         for _, (_, variants) in self._reporting():
             for key, one in variants.items():
-                sums[key] = sums.get(key, Presence()) + one
+                mine = (key.endpoint, key.variant)
+                sums[mine] = sums.get(mine, Presence()) + one
         return sums
 
-    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[VariantKey, Presence]]]]:
+    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[_Key, Presence]]]]:
         since = self._clock.monotonic() - SILENT_SECONDS
         return (item for item in self._present.items() if item[1][0] >= since)
 
@@ -188,7 +230,14 @@ class Observations:
             self._limit_hits[limit] += hits - before.get(limit, 0)
         self._last_limit_hits[gateway] = now
 
-    def _end(self, key: VariantKey, counts: VariantCounts) -> None:
+    def _end(self, key: _Key, counts: VariantCounts) -> None:
         self._ended[key] = self._ended.pop(key, VariantCounts()) + counts
         if len(self._ended) > MOST_VARIANTS:
             del self._ended[next(iter(self._ended))]
+
+
+def _sums(counts: Iterable[tuple[_K, VariantCounts]]) -> dict[_K, VariantCounts]:
+    sums: dict[_K, VariantCounts] = {}
+    for key, one in counts:
+        sums[key] = sums[key] + one if key in sums else one
+    return sums

@@ -96,7 +96,9 @@ class OwnPaths:
         )
         seen = self._observations
         totals = seen.totals()
-        measured = measure(known, totals, seen.present(), seen.limit_hits(), samples)
+        measured = measure(
+            known, totals, seen.present(), seen.containers(), seen.limit_hits(), samples
+        )
         return World(endpoints=known, instances=rows, totals=totals, measured=measured)
 
     async def _samples(self) -> Sequence[InstanceSample]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sagehen.api.containers import container_specs
+from sagehen.api.execution import execution_mode
 from sagehen.api.refusals import not_built, refused
 from sagehen.api.shadow_variants import check_shadow, shadows_of, variants_of
 from sagehen.domain.instance_types import require_instance_type
@@ -87,6 +88,7 @@ def plan_variant(
         instance_count=variant["InitialInstanceCount"],
         weight=variant.get("InitialVariantWeight", 1.0),
         containers=container_specs(model.definition, versions),
+        mode=execution_mode(model.definition),
         strategy=RoutingStrategy(
             variant.get("RoutingConfig", {}).get("RoutingStrategy", RoutingStrategy.RANDOM)
         ),

@@ -4,14 +4,21 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["ContainerSpec", "InstanceReport", "InstanceSpec", "InstanceState"]
+__all__ = [
+    "ContainerReport",
+    "ContainerSpec",
+    "InstanceReport",
+    "InstanceSpec",
+    "InstanceState",
+]
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One container of an instance, from SageMaker's ContainerDefinition."""
 
     hostname: str
-    """`ContainerHostname`, or `primary` where none is given."""
+    """`ContainerHostname`; where none is given `primary`, or `container-1`, `container-2`, … of
+    several."""
     image: str
     model_data_url: str | None = None
     """`s3://bucket/key` of an archive; with `multi_model`, the prefix that holds the archives."""
@@ -51,6 +58,13 @@ class InstanceState(StrEnum):
     """Could not be made healthy; `failure_reason` says why. Not tried again until asked."""
 
 
+class ContainerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several containers of an instance."""
+
+    address: str
+    slots: int | None = None
+
+
 class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     """One instance as its agent sees it."""
 
@@ -64,3 +78,5 @@ class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     """How many requests it may work on at once, where it or its user says so."""
     run_id: str = ""
     """Another one each time its containers are started: what they remembered is lost."""
+    containers: tuple[ContainerReport, ...] = ()
+    """Where there are several and they run: each, in their order."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from sagehen.domain.containers import ContainerSpec, InstanceSpec, InstanceState
-from sagehen.domain.routes import RoutingStrategy
+from sagehen.domain.routes import ExecutionMode, RoutingStrategy
 
 __all__ = [
     "DefinedRecord",
@@ -65,6 +65,8 @@ class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
     instance_count: int
     weight: float
     containers: tuple[ContainerSpec, ...]
+    mode: ExecutionMode = ExecutionMode.SERIAL
+    """What several containers do."""
     strategy: RoutingStrategy = RoutingStrategy.RANDOM
     startup_timeout_seconds: float = 480
     download_timeout_seconds: float = 3600

@@ -7,6 +7,9 @@ import msgspec
 __all__ = [
     "BOARD_COLUMNS",
     "DEFAULT_SLOTS",
+    "ContainerAddress",
+    "ContainerRoute",
+    "ExecutionMode",
     "InstanceRoute",
     "Route",
     "RouteTable",
@@ -29,10 +32,37 @@ class RoutingStrategy(StrEnum):
     LEAST_OUTSTANDING_REQUESTS = "LEAST_OUTSTANDING_REQUESTS"
 
 
+class ExecutionMode(StrEnum):
+    """Which of several containers work on a request (`InferenceExecutionConfig.Mode`)."""
+
+    SERIAL = "Serial"
+    """All, one after the other: an inference pipeline."""
+    DIRECT = "Direct"
+    """The one that the request names by TargetContainerHostname."""
+
+
+class ContainerRoute(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of the several containers that each instance of a variant has."""
+
+    hostname: str
+    multi_model: bool = False
+
+
+class ContainerAddress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where that container of one instance is; `board_column` and `slots` as an instance's own.
+
+    They count in Direct mode only: in a pipeline a request has one slot of the instance.
+    """
+
+    address: str
+    slots: int = DEFAULT_SLOTS
+    board_column: int | None = None
+
+
 class InstanceRoute(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str
     address: str
-    """`unix:/path` or `tcp:127.0.0.1:port`."""
+    """`unix:/path` or `tcp:127.0.0.1:port`; the first container's, where there are several."""
     board_column: int | None = None
     """Where the gateways share its count of outstanding requests; each counts for itself where it
     is None. Stays the same for as long as the instance is routed."""
@@ -40,6 +70,8 @@ class InstanceRoute(msgspec.Struct, frozen=True, kw_only=True):
     """How many requests it may work on at once; more wait in the gateways."""
     run_id: str = ""
     """Another one each time it is started again, so that no session of its last life goes on."""
+    containers: tuple[ContainerAddress, ...] = ()
+    """Where there are several: one for each of the variant's, in their order."""
 
 
 class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +82,10 @@ class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
     instances: tuple[InstanceRoute, ...]
     strategy: RoutingStrategy = RoutingStrategy.RANDOM
     multi_model: bool = False
+    """One of its containers holds many models."""
+    containers: tuple[ContainerRoute, ...] = ()
+    """Where there are several, in their order."""
+    mode: ExecutionMode = ExecutionMode.SERIAL
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,10 +19,10 @@ class Account:
     __slots__ = (
         "_access_log",
         "_answered_at",
+        "_hit",
         "_monotonic",
         "_noted",
         "admitted",
-        "hit",
         "instance_id",
         "received_at",
         "sent_at",
@@ -34,8 +34,8 @@ class Account:
         self._noted = False
         self._answered_at = 0.0
         self.admitted: Admitted | None = None
-        self.hit = True
-        """The model it names was loaded already."""
+        self._hit: bool | None = None
+        """The model it names was loaded already; None before it was looked for."""
         self.received_at = 0.0
         """When all of it was here."""
         self.sent_at: float | None = None
@@ -56,6 +56,19 @@ class Account:
     def answer(self) -> None:
         """All of the instance's answer is here."""
         self._answered_at = self._monotonic()
+
+    def look_up(self, hit: bool) -> None:
+        """Its model was looked for; the last time counts."""
+        self._hit = hit
+
+    def count_look_up(self) -> None:
+        """Whatever came of it afterwards. Further calls count nothing."""
+        hit, self._hit = self._hit, None
+        if hit is not None:
+            assert self.admitted is not None
+            counters = self.admitted.variant.counters
+            counters.cache_samples += 1
+            counters.cache_hits += hit
 
     def wait_for_model(self, seconds: float) -> None:
         assert self.admitted is not None
@@ -85,9 +98,6 @@ class Account:
             model_us = int((now - self.sent_at) * 1e6)
             counters.model_latency.seen.append(model_us)
             counters.overhead_latency.seen.append(int((now - self.received_at) * 1e6) - model_us)
-        if self.admitted.target_model is not None:
-            counters.cache_samples += 1
-            counters.cache_hits += self.hit
 
     def note(
         self,

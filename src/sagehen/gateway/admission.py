@@ -11,14 +11,18 @@ from sagehen.gateway.faults import (
     COMPONENT_NOT_ALLOWED,
     Texts,
     lost_session,
+    missing_target_container,
     missing_target_model,
+    not_direct,
     not_multi_model,
     session_not_read,
+    unknown_container,
     unknown_session,
     validation_error,
 )
+from sagehen.gateway.instance import Instance
 from sagehen.gateway.parameters import ParameterCheck
-from sagehen.gateway.routes import Endpoint, Instance, Routes, Variant
+from sagehen.gateway.routes import Endpoint, Routes, Variant
 from sagehen.gateway.sessions import NEW_SESSION, Sessions
 from sagehen.gateway.target import read_target
 from sagehen.gateway.upstream import Headers
@@ -31,10 +35,6 @@ SIGNED_SERVICE = "sagemaker"
 NOT_OF_INVOCATIONS = {
     "x-amzn-sagemaker-enable-explanations": (
         "EnableExplanations is not implemented by Sagehen yet. Leave it out."
-    ),
-    "x-amzn-sagemaker-target-container-hostname": (
-        "TargetContainerHostname is only for endpoints with several containers in Direct mode, "
-        "which Sagehen does not implement yet. Leave it out."
     ),
     "x-amzn-sagemaker-inference-component": COMPONENT_NOT_ALLOWED,
 }
@@ -127,27 +127,33 @@ class Admission:
         endpoint = self._endpoint(target.endpoint)
         if call.refusal is not None:
             raise validation_error(call.refusal)
-        variant, instance = self._place(endpoint, call)
+        request_id = asked.request_id
+        variant, instance = self._place(endpoint, call, request_id)
         if variant.route.multi_model:
             if call.target_model is None:
-                raise missing_target_model(asked.request_id.decode())
+                raise missing_target_model(request_id.decode())
         elif call.target_model is not None:
             raise not_multi_model(endpoint.name)
         return Admitted(endpoint, variant, call.lines, call.target_model, call.session_id, instance)
 
-    def _place(self, endpoint: Endpoint, call: Call) -> tuple[Variant, Instance | None]:
+    def _place(
+        self, endpoint: Endpoint, call: Call, request_id: bytes
+    ) -> tuple[Variant, Instance | None]:
         session_id = call.session_id
-        if session_id is None:
-            return self._variant(endpoint, call.target_variant), None
-        if session_id != NEW_SESSION:
-            return self._held(endpoint, session_id, call.target_variant)
-        if not self._begins_sessions:
-            raise validation_error(_NO_NEW_SESSION)
-        return self._variant(endpoint, call.target_variant), None
+        if session_id is not None:
+            if session_id != NEW_SESSION:
+                return self._held(endpoint, session_id, call, request_id)
+            if not self._begins_sessions:
+                raise validation_error(_NO_NEW_SESSION)
+        variant = self._variant(endpoint, call.target_variant)
+        if variant.direct is not None or call.target_container is not None:
+            variant = _container(endpoint, variant, call.target_container, request_id)
+        return variant, None
 
     def _held(
-        self, endpoint: Endpoint, session_id: str, target_variant: str | None
+        self, endpoint: Endpoint, session_id: str, call: Call, request_id: bytes
     ) -> tuple[Variant, Instance]:
+        target_variant = call.target_variant
         try:
             session = self._sessions.find(endpoint.name, session_id)
         except OSError as error:
@@ -160,9 +166,11 @@ class Admission:
                 f"{target_variant}. Leave TargetVariant out."
             )
         variant = endpoint.variant(session.variant)
-        for instance in () if variant is None else variant.instances:
-            if variant is not None and session.is_held_by(instance):
-                return variant, instance
+        if variant is not None:
+            variant = _container(endpoint, variant, call.target_container, request_id)
+            for instance in variant.instances:
+                if session.is_held_by(instance):
+                    return variant, instance
         raise lost_session(session_id, endpoint.name)
 
     def _endpoint(self, name: str) -> Endpoint:
@@ -182,3 +190,19 @@ class Admission:
                 f"Endpoint {endpoint.name} has no production variant {target}. It has: {names}."
             )
         return variant
+
+
+def _container(
+    endpoint: Endpoint, variant: Variant, target: str | None, request_id: bytes
+) -> Variant:
+    """The container that `target` names, where containers are invoked directly; else `variant`."""
+    if variant.direct is None:
+        if target is not None:
+            raise not_direct(endpoint.name)
+        return variant
+    if target is None:
+        raise missing_target_container(request_id.decode(), variant.direct)
+    container = variant.direct.get(target)
+    if container is None:
+        raise unknown_container(endpoint.name, target, variant.direct)
+    return container

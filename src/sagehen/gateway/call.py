@@ -6,6 +6,7 @@ import msgspec
 
 from sagehen.gateway.answers import field_lines
 from sagehen.gateway.container_request import forwarded
+from sagehen.gateway.fields import as_meant
 from sagehen.gateway.parameters import ParameterCheck
 from sagehen.gateway.upstream import Headers
 
@@ -24,6 +25,7 @@ class Call(msgspec.Struct, frozen=True):
     """The header lines that the container gets."""
     target_variant: str | None
     target_model: str | None
+    target_container: str | None
     session_id: str | None
     refusal: str | None
     """Why an endpoint that exists does not take it."""
@@ -59,10 +61,12 @@ class CallReader:
         self, key: tuple[tuple[bytes, bytes], ...], fields: Mapping[str, str]
     ) -> Call:
         self._check.check(fields)
+        target_model = fields.get("x-amzn-sagemaker-target-model")
         call = Call(
             lines=field_lines(self._for_container(list(key))),
             target_variant=fields.get("x-amzn-sagemaker-target-variant"),
-            target_model=fields.get("x-amzn-sagemaker-target-model"),
+            target_model=None if target_model is None else as_meant(target_model),
+            target_container=fields.get("x-amzn-sagemaker-target-container-hostname"),
             session_id=fields.get("x-amzn-sagemaker-session-id"),
             refusal=next((why for name, why in self._refused.items() if name in fields), None),
         )

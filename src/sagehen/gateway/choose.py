@@ -97,14 +97,17 @@ def rank_by_affinity(instance_ids: Sequence[str], model: str) -> list[int]:
     return sorted(range(len(instance_ids)), key=score, reverse=True)
 
 
-def choose_by_affinity(ranked: Sequence[S], busy_from: int) -> S | None:
-    """The first of `ranked` that is free and works on fewer than `busy_from` requests.
+def choose_by_affinity(ranked: Sequence[S], holds: Sequence[bool], busy_from: int) -> S | None:
+    """An instance for a request that names a model; None where none is free.
 
-    So a model stays on one instance until that one is busy; then a second one gets a copy. When
-    all are busy, the least busy of those that are free; None where none is.
+    The first of those that hold the model, or else of all, that is free and works on fewer than
+    `busy_from` requests. So a model stays where it is until all who hold it are busy; then the
+    next gets a copy. When all are busy, the least busy of those that are free, a holder if any is.
     """
-    free = [instance for instance in ranked if instance.is_free]
-    for instance in free:
+    free = [(one, held) for one, held in zip(ranked, holds, strict=True) if one.is_free]
+    holders = [one for one, held in free if held]
+    others = [one for one, held in free if not held]
+    for instance in (*holders, *others):
         if instance.outstanding < busy_from:
             return instance
-    return min(free, key=lambda instance: instance.outstanding, default=None)
+    return min(holders or others, key=lambda instance: instance.outstanding, default=None)

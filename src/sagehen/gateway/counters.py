@@ -87,6 +87,10 @@ class VariantCounters(msgspec.Struct, kw_only=True):
 
     endpoint: str
     variant: str
+    container: str = ""
+    """Its hostname, where this is one of several containers of the variant."""
+    is_stage: bool = False
+    """Of a pipeline: what is counted here is a part of what is counted for the variant."""
     invocations: int = msgspec.field(default=0, name="Invocations")
     invocations_per_instance: float = msgspec.field(default=0.0, name="InvocationsPerInstance")
     """Each adds 1/N, of N instances that the variant had then."""
@@ -119,20 +123,24 @@ class Counters:
     def __init__(self, gateway: str) -> None:
         self.limit_hits = no_hits()
         self._gateway = gateway
-        self._variants: dict[tuple[str, str], VariantCounters] = {}
+        self._variants: dict[tuple[str, str, str, bool], VariantCounters] = {}
 
-    def of(self, endpoint: str, variant: str) -> VariantCounters:
-        """The same object for the same variant, for as long as it is kept."""
-        key = (endpoint, variant)
+    def of(
+        self, endpoint: str, variant: str, container: str = "", is_stage: bool = False
+    ) -> VariantCounters:
+        """The same object for the same variant or container, for as long as it is kept."""
+        key = (endpoint, variant, container, is_stage)
         counters = self._variants.get(key)
         if counters is None:
-            counters = self._variants[key] = VariantCounters(endpoint=endpoint, variant=variant)
+            counters = self._variants[key] = VariantCounters(
+                endpoint=endpoint, variant=variant, container=container, is_stage=is_stage
+            )
         return counters
 
     def keep_only(self, present: set[tuple[str, str]]) -> None:
         """Forget variants that are gone, once there are many: what they counted has been told."""
         if len(self._variants) > GONE_VARIANTS_KEPT + len(present):
-            self._variants = {key: one for key, one in self._variants.items() if key in present}
+            self._variants = {key: one for key, one in self._variants.items() if key[:2] in present}
 
     def digest(self) -> None:
         """Make sketches of the times seen. To be called several times a second, as they pile up."""

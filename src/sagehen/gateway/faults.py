@@ -1,5 +1,6 @@
 """The runtime's errors: SageMaker's codes and sentences, and the form they are answered in."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -9,22 +10,27 @@ from sagehen.wire.faults import AwsError
 __all__ = [
     "COMPONENT_NOT_ALLOWED",
     "LONGEST_ORIGINAL_MESSAGE_BYTES",
-    "STREAM_BROKEN",
+    "PRIMARY",
     "STREAM_SHUT_DOWN",
-    "STREAM_TIMED_OUT",
     "Texts",
     "bad_http",
     "body_too_large",
     "error_body",
     "lost_session",
+    "missing_target_container",
     "missing_target_model",
     "no_instance",
+    "not_direct",
+    "not_loaded",
     "not_multi_model",
     "not_ready",
     "session_not_kept",
     "session_not_read",
     "still_loading",
+    "stream_broken",
+    "stream_timed_out",
     "unavailable",
+    "unknown_container",
     "unknown_session",
     "validation_error",
 ]
@@ -35,23 +41,29 @@ LONGEST_ORIGINAL_MESSAGE_BYTES = 16 * 1024
 _CLIENT_ERROR = "CLIENT_ERROR_FROM_MODEL"
 _INTERNAL_FAILURE = "INTERNAL_FAILURE_FROM_MODEL"
 
-TIMED_OUT = (
-    "Your invocation timed out while waiting for a response from container primary. Review the "
-    "latency metrics for each container in Amazon CloudWatch, resolve the issue, and try again."
-)
+PRIMARY = "primary"
+"""What SageMaker calls the container of a model that has one."""
 
-STREAM_TIMED_OUT = (
-    "Your model primary did not complete sending the inference response in the allotted time."
-)
-STREAM_BROKEN = (
-    "The connection to container primary was lost before it had sent all of the inference response."
-)
 STREAM_SHUT_DOWN = "The gateway was stopped before the stream had ended. Try again."
 
 COMPONENT_NOT_ALLOWED = (
     "Inference Component Name header is not allowed for endpoints to which you dont plan to "
     "deploy inference components. Please remove the Inference Component Name header and try again."
 )
+
+
+def stream_timed_out(container: str) -> str:
+    return (
+        f"Your model {container} did not complete sending the inference response in the allotted "
+        "time."
+    )
+
+
+def stream_broken(container: str) -> str:
+    return (
+        f"The connection to container {container} was lost before it had sent all of the inference "
+        "response."
+    )
 
 
 def validation_error(message: str) -> AwsError:
@@ -70,6 +82,11 @@ def still_loading(target_model: str) -> AwsError:
     return not_ready(
         f"Model {target_model} is not ready for inference yet: it is still being loaded. Try again."
     )
+
+
+def not_loaded(target_model: str, why: str) -> AwsError:
+    """No instance could be had that can load it now."""
+    return unavailable(f"Model {target_model} could not be loaded: {why} Try again in a moment.")
 
 
 def unavailable(message: str) -> AwsError:
@@ -101,6 +118,28 @@ def not_multi_model(endpoint: str) -> AwsError:
     return validation_error(
         f"Endpoint {endpoint} is not a multi-model endpoint and does not support target model "
         "header."
+    )
+
+
+def missing_target_container(request_id: str, hostnames: Iterable[str]) -> AwsError:
+    """Choice, as for the two that follow: SageMaker's own texts are not known."""
+    return validation_error(
+        f"Request {request_id} is missing a target container hostname header. Invocations of an "
+        "endpoint whose containers are invoked directly name one by TargetContainerHostname: "
+        f"{', '.join(hostnames)}."
+    )
+
+
+def unknown_container(endpoint: str, hostname: str, hostnames: Iterable[str]) -> AwsError:
+    return validation_error(
+        f"Endpoint {endpoint} has no container {hostname}. It has: {', '.join(hostnames)}."
+    )
+
+
+def not_direct(endpoint: str) -> AwsError:
+    return validation_error(
+        f"Endpoint {endpoint} is not configured for direct invocation and does not support target "
+        "container hostname header."
     )
 
 
@@ -151,7 +190,7 @@ class Texts:
         return validation_error(f"Endpoint {name} of account {self.account_id} not found.")
 
     def answered_with_error(
-        self, endpoint: str, status: int, body: bytes, whole: bool = True
+        self, endpoint: str, container: str, status: int, body: bytes, whole: bool = True
     ) -> AwsError:
         """The container answered, but not with 2xx. `whole`: `body` is all that it sent."""
         theirs = 400 <= status < 500
@@ -160,22 +199,27 @@ class Texts:
         side = "client" if theirs else "server"
         return self._model_error(
             endpoint,
-            f'Received {side} error ({status}) from primary with message "{original}"{partly}.',
+            f'Received {side} error ({status}) from {container} with message "{original}"{partly}.',
             status,
             original,
             _CLIENT_ERROR if theirs else _INTERNAL_FAILURE,
         )
 
-    def timed_out(self, endpoint: str) -> AwsError:
+    def timed_out(self, endpoint: str, container: str) -> AwsError:
+        original = (
+            f"Your invocation timed out while waiting for a response from container {container}. "
+            "Review the latency metrics for each container in Amazon CloudWatch, resolve the "
+            "issue, and try again."
+        )
         return self._model_error(
             endpoint,
-            f'Received server error (0) from primary with message "{TIMED_OUT}".',
+            f'Received server error (0) from {container} with message "{original}".',
             0,
-            TIMED_OUT,
+            original,
             _INTERNAL_FAILURE,
         )
 
-    def no_answer(self, endpoint: str) -> AwsError:
+    def no_answer(self, endpoint: str, container: str) -> AwsError:
         """The connection to the container was lost before it had answered."""
         original = (
             f"Amazon SageMaker could not get a response from the {endpoint} endpoint. This can "
@@ -183,13 +227,26 @@ class Texts:
             "CloudWatch. To fix this problem, use an instance type with more CPU capacity or "
             "memory."
         )
+        named = "model" if container == PRIMARY else container
         return self._model_error(
             endpoint,
-            f'Received server error (0) from model with message "{original}".',
+            f'Received server error (0) from {named} with message "{original}".',
             0,
             original,
             _INTERNAL_FAILURE,
         )
+
+    def too_large_between(
+        self, endpoint: str, containers: tuple[str, str], status: int, size: int, limit: int
+    ) -> AwsError:
+        """What one container of a pipeline answers is more than the next may get."""
+        here, there = containers
+        original = (
+            f"Received response from {here} with status code {status}. However, the request "
+            f"payload from {here} to {there} is {size} bytes, which has exceeded the maximum limit "
+            f"of {limit / 2**20:g} MB."
+        )
+        return self._model_error(endpoint, original, status, original, _INTERNAL_FAILURE)
 
     def _model_error(
         self, endpoint: str, message: str, status: int, original: str, code: str

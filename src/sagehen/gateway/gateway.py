@@ -224,7 +224,7 @@ class Gateway:
         self._routes.refresh()
         if self._routes.version != self._known_version:
             self._known_version = self._routes.version
-            self._models.keep_only({one.instance_id for one in self._routes.instances()})
+            self._models.keep_only({one.holder: one.run_id for one in self._routes.instances()})
 
     def _close_idle(self) -> None:
         now = self._clock.monotonic()

@@ -17,30 +17,25 @@ from sagehen.gateway.faults import (
     error_body,
     lost_session,
     no_instance,
-    not_ready,
+    not_loaded,
     session_not_kept,
-    still_loading,
-    validation_error,
 )
+from sagehen.gateway.instance import Instance
 from sagehen.gateway.invoker import Invoker
 from sagehen.gateway.limits import Limit
-from sagehen.gateway.models import LoadedModel, LoadFailure
+from sagehen.gateway.model_wait import ModelWait
+from sagehen.gateway.pipeline import Passage
 from sagehen.gateway.placement import Placement
 from sagehen.gateway.refusal import answer_error
-from sagehen.gateway.routes import Instance
 from sagehen.gateway.target import read_target
 from sagehen.gateway.upstream import Headers, Upstream
 from sagehen.wire.faults import AwsError
 
 __all__ = ["Invocation"]
 
-MAX_MISSES = 2
-"""How often a container may say that it does not hold the model it was asked to load."""
-MAX_LOADS = 4
-
 
 class Invocation:
-    """The handler of one request; also waits for a model and a connection, and gets the answer."""
+    """The handler of one request; also waits for a connection, and gets the answer."""
 
     is_streamed = False
 
@@ -48,14 +43,16 @@ class Invocation:
     _admitted: Admitted
     _answer: ContainerAnswer
     _placement: Placement | None = None
+    _passage: Passage | None = None
+    """Through the containers of its instance, where there are several."""
     _upstream: Upstream | None = None
     """Where it was sent, until all of the answer is here."""
     _relaying = False
     """The caller has got a part of the answer already."""
+    _model: ModelWait | None = None
+    """Of a request that names one."""
     _model_name: str | None = None
-    _misses = 0
-    _loads = 0
-    _loading_since: float | None = None
+    """What the container calls it."""
     deadline = 0.0
 
     def __init__(self, exchange: Exchange, invoker: Invoker) -> None:
@@ -84,7 +81,7 @@ class Invocation:
             # Piece by piece: all bodies that are under way were small once.
             self._check_size(self._body.size)
         except AwsError as error:
-            self._fail(error)
+            self.fail(error)
 
     def whole(self) -> None:
         invoker = self._invoker
@@ -94,7 +91,7 @@ class Invocation:
             invoker.check_room()
             admitted = self._admission().admit(self._exchange, self._body.sha256())
         except AwsError as error:
-            self._fail(error)
+            self.fail(error)
             return
         self._admitted = admitted
         self._account.admit(admitted)
@@ -129,15 +126,13 @@ class Invocation:
 
     def expire(self) -> None:
         """Whatever the request waits for has taken too long."""
-        if self._loading_since is not None:
-            assert self._admitted.target_model is not None
-            self._invoker.limit_hits[Limit.LOADING] += 1
-            self._fail(still_loading(self._admitted.target_model))
+        if self._model is not None and self._model.is_on:
+            self.fail(self._model.late())
         else:
             limit = Limit.STREAM_TIMEOUT if self._relaying else Limit.INVOCATION_TIMEOUT
             self._invoker.limit_hits[limit] += 1
-            self._account.fail(500)
-            self._fail(self._invoker.texts.timed_out(self._admitted.endpoint.name))
+            name = self._admitted.endpoint.name
+            self.fail_by_model(500, self._invoker.texts.timed_out(name, self._container))
 
     def shut_down(self) -> None:
         """The process ends, and has waited long enough: the caller gets no more of the answer."""
@@ -150,70 +145,42 @@ class Invocation:
     def placed(self, instance: Instance) -> None:
         """Send, or have a model loaded first."""
         target_model = self._admitted.target_model
-        if target_model is not None:
-            self._model_name = self._invoker.models.find(instance.instance_id, target_model)
-            if self._model_name is None:
-                self._load(instance, target_model)
-                return
-        self._send(instance)
+        if target_model is None:
+            self._send(instance)
+            return
+        if self._model is None:
+            self._model = ModelWait(self, target_model, self._account, self._invoker)
+        self._model.begin(instance)
 
     def nowhere(self) -> None:
         admitted = self._admitted
         if admitted.instance is not None and admitted.instance.has_left:
             assert admitted.session_id is not None
-            self._fail(lost_session(admitted.session_id, admitted.endpoint.name))
+            self.fail(lost_session(admitted.session_id, admitted.endpoint.name))
+        elif self._model is not None and self._model.failure is not None:
+            assert admitted.target_model is not None
+            self.fail(not_loaded(admitted.target_model, self._model.failure))
         else:
-            self._fail(no_instance(admitted.endpoint.name))
+            self.fail(no_instance(admitted.endpoint.name))
 
-    # The model
+    # What the wait for its model calls
 
-    def _load(self, instance: Instance, target_model: str) -> None:
-        self._loads += 1
-        self._loading_since = now = self._invoker.monotonic()
-        wait_seconds = self.deadline - now
-        self._invoker.models.load(instance.instance_id, target_model, self, wait_seconds)
-
-    def model_loaded(self, model: LoadedModel) -> None:
-        waited = self._stop_loading()
-        if not model.hit:
-            self._account.hit = False
-            self._account.wait_for_model(waited)
-        self._model_name = model.model_name
+    def model_ready(self, model_name: str) -> None:
+        self._model_name = model_name
         self._send(self._place())
 
-    def model_failed(self, failure: LoadFailure) -> None:
-        self._stop_loading()
-        self._account.hit = False
-        if failure.status == 429 and self._may_wait_on():
-            # Whoever asked first had less time left than this request has.
-            self._leave_place()
-            self._find_place()
-        elif failure.status == 429:
-            self._invoker.limit_hits[Limit.LOADING] += 1
-            self._fail(not_ready(failure.message))
-        elif failure.status == 400:
-            self._fail(validation_error(failure.message))
-        elif failure.status in (424, 507):
-            status = 507 if failure.status == 507 else 500
-            self._answer_model_error(status, failure.message.encode(), True)
-        else:
-            self.refused()
+    def model_refused(self, status: int, message: str) -> None:
+        self._answer_model_error(status, message.encode(), True)
 
-    def _may_wait_on(self) -> bool:
-        return self._loads < MAX_LOADS and self.deadline - self._invoker.monotonic() > 1
-
-    def _stop_loading(self) -> float:
-        since, self._loading_since = self._loading_since, None
-        return 0.0 if since is None else self._invoker.monotonic() - since
-
-    def _load_again(self) -> None:
-        """The container does not hold the model after all, or had no room for its work."""
-        self._misses += 1
-        self._account.hit = False
-        target_model = self._admitted.target_model
-        assert target_model is not None
-        self._invoker.models.forget(self._leave_place().instance_id, target_model)
-        self._find_place()
+    def look_again(self) -> None:
+        """For an instance with the model: only here, once a container here has answered."""
+        if self._passage is not None and self._passage.begun:
+            assert self._model is not None
+            self._model.load()
+            return
+        assert self._placement is not None
+        self._placement.leave()
+        self._placement.find()
 
     # What the pool of connections calls
 
@@ -231,13 +198,25 @@ class Invocation:
 
     def refused(self) -> None:
         """It provably did not begin."""
+        if self._passage is not None and self._passage.begun:
+            self.unanswered()
+            return
         assert self._placement is not None
         self._placement.elsewhere()
 
     def _send(self, instance: Instance) -> None:
+        if instance.stages:
+            self._pass_through(instance)
+            return
         upstream = instance.pool.take(self)
         if upstream is not None:
             self.connected(upstream)
+
+    def _pass_through(self, instance: Instance) -> None:
+        if self._passage is None:
+            exchange, admitted, body = self._exchange, self._admitted, self._body
+            self._passage = Passage(self, exchange, admitted, body, self._account, self._invoker)
+        self._passage.go_on(instance, self._model_name)
 
     # What the container's connection calls
 
@@ -248,7 +227,7 @@ class Invocation:
             try:
                 self._answer.add_fields(self._session_fields(self._admitted.session_id, headers))
             except OSError as error:
-                self._fail(session_not_kept(error))
+                self.fail(session_not_kept(error))
                 return
         self._answer.begin(status, headers, length)
         self._note_relaying()
@@ -283,41 +262,61 @@ class Invocation:
             self._account.end()
             self._note(200, answer.size)
             self._let_go()
-        elif answer.is_not_started:
-            self.refused()
-        elif self._is_miss(answer):
-            self._load_again()
         else:
-            self._answer_model_error(answer.status, answer.body, answer.whole)
+            self.unsuccessful(answer)
 
     def answer_breaks(self) -> None:
         upstream, self._upstream = self._upstream, None
         if upstream is not None and upstream.unread:
             # Our model server begins nothing that it has not read whole.
             self.refused()
-            return
-        self._leave_place()
-        self._account.fail(500)
-        self._fail(self._invoker.texts.no_answer(self._admitted.endpoint.name))
+        else:
+            self.unanswered()
 
     def upstream_full(self) -> None: ...  # The body is all here: there is nobody to pause.
 
     def upstream_drained(self) -> None: ...
 
-    def _is_miss(self, answer: ContainerAnswer) -> bool:
-        if self._model_name is None or answer.status not in (404, 507):
-            return False
-        return self._misses < MAX_MISSES and not answer.is_by_model
+    # What its passage through several containers calls
+
+    def expect(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._answer = self._new_answer()
+
+    def unsuccessful(self, answer: ContainerAnswer) -> None:
+        at_models = self._passage is None or self._passage.is_at_models
+        if answer.is_not_started:
+            self.refused()
+        elif self._model is not None and at_models and self._model.is_miss(answer):
+            self._model.lost(answer.status)
+        else:
+            self._answer_model_error(answer.status, answer.body, answer.whole)
+
+    def unanswered(self) -> None:
+        name = self._admitted.endpoint.name
+        self.fail_by_model(500, self._invoker.texts.no_answer(name, self._container))
 
     # The end
 
     def _answer_model_error(self, status: int, body: bytes, whole: bool) -> None:
-        self._leave_place()
-        self._account.fail(status)
-        endpoint = self._admitted.endpoint.name
-        self._fail(self._invoker.texts.answered_with_error(endpoint, status, body, whole))
+        name, container = self._admitted.endpoint.name, self._container
+        error = self._invoker.texts.answered_with_error(name, container, status, body, whole)
+        self.fail_by_model(status, error)
 
-    def _fail(self, error: AwsError) -> None:
+    def fail_by_model(self, status: int, error: AwsError) -> None:
+        """End with `error`, which a container is to be blamed for."""
+        if self._passage is not None:
+            self._passage.count(status)
+        self._account.fail(status)
+        self.fail(error)
+
+    @property
+    def _container(self) -> str:
+        """Whose turn it is."""
+        passage = self._passage
+        return self._admitted.variant.hostname if passage is None else passage.hostname
+
+    def fail(self, error: AwsError) -> None:
         """End with `error`; where part of an answer is out already, by cutting the caller off."""
         self._note_error(error)
         self._let_go()
@@ -329,22 +328,21 @@ class Invocation:
     def _let_go(self) -> None:
         """Hold nothing any more, whatever was under way."""
         placement = self._placement
+        self._account.count_look_up()
         if self._upstream is not None:
             self._upstream.abandon()
             self._upstream = None
         elif placement is not None and placement.instance is not None:
-            self._stop_waiting(placement.instance)
+            placement.instance.pool.forget(self)
         if placement is not None:
             placement.let_go()
+        if self._model is not None:
+            self._model.let_go()
+            self._model = None
+        if self._passage is not None:
+            self._passage.let_go()
         self._invoker.leave(self)
         self._body.drop()
-
-    def _stop_waiting(self, instance: Instance) -> None:
-        target_model = self._admitted.target_model
-        if self._loading_since is not None and target_model is not None:
-            self._invoker.models.leave(instance.instance_id, target_model, self)
-        else:
-            instance.pool.forget(self)
 
     # Its place
 
@@ -352,14 +350,6 @@ class Invocation:
         assert self._placement is not None
         assert self._placement.instance is not None
         return self._placement.instance
-
-    def _leave_place(self) -> Instance:
-        assert self._placement is not None
-        return self._placement.leave()
-
-    def _find_place(self) -> None:
-        assert self._placement is not None
-        self._placement.find()
 
     # The access log
 

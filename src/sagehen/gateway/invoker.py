@@ -59,6 +59,7 @@ class Invoker:
         self.access_log = access_log
         self.monotonic = clock.monotonic
         self.max_body_bytes = settings.max_invocation_body_bytes
+        self.max_stage_bytes = settings.max_pipeline_body_bytes
         self.patience_seconds = settings.invocation_timeout_seconds * _SHARE_OF_TIMEOUT
         self.stream_patience_seconds = settings.response_stream_timeout_seconds
         self.held = Held(settings.max_held_body_bytes)

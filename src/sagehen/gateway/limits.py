@@ -19,6 +19,7 @@ class Limit(StrEnum):
     BODIES = "bodies"
     BODY_SIZE = "body_size"
     INVOCATION_TIMEOUT = "invocation_timeout"
+    PIPELINE_BODY = "pipeline_body"
     LOADING = "loading"
     STREAM_TIMEOUT = "stream_timeout"
     SHADOW_COPIES = "shadow_copies"

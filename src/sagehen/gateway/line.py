@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from sagehen.gateway.board import Board
 
 if TYPE_CHECKING:
-    from sagehen.gateway.routes import Instance, Variant
+    from sagehen.gateway.instance import Instance
+    from sagehen.gateway.routes import Variant
 
 __all__ = ["InLine", "Line"]
 

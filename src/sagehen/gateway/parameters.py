@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sagehen.gateway.fields import as_meant
+
 __all__ = ["HEADER_MEMBERS", "STREAM_HEADER_MEMBERS", "ParameterCheck"]
 
 HEADER_MEMBERS = {
@@ -56,7 +58,7 @@ class ParameterCheck:
         self._run({"EndpointName": endpoint_name})
 
     def _check_in_full(self, header: str, value: str) -> None:
-        self._run({self._members[header]: value})
+        self._run({self._members[header]: as_meant(value)})
         if len(self._fine) >= VALUES_REMEMBERED:
             self._fine.clear()
         if len(value) <= LONGEST_REMEMBERED:

@@ -5,14 +5,14 @@ from typing import Protocol
 
 from sagehen.gateway.admission import Admitted
 from sagehen.gateway.choose import Random, choose_by_affinity, choose_free
+from sagehen.gateway.instance import Instance
 from sagehen.gateway.models import LoadedModels
-from sagehen.gateway.routes import Instance
 
 __all__ = ["Placed", "Placement"]
 
 BUSY_FROM = 32
-"""Requests on an instance from which on a second one gets a copy of the model; SageMaker's own
-threshold is not published."""
+"""Requests on each instance that holds a model from which on another one gets a copy; SageMaker's
+own threshold is not published."""
 
 
 class Placed(Protocol):
@@ -100,6 +100,9 @@ class Placement:
         instance, self.instance = self.instance, None
         assert instance is not None
         instance.give()
+        target_model = self._admitted.target_model
+        if target_model is not None:
+            self._models.end(instance.holder, target_model)
         self._admitted.variant.line.wake()
         return instance
 
@@ -124,7 +127,7 @@ class Placement:
         if target_model is None:
             return True
         first = self._admitted.variant.line.variant.ranked(target_model)[0]
-        return instance is first or self._models.holds(instance.instance_id, target_model)
+        return instance is first or self._models.holds(instance.holder, target_model)
 
     def slot_free(self) -> None:
         instance = self._choose(self._untried())
@@ -147,6 +150,9 @@ class Placement:
         self.instance = instance
         self._had_slot = True
         instance.take()
+        target_model = self._admitted.target_model
+        if target_model is not None:
+            self._models.begin(instance.holder, target_model)
         self._owner.placed(instance)
 
     def _untried(self) -> Sequence[Instance]:
@@ -164,6 +170,10 @@ class Placement:
 
     def _choose(self, instances: Sequence[Instance]) -> Instance | None:
         """One of `instances` that has a free slot."""
-        if self._admitted.target_model is not None:
-            return choose_by_affinity(instances, BUSY_FROM)
+        target_model = self._admitted.target_model
+        if target_model is not None:
+            if len(instances) == 1:
+                return instances[0] if instances[0].is_free else None
+            holds = [self._models.holds(one.holder, target_model) for one in instances]
+            return choose_by_affinity(instances, holds, BUSY_FROM)
         return choose_free(instances, self._admitted.variant.route.strategy, self._random)

@@ -2,20 +2,23 @@
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from sagehen.clock import Clock
-from sagehen.domain.routes import BOARD_COLUMNS, InstanceRoute, RouteTable, VariantRoute
+from sagehen.domain.routes import ExecutionMode, InstanceRoute, RouteTable, VariantRoute
 from sagehen.gateway.board import Board
 from sagehen.gateway.choose import rank_by_affinity
 from sagehen.gateway.counters import Counters, VariantCounters
+from sagehen.gateway.faults import PRIMARY
+from sagehen.gateway.instance import Instance, Stage
 from sagehen.gateway.line import Line
 from sagehen.gateway.pool import Pool
 
-__all__ = ["Endpoint", "Instance", "Routes", "Variant"]
+__all__ = ["Endpoint", "Routes", "Variant"]
 
 log = logging.getLogger(__name__)
 
@@ -25,82 +28,25 @@ was told that an endpoint is in service, or has another weight, finds it so at o
 RANKS_KEPT = 10_000
 """Models per variant whose order of instances is remembered."""
 
-_InstanceKey = tuple[str, str, str, int | None]
-"""(id, address, column of the board)."""
-_LineKey = tuple[str, str, bool]
-"""(endpoint, variant, whether it is a shadow): a copy must not find itself in the line of the
-production variant that its shadow has become."""
-
-
-class Instance:
-    """One instance; it stays the same object for as long as it is in the table."""
-
-    __slots__ = (
-        "_board",
-        "_own",
-        "address",
-        "column",
-        "has_left",
-        "instance_id",
-        "pool",
-        "run_id",
-        "slots",
-    )
-
-    def __init__(self, route: InstanceRoute, clock: Clock, board: Board) -> None:
-        self.instance_id = route.instance_id
-        self.run_id = route.run_id
-        self.address = route.address
-        self.pool = Pool(route.address, clock)
-        self._board = board
-        column = route.board_column
-        self.column = column if column is not None and 0 <= column < BOARD_COLUMNS else None
-        """Of the board; None where it has none, or not any more."""
-        self.slots = max(1, route.slots)
-        self._own = 0
-        """Requests of this process that it works on."""
-        self.has_left = False
-        """It is in no table any more."""
-
-    @property
-    def outstanding(self) -> int:
-        """Requests that it works on: of all gateways, where it has a column of the board."""
-        column = self.column
-        return self._own if column is None else self._board.outstanding(column)
-
-    @property
-    def is_free(self) -> bool:
-        """It may get one more request."""
-        return self.outstanding < self.slots
-
-    def take(self) -> None:
-        """It gets one more request."""
-        self._own += 1
-        if self.column is not None:
-            self._board.take(self.column)
-
-    def give(self) -> None:
-        """It has done with a request."""
-        self._own -= 1
-        if self.column is not None:
-            self._board.give(self.column)
-
-    def leave(self) -> None:
-        """It is in no table any more. What it still works on goes on, counted here alone: its
-        column may be another instance's now."""
-        self.has_left = True
-        if self.column is not None:
-            self._board.give(self.column, self._own)
-            self.column = None
-        self.pool.close()
+_InstanceKey = tuple[str, str, tuple[str, ...], int | None]
+"""(id, run, addresses, column of the board)."""
+_LineKey = tuple[str, str, str, bool]
+"""(endpoint, variant, container that is invoked directly, whether it is a shadow): a copy must not
+find itself in the line of the production variant that its shadow has become."""
 
 
 class Variant:
-    """One production or shadow variant, as of one version of the table."""
+    """One production or shadow variant, as of one version of the table.
+
+    Where its containers are invoked directly, each of them is one of these, with the variant's name
+    and weight; the variant itself has no instances then.
+    """
 
     __slots__ = (
         "_ranks",
         "counters",
+        "direct",
+        "hostname",
         "instance_share",
         "instances",
         "invoked_field",
@@ -114,8 +60,14 @@ class Variant:
         instances: tuple[Instance, ...],
         counters: VariantCounters,
         line: Line,
+        hostname: str = PRIMARY,
+        direct: "Mapping[str, Variant] | None" = None,
     ) -> None:
         self.route = route
+        self.hostname = hostname
+        """Of the container that gets requests first."""
+        self.direct = direct
+        """The containers by their hostnames, where requests name one; else None."""
         self.instances = instances
         self.instance_share = 1 / len(instances) if instances else 0.0
         """What a request adds to InvocationsPerInstance."""
@@ -152,6 +104,12 @@ class Endpoint:
         self.shadow_share = 0.0 if shadow is None else _share(shadow.route.weight, self.weights)
         """Of the requests, how many are copied."""
 
+    def lined_up(self) -> Iterator[Variant]:
+        """All before which requests may wait."""
+        for variant in (*self.variants, *filter(None, (self.shadow,))):
+            yield variant
+            yield from (variant.direct or {}).values()
+
     def variant(self, name: str) -> Variant | None:
         for variant in self.variants:
             if variant.route.name == name:
@@ -186,7 +144,8 @@ class Routes:
 
     def pools(self) -> list[Pool]:
         """Those of all instances, and of those that have left and still work on something."""
-        return [one.pool for one in self._instances.values()] + self._leaving
+        serving = (pool for one in self._instances.values() for pool in one.pools)
+        return [*serving, *self._leaving]
 
     @property
     def queued(self) -> int:
@@ -232,9 +191,9 @@ class Routes:
         for key, instance in before.items():
             if key not in self._instances:
                 instance.leave()
-                self._leaving.append(instance.pool)
+                self._leaving.extend(instance.pools)
         for endpoint in self._endpoints.values():
-            for variant in (*endpoint.variants, *filter(None, (endpoint.shadow,))):
+            for variant in endpoint.lined_up():
                 variant.line.follow(variant)
         for line_key, line in lines.items():
             if line_key not in self._lines:
@@ -248,18 +207,73 @@ class Routes:
         lines: dict[_LineKey, Line],
         is_shadow: bool = False,
     ) -> Variant:
+        if route.mode is not ExecutionMode.DIRECT or not route.containers:
+            return self._one(endpoint, route, "", before, lines, is_shadow)
+        direct = {
+            container.hostname: self._one(
+                endpoint, _alone(route, number), container.hostname, before, lines
+            )
+            for number, container in enumerate(route.containers)
+        }
+        none = replace(route, instances=())
+        return self._one(endpoint, none, "", before, lines, is_shadow, direct)
+
+    def _one(
+        self,
+        endpoint: str,
+        route: VariantRoute,
+        container: str,
+        before: dict[_InstanceKey, Instance],
+        lines: dict[_LineKey, Line],
+        is_shadow: bool = False,
+        direct: Mapping[str, Variant] | None = None,
+    ) -> Variant:
+        """What gets its requests, waits and counts for itself: a variant, or a container of one."""
         instances = []
         for place in route.instances:
-            key = (place.instance_id, place.run_id, place.address, place.board_column)
+            addresses = tuple(one.address for one in place.containers) or (place.address,)
+            key = (place.instance_id, place.run_id, addresses, place.board_column)
             instance = self._instances.get(key) or before.get(key)
-            instance = instance or Instance(place, self._clock, self._board)
+            instance = instance or self._instance(endpoint, route, place, container)
             # It may have become quicker or slower, and is the same all the same.
             instance.slots = max(1, place.slots)
             self._instances[key] = instance
             instances.append(instance)
-        line_key = (endpoint, route.name, is_shadow)
+        line_key = (endpoint, route.name, container, is_shadow)
         line = self._lines[line_key] = lines.get(line_key) or Line(self._board)
-        return Variant(route, tuple(instances), self._counters.of(endpoint, route.name), line)
+        counters = self._counters.of(endpoint, route.name, container)
+        first = container or next((one.hostname for one in route.containers), PRIMARY)
+        return Variant(route, tuple(instances), counters, line, first, direct)
+
+    def _instance(
+        self, endpoint: str, route: VariantRoute, place: InstanceRoute, container: str
+    ) -> Instance:
+        stages = tuple(
+            Stage(
+                each.hostname,
+                Pool(at.address, self._clock),
+                each.multi_model,
+                self._counters.of(endpoint, route.name, each.hostname, is_stage=True),
+            )
+            for each, at in zip(route.containers, place.containers, strict=False)
+        )
+        return Instance(place, self._clock, self._board, container, stages)
+
+
+def _alone(route: VariantRoute, number: int) -> VariantRoute:
+    """The route to one of the containers of a variant, as if there were no others."""
+    instances = tuple(
+        replace(
+            one,
+            address=one.containers[number].address,
+            slots=one.containers[number].slots,
+            board_column=one.containers[number].board_column,
+            containers=(),
+        )
+        for one in route.instances
+    )
+    multi_model = route.containers[number].multi_model
+    return replace(route, instances=instances, multi_model=multi_model, containers=())
 
 
 def _share(weight: float, weights: tuple[float, ...]) -> float:

@@ -15,7 +15,7 @@ from uuid import uuid4
 import msgspec
 
 from sagehen.clock import Clock
-from sagehen.gateway.routes import Instance
+from sagehen.gateway.instance import Instance
 from sagehen.gateway.upstream import Headers
 
 __all__ = ["NEW_SESSION", "Session", "Sessions"]

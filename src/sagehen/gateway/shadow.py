@@ -16,11 +16,11 @@ from sagehen.gateway.admission import Admitted
 from sagehen.gateway.choose import Random
 from sagehen.gateway.container_answer import is_not_started
 from sagehen.gateway.container_request import container_head
+from sagehen.gateway.instance import Instance
 from sagehen.gateway.limits import ClientLimits, Limit, LimitHits
 from sagehen.gateway.line import Line
 from sagehen.gateway.models import LoadedModels
 from sagehen.gateway.placement import Placement
-from sagehen.gateway.routes import Instance
 from sagehen.gateway.upstream import Headers, Upstream
 
 __all__ = ["Shadows"]

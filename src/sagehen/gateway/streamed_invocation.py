@@ -1,7 +1,7 @@
 """One InvokeEndpointWithResponseStream request: an invocation whose answer comes in frames."""
 
 from sagehen.gateway.admission import Admission
-from sagehen.gateway.faults import STREAM_BROKEN, STREAM_SHUT_DOWN, STREAM_TIMED_OUT
+from sagehen.gateway.faults import STREAM_SHUT_DOWN, stream_broken, stream_timed_out
 from sagehen.gateway.invocation import Invocation
 from sagehen.gateway.streamed_answer import StreamedAnswer
 from sagehen.gateway.upstream import Headers
@@ -37,10 +37,11 @@ class StreamedInvocation(Invocation):
     def _break_off(self) -> None:
         if self._exchange.done:
             return
+        container = self._container
         if self._late:
-            self._answer.break_off(STREAM_TIMED_OUT, "ModelInvocationTimeExceeded")
+            self._answer.break_off(stream_timed_out(container), "ModelInvocationTimeExceeded")
         else:
-            self._answer.break_off(STREAM_BROKEN, "StreamBroken")
+            self._answer.break_off(stream_broken(container), "StreamBroken")
 
 
 def container_headers(headers: Headers) -> Headers:

@@ -1,28 +1,51 @@
 """Natural batching: what is ready in one turn of the event loop is predicted in one call.
 
-Nothing waits for a timer: a lone request goes at once, and under load batches form by themselves.
+Nothing waits for a timer unless a delay was asked for: a lone request goes at once, and under load
+batches form by themselves.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
 
 from sagehen.clock import SYSTEM, Clock
+from sagehen.modelserver.batch_limits import NATURAL, BatchLimits
+from sagehen.modelserver.call_times import CallTimes
 from sagehen.modelserver.contract import Answer, BatchModel, Request
 from sagehen.modelserver.replies import abandoned, failure, queue_full
 
 __all__ = ["BATCH_SLOTS", "Batcher"]
 
-MAX_BATCH_ROWS = 4096
 BATCH_SLOTS = 256
 """Enough for batches to form, also while another is worked on."""
-MAX_BATCH_BYTES = 256 * 1024
 QUICK_SECONDS = 0.002
 """Work expected to take longer than this goes to a thread, so that the loop stays free."""
+SMALL_BYTES = 16 * 1024
+"""A body is decoded on the loop while a batch gathers: at once if it is no larger, else if it has
+turned out to be quick."""
 
 _FORGETTING = 0.9
+
+
+class _Waiting:
+    """A request in the queue."""
+
+    __slots__ = ("request", "rows", "since")
+
+    def __init__(self, request: Request, since: float) -> None:
+        self.request = request
+        self.since = since
+        self.rows: Any = None
+        """Once it is decoded: its rows, or the answer that refuses them."""
+
+    @property
+    def count(self) -> int:
+        """How many rows; until it is decoded, as many as it has at least."""
+        if self.rows is None:
+            return 1
+        return 0 if isinstance(self.rows, Answer) else int(self.rows.count)
 
 
 class Batcher:
@@ -33,29 +56,41 @@ class Batcher:
         model: BatchModel,
         executor: Executor,
         max_waiting: int,
-        max_rows: int = MAX_BATCH_ROWS,
+        limits: BatchLimits = NATURAL,
         clock: Clock = SYSTEM,
     ) -> None:
         self._model = model
+        self._decode_request = getattr(model, "decode_request", None)
         self._executor = executor
         self._max_waiting = max_waiting
-        self._max_rows = max_rows
+        self._limits = limits
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._busy = False
+        self._gathered = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._pace = _Pace()
+        self._decoding = _Pace()
+        self._times = CallTimes()
         self._idle: asyncio.Future[None] | None = None
 
     def submit(self, request: Request) -> None:
         if len(self._waiting) >= self._max_waiting:
             request.respond(queue_full())
             return
-        self._waiting.append(request)
+        delay = self._limits.delay_seconds
+        waiting = _Waiting(request, self._clock.monotonic() if delay else 0.0)
+        self._waiting.append(waiting)
         if not self._busy:
             # After this turn: the loop hands over what other connections have ready first.
             self._busy = True
             self._loop.call_soon(self._turn)
+        elif self._timer is not None:
+            self._gathered += self._share(waiting)
+            if self._gathered >= self._limits.max_rows:
+                self._timer.cancel()
+                self._work()
 
     async def drained(self) -> None:
         if self._busy:
@@ -64,37 +99,75 @@ class Batcher:
 
     @property
     def slots(self) -> int:
-        return min(BATCH_SLOTS, self._max_waiting)
+        """Two batches, one worked on and one at hand; more where they are over very soon."""
+        batches = max(2, self._times.ready)
+        return min(BATCH_SLOTS, self._max_waiting, batches * self._limits.max_rows)
 
     @property
     def stuck(self) -> bool:
         return False  # a framework's prediction ends
 
     def _turn(self) -> None:
+        """Begin a batch, or wait until it is full or its first member has waited long enough."""
+        left = self._time_left()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._work)
+        else:
+            self._work()
+
+    def _time_left(self) -> float:
+        """Seconds that the batch may be waited for; not above 0 when it is full."""
+        if not self._limits.delay_seconds:
+            return 0.0
+        self._gathered = 0
+        for waiting in self._waiting:
+            self._gathered += self._share(waiting)
+            if self._gathered >= self._limits.max_rows:
+                return 0.0
+        due = self._waiting[0].since + self._limits.delay_seconds
+        return due - self._clock.monotonic()
+
+    def _share(self, waiting: _Waiting) -> int:
+        """Of a batch, in rows. What is slow to decode is not kept from the thread that does it."""
+        size = len(waiting.request.body)
+        if size > SMALL_BYTES and self._decoding.expected(size) > QUICK_SECONDS:
+            return self._limits.max_rows
+        self._decode(waiting)
+        return waiting.count
+
+    def _work(self) -> None:
+        self._timer = None
         batch, size = self._take()
         if self._pace.expected(size) <= QUICK_SECONDS:
-            self._finish(batch, self._measured(batch, size))
+            self._finish(batch, self._measured(batch))
         else:
-            work = self._loop.run_in_executor(self._executor, self._measured, batch, size)
+            work = self._loop.run_in_executor(self._executor, self._measured, batch)
             work.add_done_callback(lambda done: self._finish(batch, done.result()))
 
-    def _take(self) -> tuple[list[Request], int]:
+    def _take(self) -> tuple[list[_Waiting], int]:
         """The next batch and its size in bytes, the measure of work known before decoding."""
-        batch: list[Request] = []
-        size = 0
-        waiting = self._waiting
-        while waiting and size < MAX_BATCH_BYTES:
-            request = waiting.popleft()
+        batch: list[_Waiting] = []
+        size = rows = 0
+        queue, limits = self._waiting, self._limits
+        while queue and size < limits.max_bytes and rows < limits.max_rows:
+            waiting = queue.popleft()
+            request = waiting.request
             if request.abandoned:
                 request.respond(abandoned())
                 continue
-            batch.append(request)
+            batch.append(waiting)
             size += len(request.body)
+            rows += waiting.count
         return batch, size
 
-    def _finish(self, batch: list[Request], answers: list[Answer]) -> None:
-        for request, answer in zip(batch, answers, strict=True):
-            request.respond(answer)
+    def _finish(self, batch: list[_Waiting], answers: list[Answer | None]) -> None:
+        later = []
+        for waiting, answer in zip(batch, answers, strict=True):
+            if answer is None:
+                later.append(waiting)
+            else:
+                waiting.request.respond(answer)
+        self._waiting.extendleft(reversed(later))
         if self._waiting:
             self._loop.call_soon(self._turn)
             return
@@ -103,27 +176,44 @@ class Batcher:
             self._idle.set_result(None)
             self._idle = None
 
-    def _measured(self, batch: list[Request], size: int) -> list[Answer]:
+    def _measured(self, batch: list[_Waiting]) -> list[Answer | None]:
         start = self._clock.monotonic()
         answers = self._answers(batch)
-        self._pace.record(size, self._clock.monotonic() - start)
+        seconds = self._clock.monotonic() - start
+        pairs = zip(batch, answers, strict=True)
+        self._pace.record(sum(len(one.request.body) for one, said in pairs if said), seconds)
+        self._times.record(seconds)
         return answers
 
-    def _answers(self, batch: list[Request]) -> list[Answer]:
-        results = [self._decode(request) for request in batch]
-        places = [at for at, result in enumerate(results) if not isinstance(result, Answer)]
-        for some in self._split(places, results):
-            predictions = self._predict([results[at] for at in some])
-            for at, prediction in zip(some, predictions, strict=True):
-                results[at] = self._encode(batch[at], prediction)
-        return results
+    def _answers(self, batch: list[_Waiting]) -> list[Answer | None]:
+        """None for those that have no place in one call with the ones before: they come next."""
+        for waiting in batch:
+            self._decode(waiting)
+        answers = [one.rows if isinstance(one.rows, Answer) else None for one in batch]
+        group = self._first_group(batch, answers)
+        if group:
+            predictions = self._predict([batch[at].rows for at in group])
+            for at, prediction in zip(group, predictions, strict=True):
+                answers[at] = self._encode(batch[at].request, prediction)
+        return answers
 
-    def _decode(self, request: Request) -> Any:
-        """The request's rows, or the answer that refuses them."""
+    def _decode(self, waiting: _Waiting) -> None:
+        if waiting.rows is not None:
+            return
+        request = waiting.request
+        large = len(request.body) > SMALL_BYTES
+        start = self._clock.monotonic() if large else 0.0
         try:
-            return self._model.decode(request.body, request.header(b"content-type"))
+            waiting.rows = self._rows(request)
         except Exception as problem:
-            return failure(problem)
+            waiting.rows = failure(problem)
+        if large:
+            self._decoding.record(len(request.body), self._clock.monotonic() - start)
+
+    def _rows(self, request: Request) -> Any:
+        if self._decode_request is not None:
+            return self._decode_request(request)
+        return self._model.decode(request.body, request.header(b"content-type"))
 
     def _encode(self, request: Request, prediction: Any) -> Answer:
         if isinstance(prediction, Answer):
@@ -133,19 +223,17 @@ class Batcher:
         except Exception as problem:
             return failure(problem)
 
-    def _split(self, places: list[int], rows: list[Any]) -> Iterator[list[int]]:
-        """Groups of at most `max_rows` rows together; a bigger request stands alone."""
+    def _first_group(self, batch: list[_Waiting], answers: list[Answer | None]) -> list[int]:
+        """Places of those with at most `max_rows` rows together; a bigger request stands alone."""
         group: list[int] = []
         total = 0
-        for at in places:
-            count = rows[at].count
-            if group and total + count > self._max_rows:
-                yield group
-                group, total = [], 0
-            group.append(at)
-            total += count
-        if group:
-            yield group
+        for at, waiting in enumerate(batch):
+            if answers[at] is None:
+                total += waiting.count
+                if group and total > self._limits.max_rows:
+                    break
+                group.append(at)
+        return group
 
     def _predict(self, rows: list[Any]) -> Sequence[Any]:
         """A prediction, or the answer that says why there is none, for each."""

@@ -236,8 +236,10 @@ class Connection(asyncio.Protocol):
         self._unanswered.clear()
         for turn in dropped:
             request = turn.request
-            request.abandoned = True
-            if request.answer is not None and request.answer.stream is not None:
+            if request.answer is None:
+                self._server.abandon(request)
+            elif request.answer.stream is not None:
+                self._server.abandon(request)
                 request.answer.stream.abandon()
                 self._server.end(request)
 

@@ -84,7 +84,11 @@ class Rows(Protocol):
 
 @runtime_checkable
 class BatchModel(Protocol):
-    """A model that predicts the rows of many requests in one call, never two calls at once."""
+    """A model that predicts the rows of many requests in one call, never two calls at once.
+
+    One that needs more of a request than its body and its type has `decode_request(request)` too,
+    which is then called in the place of `decode`.
+    """
 
     def decode(self, body: bytes, content_type: str) -> Any:
         """The body as `Rows`. Raises Refusal."""

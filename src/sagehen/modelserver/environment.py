@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagehen.errors import SettingError
+from sagehen.modelserver.batch_limits import BatchLimits, read_batch_limits
+from sagehen.modelserver.hugging_face import HuggingFaceSettings, read_hugging_face
+from sagehen.modelserver.toolkit_variables import read_log_level, under_one_name
+from sagehen.modelserver.variables import positive
 
-__all__ = ["Bind", "Environment", "read_environment"]
+__all__ = ["Bind", "Environment", "TensorFlow", "read_environment"]
 
 MEBIBYTE = 1 << 20
 XGBOOST_MAX_BODY_BYTES = 6 * MEBIBYTE
@@ -17,6 +21,22 @@ MAX_BODY_BYTES = 25 * MEBIBYTE
 CALL_QUEUE_PER_WORKER = 100
 BATCH_QUEUE = 1000
 
+# The same by the names of several containers; TS_ is TorchServe's, MMS_ multi-model-server's.
+_WORKERS = (
+    "SAGEMAKER_MODEL_SERVER_WORKERS",
+    "SAGEMAKER_TS_MAX_WORKERS",
+    "SAGEMAKER_TS_MIN_WORKERS",
+    "TS_DEFAULT_WORKERS_PER_MODEL",
+    "MMS_DEFAULT_WORKERS_PER_MODEL",
+)
+_TIMEOUT = (
+    "SAGEMAKER_TS_RESPONSE_TIMEOUT",
+    "TS_DEFAULT_RESPONSE_TIMEOUT",
+    "MMS_DEFAULT_RESPONSE_TIMEOUT",
+    "SAGEMAKER_MODEL_SERVER_TIMEOUT",
+)
+_QUEUE = ("SAGEMAKER_MODEL_JOB_QUEUE_SIZE", "TS_JOB_QUEUE_SIZE", "MMS_JOB_QUEUE_SIZE")
+
 
 class Bind(NamedTuple):
     """Where to listen: a unix socket if `path` is set, else `host` and `port`."""
@@ -24,6 +44,15 @@ class Bind(NamedTuple):
     path: str = ""
     host: str = "0.0.0.0"
     port: int = 8080
+
+
+class TensorFlow(NamedTuple):
+    """What SAGEMAKER_TFS_… says, for TensorFlow models only."""
+
+    default_model: str = ""
+    """The model asked where a request names none; `""` where there is one only."""
+    intra_op_threads: int = 1
+    inter_op_threads: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +81,12 @@ class Environment:
     """Requests that may wait for one model's own code."""
     batch_queue: int
     """Requests that may wait for one model that predicts in batches."""
+    batches: BatchLimits
+    threads: int
+    """How many one call of a framework may use."""
+    tensorflow: TensorFlow
+    hugging_face: HuggingFaceSettings
+    log_level: int
 
     @property
     def model_dir(self) -> Path:
@@ -64,11 +99,15 @@ class Environment:
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
     """Raises SettingError naming the variable and its bad value."""
+    environ = under_one_name(environ)
     adapter = environ.get("SAGEHEN_ADAPTER", "python")
     multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
-    workers = _positive(environ, "SAGEMAKER_MODEL_SERVER_WORKERS")
+    workers = positive(environ, *_WORKERS)
+    if workers is None and adapter == "tensorflow":
+        # As in its container; each may hold the framework and the model once more.
+        workers = positive(environ, "SAGEMAKER_GUNICORN_WORKERS") or 1
     workers = workers or (1 if multi_model else os.cpu_count() or 1)
-    queue = _positive(environ, "SAGEMAKER_MODEL_JOB_QUEUE_SIZE")
+    queue = positive(environ, *_QUEUE)
     return Environment(
         base_dir=Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")),
         adapter=adapter,
@@ -81,11 +120,31 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         inference_output=_words(environ.get("SAGEMAKER_INFERENCE_OUTPUT", "")),
         ensemble=environ.get("SAGEMAKER_INFERENCE_ENSEMBLE", "true") == "true",
         max_body_bytes=_max_body_bytes(environ, adapter),
-        timeout_seconds=float(_positive(environ, "SAGEMAKER_MODEL_SERVER_TIMEOUT") or 60),
+        timeout_seconds=float(positive(environ, *_TIMEOUT) or 60),
         workers=workers,
         call_queue=queue or CALL_QUEUE_PER_WORKER * workers,
         batch_queue=queue or BATCH_QUEUE,
+        batches=read_batch_limits(environ),
+        threads=_threads(environ),
+        tensorflow=_tensorflow(environ),
+        hugging_face=read_hugging_face(environ),
+        log_level=read_log_level(environ),
     )
+
+
+def _tensorflow(environ: Mapping[str, str]) -> TensorFlow:
+    threads = _threads(environ)
+    return TensorFlow(
+        default_model=environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME", ""),
+        intra_op_threads=positive(environ, "SAGEMAKER_TFS_INTRA_OP_PARALLELISM") or threads,
+        inter_op_threads=positive(environ, "SAGEMAKER_TFS_INTER_OP_PARALLELISM") or threads,
+    )
+
+
+def _threads(environ: Mapping[str, str]) -> int:
+    """OpenMP's variable may be a list, by depth of nesting."""
+    outermost = environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return positive({"OMP_NUM_THREADS": outermost}, "OMP_NUM_THREADS") or 1
 
 
 def _bind(environ: Mapping[str, str]) -> Bind:
@@ -109,21 +168,12 @@ def _port(text: str, name: str) -> int:
     raise SettingError(f"{name} has the port {text!r}; a port is a number from 0 to 65535.")
 
 
-def _positive(environ: Mapping[str, str], name: str) -> int | None:
-    text = environ.get(name, "").strip()
-    if not text:
-        return None
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
-    raise SettingError(f"{name} is {text!r}; it must be a whole number above 0.")
-
-
 def _max_body_bytes(environ: Mapping[str, str], adapter: str) -> int:
-    mebibytes = _positive(environ, "SAGEMAKER_MAX_PAYLOAD_IN_MB")
+    mebibytes = positive(environ, "SAGEMAKER_MAX_PAYLOAD_IN_MB")
     chosen = (
-        _positive(environ, "MAX_CONTENT_LENGTH")
-        or _positive(environ, "SAGEMAKER_MAX_REQUEST_SIZE")
+        positive(environ, "MAX_CONTENT_LENGTH", "SAGEMAKER_MAX_REQUEST_SIZE")
         or (mebibytes and mebibytes * MEBIBYTE)
+        or positive(environ, "TS_MAX_REQUEST_SIZE", "MMS_MAX_REQUEST_SIZE")
     )
     if adapter == "xgboost":
         return min(chosen or XGBOOST_MAX_BODY_BYTES, XGBOOST_BODY_CAP_BYTES)

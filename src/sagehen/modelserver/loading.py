@@ -73,7 +73,7 @@ class Loader:
     def _runner(self, model: BatchModel | CallModel) -> Runner:
         settings = self._environment
         if isinstance(model, BatchModel):
-            return Batcher(model, self._work, settings.batch_queue, clock=self._clock)
+            return Batcher(model, self._work, settings.batch_queue, settings.batches, self._clock)
         return Caller(
             model, self._work, settings.workers, settings.call_queue, settings.timeout_seconds
         )

@@ -8,9 +8,10 @@ from collections.abc import Coroutine
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sagehen.modelserver.batching import BATCH_SLOTS
-from sagehen.modelserver.contract import Answer, Refusal, Request
+from sagehen.modelserver.contract import Answer, BatchModel, Refusal, Request
 from sagehen.modelserver.environment import Environment
 from sagehen.modelserver.loading import LoadedModel, Loader
+from sagehen.modelserver.memory import Trimmer
 from sagehen.modelserver.replies import error, failure, healthy, json_answer
 
 __all__ = ["MultiModel"]
@@ -28,15 +29,17 @@ class MultiModel:
         self._models: dict[str, LoadedModel] = {}
         self._loading: dict[str, asyncio.Future[Answer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._trimmer = Trimmer()
 
     def handle(self, request: Request) -> None:
         path = request.path
+        path = path.partition("?")[0]
         if request.method == "POST" and path.startswith("/models/") and path.endswith("/invoke"):
             self._invoke(unquote(path[8:-7]), request)
         elif path == "/ping":
             # Of all models together; each has its own queue besides.
             request.respond(healthy(BATCH_SLOTS))
-        elif (path := urlsplit(path).path) == "/models":
+        elif path == "/models":
             self._models_call(request)
         elif path.startswith("/models/"):
             self._model_call(unquote(path[8:]), request)
@@ -70,14 +73,14 @@ class MultiModel:
             request.respond(json_answer(200, _described(loaded)))
 
     def _page(self, query: str) -> Answer:
-        """Names after the token, in order: the token is the last name of the page before."""
+        """Names after the token's, in order: it stands for the last name of the page before."""
         token = parse_qs(query).get("next_page_token", [""])[0]
         names = sorted(self._models)
-        start = bisect.bisect_right(names, token) if token else 0
+        start = bisect.bisect_right(names, _name_of(token)) if token else 0
         page = names[start : start + PAGE_SIZE]
         content: dict[str, object] = {"models": [_described(self._models[name]) for name in page]}
         if start + PAGE_SIZE < len(names):
-            content["nextPageToken"] = page[-1]
+            content["nextPageToken"] = _token_of(page[-1])
         return json_answer(200, content)
 
     async def _load(self, request: Request) -> Answer:
@@ -98,6 +101,7 @@ class MultiModel:
         try:
             wanted = json.loads(request.body)
             name, url = wanted["model_name"], wanted["url"]
+            str(name).encode()  # JSON can say what is no text.
         except (ValueError, TypeError, KeyError):
             raise Refusal(400, 'The body must be {"model_name": "…", "url": "…"}.') from None
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or "/" in name:
@@ -121,8 +125,14 @@ class MultiModel:
         if loaded is None:
             return _not_loaded(name)
         await self._loader.unload(loaded)
+        # A framework's model has let go of its memory by now; of the user's own, nobody knows
+        # what refers to what.
+        is_plain = isinstance(loaded.model, BatchModel)
         del loaded
-        await self._loader.sweep_memory()
+        if is_plain:
+            self._trimmer.ask()
+        else:
+            await self._loader.sweep_memory()
         return json_answer(200, {"status": f'Model "{name}" unregistered'})
 
     def _spawn(self, work: Coroutine[None, None, Answer], request: Request) -> None:
@@ -136,6 +146,18 @@ async def _respond(work: Coroutine[None, None, Answer], request: Request) -> Non
         request.respond(await work)
     except Exception as problem:
         request.respond(failure(problem))
+
+
+def _token_of(name: str) -> str:
+    """Of letters and digits only: whoever asks on may leave it unquoted, whatever the name."""
+    return name.encode().hex()
+
+
+def _name_of(token: str) -> str:
+    try:
+        return bytes.fromhex(token).decode()
+    except ValueError:
+        raise Refusal(400, f"next_page_token {token[:100]!r} is none of this server's.") from None
 
 
 def _described(loaded: LoadedModel) -> dict[str, str]:

@@ -20,6 +20,7 @@ from sagehen.modelserver.loading import Loader
 from sagehen.modelserver.multi import MultiModel
 from sagehen.modelserver.server import Server
 from sagehen.modelserver.single import SingleModel
+from sagehen.modelserver.strays import wait_for_strays
 
 __all__ = ["run", "serve"]
 
@@ -34,7 +35,10 @@ log = logging.getLogger(__name__)
 def run(environment: Environment) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit status; 1 if the model does not load."""
     logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True
+        # The logger's name tells the platform our own lines from those of the user's code.
+        level=environment.log_level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        force=True,
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_told(environment))
@@ -45,7 +49,11 @@ async def _until_told(environment: Environment) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    return await serve(environment, stop)
+    strays = asyncio.create_task(wait_for_strays())
+    try:
+        return await serve(environment, stop)
+    finally:
+        strays.cancel()
 
 
 async def serve(

@@ -47,14 +47,14 @@ class Server:
         self.clock = clock
         self.draining = False
         self.connections: set[Connected] = set()
-        self._in_flight = 0
+        self._awaited = 0  # requests that have no answer yet, and somebody who waits for it
         self._held_bytes = 0
         self._settled = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
 
     def begin(self, request: Request) -> None:
         """A whole request is here: hand it on, or turn it away if the server is ending."""
-        self._in_flight += 1
+        self._awaited += 1
         self._held_bytes += len(request.body)
         if self.draining:
             request.respond(not_started())
@@ -69,8 +69,15 @@ class Server:
 
     def end(self, request: Request) -> None:
         """A request that was begun has its answer."""
-        self._in_flight -= 1
         self._held_bytes -= len(request.body)
+        if not request.abandoned:
+            self._awaited -= 1
+            self._settled.set()
+
+    def abandon(self, request: Request) -> None:
+        """Nobody waits any more for a request that was begun."""
+        request.abandoned = True
+        self._awaited -= 1
         self._settled.set()
 
     def lost(self, connection: Connected) -> None:
@@ -78,9 +85,12 @@ class Server:
         self._settled.set()
 
     async def drain(self) -> None:
-        """Begin nothing more; return when everything begun has been answered and sent off."""
+        """Begin nothing more; return when all that somebody waits for has been answered and sent.
+
+        The user's code may never come back to answer what its caller has given up.
+        """
         self.draining = True
-        while self._in_flight:
+        while self._awaited:
             await self._change()
         if self._sweeper is not None:
             self._sweeper.cancel()

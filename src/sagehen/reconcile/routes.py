@@ -6,12 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
-from sagehen.domain.containers import InstanceState
 from sagehen.domain.records import EndpointRecord, EndpointStatus, InstanceRecord, VariantPlan
-from sagehen.domain.routes import DEFAULT_SLOTS, InstanceRoute, Route, RouteTable, VariantRoute
-from sagehen.reconcile.columns import assign_columns, columns_of
+from sagehen.domain.routes import (
+    ContainerRoute,
+    InstanceRoute,
+    Route,
+    RouteTable,
+    VariantRoute,
+)
+from sagehen.reconcile.columns import with_columns
+from sagehen.reconcile.places import Places
 from sagehen.reconcile.plan import DELETED_LET_GO_SECONDS, Reports
 
 __all__ = ["Departures", "RouteFile", "build_routes", "routed_ids"]
@@ -36,37 +41,16 @@ def build_routes(
         reports: what the agent says now; where it is None, the records' last word counts.
         before: the table in force, whose instances keep their columns of the board.
     """
-    slots, runs = _slots(reports, before), _runs(reports, before)
+    places = Places(reports, _routed(before))
     routes = {
-        endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), reports, slots, runs)
+        endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), places)
         for endpoint in endpoints
         if endpoint.status in _SERVING and endpoint.current is not None
     }
-    columns = assign_columns(sorted(routed_ids(routes)), columns_of(before))
-    return {name: _with_columns(route, columns) for name, route in routes.items()}
+    return with_columns(routes, before)
 
 
-def _slots(reports: Reports | None, before: Mapping[str, Route]) -> dict[str, int]:
-    """By instance id, of those of which it is known; what the agent last said, while it is away."""
-    if reports is not None:
-        return {key: one.slots for key, one in reports.items() if one.slots is not None}
-    return {one.instance_id: one.slots for one in _routed(before)}
-
-
-def _runs(reports: Reports | None, before: Mapping[str, Route]) -> dict[str, str]:
-    """By instance id; what the agent last said, while it is away."""
-    if reports is not None:
-        return {key: one.run_id for key, one in reports.items()}
-    return {one.instance_id: one.run_id for one in _routed(before)}
-
-
-def _route(
-    endpoint: EndpointRecord,
-    instances: Sequence[InstanceRecord],
-    reports: Reports | None,
-    slots: Mapping[str, int],
-    runs: Mapping[str, str],
-) -> Route:
+def _route(endpoint: EndpointRecord, instances: Sequence[InstanceRecord], places: Places) -> Route:
     deployment = endpoint.current
     assert deployment is not None
     mine = [
@@ -77,21 +61,15 @@ def _route(
     mine.sort(key=lambda one: one.instance_id)
 
     def routed(variant: VariantPlan) -> VariantRoute:
+        found = (places.find(one) for one in mine if one.variant_name == variant.name)
         return VariantRoute(
             name=variant.name,
             weight=variant.weight,
-            instances=tuple(
-                InstanceRoute(
-                    instance_id=one.instance_id,
-                    address=address,
-                    slots=slots.get(one.instance_id, DEFAULT_SLOTS),
-                    run_id=runs.get(one.instance_id, ""),
-                )
-                for one in mine
-                if one.variant_name == variant.name and (address := _address(one, reports))
-            ),
+            instances=tuple(one for one in found if one is not None),
             strategy=variant.strategy,
             multi_model=variant.multi_model,
+            containers=_containers(variant),
+            mode=variant.mode,
         )
 
     return Route(
@@ -101,26 +79,10 @@ def _route(
     )
 
 
-def _with_columns(route: Route, columns: Mapping[str, int]) -> Route:
-    def placed(variant: VariantRoute) -> VariantRoute:
-        instances = tuple(
-            replace(one, board_column=columns.get(one.instance_id)) for one in variant.instances
-        )
-        return replace(variant, instances=instances)
-
-    return replace(
-        route,
-        variants=tuple(map(placed, route.variants)),
-        shadow=None if route.shadow is None else placed(route.shadow),
-    )
-
-
-def _address(instance: InstanceRecord, reports: Reports | None) -> str | None:
-    """Where the instance is reached; None where it does not serve."""
-    heard = instance if reports is None else reports.get(instance.instance_id)
-    if heard is None or heard.state is not InstanceState.IN_SERVICE:
-        return None
-    return heard.address
+def _containers(variant: VariantPlan) -> tuple[ContainerRoute, ...]:
+    if len(variant.containers) == 1:
+        return ()
+    return tuple(ContainerRoute(one.hostname, one.multi_model) for one in variant.containers)
 
 
 def routed_ids(routes: Mapping[str, Route]) -> set[str]:

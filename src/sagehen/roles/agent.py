@@ -2,6 +2,9 @@
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
+from sagehen.agent.launchers.cgroups import open_cgroups
+from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.clock import SYSTEM
 from sagehen.objects import open_object_store
 from sagehen.roles.common import Start, run, serve_on, start_role
@@ -13,13 +16,19 @@ __all__: list[str] = []
 async def _main(start: Start) -> None:
     database = Database(start.settings.state_url)
     objects = open_object_store(start.settings, start.home, database, SYSTEM)
-    agent = Agent(start.settings, start.home, objects, SYSTEM)
+    cgroups = open_cgroups(start.home.path) if start.settings.cgroups else None
+    orphans = Orphans()
+    orphans.adopt()
+    launcher = ProcessLauncher(cgroups, orphans)
+    agent = Agent(start.settings, start.home, objects, SYSTEM, launcher=launcher)
     await agent.start()
     try:
         await serve_on(start.home.agent_socket, create_app(agent))
     finally:
         await agent.stop()
         database.close()
+        if cgroups is not None:
+            cgroups.close()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """What the start of every role has in common."""
 
 import argparse
+import logging
+import os
+import signal
 import socket
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -50,8 +53,11 @@ def start_role(name: str) -> Start:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a role to its end on uvloop."""
+    """Run a role to its end on uvloop, and end the process."""
     uvloop.run(main)
+    # All is closed: what Python would still take apart, module by module, takes longer than that.
+    logging.shutdown()
+    os._exit(0)
 
 
 async def serve_on(path: Path, app: Any) -> None:
@@ -70,4 +76,7 @@ async def serve_on(path: Path, app: Any) -> None:
         timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_SECONDS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
+    # When it has ended, uvicorn raises the signal that ended it once more: it is not to end this
+    # process before that has ended what it runs.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     await uvicorn.Server(config).serve()

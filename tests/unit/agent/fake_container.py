@@ -5,6 +5,7 @@ FAKE_EXIT_ONCE=1     ends at once the first time only
 FAKE_UNHEALTHY=1     never passes /ping
 FAKE_CAPACITY=n      answers 507 to more than n models
 FAKE_SLOTS=n         says with /ping that it has n slots; the control file `slots` overrules it
+FAKE_LAST_WORK=1     has something to finish when it is to end: until `finished` is there
 FAKE_CONTROL=folder  fails /ping while `unhealthy` is there; a model with a file `slow` waits for
                      `go`; `started` is written to with each start
 A model with a file `refuse` is not loaded. POST /crash ends it; POST /forget drops its models.
@@ -67,6 +68,14 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+def finish(*_: object) -> None:
+    if env.get("FAKE_LAST_WORK"):
+        (control / "finishing").touch()
+        while not (control / "finished").exists():
+            time.sleep(0.005)
+    sys.exit(0)
+
+
 def main() -> None:
     sys.stdout.write(f"fake container starts {sorted(env)}\n")
     with (control / "started").open("a") as file:
@@ -75,7 +84,7 @@ def main() -> None:
     if env.get("FAKE_EXIT") or (env.get("FAKE_EXIT_ONCE") and not once.exists()):
         once.touch()
         raise ImportError("No module named 'houses'")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, finish)
     port = int(env["SAGEMAKER_BIND_TO_PORT"])
     ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sagehen.agent.artifacts import ArtifactCache
+from sagehen.agent.artifacts import PLACE_BYTES, ArtifactCache
 from sagehen.agent.model_data import ModelData, parse_location
 from sagehen.clock import SYSTEM
 from sagehen.errors import ArtifactMissing, ArtifactRejected
@@ -104,7 +104,7 @@ async def test_a_new_object_at_the_address_is_a_new_artifact(
 async def test_the_least_recently_used_leave_when_unused(
     make_cache: MakeCache, reader: Any, make_archive: Callable[..., bytes], tmp_path: Path
 ) -> None:
-    cache = make_cache(most_unused_bytes=150)
+    cache = make_cache(most_unused_bytes=PLACE_BYTES + 150)
     artifacts = []
     for name in "abc":
         url = f"s3://bucket/{name}"

@@ -30,6 +30,15 @@ def test_a_container_that_prints_without_end_fills_two_files_only(tmp_path: Path
     assert all(file.stat().st_size <= 200_000 for file in tmp_path.iterdir())
     assert path.read_bytes().endswith(b"the end\n")
     assert log.last_lines()[-1] == "the end"
+    assert log.rotations >= 24
+
+
+def test_one_that_cannot_be_put_aside_does_not_grow_past_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "primary.log"
+    (tmp_path / "primary.log.1").mkdir()
+    log = follow(path, 200_000, *[b"x" * 999 + b"\n"] * 1_000)
+    assert 100_000 <= path.stat().st_size <= 200_000
+    assert log.rotations == 0
 
 
 def test_what_cannot_be_written_is_dropped_and_does_not_block(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sagehen.agent.container_plan import ContainerPlace, choose_address, plan_launch
+from sagehen.agent.ports import PortRange
 from sagehen.config import Settings
 from sagehen.domain.containers import InstanceSpec
 from sagehen.domain.images import Launch
 from sagehen.home import Home
 
+PORTS = PortRange(15_000, 15_049)
 MakeSpec = Callable[..., InstanceSpec]
 
 
@@ -16,8 +18,8 @@ def test_the_model_server_listens_on_a_socket_of_its_own(
 ) -> None:
     place = ContainerPlace(home, make_spec(environment={"MINE": "1"}), 1)
     launch = Launch(adapter="xgboost")
-    address = choose_address(place, launch)
-    plan = plan_launch(place, launch, address, settings)
+    address = choose_address(place, launch, PORTS)
+    plan = plan_launch(place, launch, address, PORTS, settings)
     assert address == f"unix:{home.run}/i-1.sock"
     assert plan.command == (sys.executable, "-m", "sagehen.modelserver")
     assert plan.environment["SAGEHEN_ADAPTER"] == "xgboost"
@@ -29,14 +31,16 @@ def test_the_model_server_listens_on_a_socket_of_its_own(
     assert plan.log == home.logs / "endpoints/houses/AllTraffic/i-1/primary.log"
 
 
-def test_a_command_of_ones_own_listens_on_a_free_port(
+def test_a_command_of_ones_own_listens_on_a_port_of_its_own(
     home: Home, settings: Settings, make_spec: MakeSpec
 ) -> None:
     place = ContainerPlace(home, make_spec(), 1)
     launch = Launch(command=("python3", "serve.py"))
-    address = choose_address(place, launch)
-    plan = plan_launch(place, launch, address, settings)
-    assert address == f"tcp:127.0.0.1:{plan.environment['SAGEMAKER_BIND_TO_PORT']}"
+    address = choose_address(place, launch, PORTS)
+    plan = plan_launch(place, launch, address, PORTS, settings)
+    assert address == "tcp:127.0.0.1:15000"
+    assert plan.environment["SAGEMAKER_BIND_TO_PORT"] == "15000"
+    assert plan.environment["SAGEMAKER_SAFE_PORT_RANGE"] == "15001-15048"
     assert plan.command == ("python3", "serve.py")
     assert plan.folder == home.path
 
@@ -47,8 +51,9 @@ def test_the_user_may_change_what_is_suggested_but_not_what_must_be(
     environment = {"OMP_NUM_THREADS": "4", "SAGEMAKER_BASE_DIR": "/", "SAGEHEN_BIND": "unix:/x"}
     place = ContainerPlace(home, make_spec(environment=environment, multi_model=True), 1)
     launch = Launch(adapter="xgboost")
-    plan = plan_launch(place, launch, "unix:/run/i-1.sock", settings)
+    plan = plan_launch(place, launch, "unix:/run/i-1.sock", PORTS, settings)
     assert plan.environment["OMP_NUM_THREADS"] == "4"
+    assert plan.environment["HF_HOME"].endswith("/.cache/huggingface")
     assert plan.environment["SAGEMAKER_BASE_DIR"] == str(place.base)
     assert plan.environment["SAGEHEN_BIND"] == "unix:/run/i-1.sock"
     assert plan.environment["SAGEMAKER_MULTI_MODEL"] == "true"

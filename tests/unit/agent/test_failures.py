@@ -15,6 +15,15 @@ from sagehen.errors import ArtifactMissing, ArtifactRejected
             "ImportError: no houses",
         ),
         (["botocore.exceptions.ClientError: denied"], "botocore.exceptions.ClientError: denied"),
+        (["2026-01-01 10:00:00,000 INFO sagehen.modelserver.program: Serving on /x.sock."], ""),
+        (
+            ["2026-01-01 10:00:00,000 INFO root: half way", "INFO:     started", "so long"],
+            "so long",
+        ),
+        (
+            ["2026-01-01 10:00:00,000 INFO root: half way"],
+            "2026-01-01 10:00:00,000 INFO root: half way",
+        ),
         (["KeyboardInterrupt"], "KeyboardInterrupt"),
         (["12:00 Error: happened at noon"], "12:00 Error: happened at noon"),
     ],

@@ -12,6 +12,7 @@ from sagehen.agent.http import exchange
 from sagehen.agent.instance import Instance
 from sagehen.agent.surroundings import Pace, Surroundings
 from sagehen.domain.containers import InstanceSpec, InstanceState
+from sagehen.errors import Unavailable
 
 MakeSpec = Callable[..., InstanceSpec]
 URL = "s3://bucket/model.tar.gz"
@@ -151,6 +152,51 @@ async def test_one_that_is_never_healthy_fails_when_its_time_is_up(
         reason = watched.instance.report.failure_reason
         assert reason is not None
         assert "/ping did not answer 200 within 0.5 s" in reason
+    assert containers(around) == []
+
+
+def slow_to_load(gate: Path) -> bytes:
+    return (
+        "import pathlib, time\ndef model_fn(d):\n"
+        f"    while not pathlib.Path({str(gate)!r}).exists():\n        time.sleep(0.01)\n"
+    ).encode()
+
+
+async def first_ping(socket: Path) -> int:
+    """Its status, once somebody listens there."""
+    while True:
+        try:
+            return (await exchange(f"unix:{socket}", "GET", "/ping", timeout_seconds=5)).status
+        except Unavailable:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+async def test_a_model_may_take_as_long_to_load_as_the_health_check_allows(
+    around: Surroundings,
+    make_spec: MakeSpec,
+    reader: Any,
+    make_archive: Callable[..., bytes],
+    short_path: Path,
+    in_time: bool,
+) -> None:
+    gate = short_path / "go"
+    reader.objects[URL] = make_archive(("code/inference.py", slow_to_load(gate)))
+    window = 60 if in_time else 1.5
+    spec = make_spec(image="sagehen-python:1", model_data_url=URL, startup_timeout_seconds=window)
+    async with running(spec, around) as watched:
+        if in_time:
+            assert await first_ping(around.home.run / "i-1.sock") == 503
+            assert watched.instance.report.state is InstanceState.STARTING
+            gate.touch()
+            await watched.reaches(InstanceState.IN_SERVICE)
+            return
+        await watched.reaches(InstanceState.FAILED)
+        assert watched.instance.report.failure_reason == (
+            "The primary container for production variant AllTraffic did not pass the ping health "
+            "check. Please check CloudWatch logs for this endpoint. "
+            "(/ping did not answer 200 within 1.5 s; it logged nothing)"
+        )
     assert containers(around) == []
 
 

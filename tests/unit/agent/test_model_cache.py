@@ -1,4 +1,7 @@
 import asyncio
+import errno
+import os
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -7,93 +10,12 @@ import pytest
 
 from sagehen.agent.artifacts import ArtifactCache
 from sagehen.agent.faults import ModelNotReady, ModelRefused, NoRoom
-from sagehen.agent.model_cache import SLACK_BYTES, ModelCache, ModelCachePlan
-from sagehen.agent.model_data import Location
+from sagehen.agent.model_books import LENT_SECONDS
+from sagehen.agent.model_cache import SLACK_BYTES
 from sagehen.agent.model_names import opaque_name
-from sagehen.agent.tallies import ModelTallies
 from sagehen.clock import SYSTEM
-from sagehen.errors import ArtifactMissing, ArtifactRejected, Invalid, Unavailable
-from support.clock import HandClock
-
-KIB = 1024
-SIZE = 100 * KIB
-"""Of the one file in each model."""
-
-
-class Container:
-    """Keeps the multi-model contract in memory."""
-
-    def __init__(self) -> None:
-        self.models: dict[str, str] = {}
-        self.capacity = 1000
-        self.loads: list[str] = []
-        self.unloads: list[str] = []
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.loading = asyncio.Event()
-        self.unloading = asyncio.Event()
-        self.lets_go = asyncio.Event()
-        self.lets_go.set()
-
-    async def load(self, model_name: str, folder: str, timeout_seconds: float) -> None:
-        self.loads.append(model_name)
-        self.loading.set()
-        await self.gate.wait()
-        if (Path(folder) / "refuse").exists():
-            raise ModelRefused("ValueError: no such tree")
-        if len(self.models) >= self.capacity:
-            raise NoRoom("out of memory")
-        self.models[model_name] = folder
-
-    async def unload(self, model_name: str) -> None:
-        self.unloads.append(model_name)
-        self.unloading.set()
-        await self.lets_go.wait()
-        self.models.pop(model_name, None)
-
-    async def holds(self, model_name: str) -> bool:
-        return model_name in self.models
-
-
-class Bench:
-    """A cache with everything around it."""
-
-    def __init__(self, folder: Path, artifacts: ArtifactCache, room: int, keep: bool) -> None:
-        self.container = Container()
-        self.clock = HandClock()
-        self.memory = 0
-        self.tallies = ModelTallies()
-        self.folder = folder
-        plan = ModelCachePlan(
-            container_number=1,
-            prefix=Location("bucket", "models/"),
-            folder=folder,
-            room_bytes=room,
-            base_bytes=0,
-            loads_at_once=4,
-            keep=keep,
-        )
-        self.cache = ModelCache(
-            plan,
-            self.container,  # type: ignore[arg-type]
-            artifacts,
-            self.measure,
-            self.tallies,
-            self.clock,
-        )
-
-    async def measure(self) -> int:
-        return self.memory
-
-    async def load(self, *targets: str) -> None:
-        for target in targets:
-            self.clock.seconds += 1
-            await self.cache.load(target, 60)
-
-    @property
-    def held(self) -> set[str]:
-        """The targets that the container holds, of those named by one letter."""
-        return {letter for letter in "abcdefgh" if opaque_name(letter) in self.container.models}
+from sagehen.errors import ArtifactError, ArtifactMissing, ArtifactRejected, Invalid, Unavailable
+from support.model_bench import KIB, SIZE, Bench
 
 
 @pytest.fixture
@@ -112,10 +34,10 @@ async def make_bench(
     artifacts.open()
     benches = []
 
-    def make(room: int = 3 * SIZE, keep: bool = True) -> Bench:
+    def make(room: int = 3 * SIZE, keep: bool = True, longest_load_seconds: float = 360) -> Bench:
         folder = tmp_path / f"models{len(benches)}"
         folder.mkdir()
-        benches.append(Bench(folder, artifacts, room, keep))
+        benches.append(Bench(folder, artifacts, room, keep, longest_load_seconds))
         return benches[-1]
 
     yield make
@@ -164,7 +86,7 @@ async def test_an_unloaded_model_comes_back_from_disk(make_bench: MakeBench, rea
     await bench.load("a", "b", "a")
     assert bench.held == {"a"}
     assert len(reader.reads) == 2
-    assert bench.tallies.downloading.count == 2
+    assert (bench.tallies.loading.count, bench.tallies.downloading.count) == (3, 2)
 
 
 async def test_a_container_without_memory_gets_others_unloaded(make_bench: MakeBench) -> None:
@@ -210,7 +132,7 @@ async def test_growth_below_the_slack_is_nobodys(make_bench: MakeBench) -> None:
 
 async def test_loads_at_once_wait_for_each_others_room(make_bench: MakeBench) -> None:
     bench = make_bench(room=SIZE)
-    await asyncio.gather(*(bench.cache.load(letter, 60) for letter in "abcdefgh"))
+    await asyncio.gather(*(bench.load(letter) for letter in "abcdefgh"))
     assert len(bench.held) == 1
     assert bench.cache.booked_bytes == SIZE
 
@@ -269,13 +191,129 @@ async def test_without_cache_a_model_leaves_memory_and_disk_after_use(
     make_bench: MakeBench, tmp_path: Path
 ) -> None:
     bench = make_bench(keep=False)
-    await bench.load("a")
+    lent = await bench.cache.load("a", 60)
+    assert lent.keep is False
+    assert (await bench.cache.load("a", 60)).hit is True
+    bench.cache.give_back({lent.model_name: 1})
+    assert bench.held == {"a"}, "another still needs it"
+    bench.cache.give_back({lent.model_name: 1})
+    await bench.container.unloading.wait()
+    await bench.load("b")  # Which waits for nothing that a leaves behind.
+    assert (await bench.cache.load("a", 60)).hit is False
+    bench.clock.seconds += LENT_SECONDS
     await bench.cache.unload_idle()
     assert bench.held == {"a"}
-    bench.clock.seconds += 10
+    bench.clock.seconds += 1
     await bench.cache.unload_idle()
-    assert bench.held == set()
+    assert bench.held == set(), "who borrowed it has ended"
     assert [path.name for path in (tmp_path / "artifacts").iterdir()] == [".fresh"]
+
+
+async def test_what_is_lent_stays_however_little_room_there_is(make_bench: MakeBench) -> None:
+    bench = make_bench(room=SIZE)
+    lent = await bench.cache.load("a", 60)
+    waiting = asyncio.create_task(bench.load("b"))
+    with pytest.raises(ModelNotReady):
+        await bench.cache.load("b", 0.01)
+    assert bench.held == {"a"}
+    bench.cache.give_back({lent.model_name: 1, "unheard-of": 3})
+    await waiting
+    assert bench.held == {"b"}
+
+
+async def test_who_borrows_and_ends_blocks_nobody_for_long(make_bench: MakeBench) -> None:
+    bench = make_bench(room=SIZE)
+    await bench.cache.load("a", 60)
+    bench.clock.seconds += LENT_SECONDS + 1
+    await bench.load("b")
+    assert bench.held == {"b"}
+
+
+async def test_all_who_waited_have_borrowed_what_was_loaded(make_bench: MakeBench) -> None:
+    bench = make_bench(room=SIZE)
+    first, *_ = await asyncio.gather(*(bench.cache.load("a", 60) for _ in range(3)))
+    bench.cache.give_back({first.model_name: 2})
+    with pytest.raises(ModelNotReady):
+        await bench.cache.load("b", 0.01)
+    assert bench.held == {"a"}
+    bench.cache.give_back({first.model_name: 1})
+    await bench.load("b")
+    assert bench.held == {"b"}
+
+
+async def test_a_container_short_of_memory_gets_others_unloaded_not_the_one_in_use(
+    make_bench: MakeBench,
+) -> None:
+    bench = make_bench(room=8 * SIZE)
+    await bench.load("a", "b", "c", "d", "e")
+    lent = await bench.cache.load("b", 60)
+    assert (await bench.cache.load("a", 60, short_of_memory=True)).hit is True
+    assert bench.held == {"a", "b", "e"}, "half of c, d, e"
+    bench.cache.give_back({lent.model_name: 1})
+
+
+async def test_a_load_that_never_ends_is_given_up_and_the_next_may_try(
+    make_bench: MakeBench,
+) -> None:
+    bench = make_bench(longest_load_seconds=0.05)
+    bench.container.gate.clear()
+    with pytest.raises(ModelRefused, match="was not loaded within"):
+        await bench.cache.load("a", 60)
+    assert (list(bench.folder.iterdir()), bench.cache.booked_bytes) == ([], 0)
+    assert bench.container.unloads == [opaque_name("a")], "it may be loaded after all"
+    bench.container.gate.set()
+    await bench.load("a")
+    assert bench.held == {"a"}
+
+
+async def test_a_slow_store_does_not_hold_up_what_is_on_disk(
+    make_bench: MakeBench, reader: Any
+) -> None:
+    bench = make_bench(room=8 * SIZE)
+    await bench.load("a", "b")
+    reader.gate = asyncio.Event()
+    slow = [asyncio.create_task(bench.load(letter)) for letter in "cdefg"]  # More than loads.
+    await reader.reading.wait()
+    bench.container.models.clear()
+    await bench.load("a", "b")
+    assert bench.held == {"a", "b"}
+    reader.gate.set()
+    await asyncio.gather(*slow)
+    assert bench.held == set("abcdefg")
+
+
+async def test_a_store_that_is_away_is_told_and_asked_again(
+    make_bench: MakeBench, reader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench()
+
+    async def away(location: object) -> None:
+        raise Unavailable("The object store does not answer.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reader, "head", away)
+        with pytest.raises(Unavailable, match="does not answer"):
+            await bench.cache.load("a", 60)
+    assert (list(bench.folder.iterdir()), bench.cache.booked_bytes) == ([], 0)
+    await bench.load("a")
+    assert bench.held == {"a"}
+
+
+async def test_a_full_disk_is_cleared_of_what_nobody_uses_and_then_said(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bench = make_bench(room=SIZE)
+    await bench.load("a", "b")
+
+    def full(source: str, target: str, **_: object) -> None:
+        raise shutil.Error([(source, target, f"[Errno 28] {os.strerror(errno.ENOSPC)}: 'x'")])
+
+    monkeypatch.setattr(shutil, "copytree", full)
+    with pytest.raises(ArtifactError, match=r"Failed to download model data .*No space left"):
+        await bench.cache.load("c", 60)
+    kept = [path.name for path in (tmp_path / "artifacts").iterdir() if path.name != ".fresh"]
+    assert len(kept) == 1, "c itself: a and b made room"
+    assert (list(bench.folder.iterdir()), bench.cache.booked_bytes) == ([], 0)
 
 
 async def test_with_cache_an_idle_model_stays(make_bench: MakeBench) -> None:
@@ -321,7 +359,7 @@ async def test_many_models_come_and_go(
         reader.objects[f"s3://bucket/models/{number}.tar.gz"] = archive
     for start in range(0, 200, 20):
         targets = [f"{number}.tar.gz" for number in range(start, start + 20)]
-        await asyncio.gather(*(bench.cache.load(target, 60) for target in targets))
+        await asyncio.gather(*(bench.load(target) for target in targets))
     assert bench.cache.loaded_count == len(bench.container.models) == 50
 
 

@@ -112,6 +112,12 @@ def test_unknown_image_says_which_are_known_and_how_to_map_ones_own(server, refu
     assert "[images]" in said
 
 
+def test_an_image_that_is_a_server_of_its_own_says_how_to_run_that(server, refusal):
+    said = refusal(lambda: create_with(server, Image="763/djl-inference:0.36.0-lmi18.0.0-cu128"))
+    assert "runs DJL Serving, which Sagehen does not bring" in said
+    assert '[images] "djl-inference" =' in said
+
+
 def test_image_that_the_settings_map(server):
     server.configure(images={"mine": ["python3", "serve.py"]})
     assert create_with(server, Image="repo/mine:1")
@@ -203,11 +209,6 @@ def test_environment_is_bounded(server, refusal):
 @pytest.mark.parametrize(
     ("members", "feature"),
     [
-        ({"InferenceExecutionConfig": {"Mode": "Direct"}}, "InferenceExecutionConfig"),
-        (
-            {"PrimaryContainer": None, "Containers": [{"Image": XGBOOST}] * 2},
-            "an inference pipeline",
-        ),
         ({"PrimaryContainer": {"ModelPackageName": "p"}}, "ModelPackageName"),
         (
             {"PrimaryContainer": {"Image": XGBOOST, "AdditionalModelDataSources": [{}]}},

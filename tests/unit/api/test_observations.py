@@ -185,3 +185,43 @@ def test_however_many_gateways_come_and_go_their_counts_stay(observations: Obser
 def test_what_is_no_report_is_refused(body: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(msgspec.json.encode(body), type=GatewayReport)
+
+
+def counted(container: str, invocations: int, *, is_stage: bool) -> dict[str, object]:
+    return {
+        "endpoint": "Houses",
+        "variant": "AllTraffic",
+        "container": container,
+        "is_stage": is_stage,
+        "Invocations": invocations,
+        "ModelLatency": LATENCY,
+        "QueuedRequests": {"now": invocations, "highest": invocations},
+    }
+
+
+def record(observations: Observations, *variants: dict[str, object]) -> None:
+    body = msgspec.json.encode({"gateway": "1", "variants": variants})
+    observations.record(msgspec.json.decode(body, type=GatewayReport))
+
+
+def test_what_the_stages_of_a_pipeline_count_is_not_counted_twice(
+    observations: Observations,
+) -> None:
+    whole = counted("", 3, is_stage=False)
+    record(observations, whole, *(counted(one, 3, is_stage=True) for one in ("a", "b")))
+
+    assert invocations(observations) == 3
+    assert observations.totals()[KEY].model_latency.count == 1
+    assert {key[2]: one.invocations for key, one in observations.containers().items()} == {
+        "a": 3,
+        "b": 3,
+    }
+
+
+def test_what_is_asked_of_containers_directly_is_the_variants(observations: Observations) -> None:
+    whole = counted("", 0, is_stage=False)
+    record(observations, whole, counted("a", 3, is_stage=False), counted("b", 4, is_stage=False))
+
+    assert invocations(observations) == 7
+    assert observations.present()[KEY].queued.now == 7
+    assert observations.containers()[(*KEY, "b")].invocations == 4

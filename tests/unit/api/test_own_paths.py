@@ -52,6 +52,7 @@ class Sample:
     endpoint: str = NAME
     variant: str = "a"
     instance: str = "i1"
+    limit: str | None = None
 
 
 @dataclass
@@ -110,7 +111,7 @@ class Server:
     async def figures(self) -> dict[tuple[str, ...], float]:
         """By sample name and label values."""
         text = (await self.ask("GET", "/_sagehen/metrics")).body.decode()
-        order = ("endpoint", "variant", "instance", "status", "limit", "quantile")
+        order = ("endpoint", "variant", "container", "instance", "status", "limit", "quantile")
         return {
             (sample.name, *(sample.labels[one] for one in order if one in sample.labels)): (
                 sample.value
@@ -187,6 +188,20 @@ async def test_what_gateways_report_is_exposed(server: Server) -> None:
     assert figures["sagehen_endpoint_status", NAME, "InService"] == 1
     assert figures["sagehen_limit_hits_total", "queue"] == 3
     assert figures["sagehen_limit_hits_total", "head"] == 0
+
+
+async def test_what_containers_count_is_exposed_by_container(server: Server) -> None:
+    server.add(endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 1)))
+    whole = next(one for one in REPORT["variants"] if one["Invocations"] == 10)
+
+    await server.report({**REPORT, "variants": [whole, whole | {"container": "clean"}]})
+
+    figures = await server.figures()
+    assert figures["sagehen_container_invocations_total", NAME, "a", "clean"] == 10
+    assert figures["sagehen_container_invocation_4xx_errors_total", NAME, "a", "clean"] == 2
+    assert figures["sagehen_container_latency_microseconds_sum", NAME, "a", "clean"] == 50_000
+    assert figures["sagehen_container_overhead_latency_microseconds_count", NAME, "a", "clean"] == 0
+    assert figures["sagehen_invocations_total", NAME, "a"] == 20
 
 
 async def test_an_endpoint_that_is_gone_is_not_exposed(server: Server) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from sagehen.domain.images import Launch, find_launch, image_name
+from sagehen.domain.images import Launch, find_launch, image_name, server_of_its_own
 
 ECR = "683313688378.dkr.ecr.us-east-1.amazonaws.com"
 
@@ -27,9 +27,14 @@ def test_the_name_is_the_last_part_without_tag_and_digest(image: str, name: str)
         ("811284229777.dkr.ecr.us-east-1.amazonaws.com/xgboost:1", "xgboost"),
         (f"{ECR}/sagemaker-scikit-learn:1.2-1-cpu-py3", "sklearn"),
         ("my-sklearn", "sklearn"),
-        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3-cpu-py311", "python"),
-        (f"{ECR}/huggingface-pytorch-inference:2.1", "python"),
-        (f"{ECR}/tensorflow-inference:2.16-cpu", "python"),
+        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3-cpu-py311", "pytorch"),
+        (f"{ECR}/huggingface-pytorch-inference:2.1", "huggingface"),
+        (f"{ECR}/tensorflow-inference:2.16-cpu", "tensorflow"),
+        ("520713654638.dkr.ecr.eu-west-1.amazonaws.com/sagemaker-tensorflow-serving", "tensorflow"),
+        ("sagemaker-lightgbm:4.3", "lightgbm"),
+        ("lightgbm", "lightgbm"),
+        ("onnx", "onnx"),
+        ("sagehen-onnx:1", "onnx"),
         ("sagehen-python", "python"),
         ("python:3.11", "python"),
     ],
@@ -43,6 +48,23 @@ def test_images_of_sagemaker_are_known_by_their_name(image: str, adapter: str) -
 )
 def test_an_unknown_image_has_no_launch(image: str) -> None:
     assert find_launch(image, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "server"),
+    [
+        (f"{ECR}/djl-inference:0.36.0-lmi18.0.0-cu128", "DJL Serving"),
+        (f"{ECR}/huggingface-pytorch-tgi-inference:2.6.0-tgi3.2.3", "Text Generation Inference"),
+        (f"{ECR}/tei-cpu:2.0.1-tei1.8.2", "Text Embeddings Inference"),
+        (f"{ECR}/vllm:0.11-gpu-py312", "vLLM"),
+        (f"{ECR}/sagemaker-tritonserver:24.09-py3", "Triton"),
+    ],
+)
+def test_a_server_of_its_own_is_known_and_not_stood_in_for(image: str, server: str) -> None:
+    assert find_launch(image, {}) is None
+    assert server_of_its_own(image) == server
+    name = image_name(image)
+    assert find_launch(image, {name: ["serve"]}) == Launch(command=("serve",))
 
 
 def test_commands_of_the_user_win_over_what_is_built_in() -> None:

@@ -101,9 +101,24 @@ def test_a_new_instance_moves_only_the_models_that_it_gets():
 
 def test_a_model_stays_until_its_instance_is_busy():
     ranked = [Busy(7), Busy(2), Busy(0)]
-    assert choose_by_affinity(ranked, busy_from=8) is ranked[0]
-    assert choose_by_affinity(ranked, busy_from=7) is ranked[1]
-    assert choose_by_affinity([Busy(9), Busy(8)], busy_from=8).outstanding == 8
+    first = [True, False, False]
+    assert choose_by_affinity(ranked, first, busy_from=8) is ranked[0]
+    assert choose_by_affinity(ranked, first, busy_from=7) is ranked[1]
+    assert choose_by_affinity([Busy(9), Busy(8)], [True, True], busy_from=8).outstanding == 8
+
+
+def test_a_model_is_asked_for_where_it_is():
+    """Not where it would go now: an instance that came meanwhile starts empty."""
+    ranked = [Busy(0), Busy(3), Busy(1, slots=1)]
+    assert choose_by_affinity(ranked, [False, True, False], busy_from=8) is ranked[1]
+    assert choose_by_affinity(ranked, [False, False, True], busy_from=8) is ranked[0], "it is full"
+    assert choose_by_affinity(ranked, [False, False, False], busy_from=8) is ranked[0]
+
+
+def test_when_all_are_busy_nobody_else_gets_a_copy():
+    ranked = [Busy(8), Busy(9), Busy(8)]
+    assert choose_by_affinity(ranked, [False, True, False], busy_from=8) is ranked[1]
+    assert choose_by_affinity(ranked, [False, False, False], busy_from=9) is ranked[0]
 
 
 @given(
@@ -116,7 +131,7 @@ def test_only_what_is_free_is_chosen_and_something_is_where_anything_is(counts, 
     free = [one for one in instances if one.is_free]
     for chosen in (
         choose_free(instances, strategy, rng.random),
-        choose_by_affinity(instances, busy_from=2),
+        choose_by_affinity(instances, [rng.random() < 0.5 for _ in instances], busy_from=2),
     ):
         assert (chosen in free) if free else chosen is None
 
@@ -152,12 +167,15 @@ def test_nobody_who_could_work_is_forgotten(instances, strategy, seed):
 def test_a_model_that_all_ask_for_comes_to_every_instance(count, slots):
     """By affinity: the first alone until it is busy, all of them when there is work for all."""
     ranked = [Busy(0, slots) for _ in range(count)]
-    for _ in range(count * slots):
-        chosen = choose_by_affinity(ranked, busy_from=32)
+    holds = [False] * count
+    for turn in range(count * slots):
+        chosen = choose_by_affinity(ranked, holds, busy_from=32)
         assert chosen is not None
         chosen.outstanding += 1
+        holds = [held or one is chosen for held, one in zip(holds, ranked, strict=True)]
+        assert sum(holds) == turn // slots + 1
     assert [one.outstanding for one in ranked] == [slots] * count
-    assert choose_by_affinity(ranked, busy_from=32) is None
+    assert choose_by_affinity(ranked, holds, busy_from=32) is None
 
 
 def test_models_are_spread_over_the_instances():

@@ -1,7 +1,7 @@
 import pytest
 
 from sagehen.gateway import container_request, fields
-from sagehen.gateway.fields import joined_fields
+from sagehen.gateway.fields import as_meant, joined_fields
 
 
 def test_names_are_in_lower_case_and_values_kept():
@@ -24,3 +24,9 @@ def test_long_names_are_not_remembered(names):
         joined_fields(sent)
         container_request.forwarded(sent)
     assert sum(map(len, names)) < 100_000
+
+
+def test_values_are_read_as_utf_8_where_they_are():
+    assert as_meant("plain") == "plain"
+    assert as_meant("Zürich/東京".encode().decode("latin-1")) == "Zürich/東京"
+    assert as_meant("caf\xe9") == "caf\xe9", "not UTF-8: as it came"

@@ -10,7 +10,8 @@ from sagehen.clock import SYSTEM
 from sagehen.domain.routes import InstanceRoute, Route, RouteTable, VariantRoute
 from sagehen.gateway.board import Board, clear_row, make_board, open_board
 from sagehen.gateway.counters import Counters
-from sagehen.gateway.routes import Instance, Routes
+from sagehen.gateway.instance import Instance
+from sagehen.gateway.routes import Routes
 from sagehen.reconcile.columns import assign_columns
 
 

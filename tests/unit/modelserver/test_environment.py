@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from sagehen.errors import SettingError
-from sagehen.modelserver.environment import Bind, read_environment
+from sagehen.modelserver.environment import Bind, TensorFlow, read_environment
 
 
 def test_an_empty_environment_gives_sagemakers_defaults():
@@ -36,6 +36,8 @@ def test_where_it_listens(variables, bind):
         {"SAGEMAKER_BIND_TO_PORT": "70000"},
         {"MAX_CONTENT_LENGTH": "much"},
         {"SAGEMAKER_MODEL_SERVER_WORKERS": "0"},
+        {"SAGEMAKER_CONTAINER_LOG_LEVEL": "loud"},
+        {"SAGEMAKER_HANDLER": "/home/model-server/handler.py:handle"},
     ],
 )
 def test_a_bad_value_is_named_with_its_variable(variables):
@@ -63,3 +65,73 @@ def test_program_and_selected_outputs():
     assert found.program == "serve.py"
     assert found.program_named
     assert found.inference_output == ("probability", "labels")
+
+
+@pytest.mark.parametrize(
+    ("variables", "workers"),
+    [
+        ({}, 1),
+        ({"SAGEMAKER_GUNICORN_WORKERS": "3"}, 3),
+        ({"SAGEMAKER_GUNICORN_WORKERS": "3", "SAGEMAKER_MODEL_SERVER_WORKERS": "2"}, 2),
+    ],
+)
+def test_tensorflow_has_the_workers_of_its_container(variables, workers):
+    assert read_environment({"SAGEHEN_ADAPTER": "tensorflow", **variables}).workers == workers
+
+
+@pytest.mark.parametrize(
+    ("variables", "threads", "tensorflow"),
+    [
+        ({}, 1, TensorFlow()),
+        ({"OMP_NUM_THREADS": "4,2"}, 4, TensorFlow("", 4, 4)),
+        (
+            {"OMP_NUM_THREADS": "4", "SAGEMAKER_TFS_INTRA_OP_PARALLELISM": "2"},
+            4,
+            TensorFlow("", 2, 4),
+        ),
+        ({"SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "wine"}, 1, TensorFlow("wine")),
+    ],
+)
+def test_what_frameworks_are_told(variables, threads, tensorflow):
+    found = read_environment(variables)
+    assert (found.threads, found.tensorflow) == (threads, tensorflow)
+
+
+def test_second_names():
+    given = {"SAGEMAKER_MODEL_SERVER_TIMEOUT": "61", "SAGEMAKER_MODEL_SERVER_TIMEOUT_SECONDS": "9"}
+    assert read_environment(given).timeout_seconds == 9
+    assert read_environment({"SAGEMAKER_NUM_MODEL_WORKERS": "3"}).workers == 3
+    both = {"SAGEMAKER_NUM_MODEL_WORKERS": "3", "SAGEMAKER_MODEL_SERVER_WORKERS": "2"}
+    assert read_environment(both).workers == 2
+
+
+@pytest.mark.parametrize(("text", "level"), [("", 20), ("10", 10), ("WARNING", 30), ("error", 40)])
+def test_log_level(text, level):
+    assert read_environment({"SAGEMAKER_CONTAINER_LOG_LEVEL": text}).log_level == level
+
+
+def test_the_toolkits_own_handler_is_ours():
+    assert read_environment({"SAGEMAKER_HANDLER": "sagemaker_inference.default_handler_service"})
+
+
+def test_the_names_of_torchserve_and_multi_model_server_count_too():
+    found = read_environment(
+        {
+            "SAGEMAKER_TS_MAX_WORKERS": "3",
+            "SAGEMAKER_TS_RESPONSE_TIMEOUT": "7",
+            "SAGEMAKER_MODEL_SERVER_TIMEOUT": "61",
+            "TS_JOB_QUEUE_SIZE": "9",
+            "MMS_MAX_REQUEST_SIZE": "1000",
+            "OMP_NUM_THREADS": "2,1",
+        }
+    )
+    assert (found.workers, found.timeout_seconds, found.call_queue) == (3, 7, 9)
+    assert (found.batch_queue, found.max_body_bytes, found.threads) == (9, 1000, 2)
+
+
+def test_what_the_hugging_face_container_is_told():
+    found = read_environment(
+        {"HF_TASK": "fill-mask", "HF_MODEL_REVISION": "v2", "HF_TRUST_REMOTE_CODE": "1"}
+    ).hugging_face
+    assert (found.task, found.revision, found.trust_remote_code) == ("fill-mask", "v2", True)
+    assert not read_environment({}).hugging_face.trust_remote_code

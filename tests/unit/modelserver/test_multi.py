@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+from urllib.parse import quote
 
 import pytest
 import xgboost
 
+from sagehen.modelserver import loading
+from sagehen.modelserver import multi as module
+from sagehen.modelserver.memory import Trimmer
 from sagehen.modelserver.multi import PAGE_SIZE
 
 
@@ -74,6 +78,79 @@ async def test_the_list_comes_in_pages(multi, put, regressor):
         assert "nextPageToken" not in second
 
 
+ODD_NAMES = ["invoke", "..", "a b", "50%", "a?b&c=d#e+f", "größe", "x" * 1024, "models"]
+
+
+async def test_a_name_may_be_any_text(multi, put, base_dir, monkeypatch):
+    """Loaded, invoked, described, listed in pages, with the token as it was given, unloaded."""
+    monkeypatch.setattr(module, "PAGE_SIZE", 3)
+    url = json.loads(put("odd"))["url"]
+    async with multi() as server:
+        client = await server.connect()
+        for name in ODD_NAMES:
+            body = json.dumps({"model_name": name, "url": url}).encode()
+            assert (await client.request("POST", "/models", body)).status == 200
+            path = quote(name, safe="")
+            assert (await client.request("POST", "/models", body)).status == 409
+            assert (await invoke(client, path, b"1,2,3,4")).status == 200
+            described = await client.request("GET", f"/models/{path}")
+            assert described.json() == {"modelName": name, "modelUrl": url}
+        listed, query = [], ""
+        while True:
+            page = (await client.request("GET", f"/models{query}")).json()
+            listed += [model["modelName"] for model in page["models"]]
+            if "nextPageToken" not in page:
+                break
+            query = f"?next_page_token={page['nextPageToken']}"
+        assert listed == sorted(ODD_NAMES)
+        for name in ODD_NAMES:
+            path = quote(name, safe="")
+            assert (await client.request("DELETE", f"/models/{path}")).status == 200
+            assert (await client.request("GET", f"/models/{path}")).status == 404
+
+
+async def test_a_query_changes_nothing_but_the_page(multi, put):
+    async with multi() as server:
+        client = await server.connect()
+        await client.request("POST", "/models?x=1", put("a"))
+        reply = await client.request(
+            "POST", "/models/a/invoke?x=1", b"1,2,3,4", content_type="text/csv"
+        )
+        assert reply.status == 200
+        assert (await client.request("GET", "/models/a?x=1")).status == 200
+        assert (await client.request("GET", "/ping?x=1")).status == 200
+        assert (await client.request("GET", "/models?next_page_token=zz")).status == 400
+
+
+async def test_the_page_goes_on_where_it_ended_though_that_model_has_gone(multi, put, monkeypatch):
+    monkeypatch.setattr(module, "PAGE_SIZE", 2)
+    async with multi() as server:
+        client = await server.connect()
+        for name in "abcd":
+            await client.request("POST", "/models", put(name))
+        token = (await client.request("GET", "/models")).json()["nextPageToken"]
+        await client.request("DELETE", "/models/b")
+        page = (await client.request("GET", f"/models?next_page_token={token}")).json()
+        assert [model["modelName"] for model in page["models"]] == ["c", "d"]
+
+
+async def test_a_prediction_without_memory_is_507(serving, put_script, base_dir):
+    """On which the platform unloads others and tries again."""
+    folder = base_dir / "models" / "hungry" / "model"
+    put_script(
+        folder,
+        inference="def model_fn(d): pass\n"
+        "def transform_fn(m, d, c, a): raise MemoryError('no room for it')\n",
+    )
+    body = json.dumps({"model_name": "hungry", "url": str(folder)}).encode()
+    async with serving("python", SAGEMAKER_MULTI_MODEL="true") as server:
+        client = await server.connect()
+        assert (await client.request("POST", "/models", body)).status == 200
+        reply = await invoke(client, "hungry", b"1")
+        assert reply.status == 507
+        assert "x-sagehen-by-model" not in reply.headers
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -85,6 +162,8 @@ async def test_the_list_comes_in_pages(multi, put, regressor):
         b'{"model_name": "a", "url": "/etc"}',
         b'{"model_name": "a", "url": "ROOT/models/../model"}',
         b'{"model_name": 5, "url": "ROOT/models/a/model"}',
+        b'{"model_name": "\\ud800", "url": "ROOT/models/a/model"}',
+        b'{"model_name": "a", "url": "ROOT/models"}',
     ],
 )
 async def test_a_bad_order_to_load_is_400(multi, base_dir, body):
@@ -117,6 +196,17 @@ async def test_a_model_too_big_for_the_memory_is_507(serving, put_script, base_d
         reply = await (await server.connect()).request("POST", "/models", body)
         assert reply.status == 507
         assert "no room" in reply.json()["message"]
+
+
+async def test_memory_is_asked_for_back_after_each_unloading(multi, put, regressor, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Trimmer, "ask", lambda _: asked.append("trim"))
+    monkeypatch.setattr(loading, "give_memory_back", lambda: asked.append("sweep"))
+    async with multi() as server:
+        client = await server.connect()
+        await client.request("POST", "/models", put("a", 0, regressor))
+        assert (await client.request("DELETE", "/models/a")).status == 200
+    assert asked == ["trim"], "a framework's model needs no collection of garbage"
 
 
 async def test_unloading_waits_for_what_was_begun(serving, put_script, base_dir):

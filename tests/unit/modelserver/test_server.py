@@ -223,6 +223,21 @@ async def test_ending_finishes_what_was_begun_and_turns_the_rest_away(setup):
     assert not setup.server.connections
 
 
+async def test_ending_does_not_wait_for_what_nobody_waits_for(setup):
+    gone, waiting = await setup.connect(), await setup.connect()
+    gone.writer.write(post("/a", b""))
+    given_up = await setup.hands.next()
+    waiting.writer.write(post("/b", b""))
+    begun = await setup.hands.next()
+    drain = asyncio.create_task(setup.server.drain())
+    gone.writer.close()
+    await until(lambda: given_up.abandoned)
+    assert not drain.done()
+    begun.respond(Answer(200, b"done"))
+    await drain
+    assert given_up.answer is None
+
+
 async def test_a_request_that_does_not_get_on_is_dropped(setup):
     stuck, idle = await setup.connect(), await setup.connect()
     assert (await idle.ask(post("/echo", b"x"))).endswith(b"x")

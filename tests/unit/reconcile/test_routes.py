@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from sagehen.domain.containers import InstanceState
+from sagehen.domain.containers import ContainerReport, ContainerSpec, InstanceState
 from sagehen.domain.records import EndpointStatus
-from sagehen.domain.routes import DEFAULT_SLOTS, Route, RouteTable
+from sagehen.domain.routes import DEFAULT_SLOTS, ContainerRoute, ExecutionMode, Route, RouteTable
 from sagehen.reconcile.columns import columns_of
 from sagehen.reconcile.plan import DELETED_LET_GO_SECONDS
 from sagehen.reconcile.routes import Departures, RouteFile, build_routes, routed_ids
@@ -123,6 +123,73 @@ def test_runs_are_what_the_agent_says_and_stay_while_it_is_away() -> None:
 
     runs = [one[NAME].variants[0].instances[0].run_id for one in (heard, away, again)]
     assert runs == ["first", "first", "second"]
+
+
+SEVERAL = (
+    ContainerSpec(hostname="clean", image="python"),
+    ContainerSpec(hostname="predict", image="python", multi_model=True),
+)
+
+
+def with_several(mode=ExecutionMode.SERIAL):
+    """An endpoint whose instances have two containers, one of them, and what is said of it."""
+    (variant,) = D1.variants
+    several = replace(variant, containers=SEVERAL, mode=mode)
+    record = endpoint(EndpointStatus.IN_SERVICE, current=replace(D1, variants=(several,)))
+    running = instance("i1", "d1", IN_SERVICE)
+    running = replace(running, spec=replace(running.spec, containers=SEVERAL))
+    containers = (
+        ContainerReport(address="unix:/run/i1.sock", slots=3),
+        ContainerReport(address="unix:/run/i1-2.sock"),
+    )
+    return record, running, replace(report("i1", IN_SERVICE), slots=3, containers=containers)
+
+
+def test_a_pipeline_has_the_slots_of_its_narrowest_container() -> None:
+    record, running, said = with_several()
+    (variant,) = routes(record, running, reports={"i1": said})[NAME].variants
+
+    (routed,) = variant.instances
+    assert variant.containers == (ContainerRoute("clean"), ContainerRoute("predict", True))
+    assert (variant.mode, variant.multi_model) == (ExecutionMode.SERIAL, True)
+    assert [one.address for one in routed.containers] == [
+        "unix:/run/i1.sock",
+        "unix:/run/i1-2.sock",
+    ]
+    assert (routed.address, routed.slots, routed.board_column) == ("unix:/run/i1.sock", 3, 0)
+
+
+def test_containers_that_are_invoked_directly_have_slots_and_columns_of_their_own() -> None:
+    record, running, said = with_several(ExecutionMode.DIRECT)
+    table = routes(record, running, reports={"i1": said})
+
+    (routed,) = table[NAME].variants[0].instances
+    assert [(one.slots, one.board_column) for one in routed.containers] == [
+        (3, 0),
+        (DEFAULT_SLOTS, 1),
+    ]
+    assert columns_of(table) == {"i1/clean": 0, "i1/predict": 1}
+
+
+@pytest.mark.parametrize("mode", ExecutionMode)
+def test_several_containers_stay_as_they_are_while_the_agent_is_away(mode) -> None:
+    record, running, said = with_several(mode)
+    heard = routes(record, running, reports={"i1": said})
+
+    assert routes(record, running, before=heard) == heard
+    assert msgspec.json.decode(msgspec.json.encode(heard), type=dict[str, Route]) == heard
+
+
+def test_several_containers_of_which_too_little_is_known_are_not_routed() -> None:
+    record, running, said = with_several()
+    elsewhere = replace(running, address="unix:/run/other.sock")
+    heard = routes(record, running, reports={"i1": said})
+
+    assert routed_ids(routes(record, running)) == set()
+    assert routed_ids(routes(record, elsewhere, before=heard)) == set()
+    assert (
+        routed_ids(routes(record, running, reports={"i1": replace(said, containers=())})) == set()
+    )
 
 
 def slots_of(table: dict[str, Route]) -> int:

@@ -5,61 +5,150 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
+from collections import Counter
 
 from sagehen.agent.container_log import ContainerLog
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.launcher import LaunchPlan
-from sagehen.agent.launchers import become_container
-from sagehen.agent.memory import tree_memory_bytes
+from sagehen.agent.launchers.cgroups import Cgroup, Cgroups
+from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
+from sagehen.agent.launchers.watch import Watch
+from sagehen.agent.limits import NO_LIMITS, InstanceLimit, LimitHits, Limits, describe_hit
+from sagehen.agent.memory import TreeMemory, kernel_kills
+from sagehen.agent.process_tree import end_trees
+from sagehen.clock import SYSTEM, Clock
 
 __all__ = ["ContainerProcess", "ProcessLauncher"]
 
 LOG_SETTLE_SECONDS = 1.0
 
-_BECOME = (sys.executable, "-ISs", str(Path(become_container.__file__)))
-
 
 class ContainerProcess:
-    """A container that runs as a process group."""
+    """A container that runs as a process group, in a cgroup of its own where there are any.
 
-    def __init__(self, process: subprocess.Popen[bytes], log: ContainerLog) -> None:
+    Raises OSError: it cannot be watched, and was ended.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        limits: Limits,
+        log: ContainerLog,
+        group: Cgroup | None,
+        orphans: Orphans,
+    ) -> None:
         self._process = process
+        self._limits = limits
         self._log = log
-        self._ended = _watch(process)
+        self._group = group
+        self._orphans = orphans
+        self._kernel_kills = kernel_kills()
+        self._own_hits: Counter[InstanceLimit] = Counter()
+        self._group_hits: LimitHits = {}
+        self._killed = False
+        self._ended_because: str | None = None
+        self._ended = watch_end(process, self._end_rest)
+        self._memory = TreeMemory(process.pid)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None
+
+    @property
+    def ended_because(self) -> str | None:
+        return self._ended_because
+
     async def wait(self) -> int:
         # Shielded: who stops waiting must not end the waiting of the others.
         status = await asyncio.shield(self._ended)
         await asyncio.to_thread(self._log.settle, LOG_SETTLE_SECONDS)
+        if self._group is not None:
+            await asyncio.to_thread(self._group.remove)
         return status
 
     def terminate(self) -> None:
         # The main process alone, as `docker stop` does: it tells its own workers.
-        if self._process.returncode is None:
+        if not self.has_ended:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
 
     def kill(self) -> None:
-        if self._process.returncode is None:
-            _kill_group(self._process.pid)
+        if not self.has_ended:
+            self._killed = True
+            if self._group is None:
+                # All at once; then those that left it, before they lose their parent.
+                kill_group(self._process.pid, signal.SIGSTOP)
+                end_trees([self._process.pid])
+            self._kill_all()
+
+    def end_for(self, limit: InstanceLimit, limits: Limits) -> None:
+        """End it because its instance passed that of its limits."""
+        if not self.has_ended and not self._killed:
+            self._own_hits[limit] += 1
+            self._ended_because = describe_hit(limit, limits)
+            self.kill()
 
     def last_lines(self) -> list[str]:
         return self._log.last_lines()
 
     async def memory_bytes(self) -> int:
-        if self._process.returncode is not None:
+        if self.has_ended:
             return 0
-        return await asyncio.to_thread(tree_memory_bytes, self._process.pid)
+        counted = self._group.memory_bytes() if self._group is not None else None
+        if counted is not None:
+            return counted
+        return await asyncio.to_thread(self._memory.read)
+
+    def hits(self) -> LimitHits:
+        if self._group is not None and not self.has_ended:
+            self._group_hits = self._group.hits()
+        rotations = {InstanceLimit.LOG: self._log.rotations}
+        return dict(self._own_hits + Counter(self._group_hits) + Counter(rotations))
+
+    def _kill_all(self) -> None:
+        kill_group(self._process.pid)
+        if self._group is not None:
+            self._group.kill()
+
+    def _end_rest(self) -> None:
+        # Before it is waited for: after that, its number may be that of others.
+        self._kill_all()
+        self.hits()
+        if self._process.wait() == -signal.SIGKILL and not self._killed:
+            self._ended_because = self._say_who_killed()
+        self._orphans.forget(self._process.pid)
+        self._orphans.end()
+
+    def _say_who_killed(self) -> str | None:
+        if self._group_hits.get(InstanceLimit.MEMORY):
+            return describe_hit(InstanceLimit.MEMORY, self._limits)
+        if kernel_kills() > self._kernel_kills:
+            return "the machine had no memory left, so that the kernel ended processes"
+        return None
 
 
 class ProcessLauncher:
-    """Starts containers as children that cannot outlive the agent."""
+    """Starts containers as children that cannot outlive the agent.
+
+    Args:
+        cgroups: where there are any.
+        orphans: told to adopt where this process has no children but containers.
+    """
+
+    def __init__(
+        self,
+        cgroups: Cgroups | None = None,
+        orphans: Orphans | None = None,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self._cgroups = cgroups
+        self._orphans = orphans or Orphans()
+        self._watch = Watch(clock)
 
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
         output, output_end = os.pipe2(os.O_CLOEXEC)
@@ -67,7 +156,7 @@ class ProcessLauncher:
             on_failure.callback(os.close, output)
             try:
                 log = ContainerLog(plan.log, plan.log_bytes)
-                container = ContainerProcess(await _spawn(plan, output_end), log)
+                container = await self._start(plan, output_end, log)
             except (OSError, ValueError) as error:
                 raise CannotStart(f"{plan.command[0]}: {_reason(error)}") from error
             finally:
@@ -76,80 +165,30 @@ class ProcessLauncher:
         log.follow(output)
         return container
 
-
-async def _spawn(plan: LaunchPlan, output: int) -> subprocess.Popen[bytes]:
-    """Raises OSError: its command cannot be run."""
-    report, report_end = os.pipe2(os.O_CLOEXEC)
-    try:
-        process = _fork(plan, output, report_end)
-    except (OSError, ValueError):
-        os.close(report)
-        raise
-    finally:
-        os.close(report_end)
-    try:
-        failed = await asyncio.to_thread(_read_all, report)
-    except asyncio.CancelledError:
-        process.kill()
-        process.wait()
-        raise
-    if failed:
-        await asyncio.to_thread(process.wait)
-        raise OSError(int(failed), os.strerror(int(failed)))
-    return process
+    async def _start(self, plan: LaunchPlan, output: int, log: ContainerLog) -> ContainerProcess:
+        group = None
+        if self._cgroups is not None:
+            group = self._cgroups.make(plan.instance_id, plan.name, plan.limits)
+        try:
+            process = await spawn(plan, output, group.procs if group else None, self._orphans)
+            container = ContainerProcess(process, plan.limits, log, group, self._orphans)
+        except BaseException:
+            if group is not None:
+                group.remove()
+            raise
+        left = _left_to_watch(plan.limits, group)
+        if left != NO_LIMITS:
+            self._watch.add(plan.instance_id, container, left)
+        return container
 
 
-def _fork(plan: LaunchPlan, output: int, report: int) -> subprocess.Popen[bytes]:
-    # By the event loop's thread, which lives as long as the agent: the kernel ends a child with
-    # the thread that started it. By subprocess, not by the loop: uvloop runs Python in the child
-    # before it execs, and marks nothing that the agent has open as not to be inherited.
-    return subprocess.Popen(
-        [*_BECOME, str(os.getpid()), str(report), *plan.command],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        env=plan.environment,
-        cwd=plan.folder,
-        start_new_session=True,
-        pass_fds=(report,),
+def _left_to_watch(limits: Limits, group: Cgroup | None) -> Limits:
+    """What the kernel does not see to, of what can be seen by looking."""
+    enforced = group.enforced if group is not None else frozenset()
+    return Limits(
+        memory_bytes=None if InstanceLimit.MEMORY in enforced else limits.memory_bytes,
+        processes=None if InstanceLimit.PROCESSES in enforced else limits.processes,
     )
-
-
-def _read_all(descriptor: int) -> bytes:
-    with os.fdopen(descriptor, "rb") as pipe:
-        return pipe.read()
-
-
-def _watch(process: subprocess.Popen[bytes]) -> asyncio.Future[int]:
-    """Its exit status, when it has ended, and what it left behind with it.
-
-    Raises OSError: it cannot be watched, and was ended.
-    """
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[int] = loop.create_future()
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except OSError:
-        _kill_group(process.pid)
-        process.wait()
-        raise
-
-    def end() -> None:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-        # Before it is waited for: after that, its number may be that of others.
-        _kill_group(process.pid)
-        status = process.wait()
-        if not ended.cancelled():
-            ended.set_result(status)
-
-    loop.add_reader(descriptor, end)
-    return ended
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -10,8 +10,13 @@ from sagehen.modelserver.environment import Environment
 __all__ = ["ADAPTERS", "make_adapter"]
 
 ADAPTERS = {
+    "huggingface": "sagehen.modelserver.adapters.huggingface",
+    "lightgbm": "sagehen.modelserver.adapters.lightgbm",
+    "onnx": "sagehen.modelserver.adapters.onnx",
     "python": "sagehen.modelserver.adapters.python",
+    "pytorch": "sagehen.modelserver.adapters.pytorch",
     "sklearn": "sagehen.modelserver.adapters.sklearn",
+    "tensorflow": "sagehen.modelserver.adapters.tensorflow",
     "xgboost": "sagehen.modelserver.adapters.xgboost",
 }
 """The module of each adapter, which has a function `adapter(environment)`."""

@@ -16,6 +16,7 @@ class UnsupportedFormat(Exception):
     """There is no decoder or encoder for the content type."""
 
     def __init__(self, content_type: str) -> None:
+        self.content_type = content_type or "Unknown"
         super().__init__(
             f"Content type {content_type} is not supported by this framework. Write an input_fn "
             f"that reads it, or an output_fn that writes it; there are {JSON}, {CSV} and {NPY}."

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from sagehen.modelserver.adapters.codecs import UnsupportedFormat, decode, encode
@@ -17,6 +18,10 @@ class Handlers:
     input_fn: Callable[..., Any]
     predict_fn: Callable[..., Any]
     output_fn: Callable[..., Any]
+    transform_of: Callable[[ModuleType], Callable[..., Any] | None] = lambda _: None
+    """What a script has in the place of `transform_fn`, under names of a framework's own."""
+    error_status: int = 500
+    """Of an answer to a request whose script raises."""
 
     @classmethod
     def of_toolkit(cls) -> "Handlers":

@@ -1,4 +1,4 @@
-"""SageMaker's recordio-wrapped protobuf, its features only, without a protobuf library.
+"""SageMaker's recordio-wrapped protobuf without a protobuf library: features in, labels out.
 
 A record is `magic, length, message, padding to 4`. The message's field 1 is a map from feature
 name to a value that holds a tensor: values (field 1), keys (2, if sparse) and shape (3).
@@ -6,12 +6,12 @@ name to a value that holds a tensor: values (field 1), keys (2, if sparse) and s
 
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sagehen.modelserver.adapters.table import MAX_SPREAD_CELLS, Table
 
-__all__ = ["parse_recordio"]
+__all__ = ["parse_recordio", "write_recordio"]
 
 _MAGIC = 0xCED7230A
 _HEAD = struct.Struct("<II")
@@ -149,3 +149,30 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, at
     raise ValueError("a record is cut off inside a number")
+
+
+def write_recordio(rows: Sequence[Mapping[str, Sequence[float]]]) -> bytes:
+    """A record for each row: its numbers by name, as labels in single precision."""
+    out = bytearray()
+    for row in rows:
+        message = b"".join(_label(name, numbers) for name, numbers in row.items())
+        out += _HEAD.pack(_MAGIC, len(message)) + message + bytes(-len(message) % 4)
+    return bytes(out)
+
+
+def _label(name: str, numbers: Sequence[float]) -> bytes:
+    """An entry of the message's field 2, a map like that of the features."""
+    tensor = _field(1, struct.pack(f"<{len(numbers)}f", *numbers))
+    return _field(2, _field(1, name.encode()) + _field(2, _field(2, tensor)))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | _BYTES]) + _length(len(content)) + content
+
+
+def _length(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])

@@ -102,9 +102,11 @@ class ScriptModel:
         self._predict = _own(module, "predict_fn") or defaults.predict_fn
         self._own_output = _own(module, "output_fn") is not None
         self._output = _own(module, "output_fn") or defaults.output_fn
-        self._transform = _own(module, "transform_fn") or self._three_steps
+        transform = _own(module, "transform_fn") or defaults.transform_of(module)
+        self._transform = transform or self._three_steps
         _check_exclusive(module)
         self._default_accept = environment.default_accept or JSON
+        self._error_status = defaults.error_status
         self._model_dir = model_dir
         context = Context({}, model_dir)
         if (prepare := _own(module, "pre_model_fn")) is not None:
@@ -124,7 +126,7 @@ class ScriptModel:
         except (Refusal, MemoryError):
             raise
         except Exception as problem:
-            return by_model(_failed(problem))
+            return by_model(_failed(problem, self._error_status))
 
     def _transformed(self, request: Request, accept: str, context: Context) -> Any:
         content_type = request.header(b"content-type") or None
@@ -195,13 +197,11 @@ def _answer(result: Any, accept: str, context: Context) -> Answer:
     )
 
 
-def _failed(problem: Exception) -> Answer:
-    """Status 500 unless the exception has the toolkit's `status_code`; message, then traceback."""
+def _failed(problem: Exception, status: int) -> Answer:
+    """`status` unless the exception has the toolkit's `status_code`; message, then traceback."""
     lines = "".join(traceback.format_exception(problem))
     log.error("The model's code raised.\n%s", lines)
-    status = 500
     with contextlib.suppress(TypeError, ValueError):
-        status = int(getattr(problem, "status_code", 500))
-    if not 400 <= status < 600:
-        status = 500
+        own = int(getattr(problem, "status_code", status))
+        status = own if 400 <= own < 600 else 500
     return traceback_answer(status, str(getattr(problem, "message", problem)), lines)

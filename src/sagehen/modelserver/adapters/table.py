@@ -14,41 +14,45 @@ _NAN = float("nan")
 
 @dataclass(slots=True)
 class Table:
-    """`count` rows of `columns` single-precision numbers, row after row; NaN is missing."""
+    """`count` rows of `columns` numbers, row after row, in single precision where nothing else is
+    said; NaN is missing."""
 
     count: int
     columns: int
     cells: "array[float]"
 
 
-def parse_csv(body: bytes) -> Table:
-    """Rows without a header; an empty cell is missing. Raises ValueError."""
+def parse_csv(body: bytes, form: str = "f") -> Table:
+    """Rows without a header, of numbers in an array's `form`; an empty cell is missing.
+
+    Raises ValueError.
+    """
     body = body.strip()
     if b"\n" not in body:
-        return _one_row(body, b"," if b"," in body else _delimiter(body))
+        return _one_row(body, b"," if b"," in body else _delimiter(body), form)
     lines = body.split(b"\n")
     delimiter = _delimiter(lines[0])
-    cells = array("f")
+    cells: array[float] = array(form)
     columns = lines[0].count(delimiter) + 1
     for number, line in enumerate(lines, 1):
-        row = _numbers(line, delimiter)
+        row = _numbers(line, delimiter, form)
         if len(row) != columns:
             raise ValueError(f"line {number} has {len(row)} cells, the first line has {columns}")
         cells.extend(row)
     return Table(len(lines), columns, cells)
 
 
-def _one_row(line: bytes, delimiter: bytes) -> Table:
-    row = _numbers(line, delimiter)
+def _one_row(line: bytes, delimiter: bytes, form: str) -> Table:
+    row = _numbers(line, delimiter, form)
     return Table(1, len(row), row)
 
 
-def _numbers(line: bytes, delimiter: bytes) -> "array[float]":
+def _numbers(line: bytes, delimiter: bytes, form: str) -> "array[float]":
     parts = line.split(delimiter)
     try:
-        return array("f", map(float, parts))
+        return array(form, map(float, parts))
     except ValueError:
-        return array("f", (float(part) if part.strip() else _NAN for part in parts))
+        return array(form, (float(part) if part.strip() else _NAN for part in parts))
 
 
 def _delimiter(line: bytes) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sagehen.modelserver.adapters.media import media_type
-from sagehen.modelserver.adapters.recordio import parse_recordio
+from sagehen.modelserver.adapters.recordio import parse_recordio, write_recordio
 from sagehen.modelserver.adapters.script import find_script
 from sagehen.modelserver.adapters.table import Table, parse_csv, parse_libsvm
 from sagehen.modelserver.adapters.xgboost_files import LoadedFile, load_boosters
@@ -30,6 +30,7 @@ __all__ = ["XGBoostAdapter", "XGBoostModel", "adapter"]
 CSV, JSON, JSON_LINES = "text/csv", "application/json", "application/jsonlines"
 RECORDIO = "application/x-recordio-protobuf"
 ACCEPTED = (JSON, JSON_LINES, CSV)
+"""And RECORDIO, where outputs are selected."""
 CSV_ANSWER = "text/csv; charset=utf-8"
 
 _FORMS = {
@@ -190,7 +191,8 @@ class XGBoostModel:
         plain = self._multi_model and not self._selected
         wrap = _plain_json if plain else _selected_json if self._selected else _scores_json
         lines = _selected_lines if self._selected else _lines
-        return {CSV: csv, "csv": csv, JSON: wrap, "json": wrap, JSON_LINES: lines}
+        encoders = {CSV: csv, "csv": csv, JSON: wrap, "json": wrap, JSON_LINES: lines}
+        return {**encoders, RECORDIO: _selected_records} if self._selected else encoders
 
     def close(self) -> None:
         for booster in self._boosters:
@@ -229,6 +231,14 @@ def _selected_json(rows: list[Any]) -> Answer:
 
 def _selected_lines(rows: list[Any]) -> Answer:
     return Answer(200, "".join(f"{json.dumps(row)}\n" for row in rows).encode(), JSON_LINES)
+
+
+def _selected_records(rows: list[Any]) -> Answer:
+    records = [
+        {key: value if isinstance(value, list) else [value] for key, value in row.items()}
+        for row in rows
+    ]
+    return Answer(200, write_recordio(records), RECORDIO)
 
 
 def _not_accepted(content_type: str) -> str:

@@ -5,14 +5,13 @@ import pickle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sagehen.errors import SagehenError
+from sagehen.modelserver.adapters.model_file import ModelFileError
 from sagehen.modelserver.adapters.xgboost_library import Booster, BoosterError, Library
 
-__all__ = ["LoadedFile", "ModelFileError", "load_boosters", "model_files"]
+__all__ = ["LoadedFile", "load_boosters", "model_files"]
 
 
-class ModelFileError(SagehenError):
-    """A model file cannot be loaded, or there is none."""
+_OLD_BINARY = b"binf"
 
 
 class LoadedFile(NamedTuple):
@@ -66,6 +65,13 @@ def _load(library: Library, path: Path) -> LoadedFile:
         booster.load(content)
     except BoosterError as problem:
         booster.close()
+        if content.startswith(_OLD_BINARY):
+            raise ModelFileError(
+                f"Model {path.name} cannot be loaded: it is in XGBoost's old binary form, which "
+                "the XGBoost installed here does not read any more. Load it with an older one and "
+                "save it as JSON or UBJSON, or install an older one here: "
+                "pip install 'xgboost-cpu<3'"
+            ) from problem
         raise ModelFileError(f"Model {path.name} cannot be loaded: {problem}") from problem
     return LoadedFile(booster, pickled=False)
 

@@ -74,7 +74,11 @@ class Booster:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._handle = ctypes.c_void_p()
+        # Without one of ours the library makes a new one for every call, and with each of them
+        # reads the machine's limits again: most of what predicting a row would take.
+        self._proxy = ctypes.c_void_p()
         library.call("XGBoosterCreate", None, ctypes.c_uint64(0), ctypes.byref(self._handle))
+        library.call("XGProxyDMatrixCreate", ctypes.byref(self._proxy))
         self._shape = ctypes.POINTER(ctypes.c_uint64)()
         self._dimensions = ctypes.c_uint64()
         self._values = ctypes.POINTER(ctypes.c_float)()
@@ -147,7 +151,7 @@ class Booster:
         dense = _DENSE % (address, rows, self.features)
         if self._needs_matrix:
             self._predict_matrix(dense)
-        elif self._predict_dense(self._handle, dense, self._settings, None, *self._results) != 0:
+        elif self._predict_dense(self._handle, dense, self._settings, self._proxy, *self._results):
             self._library.fail()
         vectors = self._dimensions.value > 1
         total = 1
@@ -175,6 +179,9 @@ class Booster:
         handle, self._handle = self._handle, ctypes.c_void_p()
         if handle:
             self._library.call("XGBoosterFree", handle)
+        proxy, self._proxy = self._proxy, ctypes.c_void_p()
+        if proxy:
+            self._library.call("XGDMatrixFree", proxy)
 
     def __del__(self) -> None:
         self.close()

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sagehen.modelserver.environment import Environment
 
 __all__ = ["load_script_model"]
 
-_PARSERS = {
+_PARSERS: dict[str, Callable[[bytes], Table]] = {
     "text/csv": parse_csv,
     "text/libsvm": parse_libsvm,
     "text/x-libsvm": parse_libsvm,
@@ -48,7 +49,7 @@ def _to_matrix(data: Any, content_type: str) -> Any:
     parse = _PARSERS.get(media_type(content_type or "text/libsvm"))
     if parse is None:
         raise UnsupportedFormat(content_type)
-    table: Table = parse(data.encode() if isinstance(data, str) else data)
+    table = parse(data.encode() if isinstance(data, str) else data)
     cells = numpy.array(table.cells, dtype=numpy.float32).reshape(table.count, table.columns)
     return xgboost.DMatrix(cells, nthread=1)
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -12,13 +13,17 @@ import uvloop
 
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.launchers import spawn
 from sagehen.agent.launchers.process import ContainerProcess, ProcessLauncher
+from sagehen.agent.limits import InstanceLimit, Limits
 
 WORKER = "import subprocess, sys; p = subprocess.Popen(['sleep', '1000']); print(p.pid, flush=True)"
 
 
 def plan(folder: Path, *command: str) -> LaunchPlan:
     return LaunchPlan(
+        instance_id="i-1",
+        name="primary",
         command=command,
         environment={"PATH": "/usr/bin:/bin", "MINE": "1"},
         folder=folder,
@@ -69,6 +74,14 @@ async def test_what_cannot_be_watched_is_not_left_running(tmp_path: Path, monkey
     assert not [one for one in psutil.Process().children() if "1000" in one.cmdline()]
 
 
+async def test_what_does_not_get_started_in_time_is_given_up(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(spawn, "_BECOME", ("/bin/sh", "-c", "sleep 1001"))
+    monkeypatch.setattr(spawn, "START_SECONDS", 0.1)
+    with pytest.raises(CannotStart, match=r"not started within 0\.1 s"):
+        await ProcessLauncher().start(plan(tmp_path, "true"))
+    assert not [one for one in psutil.Process().children(True) if "1001" in one.cmdline()]
+
+
 @pytest.mark.parametrize("command", ["/nonexistent", "/etc/passwd"])
 async def test_what_cannot_be_run_is_told(tmp_path: Path, command: str) -> None:
     with pytest.raises(CannotStart, match=command):
@@ -101,6 +114,77 @@ async def test_what_it_leaves_behind_is_ended_too(tmp_path: Path) -> None:
     process.kill()
 
 
+ORPHANS = """
+import asyncio, os, pathlib, signal, sys
+from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.process import ProcessLauncher
+from sagehen.agent.process_tree import children
+folder = pathlib.Path(sys.argv[1])
+SCRIPT = "setsid env -i sh -c 'setsid sleep 1002 & sleep 1002' & sleep 0.2; echo ready; sleep 1000"
+async def main():
+    orphans = Orphans()
+    orphans.adopt()
+    launcher = ProcessLauncher(orphans=orphans)
+    plan = LaunchPlan(instance_id="i-1", name="primary", command=("sh", "-c", SCRIPT),
+                      folder=folder, environment={"PATH": "/usr/bin:/bin"},
+                      log=folder / "log", log_bytes=1000)
+    kept, container = [await launcher.start(plan) for _ in range(2)]
+    while container.last_lines() != ["ready"]:
+        await asyncio.sleep(0.01)
+    os.kill(container.pid, signal.SIGKILL)
+    await container.wait()
+    while len(children(os.getpid())) > 1:
+        await asyncio.sleep(0.01)
+    print(children(os.getpid()) == [kept.pid] and not kept.has_ended)
+    kept.kill()
+    await kept.wait()
+    while children(os.getpid()):
+        await asyncio.sleep(0.01)
+asyncio.run(main())
+"""
+
+
+def test_what_gets_away_from_its_container_is_ended_with_it(tmp_path: Path) -> None:
+    """In a session of its own, with another environment, its parent gone: without a cgroup."""
+    command = [sys.executable, "-c", ORPHANS, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as agent:
+        output, _ = agent.communicate(timeout=60)
+    assert output == b"True\n"
+
+
+async def test_killed_without_a_cgroup_it_takes_those_along_that_left_its_session(
+    tmp_path: Path,
+) -> None:
+    script = "setsid sleep 1003 & setsid setsid sleep 1003 & echo ready; wait"
+    process = await ProcessLauncher().start(plan(tmp_path, "sh", "-c", script))
+    tree = psutil.Process(process.pid)
+    while sum("1003" in one.cmdline() for one in tree.children(True)) < 2:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    left = tree.children(recursive=True)
+    process.kill()
+    assert await process.wait() == -signal.SIGKILL
+    psutil.wait_procs(left, timeout=10)
+    assert not [one for one in left if one.is_running() and one.status() != "zombie"]
+
+
+async def test_one_that_passes_its_limit_is_ended_and_says_so(tmp_path: Path) -> None:
+    fill = "import time; data = bytearray(b'x') * (80 << 20); time.sleep(1000)"
+    limited = replace(plan(tmp_path, sys.executable, "-c", fill), limits=Limits(memory_bytes=2**25))
+    process = await ProcessLauncher().start(limited)
+    assert await process.wait() == -signal.SIGKILL
+    assert process.ended_because is not None
+    assert "passed the 32 MiB of memory" in process.ended_because
+    assert process.hits()[InstanceLimit.MEMORY] == 1
+
+
+async def test_one_that_is_killed_by_others_does_not_blame_a_limit(tmp_path: Path) -> None:
+    process = await ProcessLauncher().start(plan(tmp_path, "sleep", "1000"))
+    os.kill(process.pid, signal.SIGKILL)
+    assert await process.wait() == -signal.SIGKILL
+    assert process.ended_because is None
+
+
 def test_a_container_does_not_outlive_its_agent(tmp_path: Path) -> None:
     script = f"""
 import asyncio, pathlib
@@ -108,8 +192,9 @@ from sagehen.agent.launcher import LaunchPlan
 from sagehen.agent.launchers.process import ProcessLauncher
 folder = pathlib.Path({str(tmp_path)!r})
 async def main():
-    plan = LaunchPlan(command=("sleep", "1000"), environment={{"PATH": "/usr/bin:/bin"}},
-                      folder=folder, log=folder / "log", log_bytes=1000)
+    plan = LaunchPlan(instance_id="i-1", name="primary", command=("sleep", "1000"),
+                      environment={{"PATH": "/usr/bin:/bin"}}, folder=folder,
+                      log=folder / "log", log_bytes=1000)
     print((await ProcessLauncher().start(plan)).pid, flush=True)
     await asyncio.sleep(1000)
 asyncio.run(main())

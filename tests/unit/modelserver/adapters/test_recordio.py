@@ -3,7 +3,7 @@ import struct
 
 import pytest
 
-from sagehen.modelserver.adapters.recordio import parse_recordio
+from sagehen.modelserver.adapters.recordio import parse_recordio, write_recordio
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -74,3 +74,15 @@ def test_sparse_rows():
 def test_broken_data(body, problem):
     with pytest.raises(ValueError, match=problem):
         parse_recordio(body)
+
+
+def test_labels_are_written_as_features_are_read():
+    written = write_recordio([{"values": [0.25, 0.75]}, {"values": [1.0, 300.0]}])
+    # A record has labels in its field 2 as it has features in field 1.
+    table = parse_recordio(written.replace(b"\x12\x16\n\x06values", b"\n\x16\n\x06values"))
+    assert (table.count, list(table.cells)) == (2, [0.25, 0.75, 1, 300])
+
+
+def test_long_labels_have_long_lengths():
+    (written,) = [write_recordio([{"values": [0.5] * 100}])]
+    assert written.endswith(bytes([0x0A, *varint(400)]) + struct.pack("<f", 0.5) * 100)

@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression
 
+from sagehen.modelserver.adapters.model_file import ModelFileError
 from sagehen.modelserver.adapters.sklearn import adapter
 from sagehen.modelserver.contract import Refusal, Request
 
@@ -92,6 +93,10 @@ def test_labels_and_single_columns(load, base_dir):
         (b"{nope", "application/json", "", 400),
         (b"[[1], [1, 2]]", "application/json", "", 400),
         (b"1,2,3", "text/csv", "", 400),
+        (b"a,b\n1,2", "text/csv", "", 400),
+        (b"1,2\n1", "text/csv", "", 400),
+        (b"", "text/csv", "", 400),
+        (b"1,2", "", "", 415),
         (b"1,1", "text/csv", "image/png", 406),
     ],
 )
@@ -109,6 +114,33 @@ def test_a_script_gets_the_containers_defaults(load, linear, base_dir, put_scrip
     joblib.dump(linear, base_dir / "model" / "mine.joblib")
     put_script(inference="import joblib\ndef model_fn(d): return joblib.load(d + '/mine.joblib')\n")
     headers = {b"content-type": b"text/csv"}
-    found = load().call(Request("POST", "/invocations", headers, b"1,1\n", lambda _: None))
+    model = load()
+    found = model.call(Request("POST", "/invocations", headers, b"1,1\n", lambda _: None))
     sys.modules.pop("inference")
     assert json.loads(found.body) == pytest.approx([3], abs=1e-5)
+    missing = model.call(Request("POST", "/invocations", headers, b"NA,1\n", lambda _: None))
+    assert (missing.status, b"contains NaN" in missing.body) == (500, True)
+
+
+@pytest.mark.parametrize("name", ["model.joblib", "model.pkl"])
+def test_a_model_file_that_does_not_load_is_named(load, base_dir, name):
+    (base_dir / "model" / name).write_bytes(b"\x80\x04cut")
+    with pytest.raises(ModelFileError, match=f"Model {name} cannot be loaded"):
+        load()
+
+
+def test_rows_of_other_widths_do_not_disturb_each_other(load, linear, base_dir):
+    joblib.dump(linear, base_dir / "model" / "model.joblib")
+    model = load()
+    sparse_rows = as_npz([[2, 2]])
+    batch = [
+        model.decode(body, kind)
+        for body, kind in (
+            (b"1,1", "text/csv"),
+            (sparse_rows, "application/x-npz"),
+            (as_npy([[0, 1]]), "application/x-npy"),
+            (b"3,3", "text/csv"),
+        )
+    ]
+    found = np.concatenate(model.predict(batch)).tolist()
+    assert found == pytest.approx([3, 6, 2, 9], abs=1e-5)

@@ -6,8 +6,9 @@ import pytest
 import xgboost
 
 from sagehen.errors import Unavailable
+from sagehen.modelserver.adapters.model_file import ModelFileError
+from sagehen.modelserver.adapters.recordio import write_recordio
 from sagehen.modelserver.adapters.xgboost import adapter
-from sagehen.modelserver.adapters.xgboost_files import ModelFileError
 from sagehen.modelserver.adapters.xgboost_library import find_library
 from sagehen.modelserver.contract import Refusal
 
@@ -216,6 +217,17 @@ def test_selected_outputs(train, put_model, load, base_dir):
     assert model.encode([0.75], "text/csv").body == b'1,"[0, 1]","[0.25, 0.75]",nan'
 
 
+def test_selected_outputs_as_records(train, put_model, load, base_dir):
+    put_model(base_dir / "model", train("binary:logistic"))
+    accept = "application/x-recordio-protobuf"
+    answer = load(SAGEMAKER_INFERENCE_OUTPUT="probabilities").encode([0.75, 0.5], accept)
+    assert (answer.status, answer.content_type) == (200, accept)
+    rows = [{"probabilities": [0.25, 0.75]}, {"probabilities": [0.5, 0.5]}]
+    assert answer.body == write_recordio(rows)
+    with pytest.raises(Refusal, match="is not supported"):
+        load().encode([0.75], accept)
+
+
 def test_selected_outputs_of_an_objective_without_them(train, put_model, load, base_dir):
     put_model(base_dir / "model", train("reg:pseudohubererror"))
     with pytest.raises(Refusal, match="unsupported for selectable inference") as caught:
@@ -231,6 +243,7 @@ def test_selected_outputs_of_an_objective_without_them(train, put_model, load, b
         (b"\x80\x04cos\nnothing_of_the_kind\n.", "xgboost-model cannot be loaded"),
         (b"", "xgboost-model cannot be loaded"),
         (b"{L", "cut off"),
+        (b"binf\x00\x00\x00?", "old binary form.*pip install 'xgboost-cpu<3'"),
         (None, "no model file"),
     ],
 )

@@ -1,0 +1,168 @@
+"""What batching is worth: several models, each with it on and off, beside two peers with it on.
+
+    python3 benchmarks/batching.py [--seconds 5] [--repeats 3] [--connections 1,8,64,256]
+        [--models xgboost,sklearn,onnx,huggingface] [--only sagehen,…] [--cache DIR] [--save]
+
+One server runs at a time: each is started, answers every question as the model itself does, is
+measured at each number of connections and ends, and so on in turns, `repeats` times. The tables
+give the medians. A peer gets an environment of its own for each model, made by pip in --cache; what
+cannot be had is named with the reason.
+"""
+
+import argparse
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from batching_models import KINDS, Kind, Made
+from batching_sides import CONTESTANTS, KEYS, Contestant
+from descendants import adopt_orphans, end_all, resident_mebibytes
+from environments import CACHE
+from frame import heading, keep, measure, middle, options, row_of
+from house import ask
+from machine import describe_machine
+from others import Others
+from peer_results import Result
+from sides import Failed, Side
+
+CONNECTIONS = (1, 8, 64, 256)
+MODELS = tuple(kind.key for kind in KINDS)
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    adopt_orphans()
+    # As Ctrl-C does: what runs is ended first.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended by SIGTERM."))
+    others = Others(ignored=arguments.at_once)
+    bench = Bench(arguments.seconds, arguments.connections, arguments.cache, others)
+    report = [*heading("Batching"), *describe_machine()]
+    tables = [
+        line
+        for kind in KINDS
+        if kind.key in arguments.models
+        for line in table_of(kind, bench, arguments.only, arguments.repeats)
+    ]
+    text = "\n".join([*report, others.describe(), "", *tables])
+    print(text)
+    if arguments.save:
+        keep(text, "batching")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = options(__doc__, seconds=5)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--connections", type=numbers, default=CONNECTIONS)
+    parser.add_argument("--models", type=some(MODELS), default=MODELS, help=", ".join(MODELS))
+    parser.add_argument("--only", type=some(KEYS), default=KEYS, help=f"some of {', '.join(KEYS)}")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="of the peers' environments")
+    return parser.parse_args()
+
+
+def numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
+class some:  # noqa: N801
+    """A comma list of words out of these."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = words
+
+    def __call__(self, text: str) -> list[str]:
+        if unknown := set(text.split(",")) - set(self.words):
+            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: unknown")
+        return text.split(",")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every measurement needs."""
+
+    seconds: float
+    connections: Sequence[int]
+    cache: Path
+    others: Others
+
+    def measure(self, contestant: Contestant, kind: Kind, made: Made, result: Result) -> None:
+        """Once, into the result."""
+        try:
+            # What it wrote last may come while the folder is removed.
+            with tempfile.TemporaryDirectory(prefix="sgh-", ignore_cleanup_errors=True) as folder:
+                try:
+                    start = contestant.start(kind, made, Path(folder), self.cache)
+                    with start as side:
+                        named = replace(side, name=f"{kind.key}, {contestant.name}")
+                        check(named, kind, made)
+                        self.under_load(named, made, result)
+                finally:
+                    end_all()
+        except Failed as failure:
+            result.failure = str(failure)
+            print(f"{contestant.name}: {failure}", file=sys.stderr)
+
+    def under_load(self, side: Side, made: Made, result: Result) -> None:
+        measured = {}
+        for connections in self.connections:
+            once = measure(side, made.questions, connections, self.seconds, self.others)
+            measured[connections] = once
+            print(
+                f"  {side.name:50} {connections:3} connections  "
+                f"{once['requests_per_second']:8.0f}/s",
+                file=sys.stderr,
+            )
+        result.add(measured, resident_mebibytes())
+
+
+def check(side: Side, kind: Kind, made: Made) -> None:
+    """The side answers every question as the model does."""
+    for question, expected in zip(made.questions, made.expected, strict=True):
+        number = ask(side, question)
+        if not np.isclose(number, expected, rtol=kind.tolerance, atol=kind.tolerance):
+            raise Failed(f"{side.name} answers {number}, the model says {expected}.")
+
+
+def table_of(kind: Kind, bench: Bench, keys: Sequence[str], repeats: int) -> list[str]:
+    """The medians of one model, as Markdown."""
+    title = [f"## {kind.name}", ""]
+    if kind.missing:
+        return [*title, f"Not measured: {', '.join(kind.missing)} cannot be imported.", ""]
+    chosen = {
+        contestant: Result(contestant.key, contestant.name)
+        for contestant in CONTESTANTS
+        if contestant.key in keys
+    }
+    with tempfile.TemporaryDirectory(prefix="sgh-") as folder:
+        made = kind.make(Path(folder))
+        for repeat in range(repeats):
+            print(f"{kind.name}, {repeat + 1}/{repeats}", file=sys.stderr)
+            for contestant, result in chosen.items():
+                if not result.failure:
+                    bench.measure(contestant, kind, made, result)
+    columns = "".join(f" {count}: req/s | p50 ms | p99 ms |" for count in bench.connections)
+    return [
+        *title,
+        f"| server |{columns}",
+        f"|{'---|' * (1 + 3 * len(bench.connections))}",
+        *(row_of([each.name, *cells(each, bench)]) for each in chosen.values() if each.measured),
+        "",
+        *(f"- {each.name} failed: {each.failure}" for each in chosen.values() if each.failure),
+        "",
+    ]
+
+
+def cells(result: Result, bench: Bench) -> list[str]:
+    found = []
+    for connections in bench.connections:
+        measured = result.measured[connections]
+        found.append(f"{middle(measured, 'requests_per_second'):,.0f}")
+        found += [f"{middle(measured, key):.2f}" for key in ("p50_ms", "p99_ms")]
+    return found
+
+
+if __name__ == "__main__":
+    main()

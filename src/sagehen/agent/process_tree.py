@@ -1,0 +1,87 @@
+"""Processes and their descendants, as /proc tells of them."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import psutil
+
+__all__ = ["TreeSize", "children", "descendants", "end_trees", "measure_tree"]
+
+STOPPING_ROUNDS = 50
+"""Each finds what the others had forked by then; what is stopped forks no more."""
+
+_LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
+"""Not every kernel does; psutil looks at every process of the machine instead."""
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_THREADS, _RESIDENT = 17, 21
+"""Places in /proc/PID/stat, behind the name: `num_threads` and `rss`."""
+
+
+@dataclass(frozen=True)
+class TreeSize:
+    """What is cheap to know of a process and its descendants."""
+
+    resident_bytes: int
+    """Pages that several of them share are counted several times."""
+    tasks: int
+    """Processes and their threads."""
+
+
+def measure_tree(pid: int) -> TreeSize:
+    """Of what has ended, nothing."""
+    resident = tasks = 0
+    for one in descendants(pid):
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{one}/stat", "rb") as stat:
+            # The name, which may hold anything, is in brackets.
+            fields = stat.read().rpartition(b")")[2].split()
+            resident += int(fields[_RESIDENT]) * _PAGE_BYTES
+            tasks += int(fields[_THREADS])
+    return TreeSize(resident, tasks)
+
+
+def end_trees(roots: Iterable[int]) -> None:
+    """End processes with all their descendants, though they go on forking. Blocks for a moment."""
+    roots, stopped, quiet = tuple(roots), set[int](), 0
+    for _ in range(STOPPING_ROUNDS):
+        found = {pid for root in roots for pid in descendants(root)} - stopped
+        # Whose brother ends while they are listed may be left out: once more.
+        quiet = 0 if found else quiet + 1
+        if quiet > 1:
+            break
+        _signal(found, signal.SIGSTOP)
+        stopped |= found
+    _signal(stopped, signal.SIGKILL)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """`pid`, its children, theirs and so on; what ends meanwhile may be left out."""
+    waiting = [pid]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        with contextlib.suppress(OSError, psutil.Error):
+            waiting += children(one)
+
+
+def children(pid: int) -> list[int]:
+    """Raises OSError or psutil.Error: it has ended."""
+    if not _LISTS_CHILDREN:
+        return [child.pid for child in psutil.Process(pid).children()]
+    found: list[int] = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        # Threads come and go.
+        with (
+            contextlib.suppress(FileNotFoundError, ProcessLookupError),
+            open(f"/proc/{pid}/task/{thread}/children") as listed,
+        ):
+            found += map(int, listed.read().split())
+    return found

@@ -1,0 +1,208 @@
+"""Rows as named tensors, for models that say what they take: ONNX's and TensorFlow's.
+
+A request has them row by row (`instances`: a list of rows, each a value or an object of values by
+name) or column by column (`inputs`: one tensor, or an object of tensors by name).
+"""
+
+import base64
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+__all__ = [
+    "COLUMNS",
+    "LISTS",
+    "ROWS",
+    "NamedRows",
+    "Tensor",
+    "apart",
+    "as_tensor",
+    "by_column",
+    "by_row",
+    "content",
+    "kind",
+    "together",
+]
+
+LISTS, ROWS, COLUMNS = "", "predictions", "outputs"
+"""The forms of an answer: a bare list, or an object with one of these keys."""
+
+
+class Tensor(NamedTuple):
+    """One input of a model."""
+
+    name: str
+    dtype: Any
+    """numpy's; `object` for text."""
+    shape: tuple[int | None, ...] | None
+    """The first axis is that of the rows. None: not known, as the whole shape may be."""
+
+
+@dataclass(slots=True)
+class NamedRows:
+    """Tensors of `count` rows each, by the names of the model's inputs."""
+
+    count: int
+    arrays: dict[str, Any]
+    form: str = LISTS
+
+
+def by_row(rows: Any, inputs: Sequence[Tensor], form: str, lone: bool = False) -> NamedRows:
+    """From a list of rows; with `lone`, one row without the list around it too.
+
+    Raises ValueError.
+    """
+    if not isinstance(rows, list) or not rows:
+        raise ValueError("it has no list of rows")
+    if isinstance(rows[0], dict) and "b64" not in rows[0]:
+        names = {tensor.name for tensor in inputs}
+        if any(not isinstance(row, dict) or row.keys() != names for row in rows):
+            raise ValueError(f"each row must be an object of {_names(inputs)}")
+        return by_column({name: [row[name] for row in rows] for name in names}, inputs, form)
+    if len(inputs) > 1:
+        raise ValueError(f"each row must be an object of {_names(inputs)}")
+    return by_column(rows, inputs, form, lone)
+
+
+def by_column(columns: Any, inputs: Sequence[Tensor], form: str, lone: bool = False) -> NamedRows:
+    """From one tensor, or an object of tensors by name. Raises ValueError."""
+    if not isinstance(columns, dict) or "b64" in columns:
+        if len(inputs) != 1:
+            raise ValueError(f"the model takes an object of {_names(inputs)}")
+        columns = {inputs[0].name: columns}
+    if columns.keys() != {tensor.name for tensor in inputs}:
+        given = ", ".join(map(str, columns)) or "nothing"
+        raise ValueError(f"the model takes {_names(inputs)}, and was given {given}")
+    arrays = {tensor.name: as_tensor(columns[tensor.name], tensor, lone) for tensor in inputs}
+    counts = {len(array) for array in arrays.values() if array.ndim}
+    if len(counts) > 1:
+        raise ValueError(f"the inputs have different numbers of rows: {sorted(counts)}")
+    return NamedRows(max(counts, default=1), arrays, form)
+
+
+def _names(inputs: Sequence[Tensor]) -> str:
+    return ", ".join(tensor.name for tensor in inputs)
+
+
+def as_tensor(value: Any, tensor: Tensor, lone: bool = False) -> Any:
+    """`value` as an array of the tensor's type. Raises ValueError if it does not fit.
+
+    With `lone`, one row becomes a list of one, and a column of single numbers those numbers.
+    """
+    try:
+        array = _typed(value, tensor)
+    except (ValueError, TypeError, OverflowError) as problem:
+        raise ValueError(f"input {tensor.name!r}: {problem}") from problem
+    if tensor.shape is None:
+        return array
+    if lone and array.ndim == len(tensor.shape) - 1:
+        array = array[None]
+    if lone and array.ndim == len(tensor.shape) + 1 and array.shape[-1] == 1:
+        array = array[..., 0]
+    if array.ndim != len(tensor.shape) or any(
+        wanted is not None and wanted != given
+        for wanted, given in zip(tensor.shape[1:], array.shape[1:], strict=True)
+    ):
+        raise ValueError(
+            f"input {tensor.name!r} has the shape {_shown(array.shape)}, "
+            f"and the model takes {_shown((None, *tensor.shape[1:]))}"
+        )
+    return array
+
+
+def _shown(shape: Sequence[int | None]) -> str:
+    """Of the first axis only that it is the rows'."""
+    sizes = ("?" if size is None else str(size) for size in shape[1:])
+    return f"({', '.join(['rows'[: 4 * len(shape)], *sizes])})"
+
+
+def _typed(value: Any, tensor: Tensor) -> Any:
+    import numpy
+
+    if tensor.dtype == object:
+        return _text(value)
+    array = numpy.array(value)
+    if array.dtype.kind not in "biufO" or (array.dtype.kind == "O" and tensor.dtype.kind != "f"):
+        raise ValueError(f"it is not all numbers of {tensor.dtype.name}")
+    if array.dtype == tensor.dtype:
+        return array
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        typed = array.astype(tensor.dtype)
+    if typed.dtype.kind in "biu" and not numpy.array_equal(typed, array):
+        raise ValueError(f"it is not all numbers of {tensor.dtype.name}")
+    return typed
+
+
+def _text(value: Any) -> Any:
+    import numpy
+
+    array = numpy.array(_unwrapped(value), dtype=object)
+    if any(not isinstance(each, str | bytes) for each in array.flat):
+        raise ValueError("it is not all text")
+    return array
+
+
+def _unwrapped(value: Any) -> Any:
+    """With bytes for what is `{"b64": …}`, as JSON has none."""
+    if isinstance(value, list):
+        return [_unwrapped(each) for each in value]
+    if isinstance(value, dict) and value.keys() == {"b64"}:
+        return base64.b64decode(value["b64"], validate=True)
+    return value
+
+
+def kind(rows: NamedRows) -> Hashable:
+    """Equal for what can be predicted in one call."""
+    return tuple(array.shape[1:] for array in rows.arrays.values())
+
+
+def together(batch: Sequence[NamedRows]) -> dict[str, Any]:
+    """The tensors of all, one after the other."""
+    import numpy
+
+    if len(batch) == 1:
+        return batch[0].arrays
+    return {
+        name: numpy.concatenate([rows.arrays[name] for rows in batch]) for name in batch[0].arrays
+    }
+
+
+def apart(outputs: Mapping[str, Any], batch: Sequence[NamedRows]) -> list[dict[str, Any]] | None:
+    """The outputs of each member; None if some output has not one entry for each row."""
+    if len(batch) == 1:
+        return [dict(outputs)]
+    total = sum(rows.count for rows in batch)
+    if any(not by_rows(output, total) for output in outputs.values()):
+        return None
+    parts, at = [], 0
+    for rows in batch:
+        parts.append({name: output[at : at + rows.count] for name, output in outputs.items()})
+        at += rows.count
+    return parts
+
+
+def by_rows(output: Any, count: int) -> bool:
+    """Whether the output, an array or a list, has an entry for each of `count` rows."""
+    return getattr(output, "ndim", 1) > 0 and len(output) == count
+
+
+def content(outputs: Mapping[str, Any], form: str) -> Any:
+    """What is written as JSON, in the form that the request's own suggests."""
+    plain = {name: _plain(output) for name, output in outputs.items()}
+    lone = next(iter(plain.values())) if len(plain) == 1 else None
+    if form == COLUMNS:
+        return {form: plain if lone is None else lone}
+    rows = lone if len(plain) == 1 else _in_rows(plain)
+    return {form: rows} if form else rows
+
+
+def _plain(output: Any) -> Any:
+    return output.tolist() if hasattr(output, "tolist") else output
+
+
+def _in_rows(plain: dict[str, Any]) -> Any:
+    """An object a row; an object of whole outputs where they have not one entry a row each."""
+    lengths = {len(each) if isinstance(each, list) else -1 for each in plain.values()}
+    if len(lengths) > 1 or -1 in lengths:
+        return plain
+    return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]

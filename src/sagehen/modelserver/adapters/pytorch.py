@@ -1,0 +1,148 @@
+"""PyTorch models: by the user's script as SageMaker has it, or TorchScript without one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sagehen.modelserver.adapters import codecs
+from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
+from sagehen.modelserver.adapters.media import media_type
+from sagehen.modelserver.adapters.pytorch_files import load_torchscript
+from sagehen.modelserver.adapters.script import find_script, load_script
+from sagehen.modelserver.adapters.tensors import TensorCalls, rows_of
+from sagehen.modelserver.adapters.torch_runtime import (
+    device,
+    inference,
+    prepare,
+    require,
+    script_error,
+)
+from sagehen.modelserver.contract import Answer, BatchModel, CallModel, Refusal
+from sagehen.modelserver.environment import Environment
+
+__all__ = ["TorchAdapter", "TorchModel", "adapter"]
+
+
+def adapter(environment: Environment) -> "TorchAdapter":
+    """Raises Unavailable if PyTorch is not installed."""
+    require("torch", "PyTorch", "torch")
+    if environment.multi_model:
+        prepare(environment.threads)  # now, or the first model to be loaded would wait for it
+    return TorchAdapter(environment)
+
+
+class TorchAdapter:
+    """Loads PyTorch models."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def load(self, model_dir: Path) -> BatchModel | CallModel:
+        prepare(self._environment.threads)
+        script = find_script(model_dir, self._environment)
+        if script is not None:
+            handlers = Handlers(load_torchscript, decode_tensor, predict, encode_tensor)
+            return load_script(script, model_dir, handlers, self._environment)
+        return TorchModel(load_torchscript(str(model_dir)), self._environment)
+
+    def needs_worker(self, model_dir: Path) -> bool:
+        return find_script(model_dir, self._environment) is not None
+
+
+@dataclass(slots=True)
+class _Tensor:
+    count: int
+    values: Any
+
+
+class TorchModel:
+    """A module that takes one tensor, in batches."""
+
+    def __init__(self, module: Any, environment: Environment) -> None:
+        self._calls = TensorCalls(module)
+        self._default_accept = environment.default_accept or codecs.JSON
+
+    def decode(self, body: bytes, content_type: str) -> _Tensor:
+        kind = media_type(content_type)
+        try:
+            values = decode_tensor(body, kind)
+        except codecs.UnsupportedFormat as problem:
+            raise Refusal(415, str(problem)) from problem
+        except Exception as problem:
+            raise Refusal(400, f"The body is not {kind} of numbers: {problem}") from problem
+        return _Tensor(rows_of(values), values)
+
+    def predict(self, batch: Sequence[_Tensor]) -> list[Any]:
+        try:
+            with inference():
+                return self._calls.each([each.values for each in batch])
+        except (RuntimeError, script_error()) as problem:  # a shape or a type it cannot take
+            raise Refusal(
+                400, f"Unable to evaluate payload provided: {_last_line(problem)}"
+            ) from problem
+
+    def encode(self, prediction: Any, accept: str) -> Answer:
+        if not accept or accept == "*/*":
+            accept = self._default_accept
+        try:
+            body, content_type = encode_tensor(prediction, accept)
+        except codecs.UnsupportedFormat as problem:
+            raise Refusal(406, str(problem)) from problem
+        except ValueError as problem:  # a shape that the form has no way to write
+            raise Refusal(
+                406,
+                f"The prediction cannot be written as {accept}: {problem}. "
+                f"Ask for {codecs.JSON} or {codecs.NPY}.",
+            ) from problem
+        return Answer(200, body.encode() if isinstance(body, str) else body, content_type)
+
+    def close(self) -> None:
+        self._calls = TensorCalls(_closed)
+
+
+def decode_tensor(data: Any, content_type: str) -> Any:
+    """The body as a tensor on the device; text forms in single precision.
+
+    Raises UnsupportedFormat, or ValueError and the like if the data is not in its form.
+    """
+    import torch
+
+    if content_type not in (codecs.JSON, codecs.CSV, codecs.NPY):
+        raise codecs.UnsupportedFormat(content_type)
+    if not data:
+        raise ValueError("the body is empty")
+    values = codecs.decode(data, content_type)
+    if content_type in codecs.TEXT_TYPES:
+        return torch.from_numpy(values.astype("float32")).to(device())
+    return torch.from_numpy(values).to(device())
+
+
+def predict(data: Any, model: Any) -> Any:
+    """What stands for a script's `predict_fn`."""
+    if hasattr(model, "eval"):
+        model.to(device()).eval()
+    with inference():
+        return model(data.to(device()))
+
+
+def encode_tensor(prediction: Any, accept: str) -> tuple[str | bytes, str]:
+    return encode_accepted(_plain(prediction), accept)
+
+
+def _plain(prediction: Any) -> Any:
+    """Tensors as lists of numbers, wherever they are."""
+    if isinstance(prediction, dict):
+        return {name: _plain(member) for name, member in prediction.items()}
+    if isinstance(prediction, tuple | list):
+        return [_plain(member) for member in prediction]
+    return prediction.tolist() if hasattr(prediction, "tolist") else prediction
+
+
+def _last_line(problem: Exception) -> str:
+    """TorchScript's messages end with the reason, after its own traceback."""
+    return str(problem).strip().rpartition("\n")[2]
+
+
+def _closed(_values: Any) -> Any:
+    raise RuntimeError("the model was unloaded")

@@ -1,0 +1,49 @@
+"""TorchScript models as the PyTorch container's own `model_fn` loads them."""
+
+from pathlib import Path
+from typing import Any
+
+from sagehen.errors import SagehenError
+from sagehen.modelserver.adapters.torch_runtime import device
+
+__all__ = ["ModelFileError", "load_torchscript"]
+
+MODEL_FILE = "model.pt"
+SUFFIXES = (".pt", ".pth")
+
+
+class ModelFileError(SagehenError):
+    """There is not exactly one model file, or it is no TorchScript."""
+
+
+def load_torchscript(model_dir: str) -> Any:
+    """The module in `model.pt`, or else in the only `.pt` or `.pth` file. Raises ModelFileError."""
+    import torch
+
+    path = _model_file(Path(model_dir))
+    try:
+        module = torch.jit.load(path, map_location=device())
+    except (RuntimeError, ValueError, OSError, EOFError) as problem:
+        raise ModelFileError(
+            f"Failed to load {path.name}. Please ensure model is saved using torchscript, as by "
+            "torch.jit.save(torch.jit.script(model), path), or bring a code/inference.py with a "
+            f"model_fn. {_first_line(problem)}"
+        ) from problem
+    return module.eval()
+
+
+def _model_file(folder: Path) -> Path:
+    if (folder / MODEL_FILE).is_file():
+        return folder / MODEL_FILE
+    found = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(path.name for path in found) or "none"
+    raise ModelFileError(
+        f"Exactly one .pth or .pt file is required for PyTorch models without a model_fn in "
+        f"code/inference.py; the archive has: {names}."
+    )
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0]

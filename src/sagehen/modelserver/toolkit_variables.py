@@ -1,0 +1,47 @@
+"""Variables of SageMaker's containers that are another's second name, or cannot be meant here."""
+
+import logging
+from collections.abc import Mapping
+
+from sagehen.errors import SettingError
+
+__all__ = ["read_log_level", "under_one_name"]
+
+_OWN_HANDLER = "sagemaker_inference.default_handler_service"
+_LEVELS = logging.getLevelNamesMapping()
+
+
+def under_one_name(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ`, what goes by several names under the one that is read.
+
+    Raises SettingError: it asks for what this model server has not.
+    """
+    handler = environ.get("SAGEMAKER_HANDLER", "")
+    if handler not in ("", _OWN_HANDLER):
+        raise SettingError(
+            f"SAGEMAKER_HANDLER is {handler!r}, but handlers of multi-model-server are not run "
+            "here. Put model_fn and predict_fn, or transform_fn, into code/inference.py."
+        )
+    given = dict(environ)
+    if seconds := environ.get("SAGEMAKER_MODEL_SERVER_TIMEOUT_SECONDS"):
+        given["SAGEMAKER_MODEL_SERVER_TIMEOUT"] = seconds
+    if workers := environ.get("SAGEMAKER_NUM_MODEL_WORKERS"):
+        given.setdefault("SAGEMAKER_MODEL_SERVER_WORKERS", workers)
+    return given
+
+
+def read_log_level(environ: Mapping[str, str]) -> int:
+    """From SAGEMAKER_CONTAINER_LOG_LEVEL: Python's number of a level, or its name.
+
+    Raises SettingError.
+    """
+    text = environ.get("SAGEMAKER_CONTAINER_LOG_LEVEL", "").strip()
+    if not text:
+        return logging.INFO
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if text.upper() in _LEVELS:
+        return _LEVELS[text.upper()]
+    raise SettingError(
+        f"SAGEMAKER_CONTAINER_LOG_LEVEL is {text!r}; it must be a number such as 20, or INFO."
+    )

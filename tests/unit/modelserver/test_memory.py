@@ -1,0 +1,38 @@
+"""The memory of what was unloaded is given back, and not too often."""
+
+import asyncio
+import threading
+
+import pytest
+
+from sagehen.modelserver import memory
+from sagehen.modelserver.memory import Trimmer
+
+
+async def test_memory_is_trimmed_once_for_all_who_ask_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trims: list[threading.Thread] = []
+    trimmed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def trim() -> None:
+        trims.append(threading.current_thread())
+        loop.call_soon_threadsafe(trimmed.set)
+
+    monkeypatch.setattr(memory, "trim", trim)
+    trimmer = Trimmer(seconds=0)
+    for _ in range(3):
+        trimmer.ask()
+    await trimmed.wait()
+    assert len(trims) == 1
+    assert trims[0] is not threading.main_thread(), "it takes milliseconds"
+    trimmed.clear()
+    trimmer.ask()
+    await trimmed.wait()
+    assert len(trims) == 2
+
+
+def test_the_allocator_takes_it() -> None:
+    memory.give_memory_back()
+    memory.trim()
