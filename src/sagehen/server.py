@@ -19,8 +19,6 @@ from sagehen.credentials import Credentials, make_credentials
 from sagehen.errors import HomeError, Unavailable
 from sagehen.gateway.board import clear_row, make_board
 from sagehen.home import Home, prepare_home
-from sagehen.objects import open_remote
-from sagehen.store.migrate import upgrade
 from sagehen.supervisor import Role, Supervisor
 
 __all__ = ["RunningServer", "client_url", "running_server"]
@@ -51,6 +49,10 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         Unavailable: the port is taken, or a process does not come up; the message says which.
     """
     home = prepare_home(settings.home)
+    # SQL and the object stores, which no other verb of the command needs and all would wait for.
+    from sagehen.objects import open_remote
+    from sagehen.store.migrate import upgrade
+
     open_remote(settings)  # here, where a wrong setting can be told plainly
     with _locked(home), _listening(settings) as listeners:
         home.address.unlink(missing_ok=True)  # one that was killed has left it

@@ -1,5 +1,6 @@
 """The AWS CLI's `s3` commands, as people type them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,20 +9,42 @@ from urllib.request import urlopen
 
 import pytest
 
-AWS = str(Path(sys.executable).with_name("aws"))
+# Starting Python and the CLI takes longer than most commands: one process does them all.
+COMMANDS = """
+import json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from awscli.clidriver import create_clidriver
+
+for line in sys.stdin:
+    printed, wrong = StringIO(), StringIO()
+    with redirect_stdout(printed), redirect_stderr(wrong):
+        status = create_clidriver().main(json.loads(line))
+    print(json.dumps([status, printed.getvalue(), wrong.getvalue()]), flush=True)
+"""
 
 
 @pytest.fixture(scope="module")
 def cli(aws):
     """`cli("s3 ls", …)` runs `aws s3 ls …`; gives what it prints."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", COMMANDS], env=aws.env, text=True, **pipes) as aws:
 
-    def run(command, *more):
-        words = [AWS, *command.split(), *map(str, more)]
-        done = subprocess.run(words, env=aws.env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        def run(command, *more):
+            words = [*command.split(), *map(str, more)]
+            print(json.dumps(words), file=aws.stdin, flush=True)
+            status, printed, wrong = json.loads(aws.stdout.readline())
+            assert status == 0, wrong
+            return printed
 
-    return run
+        yield run
+
+
+def test_the_command_itself(aws):
+    command = [str(Path(sys.executable).with_name("aws")), "s3", "ls", "s3://no-such-bucket-here"]
+    done = subprocess.run(command, env=aws.env, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "(NoSuchBucket)" in done.stderr
 
 
 @pytest.fixture

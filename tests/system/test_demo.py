@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from sagehen import demo
-from support.server import SAGEHEN, eventually, run_to_its_end
+from support.server import SAGEHEN, Server, eventually, run_to_its_end
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +32,22 @@ def test_demo_sums_up(told):
     assert "Everything is as it should be" in told
 
 
-def test_demo_can_run_again_on_the_same_server(server):
-    keys = server.env["AWS_ACCESS_KEY_ID"], server.env["AWS_SECRET_ACCESS_KEY"]
-    for _ in range(2):
-        output = io.StringIO()
-        assert demo.run(server.url, *keys, "us-east-1", Console(file=output)), output.getvalue()
+def test_demo_keeps_the_server_until_told_to_end_and_can_run_on_it_again(short_path):
+    kept = Server(short_path / "home", {})
+    with (short_path / "output").open("w+") as output:
+        running = subprocess.Popen(
+            [SAGEHEN, "demo", "--keep", "--home", str(kept.home)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            eventually(lambda: "is ready at" in (short_path / "output").read_text(), 90)
+            keys = kept.env["AWS_ACCESS_KEY_ID"], kept.env["AWS_SECRET_ACCESS_KEY"]
+            again = io.StringIO()
+            assert demo.run(kept.url, *keys, "us-east-1", Console(file=again)), again.getvalue()
+        finally:
+            running.send_signal(signal.SIGINT)
+            assert running.wait(60) == 0
 
 
 def test_demo_says_what_is_off(server):
@@ -45,15 +56,3 @@ def test_demo_says_what_is_off(server):
         server.url, "AKIAWRONG", "wrong", "us-east-1", Console(file=output, width=200)
     )
     assert "The demo cannot go on" in output.getvalue()
-
-
-def test_demo_keeps_the_server_until_told_to_end(short_path):
-    with (short_path / "output").open("w+") as output:
-        running = subprocess.Popen(
-            [SAGEHEN, "demo", "--keep", "--home", str(short_path / "home")],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        eventually(lambda: "is ready at" in (short_path / "output").read_text(), 90)
-        running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 0
