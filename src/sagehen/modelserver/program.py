@@ -21,6 +21,7 @@ from sagehen.modelserver.multi import MultiModel
 from sagehen.modelserver.server import Server
 from sagehen.modelserver.single import SingleModel
 from sagehen.modelserver.strays import wait_for_strays
+from sagehen.modelserver.toolkit_variables import set_up_log
 
 __all__ = ["run", "serve"]
 
@@ -34,12 +35,7 @@ log = logging.getLogger(__name__)
 
 def run(environment: Environment) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit status; 1 if the model does not load."""
-    logging.basicConfig(
-        # The logger's name tells the platform our own lines from those of the user's code.
-        level=environment.log_level,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        force=True,
-    )
+    set_up_log(environment.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_told(environment))
 

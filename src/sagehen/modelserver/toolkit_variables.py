@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from sagehen.errors import SettingError
 
-__all__ = ["read_log_level", "under_one_name"]
+__all__ = ["read_log_level", "set_up_log", "under_one_name"]
 
 _OWN_HANDLER = "sagemaker_inference.default_handler_service"
 _LEVELS = logging.getLevelNamesMapping()
@@ -28,6 +28,16 @@ def under_one_name(environ: Mapping[str, str]) -> dict[str, str]:
     if workers := environ.get("SAGEMAKER_NUM_MODEL_WORKERS"):
         given.setdefault("SAGEMAKER_MODEL_SERVER_WORKERS", workers)
     return given
+
+
+def set_up_log(level: int) -> None:
+    """For the server's process, and for a worker's."""
+    logging.basicConfig(
+        # The logger's name tells the platform our own lines from those of the user's code.
+        level=level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        force=True,
+    )
 
 
 def read_log_level(environ: Mapping[str, str]) -> int:

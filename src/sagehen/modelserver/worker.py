@@ -4,7 +4,6 @@ Started by `workers/process.py`. It ends when the server closes the socket, or i
 """
 
 import faulthandler
-import logging
 import os
 import resource
 import signal
@@ -25,9 +24,6 @@ def main(descriptor: int, parent_pid: int) -> None:
     # Ctrl-C is for the server, which ends its workers; no signal is ignored, as programs that the
     # user's code starts would inherit that.
     signal.signal(signal.SIGINT, lambda number, at: None)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True
-    )
     end = socket.socket(fileno=descriptor)
     end.set_inheritable(False)
     # Nor may what the user's code forks talk to the server.
@@ -39,11 +35,13 @@ def _serve(end: socket.socket) -> None:
     # Now, because the parent's death is told, and the user's own packages are in place.
     from sagehen.modelserver.adapters import make_adapter
     from sagehen.modelserver.environment import read_environment
+    from sagehen.modelserver.toolkit_variables import set_up_log
     from sagehen.modelserver.workers.inbox import QueueInbox, SocketInbox
     from sagehen.modelserver.workers.messages import Load
     from sagehen.modelserver.workers.serving import Outlet, Serving
 
     environment = read_environment(os.environ)
+    set_up_log(environment.log_level)
     adapter = make_adapter(environment)
     inbox, outlet = SocketInbox(end), Outlet(end)
     models: dict[int, QueueInbox] = {}

@@ -98,12 +98,13 @@ def is_there(pid):
         ("leave 3", "ended with exit status 3"),
         ("segfault", "was ended by SIGSEGV (Segmentation fault)"),
         ("kill_itself", "was ended by SIGKILL (Killed; maybe for want of memory)"),
-        ("never_return", "did not answer within 1 seconds"),
+        ("never_return", "did not answer within 2 seconds"),
         ("scribble", "wrote what is no message to the server"),
     ],
 )
 async def test_a_worker_that_dies_is_said_and_replaced(code, what, how, capfd):
-    async with code(SAGEMAKER_MODEL_SERVER_TIMEOUT="1") as server:
+    seconds = "2" if what == "never_return" else "60"
+    async with code(SAGEMAKER_MODEL_SERVER_TIMEOUT=seconds) as server:
         before = await ask(server, "pid")
         dying = asyncio.create_task(ask(server, what))
         waiting = asyncio.create_task(ask(server, "pid"))
@@ -227,7 +228,7 @@ async def test_the_models_of_a_dead_worker_are_not_loaded(serving, put_script, b
     ("line", "said"),
     [
         ("import os; os._exit(3)", b"ended with exit status 3 while it loaded"),
-        ("import os; os.kill(os.getpid(), 11)", b"SIGSEGV"),
+        ("import os, time; os.kill(os.getpid(), 11); time.sleep(9)", b"SIGSEGV"),
         ("raise ValueError('no weights')", b"no weights\nTraceback (most recent call last):"),
     ],
 )
@@ -253,6 +254,14 @@ async def test_threads_are_shared_out_unless_the_user_says(
     put_script(inference=script + "return os.environ['OMP_NUM_THREADS']\n")
     async with serving("python", SAGEMAKER_MODEL_SERVER_WORKERS="2", **variables) as server:
         assert (await ask(server, "x")).body.decode() == threads
+
+
+async def test_the_log_level_is_the_codes_too(serving, put_script, capfd):
+    said = "import logging\nlogging.getLogger('mine').debug('fine print')\n"
+    put_script(inference=said + SCRIPT)
+    async with serving("python", SAGEMAKER_CONTAINER_LOG_LEVEL="DEBUG") as server:
+        assert (await ask(server, "pid")).status == 200
+    assert " DEBUG mine: fine print\n" in capfd.readouterr().err
 
 
 async def test_models_with_different_requirements_live_side_by_side(
