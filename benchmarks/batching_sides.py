@@ -39,7 +39,7 @@ def sagehen(
 
 
 def ask_sagehen(running: Server, kind: Kind, question: str) -> bytes:
-    return running.signed_request(NAME, kind.body % question, kind.content_type)
+    return running.signed_request(NAME, kind.body % question, Content_Type=kind.content_type)
 
 
 def deploy(kind: Kind, made: Made, running: Server, environment: dict[str, str]) -> None:

@@ -56,7 +56,7 @@ def environment(
         program, package = PROGRAMS[peer]
         if not shutil.which(program):
             raise Failed(f"{program} is missing. To have it: apt-get install -y {package}")
-    requirements = listed(PEERS / peer / "requirements.txt") + (libraries or same_model())
+    requirements = listed(PEERS / peer / "requirements.txt") + list(libraries or same_model())
     alone = listed(PEERS / peer / "without-dependencies.txt")
     made = Environment(cache.resolve() / "-".join(filter(None, (peer, model))))
     note = made.folder / "made-of.txt"
