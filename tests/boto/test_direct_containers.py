@@ -14,7 +14,7 @@ TIMES = """
 import os
 
 def model_fn(model_dir): return %d
-def predict_fn(data, model): return [data.item() * model, os.getpid()]
+def predict_fn(data, model): return [data.item() * model, os.getppid()]
 """
 JSON = "application/json"
 

@@ -37,7 +37,7 @@ def input_fn(body, content_type): return json.loads(body)
 
 def predict_fn(number, model):
     time.sleep(0.02)
-    return [number, os.getpid()]
+    return [number, os.getppid()]  # the container: this is its worker
 """
 JSON = "application/json"
 

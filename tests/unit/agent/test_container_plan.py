@@ -57,7 +57,7 @@ def test_pip_is_used_as_the_user_does_unless_the_container_says(
     monkeypatch.setenv("PIP_INDEX_URL", "https://mine/")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     place = ContainerPlace(home, make_spec(environment={"PIP_NO_INDEX": "0"}), 1)
-    plan = plan_launch(place, Launch(adapter="python"), "unix:/run/i-1.sock", settings)
+    plan = plan_launch(place, Launch(adapter="python"), "unix:/run/i-1.sock", PORTS, settings)
     assert plan.environment["PIP_INDEX_URL"] == "https://mine/"
     assert plan.environment["PIP_NO_INDEX"] == "0"
 
