@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from sagehen.domain.asynchronous import AsyncPlan
 from sagehen.domain.containers import ContainerSpec, InstanceSpec, InstanceState
 from sagehen.domain.routes import ExecutionMode, RoutingStrategy
 
@@ -90,6 +91,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """Those that answer: the production variants."""
     shadow: VariantPlan | None = None
     """The one that gets copies of requests, where there is one."""
+    asynchronous: AsyncPlan | None = None
+    """What the config says in AsyncInferenceConfig, where it does."""
     deployed_at: float = 0
     """When the config was copied: nothing in it is resolved again later."""
 

@@ -4,6 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
+from sagehen.domain.asynchronous import AsyncPlan
+
 __all__ = [
     "BOARD_COLUMNS",
     "DEFAULT_SLOTS",
@@ -97,6 +99,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Those that answer."""
     shadow: VariantRoute | None = None
     """The one that gets copies of requests, where there is one."""
+    asynchronous: AsyncPlan | None = None
+    """Where it takes requests by InvokeEndpointAsync, and no others."""
 
     @property
     def all_variants(self) -> tuple[VariantRoute, ...]:

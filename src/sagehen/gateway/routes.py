@@ -1,11 +1,8 @@
 """The route table as this process uses it: each endpoint's instances with their connections."""
 
-import logging
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from sagehen.clock import Clock
@@ -17,14 +14,10 @@ from sagehen.gateway.faults import PRIMARY
 from sagehen.gateway.instance import Instance, Stage
 from sagehen.gateway.line import Line
 from sagehen.gateway.pool import Pool
+from sagehen.route_file import RouteFileReader
 
 __all__ = ["Endpoint", "Routes", "Variant"]
 
-log = logging.getLogger(__name__)
-
-FRESH_SECONDS = 0.001
-"""How old what is known of the file may be when a request asks. Looking costs some 2 µs; whoever
-was told that an endpoint is in service, or has another weight, finds it so at once."""
 RANKS_KEPT = 10_000
 """Models per variant whose order of instances is remembered."""
 
@@ -121,22 +114,19 @@ class Routes:
     """Follows the file that control writes; what was read last stays in force without it."""
 
     def __init__(self, file: Path, counters: Counters, clock: Clock, board: Board) -> None:
-        self._file = file
+        self._file = RouteFileReader(file, clock)
         self._counters = counters
         self._clock = clock
         self._board = board
         self.version = 0
         """Of the table in force: grows with each change."""
-        self._looked_at = 0.0
-        self._seen: tuple[int, int, int] | None = None
         self._endpoints: dict[str, Endpoint] = {}
         self._instances: dict[_InstanceKey, Instance] = {}
         self._lines: dict[_LineKey, Line] = {}
         self._leaving: list[Pool] = []
 
     def get(self, endpoint_name: str) -> Endpoint | None:
-        if self._clock.monotonic() - self._looked_at > FRESH_SECONDS:
-            self.refresh()
+        self._apply_if(self._file.refresh_if_old())
         return self._endpoints.get(endpoint_name)
 
     def instances(self) -> Iterable[Instance]:
@@ -154,22 +144,12 @@ class Routes:
 
     def refresh(self) -> bool:
         """Read the file if it has changed; whether the table in force is another one now."""
-        self._looked_at = self._clock.monotonic()
-        try:
-            status = os.stat(self._file)
-            seen = (status.st_ino, status.st_mtime_ns, status.st_size)
-            if seen == self._seen:
-                return False
-            # A file that makes no sense is not looked at again, or told of, until it is replaced.
-            self._seen = seen
-            table = msgspec.json.decode(self._file.read_bytes(), type=RouteTable)
-        except FileNotFoundError:
-            return False
-        except (OSError, msgspec.DecodeError) as error:
-            log.warning("The route table cannot be read and the last one stays: %s", error)
-            return False
-        self._apply(table)
-        return True
+        return self._apply_if(self._file.refresh())
+
+    def _apply_if(self, changed: bool) -> bool:
+        if changed:
+            self._apply(self._file.table)
+        return changed
 
     def _apply(self, table: RouteTable) -> None:
         self.version += 1

@@ -1,0 +1,1 @@
+"""Work that outlives its request: asynchronous invocations, notices."""

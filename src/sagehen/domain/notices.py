@@ -1,0 +1,30 @@
+"""What is published to a topic."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+__all__ = ["MessageAttribute", "Notice"]
+
+
+class MessageAttribute(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of SNS's: `data_type` is `String`, `String.Array`, `Number` or `Binary`."""
+
+    data_type: str
+    string_value: str | None = None
+    binary_value: bytes | None = None
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to all who subscribe to a topic."""
+
+    message_id: str
+    """The same on every delivery and every retry: who gets it twice knows by this."""
+    topic_arn: str
+    message: str
+    published_at: float
+    """Seconds since the epoch."""
+    subject: str | None = None
+    structure: str | None = None
+    """`json` where `message` is an object with a text for each protocol."""
+    attributes: Mapping[str, MessageAttribute] = msgspec.field(default_factory=dict)

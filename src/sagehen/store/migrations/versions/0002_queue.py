@@ -1,0 +1,10 @@
+"""The queue of asynchronous requests."""
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    pass
