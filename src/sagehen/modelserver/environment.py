@@ -117,6 +117,11 @@ class Environment:
     def models_dir(self) -> Path:
         return self.base_dir / "models"
 
+    @property
+    def own_environments_dir(self) -> Path:
+        """For what requirements.txt names where `environments_dir` cannot be written."""
+        return self.base_dir / "environments"
+
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
     """Raises SettingError naming the variable and its bad value."""

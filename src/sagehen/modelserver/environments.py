@@ -10,6 +10,7 @@ The kernel lets a lock go with the process that holds it, however that ends.
 import contextlib
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
 import sys
@@ -26,6 +27,8 @@ from sagehen.modelserver.install import Installer, RequirementsError, python_of,
 __all__ = ["Environments", "Lease"]
 
 _POLL_SECONDS = 0.05
+log = logging.getLogger(__name__)
+
 _PIP_FILES = ("/etc/pip.conf", "~/.config/pip/pip.conf", "~/.pip/pip.conf")
 
 
@@ -51,14 +54,22 @@ class Environments:
     """Those in one folder, which servers may share.
 
     Args:
+        folder: made where it is not there.
+        own_folder: this server's alone, in its place where this server may not write there.
         most_bytes: what those may take together that nobody uses.
         seconds: how long making one, or waiting for one who makes it, may take.
     """
 
     def __init__(
-        self, folder: Path, most_bytes: int, seconds: float, variables: Mapping[str, str]
+        self,
+        folder: Path,
+        own_folder: Path,
+        most_bytes: int,
+        seconds: float,
+        variables: Mapping[str, str],
     ) -> None:
         self._folder = folder
+        self._own_folder = own_folder
         self._most_bytes = most_bytes
         self._seconds = seconds
         self._variables = variables
@@ -68,7 +79,7 @@ class Environments:
     def acquire(self, requirements: Path) -> Lease:
         """Blocks until the environment is there. Raises RequirementsError."""
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_folder()
             return self._acquire(requirements, self._folder / self._key(requirements))
         except OSError as problem:
             raise RequirementsError(
@@ -79,6 +90,24 @@ class Environments:
         """End what is being made."""
         self._closing.set()
         self._installer.close()
+
+    def _make_folder(self) -> None:
+        """Raises OSError: neither can be written."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(self._folder, os.W_OK | os.X_OK):
+                return
+            problem = "it is read-only"
+        except OSError as error:
+            problem = str(error)
+        if self._folder != self._own_folder:
+            log.warning(
+                "Environments are not shared, but made for this container alone: %s: %s.",
+                self._folder,
+                problem,
+            )
+            self._folder = self._own_folder
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _acquire(self, requirements: Path, folder: Path) -> Lease:
         deadline = time.monotonic() + self._seconds

@@ -59,6 +59,7 @@ class Lane:
         self._timer: asyncio.TimerHandle | None = None
         self._stream: Stream | None = None
         self._seconds = 0.0
+        self._ended_idle = False
 
     def send(self, request: Request) -> None:
         if not self.calls:
@@ -96,12 +97,16 @@ class Lane:
             self._stream = None
             self._over(self.calls[0], None, self._seconds)
 
+    def stop(self) -> None:
+        """The worker has ended just now: what is sent from here on was not begun by anybody."""
+        self._ended_idle = not self.calls
+
     def lost(self, how: str) -> list[Request]:
         """The worker has ended: what it has not begun."""
         self.close()
         if self._stream is not None:
             self._stream.end(whole=False)
-        if self.calls:
+        if self.calls and not self._ended_idle:
             self.calls.popleft().respond(worker_died(how))
         unbegun = list(self.calls)
         self.calls.clear()

@@ -61,6 +61,7 @@ class Loader:
         self._installs = ThreadPoolExecutor(2, "install")
         self._environments = Environments(
             environment.environments_dir,
+            environment.own_environments_dir,
             environment.environments_bytes,
             environment.startup_seconds,
             environment.variables,
@@ -90,6 +91,12 @@ class Loader:
         await loaded.runner.drained()
         await loaded.close()
         log.info("Unloaded the model %s.", loaded.name)
+
+    def give_up(self, url: str) -> None:
+        """What is being loaded from there is not wanted any more: user code that does not come
+        back from it is ended, with its worker. What loads in this process cannot be."""
+        for pool in self._pools.values():
+            pool.workers.give_up(url)
 
     async def sweep_memory(self) -> None:
         """Give the memory of what did not load back, when nothing refers to it any more."""

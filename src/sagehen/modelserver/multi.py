@@ -5,6 +5,7 @@ import bisect
 import json
 import os
 from collections.abc import Coroutine
+from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sagehen.modelserver.batching import BATCH_SLOTS
@@ -18,6 +19,15 @@ __all__ = ["MultiModel"]
 
 PAGE_SIZE = 100
 MAX_NAME_LENGTH = 1024
+GIVE_UP_SECONDS = 30.0
+"""What is to be unloaded while it is loaded has so long to come back; then its worker is ended."""
+END_SECONDS = 20.0
+"""For that end. Both together are less than the platform waits for an unloading."""
+
+
+class _Loading(NamedTuple):
+    url: str
+    done: asyncio.Future[Answer]
 
 
 class MultiModel:
@@ -27,7 +37,7 @@ class MultiModel:
         self._loader = loader
         self._root = os.path.normpath(environment.models_dir)
         self._models: dict[str, LoadedModel] = {}
-        self._loading: dict[str, asyncio.Future[Answer]] = {}
+        self._loading: dict[str, _Loading] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._trimmer = Trimmer()
 
@@ -87,9 +97,10 @@ class MultiModel:
         if name in self._models:
             return _conflict(name)
         if name in self._loading:
-            answer = await asyncio.shield(self._loading[name])
+            answer = await asyncio.shield(self._loading[name].done)
             return _conflict(name) if answer.status == 200 else answer
-        done = self._loading[name] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._loading[name] = _Loading(url, done)
         answer = await self._load_once(name, url)
         del self._loading[name]
         done.set_result(answer)
@@ -121,8 +132,10 @@ class MultiModel:
         self._models.pop(name, None)
 
     async def _unload(self, name: str) -> Answer:
-        if name in self._loading:
-            await asyncio.shield(self._loading[name])
+        if name in self._loading and not await self._end_loading(self._loading[name]):
+            return error(
+                503, "ServiceUnavailableException", f"Model {name} does not come back from loading."
+            )
         loaded = self._models.pop(name, None)
         if loaded is None:
             return not_loaded(name)
@@ -130,6 +143,15 @@ class MultiModel:
         del loaded
         self._trimmer.ask()
         return json_answer(200, {"status": f'Model "{name}" unregistered'})
+
+    async def _end_loading(self, loading: _Loading) -> bool:
+        """Whether it is over, by itself or else by the end of what loads it: code that never
+        returns would keep all others from being loaded."""
+        done, _ = await asyncio.wait({loading.done}, timeout=GIVE_UP_SECONDS)
+        if not done:
+            self._loader.give_up(loading.url)
+            done, _ = await asyncio.wait({loading.done}, timeout=END_SECONDS)
+        return bool(done)
 
     def _spawn(self, work: Coroutine[None, None, Answer], request: Request) -> None:
         task = asyncio.get_running_loop().create_task(_respond(work, request))

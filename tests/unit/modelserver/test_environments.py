@@ -1,5 +1,6 @@
 """Environments made of requirements.txt: real ones, of packages that lie in a folder."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -23,7 +24,8 @@ def wheels(tmp_path):
 def make_environments(tmp_path, wheels):
     def make(most_bytes=2**40, seconds=60.0, **variables):
         offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), **variables}
-        return Environments(tmp_path / "environments", most_bytes, seconds, offline)
+        own = tmp_path / "own" / "environments"
+        return Environments(tmp_path / "environments", own, most_bytes, seconds, offline)
 
     return make
 
@@ -164,3 +166,28 @@ def test_what_it_depends_on_makes_another(quick, make_environments, need, tmp_pa
     elsewhere._installer = CountingInstaller()
     elsewhere.acquire(need("-c other.txt\n")).release()
     assert elsewhere._installer.made == 1
+
+
+@pytest.fixture(params=["cannot be made", "cannot be written"])
+def unwritable(request, tmp_path, monkeypatch):
+    """The shared folder of environments."""
+    shared = tmp_path / "environments"
+    if request.param == "cannot be made":
+        shared.write_text("a file")
+    else:
+        shared.mkdir(mode=0o500)
+        may = os.access  # root may whatever the mode says
+        monkeypatch.setattr(os, "access", lambda path, mode: path != shared and may(path, mode))
+    return shared
+
+
+def test_where_the_shared_folder_is_not_to_be_had_it_is_this_servers_alone(
+    unwritable, quick, need, tmp_path, caplog
+):
+    environments = quick(most_bytes=10**9)
+    lease = environments.acquire(need("a"))
+    assert lease.python.startswith(str(tmp_path / "own" / "environments"))
+    lease.release()
+    environments.acquire(need("a")).release()
+    assert environments._installer.made == 1
+    assert caplog.text.count("for this container alone") == 1

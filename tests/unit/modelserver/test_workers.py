@@ -3,10 +3,14 @@
 import asyncio
 import json
 import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 
+from sagehen.modelserver import multi
+from sagehen.modelserver.workers import process
 from support.wheels import make_wheel
 
 SCRIPT = """
@@ -296,3 +300,97 @@ def transform_fn(m, d, c, a): return f"{shade.VERSION} {os.getpid()}"
         assert (await client.request("DELETE", "/models/m2.0")).status == 200
         assert not is_there(pid)  # the last model of its environment
         assert (await client.request("POST", "/models/m1.0/invoke", b"")).status == 200
+
+
+class Sweep:
+    """The clearing away of what a worker has left: told when it begins, ends when it is let."""
+
+    def __init__(self):
+        self.begun, self.let = threading.Event(), threading.Event()
+
+    def __call__(self, mark):
+        self.begun.set()
+        assert self.let.wait(30)
+
+
+@pytest.fixture
+def sweep(monkeypatch):
+    sweep = Sweep()
+    monkeypatch.setattr(process, "end_leftovers", sweep)
+    yield sweep
+    sweep.let.set()
+
+
+async def kill_worker(sweep, pid):
+    os.kill(int(pid), signal.SIGKILL)
+    assert await asyncio.to_thread(sweep.begun.wait, 30)
+
+
+async def test_what_comes_just_after_a_workers_end_was_not_begun_by_it(code, sweep):
+    async with code() as server:
+        before = (await ask(server, "pid")).body
+        await kill_worker(sweep, before)
+        late = asyncio.create_task(ask(server, "pid"))
+        # A whole exchange: by now the other has been read too.
+        assert (await (await server.connect()).request("GET", "/ping")).status == 200
+        sweep.let.set()
+        after = await late
+        assert (after.status, after.body != before) == (200, True)
+
+
+class Models:
+    """A multi-model server's, each of a script."""
+
+    def __init__(self, server, put_script, base_dir):
+        self.server, self.put_script, self.base_dir = server, put_script, base_dir
+
+    async def ask(self, method, path, body=b""):
+        return await (await self.server.connect()).request(method, path, body)
+
+    async def load(self, name, script=SCRIPT):
+        folder = self.base_dir / "models" / name / "model"
+        self.put_script(folder, inference=script)
+        order = json.dumps({"model_name": name, "url": str(folder)}).encode()
+        return await self.ask("POST", "/models", order)
+
+
+async def test_a_model_asked_for_just_after_a_workers_end_is_loaded_in_the_next(
+    serving, put_script, base_dir, sweep
+):
+    async with serving("python", SAGEMAKER_MULTI_MODEL="true") as server, asyncio.timeout(30):
+        models = Models(server, put_script, base_dir)
+        assert (await models.load("a")).status == 200
+        before = (await models.ask("POST", "/models/a/invoke", b"pid")).body
+        await kill_worker(sweep, before)
+        loading = asyncio.create_task(models.load("b"))
+        unloading = asyncio.create_task(models.ask("DELETE", "/models/a"))
+        assert (await models.ask("GET", "/ping")).status == 200
+        sweep.let.set()
+        assert (await loading).status == 200
+        assert (await unloading).status in (200, 404)
+        assert (await models.ask("POST", "/models/b/invoke", b"pid")).body != before
+
+
+async def test_a_load_that_never_ends_is_given_up_and_others_are_loaded(
+    serving, put_script, base_dir, monkeypatch
+):
+    monkeypatch.setattr(multi, "GIVE_UP_SECONDS", 0.05)
+    begun = base_dir / "begun"
+    os.mkfifo(begun)
+    hanging = f"""
+import time
+def model_fn(d):
+    open({str(begun)!r}, "w").close()
+    while True:
+        time.sleep(60)
+"""
+    async with serving("python", SAGEMAKER_MULTI_MODEL="true") as server, asyncio.timeout(30):
+        models = Models(server, put_script, base_dir)
+        loading = asyncio.create_task(models.load("hanging", hanging))
+        await asyncio.to_thread(begun.read_bytes)
+        assert (await models.ask("DELETE", "/models/hanging")).status == 404
+        answer = await loading
+        assert answer.status == 500
+        assert b"was ended: a model was not loaded in time" in answer.body
+        assert (await models.load("good")).status == 200
+        assert (await models.ask("POST", "/models/good/invoke", b"pid")).status == 200

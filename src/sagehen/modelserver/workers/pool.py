@@ -74,7 +74,7 @@ class WorkerPool:
         """Raises what `Worker.load` raises; Unavailable if no process can be started."""
         self._numbers += 1
         model = self._models[self._numbers] = Hosted(self._numbers, folder, caller, on_lost)
-        loads = [self._load_at(place, model) for place in self._places]
+        loads = [self._load_at(at, model) for at in range(len(self._places))]
         results = await asyncio.gather(*loads, return_exceptions=True)
         for problem in results:
             if isinstance(problem, BaseException):
@@ -90,6 +90,13 @@ class WorkerPool:
         self._models.pop(model.number, None)
         unloads = [self._unload(worker, model) for worker in self._running()]
         await asyncio.gather(*unloads, return_exceptions=True)
+
+    def give_up(self, folder: str) -> None:
+        """End the workers that do not come back from loading it, with all the models they hold."""
+        numbers = [one.number for one in self._models.values() if one.folder == folder]
+        for worker in self._running():
+            if any(map(worker.is_asked_of, numbers)):
+                worker.end("was ended: a model was not loaded in time")
 
     async def close(self) -> None:
         """End the processes, at once."""
@@ -107,13 +114,16 @@ class WorkerPool:
     def _running(self) -> list[Worker]:
         return [place.result() for place in self._places if place.done()]
 
-    async def _load_at(self, place: "asyncio.Future[Worker]", model: Hosted) -> None:
-        await self._load(await asyncio.shield(place), model)
+    async def _load_at(self, at: int, model: Hosted) -> None:
+        while (worker := await asyncio.shield(self._places[at])).has_ended:
+            await asyncio.shield(worker.ended)
+            await asyncio.sleep(0)  # whoever keeps it running makes place for the next
+        await self._load(worker, model)
 
     async def _load(self, worker: Worker, model: Hosted) -> None:
         await worker.load(model.number, model.folder)
-        if worker.ended.done():
-            raise WorkerDied(f"The worker process of the model's code {worker.ended.result()}.")
+        if worker.has_ended:
+            raise WorkerDied("The worker process of the model's code ended after it had loaded.")
         timeout = self._environment.timeout_seconds
         lane = Lane(model.number, worker, timeout, model.caller)
         worker.lanes[model.number] = lane

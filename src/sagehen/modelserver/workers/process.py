@@ -60,6 +60,7 @@ class Worker:
         self._mark = mark
         self._asked: dict[int, asyncio.Future[FromWorker]] = {}
         self._ending: str | None = None
+        self._how: str | None = None
         self._killing: asyncio.TimerHandle | None = None
         ours, theirs = socket.socketpair()
         with theirs:
@@ -76,6 +77,15 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """It does nothing more, though what it has left behind may not be cleared away yet."""
+        return self._how is not None
+
+    def is_asked_of(self, model: int) -> bool:
+        """It has not come back from loading or unloading that one."""
+        return model in self._asked
+
     def send(self, message: ToWorker, body: bytes = b"") -> None:
         self._channel.send(message, body)
 
@@ -91,7 +101,7 @@ class Worker:
 
     def end(self, why: str) -> None:
         """Have it say where it is, and end it. `why` stands in the place of its exit status."""
-        if self._ending is None and not self.ended.done():
+        if self._ending is None and not self.has_ended:
             self._ending = why
             self._signal(signal.SIGABRT)
             loop = asyncio.get_running_loop()
@@ -106,8 +116,8 @@ class Worker:
                 self._process.send_signal(number)
 
     async def _ask(self, message: Load | Unload) -> FromWorker:
-        if self.ended.done():
-            raise WorkerDied(f"The worker process of the model's code {self.ended.result()}.")
+        if self.has_ended:
+            raise WorkerDied(f"The worker process of the model's code {self._how}.")
         reply: asyncio.Future[FromWorker] = asyncio.get_running_loop().create_future()
         self._asked[message.model] = reply
         self.send(message)
@@ -143,6 +153,9 @@ class Worker:
         how = self._ending or _said(status)
         if self._channel.broken is not None:
             how = f"wrote what is no message to the server ({self._channel.broken}), and {how}"
+        self._how = how
+        for lane in self.lanes.values():
+            lane.stop()
         for reply in self._asked.values():
             if not reply.done():
                 reply.set_exception(
