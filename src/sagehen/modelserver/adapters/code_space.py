@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
+from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,11 +78,26 @@ class CodeSpace:
         """What `import` means inside the folder's modules, also when they are long loaded."""
         if level == 0 and not self._is_own(name):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
-        known = self._modules.get(name) if level == 0 and "." not in name else None
-        if known is not None and all(hasattr(known, each) for each in fromlist or ()):
+        known = self._known("." * level + name, globals or {}, fromlist or ())
+        if known is not None:
             return known
         with self.active():
             return builtins.__import__(name, globals, locals, fromlist or (), level)
+
+    def _known(
+        self, name: str, globals: Mapping[str, object], fromlist: Sequence[str]
+    ) -> ModuleType | None:
+        """What the import gives, if nothing is to be loaded for it: another model may be, for long,
+        and a call must not wait for that."""
+        package = globals.get("__package__")
+        if name.startswith("."):
+            if not package or not isinstance(package, str):
+                return None
+            name = resolve_name(name, package)
+        module = self._modules.get(name)
+        if module is None or not all(hasattr(module, each) for each in fromlist):
+            return None
+        return module if fromlist else self._modules.get(name.partition(".")[0])
 
 
 def _module_names(folder: Path) -> Iterator[str]:
