@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 from onnx import TensorProto, helper
 
-from support.deploy import ROLE
+from support.deploy import ROLE, pack
 
 
 def doubling() -> bytes:
@@ -75,3 +75,40 @@ def test_a_refusal_keeps_its_status_and_its_sentence(invoke, body, how, status, 
     assert answer["Error"]["Code"] == "ModelError"
     assert answer["OriginalStatusCode"] == status
     assert said in answer["OriginalMessage"]
+
+
+HUGGING_FACE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/huggingface-pytorch-inference:2.6.0"
+RAISES = """
+def model_fn(model_dir):
+    return None
+
+def predict_fn(data, model):
+    raise LookupError(f"no {data['inputs']} here")
+"""
+
+
+def test_a_hugging_face_script_that_raises_is_a_client_error(deploy):
+    deploy.config("raises")
+    archive = pack({"code/inference.py": RAISES})
+    deploy.s3.put_object(Bucket="models", Key="raises/model.tar.gz", Body=archive)
+    deploy.sagemaker.delete_model(ModelName="raises")
+    container = {
+        "Image": HUGGING_FACE,
+        "ModelDataUrl": "s3://models/raises/model.tar.gz",
+        "Environment": {"SAGEMAKER_MODEL_SERVER_WORKERS": "1"},
+    }
+    deploy.sagemaker.create_model(
+        ModelName="raises", ExecutionRoleArn=ROLE, PrimaryContainer=container
+    )
+    deploy.sagemaker.create_endpoint(EndpointName="raises", EndpointConfigName="raises")
+    assert deploy.settled("raises")["EndpointStatus"] == "InService"
+    with pytest.raises(ClientError, match=r"Received client error \(400\) from primary") as refused:
+        deploy.invoke("raises", '{"inputs": "grouse"}')
+    answer = refused.value.response
+    assert answer["OriginalStatusCode"] == 400
+    assert json.loads(answer["OriginalMessage"]) == {
+        "code": 400,
+        "type": "InternalServerException",
+        "message": "no grouse here",
+    }
+    deploy.sagemaker.delete_endpoint(EndpointName="raises")

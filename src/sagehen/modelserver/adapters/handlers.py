@@ -1,13 +1,28 @@
 """The functions that answer where a script leaves them out, as the inference toolkit's do."""
 
+import contextlib
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from sagehen.modelserver.adapters.codecs import UnsupportedFormat, decode, encode
+from sagehen.modelserver.contract import Answer
+from sagehen.modelserver.replies import traceback_answer
 
-__all__ = ["Handlers", "encode_accepted", "missing"]
+__all__ = ["Handlers", "encode_accepted", "missing", "toolkit_error"]
+
+
+def toolkit_error(problem: Exception) -> Answer:
+    """The inference toolkit's answer where a script raises: 500, unless the exception has a
+    `status_code`, as the toolkit's own have; the message, then the traceback."""
+    status = 500
+    with contextlib.suppress(TypeError, ValueError):
+        own = int(getattr(problem, "status_code", status))
+        status = own if 400 <= own < 600 else 500
+    lines = "".join(traceback.format_exception(problem))
+    return traceback_answer(status, str(getattr(problem, "message", problem)), lines)
 
 
 @dataclass(frozen=True)
@@ -20,8 +35,8 @@ class Handlers:
     output_fn: Callable[..., Any]
     transform_of: Callable[[ModuleType], Callable[..., Any] | None] = lambda _: None
     """What a script has in the place of `transform_fn`, under names of a framework's own."""
-    error_status: int = 500
-    """Of an answer to a request whose script raises."""
+    failed: Callable[[Exception], Answer] = toolkit_error
+    """The answer to a request whose script raises."""
 
     @classmethod
     def of_toolkit(cls) -> "Handlers":

@@ -6,15 +6,17 @@ from typing import Any
 from sagehen.modelserver.adapters.handlers import Handlers
 from sagehen.modelserver.adapters.huggingface_codecs import asked, decode, encode
 from sagehen.modelserver.adapters.huggingface_files import find_task, is_of_texts, model_folder
-from sagehen.modelserver.adapters.huggingface_models import PipelineModel, TextModel
+from sagehen.modelserver.adapters.huggingface_models import (
+    PipelineModel,
+    PredictionError,
+    TextModel,
+)
 from sagehen.modelserver.adapters.script import find_script, load_script
 from sagehen.modelserver.adapters.torch_runtime import inference, prepare, require
-from sagehen.modelserver.contract import BatchModel, CallModel
+from sagehen.modelserver.contract import Answer, BatchModel, CallModel
 from sagehen.modelserver.environment import Environment
 
 __all__ = ["HuggingFaceAdapter", "adapter"]
-
-SCRIPT_ERROR_STATUS = 400
 
 
 def adapter(environment: Environment) -> "HuggingFaceAdapter":
@@ -37,9 +39,7 @@ class HuggingFaceAdapter:
         prepare(environment.threads)
         script = find_script(model_dir, environment)
         if script is not None:
-            handlers = Handlers(
-                self._pipeline, decode, _predict, encode, error_status=SCRIPT_ERROR_STATUS
-            )
+            handlers = Handlers(self._pipeline, decode, _predict, encode, failed=_failed)
             return load_script(script, model_dir, handlers, environment)
         pipeline = self._pipeline(str(model_dir))
         if self._is_of_texts(model_dir):
@@ -70,6 +70,11 @@ def _predict(data: Any, model: Any) -> Any:
     inputs, parameters = asked(data)
     with inference():
         return model(inputs, **parameters)
+
+
+def _failed(problem: Exception) -> Answer:
+    """Of a script as of a pipeline, whatever status the exception may have of its own."""
+    return PredictionError(problem).answer
 
 
 def _import_pipelines() -> Any:

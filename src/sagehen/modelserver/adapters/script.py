@@ -1,9 +1,7 @@
 """A model served by the user's own functions: SageMaker's `code/inference.py` contract."""
 
-import contextlib
 import inspect
 import logging
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from sagehen.modelserver.adapters.handlers import Handlers
 from sagehen.modelserver.adapters.pieces import bytes_of, in_pieces, is_in_pieces
 from sagehen.modelserver.contract import Answer, Refusal, Request
 from sagehen.modelserver.environment import Environment
-from sagehen.modelserver.replies import by_model, traceback_answer
+from sagehen.modelserver.replies import by_model
 
 __all__ = [
     "Script",
@@ -125,7 +123,7 @@ class ScriptModel:
         transform = _own(module, "transform_fn") or defaults.transform_of(module)
         self._transform = _taking(transform, 4) if transform else self._three_steps
         self._default_accept = environment.default_accept or JSON
-        self._error_status = defaults.error_status
+        self._failed = defaults.failed
         self._model_dir = model_dir
         context = Context({}, model_dir)
         if (prepare := _own(module, "pre_model_fn")) is not None:
@@ -146,7 +144,8 @@ class ScriptModel:
         except (Refusal, MemoryError):
             raise
         except Exception as problem:
-            return by_model(_failed(problem, self._error_status))
+            log.error("The model's code raised.", exc_info=problem)
+            return by_model(self._failed(problem))
 
     def _transformed(self, request: Request, accept: str, context: Context) -> Any:
         content_type = request.header(b"content-type") or None
@@ -219,13 +218,3 @@ def _answer(result: Any, accept: str, context: Context) -> Answer:
         context.answer_headers,
         rest=rest,
     )
-
-
-def _failed(problem: Exception, status: int) -> Answer:
-    """`status` unless the exception has the toolkit's `status_code`; message, then traceback."""
-    lines = "".join(traceback.format_exception(problem))
-    log.error("The model's code raised.\n%s", lines)
-    with contextlib.suppress(TypeError, ValueError):
-        own = int(getattr(problem, "status_code", status))
-        status = own if 400 <= own < 600 else 500
-    return traceback_answer(status, str(getattr(problem, "message", problem)), lines)

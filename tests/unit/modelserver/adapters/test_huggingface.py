@@ -361,8 +361,14 @@ def test_a_script_overrides_steps_and_gets_the_others(load, script, make_model):
 
 def test_a_script_that_raises_answers_400_as_the_container_does(load, script):
     script(
+        "class Odd(Exception): status_code = 503\n"
         "def model_fn(d): return 1\n"
-        "def transform_fn(model, data, content_type, accept): raise RuntimeError('no')\n"
+        "def transform_fn(model, data, content_type, accept): raise Odd('no')\n"
     )
     found = load().call(request(body("a")))
-    assert (found.status, found.body[:3]) == (400, b"no\n")
+    assert (found.status, found.content_type) == (400, "application/json")
+    assert json.loads(found.body) == {
+        "code": 400,
+        "type": "InternalServerException",
+        "message": "no",
+    }
