@@ -70,7 +70,9 @@ def parse_libsvm(body: bytes, columns: int | None = None) -> Table:
     Raises ValueError.
     """
     rows = [_pairs(line) for line in body.strip().split(b"\n")]
-    indices = [index for row in rows for index, _ in row] or [0]
+    indices = [index for row in rows for index, _ in row]
+    if not indices:  # CSV, for example: it is not to be taken for rows without any feature
+        raise ValueError("it has no index:value")
     if min(indices) < 0:
         raise ValueError(f"index {min(indices)} is below 0")
     offset = 1 if min(indices) >= 1 else 0

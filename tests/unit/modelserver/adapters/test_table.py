@@ -39,7 +39,7 @@ def test_what_is_no_csv_of_numbers(body):
 def test_libsvm_counts_from_0_or_1():
     assert cells(parse_libsvm(b"1 1:5 3:7", 3)) == [5, None, 7]
     assert cells(parse_libsvm(b"0:5 2:7\n1:6", 3)) == [5, None, 7, None, 6, None]
-    assert cells(parse_libsvm(b"1", 2)) == [None, None]
+    assert cells(parse_libsvm(b"1\n1:5", 2)) == [None, None, 5, None]
     assert parse_libsvm(b"0 1:1 9:1").columns == 9
 
 
@@ -48,7 +48,7 @@ def test_libsvm_beyond_the_model_says_how_wide_it_is():
     assert (table.columns, len(table.cells)) == (9, 0)
 
 
-@pytest.mark.parametrize("body", [b"a:1", b"1:b", b"-1:2", b"1:1:1"])
+@pytest.mark.parametrize("body", [b"a:1", b"1:b", b"-1:2", b"1:1:1", b"1", b"1,2"])
 def test_what_is_no_libsvm(body):
     with pytest.raises(ValueError):  # noqa: PT011
         parse_libsvm(body, 3)
