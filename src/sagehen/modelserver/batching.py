@@ -178,7 +178,10 @@ class Batcher:
 
     def _measured(self, batch: list[_Waiting]) -> list[Answer | None]:
         start = self._clock.monotonic()
-        answers = self._answers(batch)
+        try:
+            answers = self._answers(batch)
+        except Exception as problem:  # an adapter that breaks its contract: nobody waits for ever
+            answers = [failure(problem) for _ in batch]
         seconds = self._clock.monotonic() - start
         pairs = zip(batch, answers, strict=True)
         self._pace.record(sum(len(one.request.body) for one, said in pairs if said), seconds)

@@ -322,3 +322,20 @@ def test_every_answer_goes_to_its_request_and_in_time(arrivals, max_rows, delay)
         assert second - 1e-6 <= at <= second + delay + 1e-6
     for call in model.calls:
         assert len(call) == 1 or sum(len(text.split()) for text in call) <= max_rows
+
+
+class Forgetful(Upper):
+    """Breaks its contract: of two words it predicts one."""
+
+    def predict(self, batch):
+        return super().predict(batch)[:1]
+
+
+@pytest.mark.parametrize("step", [0.0, 1.0], ids=["quick, inline", "slow, in a thread"])
+async def test_a_model_that_breaks_its_contract_is_an_error_and_holds_up_nobody(executor, step):
+    batcher = Batcher(Forgetful(), executor, 10, clock=Ticks(step))
+    async with asyncio.timeout(20):
+        assert await answers(batcher, "a") == [Answer(200, b"A")]
+        got = await answers(batcher, "a", "b")
+        assert [answer and answer.status for answer in got] == [500, 500]
+        assert await answers(batcher, "c") == [Answer(200, b"C")]
