@@ -128,6 +128,8 @@ def _environment(place: ContainerPlace, settings: Settings) -> dict[str, str]:
         "SAGEMAKER_BASE_DIR": str(place.base),
         "SM_MODEL_DIR": str(place.base / "model"),
     }
+    given = dict(container.environment)
+    given.pop("SAGEMAKER_MULTI_MODEL", None)  # The model's Mode says that.
     if container.multi_model:
         fixed["SAGEMAKER_MULTI_MODEL"] = "true"
-    return suggested | container.environment | fixed
+    return suggested | given | fixed

@@ -1,5 +1,6 @@
 """Keeps the number of log folders bounded: instances come and go, their logs would stay."""
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -18,9 +19,13 @@ def prune_logs(logs: Path, running: frozenset[str], most: int = MOST_KEPT) -> No
     for path in ended[most:]:
         shutil.rmtree(path, ignore_errors=True)
         for above in (path.parent, path.parent.parent):
-            if not any(above.iterdir()):
+            with contextlib.suppress(OSError):  # It is not empty, or somebody else has removed it.
                 above.rmdir()
 
 
 def _written_at(folder: Path) -> float:
-    return max((file.stat().st_mtime for file in folder.iterdir()), default=0.0)
+    """When something in it was; 0 where nothing is there, any more."""
+    try:
+        return max((file.stat().st_mtime for file in folder.iterdir()), default=0.0)
+    except OSError:
+        return 0.0

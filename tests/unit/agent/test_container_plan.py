@@ -13,12 +13,14 @@ from sagehen.home import Home
 
 PORTS = PortRange(15_000, 15_049)
 MakeSpec = Callable[..., InstanceSpec]
+MODE = {"SAGEMAKER_MULTI_MODEL": "true"}
+"""What only the model's Mode says."""
 
 
 def test_the_model_server_listens_on_a_socket_of_its_own(
     home: Home, settings: Settings, make_spec: MakeSpec
 ) -> None:
-    place = ContainerPlace(home, make_spec(environment={"MINE": "1"}), 1)
+    place = ContainerPlace(home, make_spec(environment={"MINE": "1", **MODE}), 1)
     launch = Launch(adapter="xgboost")
     address = choose_address(place, launch, PORTS)
     plan = plan_launch(place, launch, address, PORTS, settings)

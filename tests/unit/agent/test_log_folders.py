@@ -1,5 +1,8 @@
 import os
+import shutil
 from pathlib import Path
+
+import pytest
 
 from sagehen.agent.log_folders import prune_logs
 
@@ -17,3 +20,15 @@ def test_the_oldest_logs_go_and_those_of_running_instances_stay(tmp_path: Path) 
 def test_there_may_be_none(tmp_path: Path) -> None:
     prune_logs(tmp_path, frozenset())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_somebody_else_has_removed_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = shutil.rmtree
+    for number in range(3):
+        (tmp_path / "endpoints" / f"e{number}" / "AllTraffic" / f"i-{number}").mkdir(parents=True)
+    # Two instances that are put at once prune at once.
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **_: remove(path.parents[1]))
+    prune_logs(tmp_path, frozenset(), most=1)
+    assert len(list((tmp_path / "endpoints").iterdir())) == 1

@@ -1,6 +1,7 @@
 """Holds instances to their limits by looking, where the kernel does not do it by cgroups."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -11,6 +12,8 @@ from sagehen.agent.process_tree import measure_tree
 from sagehen.clock import Clock
 
 __all__ = ["Look", "Watch", "Watched", "choose_pause", "look"]
+
+log = logging.getLogger(__name__)
 
 SHORTEST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 1.0
@@ -73,14 +76,23 @@ class Watch:
         while containers := [one for one in instance.containers if not one.has_ended]:
             instance.containers = containers
             started = self._clock.monotonic()
-            pids = [one.pid for one in containers]
-            seen = await asyncio.to_thread(look, pids, instance.limits)
-            if seen.excess is not None:
-                largest = max(range(len(containers)), key=seen.sizes.__getitem__)
-                containers[largest].end_for(seen.excess, instance.limits)
+            try:
+                room = await self._look_once(containers, instance.limits)
+            except Exception:
+                # No thread can be started, for example, as a container has all that there may be.
+                log.exception("An instance was not looked at.", extra={"instance": instance_id})
+                room = 0
             took = self._clock.monotonic() - started
-            await self._clock.sleep(choose_pause(seen.room_bytes, took))
+            await self._clock.sleep(choose_pause(room, took))
         del self._instances[instance_id]
+
+    async def _look_once(self, containers: Sequence[Watched], limits: Limits) -> int:
+        """End the largest if they have too much; memory that is left."""
+        seen = await asyncio.to_thread(look, [one.pid for one in containers], limits)
+        if seen.excess is not None:
+            largest = max(range(len(containers)), key=seen.sizes.__getitem__)
+            containers[largest].end_for(seen.excess, limits)
+        return seen.room_bytes
 
 
 def look(pids: Sequence[int], limits: Limits) -> Look:

@@ -3,14 +3,16 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from sagehen.agent.launchers import watch as module
 from sagehen.agent.launchers.watch import (
     GROWTH_BYTES_PER_SECOND,
     LONGEST_PAUSE_SECONDS,
     SHORTEST_PAUSE_SECONDS,
+    Look,
     Watch,
     choose_pause,
     look,
@@ -102,3 +104,20 @@ def test_what_has_ended_has_no_size() -> None:
         process.wait()
     seen = look([process.pid], Limits(memory_bytes=0))
     assert (seen.excess, list(seen.sizes)) == (None, [0])
+
+
+async def test_one_who_could_not_look_looks_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([RuntimeError("can't start new thread")])
+
+    def look_later(pids: Sequence[int], limits: Limits) -> Look:
+        for error in looks:
+            raise error
+        return look(pids, limits)
+
+    monkeypatch.setattr(module, "look", look_later)
+    large = Container(start(40))
+    Watch(SYSTEM).add("i-1", large, Limits(memory_bytes=2**20))
+    await asyncio.wait_for(large.ended.wait(), 30)
+    assert large.excess is InstanceLimit.MEMORY
