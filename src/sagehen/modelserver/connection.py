@@ -109,7 +109,8 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
+        if self._in_head:  # behind the body there are trailers, which nothing here needs
+            self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -178,7 +179,7 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         head = _head(answer.status, answer.content_type, answer.headers, keep_alive)
-        if answer.status == 204:
+        if answer.status in (204, 304):  # have no body: it would be taken for the next answer
             transport.write(head + b"\r\n")
         else:
             transport.write(

@@ -20,6 +20,7 @@ __all__ = [
     "not_started",
     "queue_full",
     "timed_out",
+    "too_much_held",
     "traceback_answer",
     "worker_died",
 ]
@@ -71,6 +72,14 @@ def queue_full() -> Answer:
         "ServiceUnavailableException",
         "No worker is available to serve the request: its model's queue is full. "
         "SAGEMAKER_MODEL_JOB_QUEUE_SIZE sets how many requests may wait.",
+    )
+
+
+def too_much_held(most_bytes: int) -> Answer:
+    return error(
+        503,
+        "ServiceUnavailableException",
+        f"The requests that wait or are worked on have more than {most_bytes} bytes together.",
     )
 
 

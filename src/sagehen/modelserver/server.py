@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sagehen.clock import SYSTEM, Clock
 from sagehen.modelserver.contract import Request
-from sagehen.modelserver.replies import failure, not_started, queue_full
+from sagehen.modelserver.replies import failure, not_started, too_much_held
 
 __all__ = ["Server"]
 
@@ -60,7 +60,7 @@ class Server:
             request.respond(not_started())
             return
         if self._held_bytes > MAX_HELD_BYTES:
-            request.respond(queue_full())
+            request.respond(too_much_held(MAX_HELD_BYTES))
             return
         try:
             self.handle(request)

@@ -297,3 +297,43 @@ async def test_a_connection_leaves_nothing_to_the_collector(setup, kept, end):
         await end(setup, await setup.connect())
     await until(lambda: not setup.server.connections)
     assert kept() == {}
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_what_has_no_body_is_not_followed_by_one(setup, status):
+    wire = await setup.connect()
+    wire.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    (await setup.hands.next()).respond(Answer(status, b"a body all the same"))
+    head = await wire.reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    answer = await wire.ask(b"POST /echo HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_who_holds_too_much_already_says_so(setup, monkeypatch):
+    monkeypatch.setattr("sagehen.modelserver.server.MAX_HELD_BYTES", 3)
+    one, two = await setup.connect(), await setup.connect()
+    ask = b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi"
+    one.writer.write(ask)
+    held = await setup.hands.next()
+    answer = await two.ask(ask)
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"more than 3 bytes together" in answer
+    held.respond(Answer(200))
+    await one.answer()
+    two.writer.write(ask)
+    (await setup.hands.next()).respond(Answer(200))
+    assert (await two.answer()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_trailers_are_no_headers_of_the_request(setup):
+    wire = await setup.connect()
+    wire.writer.write(
+        b"POST / HTTP/1.1\r\ncontent-type: a/b\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"2\r\nhi\r\n0\r\ncontent-type: c/d\r\nx-late: 1\r\n\r\n"
+    )
+    request = await setup.hands.next()
+    assert request.header(b"content-type") == "a/b"
+    assert request.header(b"x-late") == ""
+    request.respond(Answer(200))
+    await wire.answer()

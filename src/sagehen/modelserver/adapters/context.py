@@ -65,4 +65,7 @@ class Context:
         return self.content_type
 
     def set_response_status(self, code: int = 200, phrase: str = "", idx: int = 0) -> None:
-        self.status = code
+        """Raises ValueError for what is no final status: whoever asks would wait for another."""
+        if not 200 <= int(code) < 600:
+            raise ValueError(f"The status {code} is none of an answer, which are 200 to 599.")
+        self.status = int(code)

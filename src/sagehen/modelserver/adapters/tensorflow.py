@@ -133,7 +133,7 @@ class TensorFlowModel:
             content = request_content(body, media_type(content_type))
         except codecs.UnsupportedFormat as problem:
             raise TfsRefusal(415, f"Unsupported Media Type: {problem.content_type}") from problem
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             kind = "CSV" if media_type(content_type) == codecs.CSV else "JSON"
             raise TfsRefusal(400, f"{kind} Parse error: {problem}") from problem
         return self._of(content, bundle, method)

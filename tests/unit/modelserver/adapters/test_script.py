@@ -201,3 +201,16 @@ def test_a_script_for_xgboost_has_its_own_defaults(
     model = load("def output_fn(p, accept): return repr(p.tolist())\n", "xgboost")
     answer = call(model, as_csv(rows), content_type="text/csv")
     assert answer.body.decode() == repr(regressor.predict(xgboost.DMatrix(rows)).tolist())
+
+
+@pytest.mark.parametrize("status", [100, 99, 1000, 600])
+def test_what_is_no_status_of_an_answer_is_the_scripts_error(load, status):
+    model = load(f"""
+def model_fn(d): pass
+def transform_fn(m, d, c, a, context):
+    context.set_response_status({status})
+    return "x"
+""")
+    answer = call(model)
+    assert answer.status == 500
+    assert b"is none of an answer" in answer.body

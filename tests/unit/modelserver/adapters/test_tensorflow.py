@@ -257,6 +257,7 @@ def test_a_keras_file_is_served(tf, base_dir, load_as, invoke):
         (b"", "application/json", 400, "JSON Parse error: the body is empty"),
         (b" ", "text/csv", 400, "CSV Parse error: the body is empty"),
         (b"{nope", "application/json", 400, "JSON Parse error"),
+        (b"[" * 100_000, "application/json", 400, "JSON Parse error"),
         (b"1,2\n3", "text/csv", 400, "input 'x'"),
         (b"1,x", "text/csv", 400, "CSV Parse error: could not convert string to float"),
         (b"1,2,3", "text/csv", 400, "has the shape (rows, 3), and the model takes (rows, 2)"),
