@@ -130,10 +130,16 @@ class ModelCache:
         """
         check_target(target)
         name = opaque_name(target)
-        if await self._borrow(name):
-            if short_of_memory:
-                await self._unload_others(name)
-            return self._lent(name, hit=True, waited=0)
+        while self._books.find(name) is not None:  # if not this one, one that came meanwhile
+            if await self._borrow(name):
+                if short_of_memory:
+                    await self._unload_others(name)
+                return self._lent(name, hit=True, waited=0)
+        waited = await self._wait_for_load(name, target, wait_seconds)
+        return self._lent(name, hit=False, waited=waited)
+
+    async def _wait_for_load(self, name: str, target: str, wait_seconds: float) -> float:
+        """Until it is loaded; seconds that took."""
         started = self._clock.monotonic()
         task = self._ensure_loading(name, target)
         self._waiting[name] += 1
@@ -152,7 +158,7 @@ class ModelCache:
         if task.cancelled():
             raise Unavailable("The instance is not in service.")
         task.result()
-        return self._lent(name, hit=False, waited=waited)
+        return waited
 
     def touch(self, names: Iterable[str]) -> None:
         """Models were used just now."""

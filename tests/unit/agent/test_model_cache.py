@@ -160,6 +160,30 @@ async def test_a_model_that_the_container_dropped_is_loaded_again(make_bench: Ma
     assert bench.cache.booked_bytes == SIZE
 
 
+async def test_who_was_slow_to_see_that_a_model_is_gone_has_it_once_it_is_back(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench()
+    await bench.load("a")
+    bench.container.models.clear()
+    looking, seen = asyncio.Event(), asyncio.Event()
+
+    async def look_slowly(model_name: str) -> bool:
+        monkeypatch.undo()  # the next looks as ever
+        looking.set()
+        await seen.wait()
+        return False
+
+    monkeypatch.setattr(bench.container, "holds", look_slowly)
+    slow = asyncio.create_task(bench.cache.load("a", 60))
+    await looking.wait()
+    assert (await bench.cache.load("a", 60)).hit is False
+    seen.set()
+    await slow
+    assert len(bench.container.loads) == 2
+    assert bench.cache.booked_bytes == SIZE
+
+
 async def test_a_new_object_is_callable_at_once_and_an_old_copy_serves_on(
     make_bench: MakeBench, reader: Any, make_archive: Callable[..., bytes]
 ) -> None:
