@@ -163,10 +163,7 @@ class Instance:
             elif url is None:
                 (place.base / "model").mkdir(exist_ok=True)
             else:
-                artifact = await self._fetch_artifact(place, url)
-                await asyncio.to_thread(
-                    give_folder, artifact.folder, place.base / "model", artifact.size_bytes
-                )
+                await self._give(place, url, await self._fetch_artifact(place, url))
 
     async def _fetch_artifact(self, place: ContainerPlace, url: str) -> Artifact:
         seconds = self.spec.download_timeout_seconds
@@ -184,6 +181,15 @@ class Instance:
             raise _Failed(failed_artifact(place.number, url, error)) from error
         self._artifacts.append(artifact)
         return artifact
+
+    async def _give(self, place: ContainerPlace, url: str, artifact: Artifact) -> None:
+        target = place.base / "model"
+        try:
+            await self._around.artifacts.with_room(
+                lambda: asyncio.to_thread(give_folder, artifact.folder, target, artifact.size_bytes)
+            )
+        except ArtifactError as error:
+            raise _Failed(failed_artifact(place.number, url, error)) from error
 
     async def _acquire(self, data: ModelData) -> Artifact:
         while True:

@@ -1,4 +1,7 @@
 import asyncio
+import errno
+import os
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,6 +13,7 @@ import pytest
 
 from sagehen.agent.http import exchange
 from sagehen.agent.instance import Instance
+from sagehen.agent.model_data import ModelData, parse_location
 from sagehen.agent.surroundings import Pace, Surroundings
 from sagehen.domain.containers import InstanceSpec, InstanceState
 from sagehen.errors import Unavailable
@@ -80,6 +84,37 @@ async def test_model_data_is_where_the_container_looks(
         await watched.reaches(InstanceState.IN_SERVICE)
         base = around.home.instances / "i-1" / "primary" / "ml"
         assert (base / "model" / "model.json").read_bytes() == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("times", "state"), [(1, InstanceState.IN_SERVICE), (2, InstanceState.FAILED)]
+)
+async def test_a_full_disk_is_cleared_of_what_nobody_uses_before_that_is_said(
+    around: Surroundings,
+    make_spec: MakeSpec,
+    reader: Any,
+    make_archive: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    times: int,
+    state: InstanceState,
+) -> None:
+    reader.objects[URL] = reader.objects[f"{URL}.old"] = make_archive(("model.json", b"{}"))
+    unused = await around.artifacts.acquire(ModelData(parse_location(f"{URL}.old")))
+    await around.artifacts.release(unused)
+    copy, full = shutil.copytree, iter(range(times))
+
+    def copy_later(*paths: Path, **how: bool) -> Path:
+        for _ in full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return copy(*paths, **how)
+
+    monkeypatch.setattr(shutil, "copytree", copy_later)
+    async with running(make_spec(model_data_url=URL), around) as watched:
+        await watched.reaches(state)
+        reason = watched.instance.report.failure_reason
+    assert not unused.folder.exists()
+    assert (reason is None) == (state is InstanceState.IN_SERVICE)
+    assert reason is None or "No space left on device" in reason
 
 
 async def test_the_environment_is_clean_and_the_users(

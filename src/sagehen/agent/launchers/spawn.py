@@ -20,6 +20,7 @@ START_SECONDS = 30.0
 """From fork to exec: more than a slow disk takes to bring the command."""
 KILLED_SECONDS = 1.0
 NO_GROUP = "-"
+READ_BYTES = 64
 
 _BECOME = (sys.executable, "-ISs", str(Path(become_container.__file__)))
 
@@ -47,7 +48,7 @@ async def spawn(
     orphans.expect(process.pid)
     try:
         async with asyncio.timeout(START_SECONDS):
-            failed = await asyncio.to_thread(_read_all, report)
+            failed = await _read_all(report)
     except TimeoutError:
         _give_up(process, orphans)
         raise OSError(errno.ETIMEDOUT, f"it was not started within {START_SECONDS:g} s") from None
@@ -109,13 +110,27 @@ def _fork(
     )
 
 
-def _read_all(descriptor: int) -> bytes:
-    with os.fdopen(descriptor, "rb") as pipe:
-        return pipe.read()
+async def _read_all(descriptor: int) -> bytes:
+    """By the event loop: threads may all wait for a store that is slow."""
+    loop = asyncio.get_running_loop()
+    parts: list[bytes] = []
+    ended = loop.create_future()
+
+    def read() -> None:
+        parts.append(os.read(descriptor, READ_BYTES))
+        if not parts[-1] and not ended.done():
+            ended.set_result(None)
+
+    loop.add_reader(descriptor, read)
+    try:
+        await ended
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    return b"".join(parts)
 
 
 def _give_up(process: subprocess.Popen[bytes], orphans: Orphans) -> None:
-    # Its end closes the pipe, and with that ends the thread that reads the report.
     kill_group(process.pid)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(KILLED_SECONDS)

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,6 +82,20 @@ async def test_what_does_not_get_started_in_time_is_given_up(tmp_path: Path, mon
     with pytest.raises(CannotStart, match=r"not started within 0\.1 s"):
         await ProcessLauncher().start(plan(tmp_path, "true"))
     assert not [one for one in psutil.Process().children(True) if "1001" in one.cmdline()]
+
+
+async def test_it_is_started_though_every_thread_waits(tmp_path: Path) -> None:
+    """For an object store that is slow, for example."""
+    loop, go_on = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    waiting = loop.run_in_executor(None, go_on.wait)
+    try:
+        async with asyncio.timeout(20):
+            process = await ProcessLauncher().start(plan(tmp_path, "true"))
+    finally:
+        go_on.set()
+    await waiting
+    assert await process.wait() == 0
 
 
 @pytest.mark.parametrize("command", ["/nonexistent", "/etc/passwd"])
