@@ -118,7 +118,7 @@ def test_a_load_that_takes_too_long_is_429_and_goes_on(many, tmp_path):
         call(many, "numbers", "slow.tar.gz")
     assert refused.value.response["Error"]["Code"] == "ModelNotReadyException"
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 429
-    assert call(many, "numbers", "0.tar.gz") == "0", "the others are not held up"
+    assert call(many, "numbers", "0.tar.gz") == "0", "what is loaded is not held up"
     gate.touch()
     assert call(many, "numbers", "slow.tar.gz") == '"open"'
     loads = metric(many, "numbers", "sagehen_model_loading_time_microseconds_count")

@@ -123,7 +123,7 @@ def read(body: bytes, content_type: str, decode: Callable[[bytes, str], T], of_w
         raise Refusal(400, f"The body is not {kind} of {of_what}: {problem}") from problem
 
 
-def refused(problem: Exception) -> Refusal:
+def refused(problem: Exception | str) -> Refusal:
     """400, in the words of SageMaker's containers: the model cannot take these rows."""
     return Refusal(400, f"Unable to evaluate payload provided: {problem}")
 

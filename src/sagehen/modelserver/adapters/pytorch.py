@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from sagehen.modelserver.adapters import codecs
+from sagehen.modelserver.adapters.arrays import read, refused
 from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
-from sagehen.modelserver.adapters.media import media_type
 from sagehen.modelserver.adapters.pytorch_files import load_torchscript
 from sagehen.modelserver.adapters.script import Scripted, find_script, load_script
 from sagehen.modelserver.adapters.tensors import TensorCalls, rows_of
@@ -58,13 +58,7 @@ class TorchModel:
         self._default_accept = environment.default_accept or codecs.JSON
 
     def decode(self, body: bytes, content_type: str) -> _Tensor:
-        kind = media_type(content_type)
-        try:
-            values = decode_tensor(body, kind)
-        except codecs.UnsupportedFormat as problem:
-            raise Refusal(415, str(problem)) from problem
-        except Exception as problem:
-            raise Refusal(400, f"The body is not {kind} of numbers: {problem}") from problem
+        values = read(body, content_type, decode_tensor, "numbers")
         return _Tensor(rows_of(values), values)
 
     def predict(self, batch: Sequence[_Tensor]) -> list[Any]:
@@ -72,9 +66,7 @@ class TorchModel:
             with inference():
                 return self._calls.each([each.values for each in batch])
         except (RuntimeError, script_error()) as problem:  # a shape or a type it cannot take
-            raise Refusal(
-                400, f"Unable to evaluate payload provided: {_last_line(problem)}"
-            ) from problem
+            raise refused(_last_line(problem)) from problem
 
     def encode(self, prediction: Any, accept: str) -> Answer:
         if not accept or accept == "*/*":

@@ -3,21 +3,20 @@
 from pathlib import Path
 from typing import Any
 
-from sagehen.errors import SagehenError
+from sagehen.modelserver.adapters.model_file import ModelFileError
 from sagehen.modelserver.adapters.torch_runtime import device
 
-__all__ = ["ModelFileError", "load_torchscript"]
+__all__ = ["load_torchscript"]
 
 MODEL_FILE = "model.pt"
 SUFFIXES = (".pt", ".pth")
 
 
-class ModelFileError(SagehenError):
-    """There is not exactly one model file, or it is no TorchScript."""
-
-
 def load_torchscript(model_dir: str) -> Any:
-    """The module in `model.pt`, or else in the only `.pt` or `.pth` file. Raises ModelFileError."""
+    """The module in `model.pt`, or else in the only `.pt` or `.pth` file.
+
+    Raises ModelFileError: there is not exactly one, or it is no TorchScript.
+    """
     import torch
 
     path = _model_file(Path(model_dir))

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from sagehen.errors import Unavailable
+from sagehen.modelserver.adapters.model_file import ModelFileError
 from sagehen.modelserver.adapters.pytorch import adapter
-from sagehen.modelserver.adapters.pytorch_files import ModelFileError
 from sagehen.modelserver.contract import Refusal, Request
 
 pytestmark = [
@@ -162,14 +162,14 @@ def test_a_model_that_mixes_rows_is_never_given_those_of_two_requests(load, bodi
     ("body", "content_type", "accept", "status", "said"),
     [
         (b"[[1, 2]]", "text/plain", "", 415, "text/plain"),
-        (b"[[1, 2]]", "", "", 415, "not supported"),
+        (b"[[1, 2]]", "", "", 415, "no Content-Type"),
         (b"[[1, 2]]", "application/json", "image/png", 406, "image/png"),
         (b"{nope", "application/json", "", 400, "not application/json of numbers"),
         (b'[["a"]]', "application/json", "", 400, "not application/json of numbers"),
         (b'{"inputs": [1]}', "application/json", "", 400, "not application/json of numbers"),
         (b"[[1], [1, 2]]", "application/json", "", 400, "not application/json of numbers"),
-        (b"", "application/json", "", 400, "the body is empty"),
-        (b"", "text/csv", "", 400, "the body is empty"),
+        (b"", "application/json", "", 400, "it is empty"),
+        (b"", "text/csv", "", 400, "it is empty"),
         (b"1,2\n3\n", "text/csv", "", 400, "not text/csv of numbers"),
         (b"junk", "application/x-npy", "", 400, "not application/x-npy of numbers"),
         (b"[[1, 2, 3]]", "application/json", "", 400, "two columns, please"),
