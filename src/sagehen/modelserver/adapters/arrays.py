@@ -161,7 +161,7 @@ def rows_of(data: Any, content_type: str, dtype: str) -> Any:
         values = numpy.asarray(table.cells).reshape(table.count, table.columns)
     else:
         values = codecs.decode(data, content_type)
-    if values.size == 0:
+    if 0 in values.shape:  # not its size, which of a sparse matrix of zeros is 0
         raise ValueError("it has no rows")
     if values.ndim < 2:
         values = values.reshape((1, -1))

@@ -1,8 +1,10 @@
 """The inference toolkit's default decoders and encoders: JSON, CSV, NPY and NPZ with numpy."""
 
+import contextlib
 import io
 import json
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterator
 from typing import Any
 
 __all__ = ["CSV", "JSON", "NPY", "NPZ", "TEXT_TYPES", "UnsupportedFormat", "decode", "encode"]
@@ -10,6 +12,9 @@ __all__ = ["CSV", "JSON", "NPY", "NPZ", "TEXT_TYPES", "UnsupportedFormat", "deco
 JSON, CSV = "application/json", "text/csv"
 NPY, NPZ = "application/x-npy", "application/x-npz"
 TEXT_TYPES = (JSON, CSV)
+MOST_UNPACKED_BYTES = 256 * 1024 * 1024
+MOST_SPARSE_ROWS = 1 << 24
+"""Of NPZ, where a few bytes can stand for very much."""
 
 
 class UnsupportedFormat(Exception):
@@ -60,14 +65,33 @@ def _from_csv(data: Any) -> Any:
 def _from_npy(data: bytes) -> Any:
     import numpy
 
-    # Without pickles: loading one runs whatever code the sender put in.
-    return numpy.load(io.BytesIO(data), allow_pickle=False)
+    with _as_said():
+        # Without pickles: loading one runs whatever code the sender put in.
+        return numpy.load(io.BytesIO(data), allow_pickle=False)
 
 
 def _from_npz(data: bytes) -> Any:
     from scipy import sparse
 
-    return sparse.load_npz(io.BytesIO(data))
+    with zipfile.ZipFile(io.BytesIO(data)) as packed:
+        size = sum(member.file_size for member in packed.infolist())
+    if size > MOST_UNPACKED_BYTES:
+        raise ValueError(f"it unpacks to {size} bytes; at most {MOST_UNPACKED_BYTES} are taken")
+    with _as_said():
+        matrix = sparse.load_npz(io.BytesIO(data))
+    if matrix.shape[0] > MOST_SPARSE_ROWS:
+        raise ValueError(f"it has {matrix.shape[0]} rows; at most {MOST_SPARSE_ROWS} are taken")
+    return matrix
+
+
+@contextlib.contextmanager
+def _as_said() -> Iterator[None]:
+    """Numbers that are there have room. It is their head that asks for more, and no reason to
+    unload other models, as a want of memory is."""
+    try:
+        yield
+    except MemoryError as problem:
+        raise ValueError(f"it does not have as many numbers as its head says: {problem}") from None
 
 
 def _to_json(prediction: Any) -> str:
