@@ -394,3 +394,27 @@ def model_fn(d):
         assert b"was ended: a model was not loaded in time" in answer.body
         assert (await models.load("good")).status == 200
         assert (await models.ask("POST", "/models/good/invoke", b"pid")).status == 200
+
+
+async def test_a_load_that_another_models_crash_has_ended_is_made_again(
+    serving, put_script, base_dir
+):
+    begun = base_dir / "begun"
+    os.mkfifo(begun)
+    waiting = f"""
+def model_fn(d):
+    open({str(begun)!r}, "w").close()
+    open(d + "/gate").close()
+"""
+    async with serving("python", SAGEMAKER_MULTI_MODEL="true") as server, asyncio.timeout(30):
+        models = Models(server, put_script, base_dir)
+        assert (await models.load("crashing")).status == 200
+        gate = base_dir / "models" / "innocent" / "model" / "gate"
+        gate.parent.mkdir(parents=True)
+        os.mkfifo(gate)
+        loading = asyncio.create_task(models.load("innocent", waiting))
+        await asyncio.to_thread(begun.read_bytes)
+        assert (await models.ask("POST", "/models/crashing/invoke", b"leave 1")).status == 500
+        await asyncio.to_thread(begun.read_bytes)
+        await asyncio.to_thread(gate.write_bytes, b"")
+        assert (await loading).status == 200

@@ -37,6 +37,8 @@ class Hosted:
     """Called when no worker has it any more; without it, the next that starts loads it again."""
     whole: bool = False
     """It was loaded everywhere: from then on, whatever starts loads it too."""
+    given_up: bool = False
+    """Nobody wants it any more, however its loading ends."""
 
 
 class WorkerPool:
@@ -93,10 +95,11 @@ class WorkerPool:
 
     def give_up(self, folder: str) -> None:
         """End the workers that do not come back from loading it, with all the models they hold."""
-        numbers = [one.number for one in self._models.values() if one.folder == folder]
-        for worker in self._running():
-            if any(map(worker.is_asked_of, numbers)):
-                worker.end("was ended: a model was not loaded in time")
+        for model in [one for one in self._models.values() if one.folder == folder]:
+            model.given_up = True
+            for worker in self._running():
+                if worker.is_asked_of(model.number):
+                    worker.end("was ended: a model was not loaded in time")
 
     async def close(self) -> None:
         """End the processes, at once."""
@@ -115,10 +118,20 @@ class WorkerPool:
         return [place.result() for place in self._places if place.done()]
 
     async def _load_at(self, at: int, model: Hosted) -> None:
+        worker = await self._running_at(at)
+        try:
+            await self._load(worker, model)
+        except WorkerDied:
+            if model.given_up or not worker.had_more_to_do:
+                raise
+            # Another model's code may well have ended it.
+            await self._load(await self._running_at(at), model)
+
+    async def _running_at(self, at: int) -> Worker:
         while (worker := await asyncio.shield(self._places[at])).has_ended:
             await asyncio.shield(worker.ended)
             await asyncio.sleep(0)  # whoever keeps it running makes place for the next
-        await self._load(worker, model)
+        return worker
 
     async def _load(self, worker: Worker, model: Hosted) -> None:
         await worker.load(model.number, model.folder)

@@ -53,6 +53,8 @@ class Worker:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
         """How it ended, as what follows "The process": set when nothing is left of it."""
+        self.had_more_to_do = False
+        """When it ended, it was at more than one thing: whose fault that was cannot be said."""
         self.proved = False
         """It has answered a call."""
         self.lanes: dict[int, Lane] = {}
@@ -154,6 +156,8 @@ class Worker:
         if self._channel.broken is not None:
             how = f"wrote what is no message to the server ({self._channel.broken}), and {how}"
         self._how = how
+        busy = sum(1 for lane in self.lanes.values() if lane.calls)
+        self.had_more_to_do = busy + len(self._asked) > 1
         for lane in self.lanes.values():
             lane.stop()
         for reply in self._asked.values():
