@@ -152,18 +152,14 @@ class ProcessLauncher:
 
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
         output, output_end = os.pipe2(os.O_CLOEXEC)
-        with contextlib.ExitStack() as on_failure:
-            on_failure.callback(os.close, output)
-            try:
-                log = ContainerLog(plan.log, plan.log_bytes)
-                container = await self._start(plan, output_end, log)
-            except (OSError, ValueError) as error:
-                raise CannotStart(f"{plan.command[0]}: {_reason(error)}") from error
-            finally:
-                os.close(output_end)
-            on_failure.pop_all()
-        log.follow(output)
-        return container
+        try:
+            # First, as it may fail; it ends by itself if nothing is started.
+            log = _followed(plan, output)
+            return await self._start(plan, output_end, log)
+        except (OSError, ValueError) as error:
+            raise CannotStart(f"{plan.command[0]}: {_reason(error)}") from error
+        finally:
+            os.close(output_end)
 
     async def _start(self, plan: LaunchPlan, output: int, log: ContainerLog) -> ContainerProcess:
         group = None
@@ -180,6 +176,17 @@ class ProcessLauncher:
         if left != NO_LIMITS:
             self._watch.add(plan.instance_id, container, left)
         return container
+
+
+def _followed(plan: LaunchPlan, output: int) -> ContainerLog:
+    """Its log, which takes over `output`. Raises OSError, or RuntimeError: there is no thread."""
+    try:
+        log = ContainerLog(plan.log, plan.log_bytes)
+        log.follow(output)
+    except BaseException:
+        os.close(output)
+        raise
+    return log
 
 
 def _left_to_watch(limits: Limits, group: Cgroup | None) -> Limits:

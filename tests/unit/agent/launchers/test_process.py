@@ -84,6 +84,18 @@ async def test_what_does_not_get_started_in_time_is_given_up(tmp_path: Path, mon
     assert not [one for one in psutil.Process().children(True) if "1001" in one.cmdline()]
 
 
+async def test_what_nobody_can_listen_to_is_not_started(tmp_path: Path, monkeypatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    descriptors = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr("threading.Thread.start", start)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        await ProcessLauncher().start(plan(tmp_path, "sleep", "1002"))
+    assert not [one for one in psutil.Process().children(True) if "1002" in one.cmdline()]
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
 async def test_it_is_started_though_every_thread_waits(tmp_path: Path) -> None:
     """For an object store that is slow, for example."""
     loop, go_on = asyncio.get_running_loop(), threading.Event()
