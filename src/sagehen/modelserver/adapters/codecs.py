@@ -7,6 +7,8 @@ import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from sagehen.modelserver.adapters.json_text import json_text
+
 __all__ = ["CSV", "JSON", "NPY", "NPZ", "TEXT_TYPES", "UnsupportedFormat", "decode", "encode"]
 
 JSON, CSV = "application/json", "text/csv"
@@ -95,7 +97,7 @@ def _as_said() -> Iterator[None]:
 
 
 def _to_json(prediction: Any) -> str:
-    return json.dumps(prediction, default=_as_list)
+    return json_text(prediction, _as_list)
 
 
 def _as_list(value: Any) -> Any:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from sagehen.modelserver.adapters.codecs import CSV, JSON, UnsupportedFormat
+from sagehen.modelserver.adapters.json_text import json_text
 
 __all__ = ["JSON_LINES", "request_content", "text_of"]
 
@@ -68,7 +69,7 @@ def _csv_rows(text: str) -> list[Any]:
 
 def text_of(content: Any) -> str:
     """As JSON; bytes that are no UTF-8 text become `{"b64": …}`."""
-    return json.dumps(content, default=_from_bytes)
+    return json_text(content, _from_bytes)
 
 
 def _from_bytes(value: Any) -> Any:

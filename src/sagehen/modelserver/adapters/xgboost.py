@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sagehen.modelserver.adapters.json_text import json_text
 from sagehen.modelserver.adapters.media import media_type
 from sagehen.modelserver.adapters.recordio import parse_recordio, write_recordio
 from sagehen.modelserver.adapters.script import Scripted, find_script
@@ -210,11 +211,11 @@ def _csv(scores: list[Any]) -> Answer:
 
 def _scores_json(scores: list[Any]) -> Answer:
     content = {"predictions": [{"score": score} for score in scores]}
-    return Answer(200, json.dumps(content).encode(), JSON)
+    return Answer(200, json_text(content).encode(), JSON)
 
 
 def _plain_json(scores: list[Any]) -> Answer:
-    return Answer(200, json.dumps(scores).encode(), JSON)
+    return Answer(200, json_text(scores).encode(), JSON)
 
 
 def _lines(scores: list[Any]) -> Answer:
@@ -226,7 +227,7 @@ def _selected_csv(rows: list[Any]) -> Answer:
 
 
 def _selected_json(rows: list[Any]) -> Answer:
-    return Answer(200, json.dumps({"predictions": rows}).encode(), JSON)
+    return Answer(200, json_text({"predictions": rows}).encode(), JSON)
 
 
 def _selected_lines(rows: list[Any]) -> Answer:
