@@ -120,6 +120,8 @@ class _Finder(MetaPathFinder):
             spec = self._files.find_spec(fullname)
             # A bare directory is no module here: it would hide installed packages.
             return spec if spec is not None and spec.loader is not None else None
+        if not self._space._is_own(fullname):
+            return None  # an installed package's part: run so, it would be this model's for good
         for folder in path:
             spec = self._finder(folder).find_spec(fullname)
             if spec is not None:
