@@ -1,5 +1,6 @@
 """A container's log: bounded on disk however much the container prints, and never in its way."""
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -26,6 +27,7 @@ class ContainerLog:
         self._tail: deque[bytes] = deque()
         self._tail_bytes = 0
         self._lock = threading.Lock()
+        self._writing = threading.RLock()
         self._file: BinaryIO | None = None
         self._size = 0
         self.rotations = 0
@@ -44,6 +46,12 @@ class ContainerLog:
         """Wait until all that was printed is kept: for after the container's end. Blocks."""
         if self._thread is not None:
             self._thread.join(timeout_seconds)
+
+    def add(self, line: str) -> None:
+        """Add a line of the platform's own, where that can be done; it is none of `last_lines`."""
+        with contextlib.suppress(OSError):
+            self._write(f"{line}\n".encode())
+        self._close()
 
     def last_lines(self) -> list[str]:
         with self._lock:
@@ -68,15 +76,16 @@ class ContainerLog:
                 self._tail_bytes -= len(self._tail.popleft())
 
     def _write(self, data: bytes) -> None:
-        self._open()
-        if self._size and self._size + len(data) > self._most_bytes:
-            # What cannot be put aside is not added to either: the bound holds.
-            self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self.rotations += 1
-            self._close()
+        with self._writing:
             self._open()
-        assert self._file is not None
-        self._size += self._file.write(data)
+            if self._size and self._size + len(data) > self._most_bytes:
+                # What cannot be put aside is not added to either: the bound holds.
+                self._path.replace(self._path.with_name(self._path.name + ".1"))
+                self.rotations += 1
+                self._close()
+                self._open()
+            assert self._file is not None
+            self._size += self._file.write(data)
 
     def _open(self) -> None:
         if self._file is None:
@@ -84,6 +93,7 @@ class ContainerLog:
             self._size = self._file.tell()
 
     def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        with self._writing:
+            if self._file is not None:
+                self._file.close()
+                self._file = None

@@ -19,8 +19,13 @@ SHOWN_LINES = 3
 
 _OURS = re.compile(r" INFO sagehen\.modelserver\b")
 """What the model server says of itself: nothing that the user's code did."""
+_REASON_FOLLOWS = re.compile(
+    r" ERROR sagehen\.modelserver\.program: The model could not be loaded\.$"
+)
 _ROUTINE = re.compile(r"([-0-9:, ]+ )?INFO\b")
 _NUMBERED = re.compile(r"container-[0-9]+")
+_OWN_EXCEPTION = re.compile(r"^sagehen\.[\w.]+: ")
+_PLACE = re.compile(r'^File "(?:.*/)?([^"/]+)", line ([0-9]+)$')
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)\b(: .*)?$")
 
 
@@ -69,11 +74,29 @@ def service_failure(cause: str) -> str:
 def explain(lines: Sequence[str]) -> str:
     """The part of a log that tells most: its last exception, or else its last lines."""
     told = [line.strip() for line in lines if line.strip() and not _OURS.search(line)]
-    for line in reversed(told):
+    told = _after_the_last(_REASON_FOLLOWS, told) or told
+    for at, line in reversed(list(enumerate(told))):
         if _EXCEPTION.match(line):
-            return line
+            return line + (_place(told[:at]) if _is_of_syntax(line) else "")
+        if own := _OWN_EXCEPTION.match(line):
+            return line[own.end() :]
     troubles = [line for line in told if not _ROUTINE.match(line)]
     return " | ".join((troubles or told)[-SHOWN_LINES:])
+
+
+def _after_the_last(pattern: re.Pattern[str], lines: list[str]) -> list[str]:
+    found = [at for at, line in enumerate(lines) if pattern.search(line)]
+    return lines[found[-1] + 1 :] if found else []
+
+
+def _is_of_syntax(line: str) -> bool:
+    return line.startswith(("SyntaxError", "IndentationError", "TabError"))
+
+
+def _place(above: list[str]) -> str:
+    """Where it is, which an error of syntax says in a line above."""
+    places = [found for line in above if (found := _PLACE.match(line))]
+    return f" ({places[-1][1]}, line {places[-1][2]})" if places else ""
 
 
 def shorten(text: str) -> str:

@@ -26,6 +26,32 @@ from sagehen.errors import ArtifactMissing, ArtifactRejected
         ),
         (["KeyboardInterrupt"], "KeyboardInterrupt"),
         (["12:00 Error: happened at noon"], "12:00 Error: happened at noon"),
+        (
+            [
+                "I0000 00:00:1795314530.709962 14626 port.cc:153] oneDNN custom operations are on.",
+                "2026-01-01 10:00:00,000 ERROR sagehen.modelserver.program: "
+                "The model could not be loaded.",
+                "The model's archive has no code/inference.py.",
+            ],
+            "The model's archive has no code/inference.py.",
+        ),
+        (
+            [
+                '  File "/home/models/code/inference.py", line 3',
+                "    def model_fn(d: return 1",
+                "                    ^^^^^^",
+                "SyntaxError: invalid syntax",
+            ],
+            "SyntaxError: invalid syntax (inference.py, line 3)",
+        ),
+        (["SyntaxError: invalid syntax"], "SyntaxError: invalid syntax"),
+        (
+            [
+                "    raise MissingFunction(name)",
+                "sagehen.modelserver.x.MissingFunction: Write one.",
+            ],
+            "Write one.",
+        ),
     ],
 )
 def test_the_part_of_a_log_that_tells_most(lines: list[str], told: str) -> None:

@@ -48,6 +48,7 @@ class ContainerProcess:
         self._group_hits: LimitHits = {}
         self._killed = False
         self._ended_because: str | None = None
+        self._told_end = False
         self._ended = watch_end(process, self._end_rest)
         self._memory = TreeMemory(process.pid)
 
@@ -67,6 +68,10 @@ class ContainerProcess:
         # Shielded: who stops waiting must not end the waiting of the others.
         status = await asyncio.shield(self._ended)
         await asyncio.to_thread(self._log.settle, LOG_SETTLE_SECONDS)
+        if self._ended_because is not None and not self._told_end:
+            # Whoever looks there for why it is gone would find nothing: it had no time for words.
+            self._told_end = True
+            await asyncio.to_thread(self._log.add, f"sagehen: {self._ended_because}.")
         if self._group is not None:
             await asyncio.to_thread(self._group.remove)
         return status

@@ -204,6 +204,9 @@ async def test_one_that_passes_its_limit_is_ended_and_says_so(tmp_path: Path) ->
     assert process.ended_because is not None
     assert "passed the 32 MiB of memory" in process.ended_because
     assert process.hits()[InstanceLimit.MEMORY] == 1
+    assert await process.wait() == -signal.SIGKILL, "asked again, it is not told again"
+    told = limited.log.read_text()
+    assert told == "sagehen: it was ended because it passed the 32 MiB of memory of its instance.\n"
 
 
 async def test_one_that_is_killed_by_others_does_not_blame_a_limit(tmp_path: Path) -> None:
