@@ -129,9 +129,13 @@ def refused(problem: Exception | str) -> Refusal:
 
 
 def encoded(
-    prediction: T, accept: str, default: str, encode: Callable[[T, str], str | bytes]
+    prediction: T,
+    accept: str,
+    default: str,
+    encode: Callable[[T, str], str | bytes],
+    known: Sequence[str] = (codecs.JSON, codecs.CSV, codecs.NPY),
 ) -> Answer:
-    """Written as the first accepted type that `encode` knows. Raises Refusal 406."""
+    """Written as the first accepted type that `encode` knows. Raises Refusal 406 with the known."""
     for each in (accept or "*/*").split(","):
         kind = media_type(each)
         kind = default if kind in ("*/*", "") else kind
@@ -143,7 +147,7 @@ def encoded(
     raise Refusal(
         406,
         f"Accept type {accept} is not supported. "
-        f"Please use supported accept types: {codecs.JSON}, {codecs.CSV}, {codecs.NPY}.",
+        f"Please use supported accept types: {', '.join(known)}.",
     )
 
 
@@ -161,6 +165,7 @@ def rows_of(data: Any, content_type: str, dtype: str) -> Any:
         values = numpy.asarray(table.cells).reshape(table.count, table.columns)
     else:
         values = codecs.decode(data, content_type)
+        codecs.refuse_object(values)
     if 0 in values.shape:  # not its size, which of a sparse matrix of zeros is 0
         raise ValueError("it has no rows")
     if values.ndim < 2:

@@ -8,8 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sagehen.modelserver.adapters.json_text import json_text
+from sagehen.modelserver.adapters.media import media_type
 
-__all__ = ["CSV", "JSON", "NPY", "NPZ", "TEXT_TYPES", "UnsupportedFormat", "decode", "encode"]
+__all__ = [
+    "CSV",
+    "JSON",
+    "NPY",
+    "NPZ",
+    "TEXT_TYPES",
+    "UnsupportedFormat",
+    "decode",
+    "encode",
+    "refuse_object",
+]
 
 JSON, CSV = "application/json", "text/csv"
 NPY, NPZ = "application/x-npy", "application/x-npz"
@@ -37,10 +48,16 @@ def decode(data: Any, content_type: str) -> Any:
         UnsupportedFormat: no decoder for the type.
         ValueError: the data is not in its form.
     """
-    decoder = _DECODERS.get(content_type)
+    decoder = _DECODERS.get(media_type(content_type or ""))
     if decoder is None:
         raise UnsupportedFormat(content_type)
     return decoder(data)
+
+
+def refuse_object(values: Any) -> None:
+    """Raises ValueError for what was a JSON object, where a model takes rows."""
+    if values.ndim == 0 and values.dtype == object:
+        raise ValueError("it is an object; send a list of rows, such as [[1, 2], [3, 4]]")
 
 
 def encode(prediction: Any, content_type: str) -> str | bytes:

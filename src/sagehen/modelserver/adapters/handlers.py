@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from sagehen.modelserver.adapters.codecs import UnsupportedFormat, decode, encode
+from sagehen.modelserver.adapters.media import media_type
 from sagehen.modelserver.contract import Answer
 from sagehen.modelserver.replies import traceback_answer
 
@@ -67,7 +68,7 @@ class MissingFunction(Exception):
 
 def encode_accepted(prediction: Any, accept: str) -> tuple[str | bytes, str]:
     """Encode as the first of the accepted types that there is an encoder for."""
-    for content_type in accept.replace(" ", "").split(","):
+    for content_type in map(media_type, accept.split(",")):
         try:
             return encode(prediction, content_type), content_type
         except UnsupportedFormat:

@@ -108,7 +108,9 @@ class OnnxModel:
         return parts or [self._together([rows])[0] for rows in batch]
 
     def encode(self, prediction: tuple[Outputs, str], accept: str) -> Answer:
-        return encoded(prediction, accept, self._default_accept, _written)
+        forms = (codecs.JSON, codecs.CSV)
+        known = forms if len(prediction[0]) > 1 else (*forms, codecs.NPY)
+        return encoded(prediction, accept, self._default_accept, _written, known)
 
     def close(self) -> None:
         self._session = None

@@ -99,6 +99,7 @@ def decode_tensor(data: Any, content_type: str) -> Any:
     if not data:
         raise ValueError("the body is empty")
     values = codecs.decode(data, content_type)
+    codecs.refuse_object(values)
     if content_type in codecs.TEXT_TYPES:
         return torch.from_numpy(values.astype("float32")).to(device())
     return torch.from_numpy(values).to(device())

@@ -164,6 +164,18 @@ def test_labels_and_probabilities_of_a_classifier(
     assert float(line[0].split(",")[2]) == pytest.approx(chances[1], abs=1e-6)
 
 
+def test_several_outputs_have_no_npy_and_the_refusal_does_not_offer_it(
+    put_classifier, load_as, ask
+):
+    put_classifier(zipmap=False)
+    model = load_as("onnx")
+    answer = ask(model, b"1,1,1", "text/csv", "application/x-npy")
+    assert (answer.status, answer.body.decode().rpartition(": ")[2]) == (
+        406,
+        "application/json, text/csv.",
+    )
+
+
 def test_the_threads_are_those_of_the_environment(double, load_as):
     double()
     options = load_as("onnx")._session._session.get_session_options()

@@ -91,6 +91,7 @@ def test_text_is_single_precision_and_numpys_form_has_its_own(load):
         ("text/csv", "text/csv", b"2.0,4.0\n"),
         ("image/png, application/json", "application/json", b"[[2.0, 4.0]]"),
         ("*/*", "application/json", b"[[2.0, 4.0]]"),
+        ("application/json;verbose", "application/json", b"[[2.0, 4.0]]"),
     ],
 )
 def test_answers_in_the_form_accepted(load, accept, content_type, body):
@@ -166,7 +167,7 @@ def test_a_model_that_mixes_rows_is_never_given_those_of_two_requests(load, bodi
         (b"[[1, 2]]", "application/json", "image/png", 406, "image/png"),
         (b"{nope", "application/json", "", 400, "not application/json of numbers"),
         (b'[["a"]]', "application/json", "", 400, "not application/json of numbers"),
-        (b'{"inputs": [1]}', "application/json", "", 400, "not application/json of numbers"),
+        (b'{"inputs": [1]}', "application/json", "", 400, "object; send a list of rows"),
         (b"[[1], [1, 2]]", "application/json", "", 400, "not application/json of numbers"),
         (b"", "application/json", "", 400, "it is empty"),
         (b"", "text/csv", "", 400, "it is empty"),

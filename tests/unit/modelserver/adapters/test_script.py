@@ -55,12 +55,18 @@ def test_the_defaults_decode_and_encode_json(load):
     [
         ("text/csv", "text/csv", b"2.0\n4.0\n"),
         ("image/png, text/csv", "text/csv", b"2.0\n4.0\n"),
+        ("text/html, application/json; q=0.9", "application/json", b"[2.0, 4.0]"),
         ("*/*", "application/json", b"[2.0, 4.0]"),
     ],
 )
 def test_the_first_type_accepted_that_there_is_wins(load, accept, content_type, body):
     answer = call(load(MEAN), b"1,2", content_type="text/csv", accept=accept)
     assert (answer.body, answer.content_type) == (body, content_type)
+
+
+def test_a_type_with_parameters_is_read_as_the_type(load):
+    answer = call(load(MEAN), b"[1.0, 2.0]", content_type="application/json; charset=UTF-8")
+    assert answer.body == b"[2.0, 4.0]"
 
 
 def test_numpys_own_form(load):

@@ -107,6 +107,12 @@ def test_bad_input(load, linear, base_dir, body, content_type, accept, status):
     assert caught.value.status == status
 
 
+def test_an_object_is_told_what_to_be(load, linear, base_dir):
+    joblib.dump(linear, base_dir / "model" / "model.joblib")
+    with pytest.raises(Refusal, match=r"it is an object; send a list of rows, such as \[\[1, 2\]"):
+        answer(load(), b'{"instances": [[1, 1]]}', "application/json")
+
+
 def test_a_script_gets_the_containers_defaults(load, linear, base_dir, put_script, monkeypatch):
     import sys
 
