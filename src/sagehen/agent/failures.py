@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from sagehen.errors import ArtifactRejected, SagehenError
+from sagehen.errors import ArtifactError, ArtifactRejected, SagehenError
 
 __all__ = [
     "cannot_start",
@@ -49,17 +49,20 @@ def cannot_start(variant: str, cause: str) -> str:
 
 def failed_artifact(number: int, url: str, error: SagehenError) -> str:
     """Model data of the container of that number, from 1, cannot be fetched or unpacked."""
-    if not isinstance(error, ArtifactRejected):
-        said = (
-            f'Failed to download model data for container "container_{number}" from URL: "{url}". '
-            "Please ensure that there is an object located at the URL and that the role passed to "
-            "CreateModel has permissions to download the object."
-        )
-    else:
+    if isinstance(error, ArtifactRejected):
         said = (
             f'Failed to extract model data archive for container "container_{number}" from URL '
             f'"{url}". Please ensure that the object located at the URL is a valid tar.gz archive.'
         )
+    else:
+        said = (
+            f'Failed to download model data for container "container_{number}" from URL: "{url}".'
+        )
+        if type(error) is not ArtifactError:  # which is this machine's disk, and no want of either
+            said += (
+                " Please ensure that there is an object located at the URL and that the role "
+                "passed to CreateModel has permissions to download the object."
+            )
     return shorten(f"{said} ({error})")
 
 

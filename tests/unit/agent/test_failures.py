@@ -1,7 +1,7 @@
 import pytest
 
 from sagehen.agent.failures import cannot_start, explain, failed_artifact, failed_ping, shorten
-from sagehen.errors import ArtifactMissing, ArtifactRejected
+from sagehen.errors import ArtifactError, ArtifactMissing, ArtifactRejected
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,10 @@ def test_a_reason_fits_describe_endpoint() -> None:
 def test_the_sentences_are_sagemakers() -> None:
     assert failed_artifact(2, "s3://b/k", ArtifactMissing("gone")).startswith(
         'Failed to download model data for container "container_2" from URL: "s3://b/k". '
+    )
+    assert failed_artifact(1, "s3://b/k", ArtifactError("The disk is full.")) == (
+        'Failed to download model data for container "container_1" from URL: "s3://b/k". '
+        "(The disk is full.)"
     )
     assert failed_artifact(1, "s3://b/k", ArtifactRejected("odd")).endswith(
         "Please ensure that the object located at the URL is a valid tar.gz archive. (odd)"
