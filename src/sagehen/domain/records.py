@@ -93,6 +93,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """The one that gets copies of requests, where there is one."""
     asynchronous: AsyncPlan | None = None
     """What the config says in AsyncInferenceConfig, where it does."""
+    async_inference_config: dict[str, Any] | None = None
+    """The same as it was given, to be described."""
     deployed_at: float = 0
     """When the config was copied: nothing in it is resolved again later."""
 

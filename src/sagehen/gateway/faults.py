@@ -13,6 +13,7 @@ __all__ = [
     "PRIMARY",
     "STREAM_SHUT_DOWN",
     "Texts",
+    "asynchronous",
     "bad_http",
     "body_too_large",
     "error_body",
@@ -69,6 +70,14 @@ def stream_broken(container: str) -> str:
 def validation_error(message: str) -> AwsError:
     """The runtime's name for it is `ValidationError`, not `ValidationException`."""
     return AwsError("ValidationError", message, 400)
+
+
+def asynchronous(endpoint: str) -> AwsError:
+    """The code is SageMaker's; its sentence is not known."""
+    return validation_error(
+        f"Endpoint {endpoint} is asynchronous (its endpoint configuration has an "
+        "AsyncInferenceConfig). Call InvokeEndpointAsync."
+    )
 
 
 def no_instance(endpoint: str) -> AwsError:

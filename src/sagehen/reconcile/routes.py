@@ -76,6 +76,7 @@ def _route(endpoint: EndpointRecord, instances: Sequence[InstanceRecord], places
         endpoint_name=endpoint.name,
         variants=tuple(map(routed, deployment.variants)),
         shadow=None if deployment.shadow is None else routed(deployment.shadow),
+        asynchronous=deployment.asynchronous,
     )
 
 
