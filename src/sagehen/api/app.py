@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sagehen.api.call import Call, Operation
 from sagehen.api.s3.app import handle
 from sagehen.errors import Unavailable
+from sagehen.wire.compression import decompressed
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request, Response
 from sagehen.wire.match import likely_model, match, not_implemented
@@ -99,6 +100,7 @@ class Application:
         request = replace(request, body=await _whole(stream))
         digest = hashlib.sha256(request.body).hexdigest()
         identity = self._verifier.verify(request, digest)
+        request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)
         model, operation = match(request, identity.service)
         try:
             act = self._operations.get(model.service_name, {}).get(operation.name)

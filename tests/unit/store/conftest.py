@@ -12,6 +12,7 @@ from sagehen.store import (  # noqa: F401 — each adds its tables to METADATA
     models,
     object_rows,
     tags,
+    topic_tables,
 )
 from sagehen.store.tables import METADATA
 
