@@ -8,10 +8,10 @@ from sagehen.clock import Clock
 from sagehen.domain.objects import Bucket
 from sagehen.objects.faults import BucketExists, NoSuchBucket
 from sagehen.objects.files import BlobFiles, Draft
-from sagehen.objects.grouped import GroupedWrites
 from sagehen.objects.uploads import Uploads
 from sagehen.store import object_rows as rows
 from sagehen.store.database import Database
+from sagehen.store.grouped import GroupedWrites
 
 __all__ = ["Bookkeeping", "find_bucket"]
 

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import MetaData
 
 from sagehen.store import (  # noqa: F401 — each adds its tables to METADATA
+    async_tables,
     endpoint_configs,
     endpoints,
     instances,
