@@ -174,9 +174,7 @@ def _accept(new: NewRequest, plan: AsyncPlan | AwsError) -> AsyncRequest | AwsEr
     )
 
 
-def _settle(
-    accepted: asyncio.Future[AsyncRequest], outcome: AsyncRequest | BaseException
-) -> None:
+def _settle(accepted: asyncio.Future[AsyncRequest], outcome: AsyncRequest | BaseException) -> None:
     """Unless nobody waits any more: then the request is queued, or not, all the same."""
     if accepted.done():
         return
