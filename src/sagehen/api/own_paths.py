@@ -42,11 +42,18 @@ class Agent(Protocol):
 class OwnPaths:
     """Answers `/_sagehen/…`; `app` is the ASGI application.
 
-    Nobody signs these requests. `/_sagehen/internal/` is for the gateways on this machine, which
+    Nobody signs these requests. Those of `more` that change something heed `same_site`.
+    `/_sagehen/internal/` is for the gateways on this machine, which
     let nobody else through to it.
     """
 
-    def __init__(self, observations: Observations, database: Database, agent: Agent) -> None:
+    def __init__(
+        self,
+        observations: Observations,
+        database: Database,
+        agent: Agent,
+        more: Sequence[Route] = (),
+    ) -> None:
         self._observations = observations
         self._database = database
         self._agent = agent
@@ -56,6 +63,7 @@ class OwnPaths:
                 Route("/_sagehen/metrics", self.metrics),
                 Route("/_sagehen/status", self.status),
                 Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
+                *more,
             ]
         )
 

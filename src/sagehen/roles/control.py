@@ -8,6 +8,8 @@ from sagehen.agent.client import AgentClient
 from sagehen.api.app import Application
 from sagehen.api.async_intake import Intake
 from sagehen.api.async_invocations import AsyncInvocations
+from sagehen.api.async_paths import AsyncPaths
+from sagehen.api.async_queues import AsyncQueues
 from sagehen.api.call import Call
 from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
@@ -36,12 +38,13 @@ async def _main(start: Start) -> None:
     keys = load_credentials(start.home.credentials)
     verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, start.settings.region)
     writes = GroupedWrites(database)
+    queues = AsyncPaths(AsyncQueues(database, SYSTEM, lambda name: None))
     intake = Intake(writes, start.settings.account_id, lambda name: None)
     app = Application(
         OPERATIONS,
         verifier,
         _call_maker(start.settings, database, objects, loop.hint),
-        OwnPaths(Observations(SYSTEM), database, agent).app,
+        OwnPaths(Observations(SYSTEM), database, agent, queues.routes).app,
         AsyncInvocations(verifier, intake, SYSTEM),
     )
     duties = [
