@@ -49,6 +49,7 @@ class _Redrive(msgspec.Struct, forbid_unknown_fields=True):
     """What is to be redriven; of all failures the oldest, where no InferenceId is given."""
 
     inference_id: str | None = None
+    after: int = 0
     limit: int = LARGEST_PAGE
 
 
@@ -98,8 +99,9 @@ class AsyncPaths:
             raise Invalid(f"The body is not what can be redriven: {error}.") from error
         if not 1 <= wanted.limit <= LARGEST_PAGE:
             raise Invalid(f"limit must be a number from 1 to {LARGEST_PAGE}.")
-        redrive = self._queues.redrive
-        return await asyncio.to_thread(redrive, name, wanted.inference_id, wanted.limit)
+        return await asyncio.to_thread(
+            self._queues.redrive, name, wanted.inference_id, wanted.after, wanted.limit
+        )
 
 
 def _told(answering: _Answering) -> Callable[[Request], Awaitable[Response]]:

@@ -85,9 +85,13 @@ class AsyncQueues:
         more = len(page) > limit
         return {"failures": told, "next": told[-1]["sequence"] if more else None}
 
-    def redrive(self, name: str, inference_id: str | None, limit: int) -> dict[str, Any]:
-        """Queue again what failed, expired or was cancelled: of one InferenceId, or the oldest of
-        all, `limit` of them at most; how many, and whether there are more.
+    def redrive(
+        self, name: str, inference_id: str | None, after: int, limit: int
+    ) -> dict[str, Any]:
+        """Queue again what failed, expired or was cancelled: of one InferenceId, or of all.
+
+        At most `limit` of them, those of all in the order of receipt, behind the sequence `after`.
+        `redriven` is how many; `next` the `after` of those that are left, None where none are.
 
         Raises:
             NotFound: there is no such endpoint, or no such request.
@@ -95,27 +99,14 @@ class AsyncQueues:
         """
         with self._database.write() as connection:
             _serving(connection, name)
-            failed = self._failed(connection, name, inference_id, limit + 1)
+            if inference_id is None:
+                failed = async_requests.failures(connection, name, after, limit + 1)
+            else:
+                failed = _failed(connection, name, inference_id)
             chosen = [one.sequence for one in failed[:limit]]
             again = async_requests.redrive(connection, chosen, self._clock.now())
         self._changed(name)
-        return {"redriven": len(again), "more": len(failed) > limit}
-
-    def _failed(
-        self, connection: Connection, name: str, inference_id: str | None, limit: int
-    ) -> list[QueuedRequest]:
-        if inference_id is None:
-            return async_requests.failures(connection, name, 0, limit)
-        found = _found(connection, name, inference_id)
-        failed = [
-            one for one in found if one.state.is_final and one.state is not AsyncState.SUCCEEDED
-        ]
-        if not failed:
-            raise Conflict(
-                f"Request {inference_id} of endpoint {name} has not failed: it is "
-                f"{found[0].state.value}."
-            )
-        return failed[:limit]
+        return {"redriven": len(again), "next": chosen[-1] if len(failed) > limit else None}
 
 
 def _endpoint(connection: Connection, name: str) -> EndpointRecord:
@@ -142,6 +133,17 @@ def _found(connection: Connection, name: str, inference_id: str) -> list[QueuedR
             "forgotten (setting async_history_seconds)."
         )
     return found
+
+
+def _failed(connection: Connection, name: str, inference_id: str) -> list[QueuedRequest]:
+    found = _found(connection, name, inference_id)
+    failed = [one for one in found if one.state.is_final and one.state is not AsyncState.SUCCEEDED]
+    if not failed:
+        raise Conflict(
+            f"Request {inference_id} of endpoint {name} has not failed: it is "
+            f"{found[0].state.value}."
+        )
+    return failed
 
 
 def _told_queue(connection: Connection, name: str) -> dict[str, Any]:

@@ -245,18 +245,21 @@ async def test_pages_that_cannot_be(house, query):
 async def test_failures_are_queued_again(house):
     house.fail("a", "b", "c")
     status, told = await house.ask("e/redrive", "POST", b'{"limit": 2}')
-    assert (status, told) == (200, {"redriven": 2, "more": True})
-    assert (await house.ask("e/redrive", "POST"))[1] == {"redriven": 1, "more": False}
-    assert (await house.ask("e/redrive", "POST"))[1] == {"redriven": 0, "more": False}
+    assert (status, told["redriven"]) == (200, 2)
+    house.end(house.lease(2))
+    rest = json.dumps({"after": told["next"]}).encode()
+    assert (await house.ask("e/redrive", "POST", rest))[1] == {"redriven": 1, "next": None}
+    assert (await house.ask("e/redrive", "POST", rest))[1] == {"redriven": 0, "next": None}
+    assert (await house.ask("e/redrive", "POST"))[1] == {"redriven": 2, "next": None}
     (row,) = (await house.ask("e/requests/a"))[1]["requests"]
-    assert (row["state"], row["redrives"]) == ("QUEUED", 1)
-    assert house.changed == ["e"] * 3
+    assert (row["state"], row["redrives"]) == ("QUEUED", 2)
+    assert house.changed == ["e"] * 4
 
 
 async def test_one_failure_is_queued_again(house):
     house.fail("a", "b")
     body = b'{"inference_id": "b"}'
-    assert (await house.ask("e/redrive", "POST", body))[1] == {"redriven": 1, "more": False}
+    assert (await house.ask("e/redrive", "POST", body))[1] == {"redriven": 1, "next": None}
     assert (await house.ask("e/redrive", "POST", body)) == (
         409,
         {"message": "Request b of endpoint e has not failed: it is QUEUED."},
