@@ -14,6 +14,8 @@ from sagehen.clock import SYSTEM
 from sagehen.config import Settings
 from sagehen.credentials import load_credentials
 from sagehen.domain.names import ArnMaker
+from sagehen.metering.recorder import Recorder
+from sagehen.metering.sampler import Sampler
 from sagehen.objects import ObjectStore, open_object_store
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
@@ -31,14 +33,18 @@ async def _main(start: Start) -> None:
     holder = f"{socket.gethostname()}:{start.home.path}"
     loop = EndpointLoop(database, agent, start.home, SYSTEM, holder)
     keys = load_credentials(start.home.credentials)
+    observations = Observations(SYSTEM)
+    recorder = Recorder(SYSTEM, database, start.settings.max_metric_series)
+    sampler = Sampler(start.settings, database, recorder, observations, agent, SYSTEM, holder)
     app = Application(
         OPERATIONS,
         Verifier({keys.access_key: keys.secret_key}, SYSTEM, start.settings.region),
         _call_maker(start.settings, database, objects, loop.hint),
-        OwnPaths(Observations(SYSTEM), database, agent).app,
+        OwnPaths(observations, database, agent, sampler.measured).app,
     )
     duties = [
         asyncio.create_task(loop.run()),
+        asyncio.create_task(sampler.run()),
         asyncio.create_task(asyncio.to_thread(objects.sweep)),
     ]
     try:
