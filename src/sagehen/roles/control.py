@@ -18,6 +18,8 @@ from sagehen.clock import SYSTEM
 from sagehen.config import Settings
 from sagehen.credentials import load_credentials
 from sagehen.domain.names import ArnMaker
+from sagehen.metering.recorder import Recorder
+from sagehen.metering.sampler import Sampler
 from sagehen.objects import ObjectStore, open_object_store
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
@@ -40,15 +42,19 @@ async def _main(start: Start) -> None:
     writes = GroupedWrites(database)
     queues = AsyncPaths(AsyncQueues(database, SYSTEM, lambda name: None))
     intake = Intake(writes, start.settings.account_id, lambda name: None)
+    observations = Observations(SYSTEM)
+    recorder = Recorder(SYSTEM, database, start.settings.max_metric_series)
+    sampler = Sampler(start.settings, database, recorder, observations, agent, SYSTEM, holder)
     app = Application(
         OPERATIONS,
         verifier,
         _call_maker(start.settings, database, objects, loop.hint),
-        OwnPaths(Observations(SYSTEM), database, agent, queues.routes).app,
+        OwnPaths(observations, database, agent, sampler.measured, queues.routes).app,
         AsyncInvocations(verifier, intake, SYSTEM),
     )
     duties = [
         asyncio.create_task(loop.run()),
+        asyncio.create_task(sampler.run()),
         asyncio.create_task(asyncio.to_thread(objects.sweep)),
     ]
     try:
