@@ -1,4 +1,5 @@
-"""Control's process: the API of every service but the runtime, and the reconcile loop."""
+"""Control's process: the API of every service but the runtime's synchronous calls, the reconcile
+loop, and the dispatcher of asynchronous requests."""
 
 import asyncio
 import socket
@@ -17,6 +18,8 @@ from sagehen.api.own_paths import OwnPaths
 from sagehen.clock import SYSTEM
 from sagehen.config import Settings
 from sagehen.credentials import load_credentials
+from sagehen.deferred.assembly import make_dispatcher
+from sagehen.deferred.sweeps import Sweeps
 from sagehen.domain.names import ArnMaker
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
@@ -36,14 +39,26 @@ async def _main(start: Start) -> None:
     agent = AgentClient(start.home.agent_socket)
     # Named by its home, not its process: after a restart it takes its own lease over at once.
     holder = f"{socket.gethostname()}:{start.home.path}"
-    loop = EndpointLoop(database, agent, start.home, SYSTEM, holder)
+    writes = GroupedWrites(database)
+    recorder = Recorder(SYSTEM, database, start.settings.max_metric_series)
+    dispatcher = make_dispatcher(
+        start.settings, start.home, database, writes, objects, recorder.record, SYSTEM, holder
+    )
+    loop = EndpointLoop(
+        database,
+        agent,
+        start.home,
+        SYSTEM,
+        holder,
+        busy=lambda: dispatcher.busy,
+        on_routes=dispatcher.hint,
+    )
+    dispatcher.on_idle = loop.hint
     keys = load_credentials(start.home.credentials)
     verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, start.settings.region)
-    writes = GroupedWrites(database)
-    queues = AsyncPaths(AsyncQueues(database, SYSTEM, lambda name: None))
-    intake = Intake(writes, start.settings.account_id, lambda name: None)
+    intake = Intake(writes, start.settings.account_id, lambda _: dispatcher.hint())
+    queues = AsyncPaths(AsyncQueues(database, SYSTEM, lambda _: dispatcher.hint()))
     observations = Observations(SYSTEM)
-    recorder = Recorder(SYSTEM, database, start.settings.max_metric_series)
     sampler = Sampler(start.settings, database, recorder, observations, agent, SYSTEM, holder)
     app = Application(
         OPERATIONS,
@@ -54,7 +69,9 @@ async def _main(start: Start) -> None:
     )
     duties = [
         asyncio.create_task(loop.run()),
+        asyncio.create_task(dispatcher.run()),
         asyncio.create_task(sampler.run()),
+        asyncio.create_task(Sweeps(writes, SYSTEM, start.settings.async_history_seconds).run()),
         asyncio.create_task(asyncio.to_thread(objects.sweep)),
     ]
     try:
