@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 
-from sagehen.api import iam, sagemaker, sts
-from sagehen.api.call import Operation
+from sagehen.api import iam, sagemaker, sns, sqs, sts
+from sagehen.api.call import AsyncOperation, Operation
 
 __all__ = ["OPERATIONS"]
 
-OPERATIONS: Mapping[str, Mapping[str, Operation]] = {
+OPERATIONS: Mapping[str, Mapping[str, Operation | AsyncOperation]] = {
     "iam": iam.OPERATIONS,
     "sagemaker": sagemaker.OPERATIONS,
+    "sns": sns.OPERATIONS,
+    "sqs": sqs.OPERATIONS,
     "sts": sts.OPERATIONS,
 }

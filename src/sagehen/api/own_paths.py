@@ -46,7 +46,14 @@ class OwnPaths:
     let nobody else through to it.
     """
 
-    def __init__(self, observations: Observations, database: Database, agent: Agent) -> None:
+    def __init__(
+        self,
+        observations: Observations,
+        database: Database,
+        agent: Agent,
+        more: Sequence[Route] = (),
+    ) -> None:
+        """`more`: routes of other modules."""
         self._observations = observations
         self._database = database
         self._agent = agent
@@ -56,6 +63,7 @@ class OwnPaths:
                 Route("/_sagehen/metrics", self.metrics),
                 Route("/_sagehen/status", self.status),
                 Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
+                *more,
             ]
         )
 

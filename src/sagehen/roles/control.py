@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sagehen.agent.client import AgentClient
 from sagehen.api.app import Application
@@ -10,6 +10,7 @@ from sagehen.api.call import Call
 from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.own_paths import OwnPaths
+from sagehen.api.sns.certificate import certificate_route
 from sagehen.clock import SYSTEM
 from sagehen.config import Settings
 from sagehen.credentials import load_credentials
@@ -17,10 +18,16 @@ from sagehen.domain.names import ArnMaker
 from sagehen.objects import ObjectStore, open_object_store
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
+from sagehen.roles.notices import Notices
 from sagehen.store.database import Database
+from sagehen.store.grouped import GroupedWrites
 from sagehen.wire.sigv4 import Verifier
 
 __all__: list[str] = []
+
+
+def _record(name: str, dimensions: Mapping[str, str], value: float) -> None:
+    """TODO-LEAD: the collector of samples."""
 
 
 async def _main(start: Start) -> None:
@@ -31,27 +38,38 @@ async def _main(start: Start) -> None:
     holder = f"{socket.gethostname()}:{start.home.path}"
     loop = EndpointLoop(database, agent, start.home, SYSTEM, holder)
     keys = load_credentials(start.home.credentials)
+    writes = GroupedWrites(database)
+    notices = Notices(start, database, writes, _record, holder)
+    more_paths = [certificate_route(notices.signer)]
     app = Application(
         OPERATIONS,
         Verifier({keys.access_key: keys.secret_key}, SYSTEM, start.settings.region),
-        _call_maker(start.settings, database, objects, loop.hint),
-        OwnPaths(Observations(SYSTEM), database, agent).app,
+        _call_maker(start.settings, database, writes, objects, notices, loop.hint),
+        OwnPaths(Observations(SYSTEM), database, agent, more_paths).app,
     )
     duties = [
         asyncio.create_task(loop.run()),
+        *(asyncio.create_task(duty) for duty in notices.duties()),
         asyncio.create_task(asyncio.to_thread(objects.sweep)),
     ]
     try:
-        await serve_on(start.home.control_socket, app)
+        await serve_on(start.home.control_socket, app, notices.arrivals.close)
     finally:
         for duty in duties:
             duty.cancel()
         await asyncio.gather(*duties, return_exceptions=True)
+        await notices.close()
+        writes.close()
         database.close()
 
 
 def _call_maker(
-    settings: Settings, database: Database, objects: ObjectStore, hint: Callable[[], None]
+    settings: Settings,
+    database: Database,
+    writes: GroupedWrites,
+    objects: ObjectStore,
+    notices: Notices,
+    hint: Callable[[], None],
 ) -> Callable[[str], Call]:
     arns = ArnMaker(settings.account_id, settings.region)
 
@@ -59,11 +77,14 @@ def _call_maker(
         return Call(
             settings=settings,
             database=database,
+            writes=writes,
             objects=objects,
             clock=SYSTEM,
             arns=arns,
             request_id=request_id,
             hint=hint,
+            seal=notices.seal,
+            arrivals=notices.arrivals,
         )
 
     return make
