@@ -1,6 +1,7 @@
 """Control's process: the API of every service but the runtime, and the reconcile loop."""
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable, Mapping
 
@@ -40,6 +41,7 @@ async def _main(start: Start) -> None:
     keys = load_credentials(start.home.credentials)
     writes = GroupedWrites(database)
     notices = Notices(start, database, writes, _record, holder)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, notices.arrivals.close)
     more_paths = [certificate_route(notices.signer)]
     app = Application(
         OPERATIONS,
@@ -53,7 +55,7 @@ async def _main(start: Start) -> None:
         asyncio.create_task(asyncio.to_thread(objects.sweep)),
     ]
     try:
-        await serve_on(start.home.control_socket, app, notices.arrivals.close)
+        await serve_on(start.home.control_socket, app)
     finally:
         for duty in duties:
             duty.cancel()
