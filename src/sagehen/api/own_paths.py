@@ -46,7 +46,8 @@ MeasureMore = Callable[[Container[str]], Measured]
 class OwnPaths:
     """Answers `/_sagehen/…`; `app` is the ASGI application.
 
-    Nobody signs these requests. `/_sagehen/internal/` is for the gateways on this machine, which
+    Nobody signs these requests. Those of `more` that change something heed `same_site`.
+    `/_sagehen/internal/` is for the gateways on this machine, which
     let nobody else through to it.
     """
 
@@ -56,8 +57,13 @@ class OwnPaths:
         database: Database,
         agent: Agent,
         measure_more: MeasureMore = lambda _: {},
+        more: Sequence[Route] = (),
     ) -> None:
-        """`measure_more`: what is measured in control itself."""
+        """
+        Args:
+            measure_more: what is measured in control itself.
+            more: paths of other parts.
+        """
         self._observations = observations
         self._measure_more = measure_more
         self._database = database
@@ -68,6 +74,7 @@ class OwnPaths:
                 Route("/_sagehen/metrics", self.metrics),
                 Route("/_sagehen/status", self.status),
                 Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
+                *more,
             ]
         )
 

@@ -13,6 +13,7 @@ from sagehen.store import (  # noqa: F401 — each adds its tables to METADATA
     object_rows,
     sample_tables,
     tags,
+    topic_tables,
 )
 from sagehen.store.tables import METADATA
 
