@@ -88,6 +88,11 @@ class Settings(BaseSettings):
     max_endpoint_instances: int = Field(
         100, gt=0, description="Instances of all endpoints together; more are refused."
     )
+    topics_required: bool = Field(
+        True,
+        description="Fail an asynchronous endpoint whose topic does not exist; else it is a line "
+        "in the log.",
+    )
     model_memory_share: float = Field(
         0.8,
         gt=0,
@@ -217,6 +222,56 @@ class Settings(BaseSettings):
     max_queues: int = Field(10_000, gt=0, description="SQS queues; more are refused.")
     max_long_polls: int = Field(
         1000, gt=0, description="ReceiveMessage calls that wait at once; more are throttled."
+    )
+    async_concurrency: int = Field(
+        4,
+        ge=1,
+        le=1000,
+        description="Asynchronous requests that an instance works on at once where the endpoint "
+        "config has no MaxConcurrentInvocationsPerInstance; fewer where its container takes fewer.",
+    )
+    max_async_in_flight: int = Field(
+        512,
+        gt=0,
+        description="Asynchronous requests of all endpoints that are worked on at once; more wait "
+        "in the queue.",
+    )
+    max_async_input_bytes: int = Field(
+        2**30, gt=0, description="Largest input of an asynchronous request."
+    )
+    max_async_response_bytes: int = Field(
+        2**30, gt=0, description="Largest answer to an asynchronous request."
+    )
+    max_async_redeliveries: int = Field(
+        2,
+        ge=0,
+        description="How often an asynchronous request is sent again after its instance was lost.",
+    )
+    async_store_patience_seconds: float = Field(
+        300,
+        gt=0,
+        description="How long the input of an asynchronous request, or the place of its output, "
+        "may be unreachable before it fails.",
+    )
+    async_history_seconds: float = Field(
+        7 * 24 * 3600,
+        gt=0,
+        description="How long asynchronous requests can be asked after, and redriven, once they "
+        "have ended.",
+    )
+    metric_retention_seconds: int = Field(
+        15 * 86_400, ge=3600, description="How long samples of metrics are kept, by the minute."
+    )
+    max_metric_series: int = Field(
+        10_000,
+        gt=0,
+        description="Series of metrics, each a metric with its dimensions and unit; what would "
+        "make more is refused, or dropped where nobody is there to tell.",
+    )
+    max_metric_samples: int = Field(
+        5_000_000,
+        gt=0,
+        description="Samples of all metrics together; beyond it they are kept for a shorter time.",
     )
     access_log: bool = Field(
         False, description="A line in the gateway's log at the end of each invocation."
