@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
+from sagehen.deferred.record import Record
 from sagehen.deferred.schedule import next_delay
 from sagehen.deferred.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.delivery_policy import DeliveryPolicy, effective_policy
@@ -18,13 +19,10 @@ from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 from sagehen.store.notice_queues import put_dead_letter
 
-__all__ = ["Outbox", "Record"]
+__all__ = ["Outbox"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-Record = Callable[[str, Mapping[str, str], float], None]
-"""Metric name, dimensions and value."""
 
 Subscribed = tuple[SubscriptionRecord, TopicRecord, DeliveryPolicy]
 

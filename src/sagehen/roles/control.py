@@ -20,8 +20,8 @@ from sagehen.api.sns.certificate import certificate_route
 from sagehen.clock import SYSTEM
 from sagehen.config import Settings
 from sagehen.credentials import load_credentials
-from sagehen.deferred.assembly import make_dispatcher
-from sagehen.deferred.sweeps import Sweeps
+from sagehen.deferred.dispatch.assembly import make_dispatcher
+from sagehen.deferred.dispatch.sweeps import Sweeps
 from sagehen.domain.names import ArnMaker
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from sagehen.deferred.notices import MOST_BODY_BYTES, notice_of
+from sagehen.deferred.dispatch.notices import MOST_BODY_BYTES, notice_of
 from sagehen.domain.asynchronous import (
     AsyncRequest,
     AsyncState,

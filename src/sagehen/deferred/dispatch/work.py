@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sagehen.clock import Clock
-from sagehen.deferred.data_log import DataLog
-from sagehen.deferred.endings import Ending, Endings
-from sagehen.deferred.failures import (
+from sagehen.deferred.dispatch.data_log import DataLog
+from sagehen.deferred.dispatch.endings import Ending, Endings
+from sagehen.deferred.dispatch.failures import (
     Failure,
     answered_with_error,
     cancelled,
@@ -21,15 +21,21 @@ from sagehen.deferred.failures import (
     lost_too_often,
     not_stored,
 )
-from sagehen.deferred.inputs import Inputs
-from sagehen.deferred.invoke import Answer, Containers, InputBroken, InstanceLost, NotStarted
-from sagehen.deferred.jobs import Job
-from sagehen.deferred.notices import MOST_BODY_BYTES, wants_body
-from sagehen.deferred.outputs import Outputs
-from sagehen.deferred.patience import AWAY, Patience
-from sagehen.deferred.places import Place
-from sagehen.deferred.spool import Spool
-from sagehen.deferred.threads import Threads
+from sagehen.deferred.dispatch.inputs import Inputs
+from sagehen.deferred.dispatch.invoke import (
+    Answer,
+    Containers,
+    InputBroken,
+    InstanceLost,
+    NotStarted,
+)
+from sagehen.deferred.dispatch.jobs import Job
+from sagehen.deferred.dispatch.notices import MOST_BODY_BYTES, wants_body
+from sagehen.deferred.dispatch.outputs import Outputs
+from sagehen.deferred.dispatch.patience import AWAY, Patience
+from sagehen.deferred.dispatch.places import Place
+from sagehen.deferred.dispatch.spool import Spool
+from sagehen.deferred.dispatch.threads import Threads
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.errors import SagehenError
 from sagehen.objects.store import ObjectStore

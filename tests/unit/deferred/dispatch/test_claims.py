@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagehen.deferred.claims import share
+from sagehen.deferred.dispatch.claims import share
 
 wants = st.dictionaries(st.text("abcdef", min_size=1, max_size=2), st.integers(0, 50), max_size=8)
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
-from sagehen.deferred.claims import LEASE_NAME, Claimed, Claims
-from sagehen.deferred.failures import verdict
-from sagehen.deferred.jobs import Job
-from sagehen.deferred.patience import AWAY
-from sagehen.deferred.places import Places
-from sagehen.deferred.work import Work
+from sagehen.deferred.dispatch.claims import LEASE_NAME, Claimed, Claims
+from sagehen.deferred.dispatch.failures import verdict
+from sagehen.deferred.dispatch.jobs import Job
+from sagehen.deferred.dispatch.patience import AWAY
+from sagehen.deferred.dispatch.places import Places
+from sagehen.deferred.dispatch.work import Work
 from sagehen.store import async_leases, leases
 from sagehen.store.grouped import GroupedWrites
 

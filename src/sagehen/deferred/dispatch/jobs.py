@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
-from sagehen.deferred.failures import Failure
-from sagehen.deferred.places import Place
+from sagehen.deferred.dispatch.failures import Failure
+from sagehen.deferred.dispatch.places import Place
 from sagehen.domain.asynchronous import QueuedRequest
 
 __all__ = ["Job"]

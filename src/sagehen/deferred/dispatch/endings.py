@@ -1,27 +1,25 @@
 """The end of a request: its final state, its notice and its metrics, once."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
-from sagehen.deferred.notices import notice_of
-from sagehen.deferred.patience import Patience
+from sagehen.deferred.dispatch.notices import notice_of
+from sagehen.deferred.dispatch.patience import Patience
+from sagehen.deferred.record import Record
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.domain.notices import Notice
 from sagehen.store import async_leases
 from sagehen.store.grouped import GroupedWrites, attempt
 from sagehen.store.topics import publish
 
-__all__ = ["Ending", "Endings", "Record"]
+__all__ = ["Ending", "Endings"]
 
 log = logging.getLogger(__name__)
-
-Record = Callable[[str, Mapping[str, str], float], None]
-"""Takes a metric's name, dimensions and value."""
 
 
 @dataclass

@@ -5,18 +5,19 @@ from collections.abc import Callable
 
 from sagehen.clock import Clock
 from sagehen.config import Settings
-from sagehen.deferred.data_log import DataLog
-from sagehen.deferred.dispatcher import Dispatcher
-from sagehen.deferred.endings import Endings, Record
-from sagehen.deferred.inputs import Inputs
-from sagehen.deferred.invoke import Containers
-from sagehen.deferred.jobs import Job
-from sagehen.deferred.notices import MOST_BODY_BYTES
-from sagehen.deferred.outputs import Outputs
-from sagehen.deferred.patience import Patience
-from sagehen.deferred.places import Places
-from sagehen.deferred.threads import Threads
-from sagehen.deferred.work import Limits, Work
+from sagehen.deferred.dispatch.data_log import DataLog
+from sagehen.deferred.dispatch.dispatcher import Dispatcher
+from sagehen.deferred.dispatch.endings import Endings
+from sagehen.deferred.dispatch.inputs import Inputs
+from sagehen.deferred.dispatch.invoke import Containers
+from sagehen.deferred.dispatch.jobs import Job
+from sagehen.deferred.dispatch.notices import MOST_BODY_BYTES
+from sagehen.deferred.dispatch.outputs import Outputs
+from sagehen.deferred.dispatch.patience import Patience
+from sagehen.deferred.dispatch.places import Places
+from sagehen.deferred.dispatch.threads import Threads
+from sagehen.deferred.dispatch.work import Limits, Work
+from sagehen.deferred.record import Record
 from sagehen.home import Home
 from sagehen.objects.store import ObjectStore
 from sagehen.route_file import RouteFileReader

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sagehen.deferred.failures import answer_too_large
-from sagehen.deferred.threads import Threads
+from sagehen.deferred.dispatch.failures import answer_too_large
+from sagehen.deferred.dispatch.threads import Threads
 from sagehen.objects.files import MOST_HELD_BYTES, Draft
 
 __all__ = ["Spool"]

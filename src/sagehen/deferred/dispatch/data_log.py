@@ -6,7 +6,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from sagehen.clock import Clock
-from sagehen.deferred.places import Place
+from sagehen.deferred.dispatch.places import Place
 
 __all__ = ["DataLog"]
 

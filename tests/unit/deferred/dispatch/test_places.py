@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sagehen.deferred.places import Places
+from sagehen.deferred.dispatch.places import Places
 from sagehen.domain.asynchronous import AsyncPlan
 from sagehen.domain.routes import InstanceRoute, Route, RouteTable, VariantRoute
 from sagehen.route_file import RouteFileReader

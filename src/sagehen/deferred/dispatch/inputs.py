@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 
 from sagehen.clock import Clock
-from sagehen.deferred.failures import input_missing, input_too_large
-from sagehen.deferred.threads import Threads
+from sagehen.deferred.dispatch.failures import input_missing, input_too_large
+from sagehen.deferred.dispatch.threads import Threads
 from sagehen.domain.asynchronous import QueuedRequest
 from sagehen.domain.locations import parse_location
 from sagehen.errors import Invalid, NotFound, Unavailable

@@ -1,6 +1,6 @@
 """What is long over is forgotten."""
 
-from sagehen.deferred.sweeps import Sweeps
+from sagehen.deferred.dispatch.sweeps import Sweeps
 from sagehen.domain.asynchronous import AsyncState, QueueMode
 from sagehen.store import async_requests
 

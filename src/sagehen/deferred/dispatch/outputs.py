@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from sagehen.deferred.spool import Spool
-from sagehen.deferred.threads import Threads
+from sagehen.deferred.dispatch.spool import Spool
+from sagehen.deferred.dispatch.threads import Threads
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.domain.locations import Location, parse_location
 from sagehen.domain.objects import Attributes, ObjectInfo

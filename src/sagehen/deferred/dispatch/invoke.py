@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import aiohttp
 
-from sagehen.deferred.failures import timed_out, unreadable_answer
-from sagehen.deferred.inputs import Input
-from sagehen.deferred.spool import Spool
+from sagehen.deferred.dispatch.failures import timed_out, unreadable_answer
+from sagehen.deferred.dispatch.inputs import Input
+from sagehen.deferred.dispatch.spool import Spool
 from sagehen.domain.asynchronous import AsyncRequest
 from sagehen.errors import SagehenError
 

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from sagehen.config import Settings
-from sagehen.deferred import endings
-from sagehen.deferred.assembly import make_dispatcher
+from sagehen.deferred.dispatch import endings
+from sagehen.deferred.dispatch.assembly import make_dispatcher
 from sagehen.domain.asynchronous import AsyncPlan, AsyncRequest, Output, QueuedRequest
 from sagehen.domain.notices import Notice
 from sagehen.domain.objects import Attributes, ObjectInfo
