@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sagehen.deferred.deliverer import Deliverer
+from sagehen.deferred.delivery.deliverer import Deliverer
+from sagehen.deferred.delivery.outbox import Outbox
+from sagehen.deferred.delivery.receivers import Receivers
+from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.deferred.held_lease import HeldLease
-from sagehen.deferred.outbox import Outbox
-from sagehen.deferred.receivers import Receivers
-from sagehen.deferred.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.notices import Notice
 from sagehen.domain.queues import QueueRecord
 from sagehen.domain.topics import SubscriptionRecord, SubscriptionState, TopicRecord

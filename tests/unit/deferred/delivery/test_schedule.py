@@ -3,9 +3,9 @@
 import json
 import random
 
-from sagehen.deferred.receivers import Receivers, Throttle, receiver_of
-from sagehen.deferred.schedule import next_delay
-from sagehen.deferred.verdicts import Parcel
+from sagehen.deferred.delivery.receivers import Receivers, Throttle, receiver_of
+from sagehen.deferred.delivery.schedule import next_delay
+from sagehen.deferred.delivery.verdicts import Parcel
 from sagehen.domain.notices import Notice
 from sagehen.domain.topics import (
     Delivery,
