@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from support.asynchronous import AsyncBench, lines_of
+from support.async_bench import AsyncBench, lines_of
 
 SIZE = 48 * 2**20
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from support.asynchronous import AsyncBench, Called
+from support.async_bench import AsyncBench, Called
 from support.server import eventually
 
 CALLERS = 4

@@ -1,173 +1,92 @@
-"""Asynchronous endpoints on a real server: deployed, called, waited for."""
+"""Asynchronous endpoints in tests: created, and asked after at the server's own paths."""
 
 import json
-import uuid
-from pathlib import Path
+import urllib.request
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
-from support.deploy import Deployer
-from support.server import eventually
+from support.deploy import DOUBLE, Deployer
+from support.server import Server, eventually
 
-__all__ = ["WISHES", "AsyncBench", "Called"]
-
-WISHES = """
-import json, os, signal, time
-from pathlib import Path
-
-def model_fn(model_dir): return None
-def input_fn(body, content_type): return body
-
-def predict_fn(body, model):
-    if not body.startswith(b"{"):
-        return body
-    wish = json.loads(body)
-    if "began" in wish:
-        with open(wish["began"], "a") as file:
-            file.write(f"{wish.get('number')}\\n")
-    while "gate" in wish and not Path(wish["gate"]).exists():
-        time.sleep(0.01)
-    if "fail" in wish:
-        raise ValueError(wish["fail"])
-    if "die" in wish and not Path(wish["die"]).exists():
-        Path(wish["die"]).touch()
-        os.kill(os.getppid(), signal.SIGKILL)
-    return json.dumps({"number": wish.get("number")}).encode()
-
-def output_fn(prediction, accept): return prediction, "application/x-answer"
-"""
-"""What a model does that is asked with JSON: count itself in, wait for a file, fail, die once."""
+BUCKET = "answers"
 
 
-class Called:
-    """One request that got its 202."""
+class AsyncEndpoint:
+    """One asynchronous endpoint with one variant, in service, whose answers go to one bucket."""
 
-    def __init__(self, bench: "AsyncBench", answer: dict[str, Any]) -> None:
-        self._bench = bench
-        self.inference_id: str = answer["InferenceId"]
-        self.location: str = answer["OutputLocation"]
-        self.failure_location: str = answer["FailureLocation"]
-
-    def objects(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-        """The output and the failure object, as far as they are there; never both."""
-        output, failure = self._bench.get(self.location), self._bench.get(self.failure_location)
-        assert output is None or failure is None, "there are both objects"
-        return output, failure
-
-    @property
-    def has_ended(self) -> bool:
-        return any(self.objects())
-
-    def output(self, timeout_seconds: float = 30) -> bytes:
-        """Of a request that succeeds."""
-        eventually(lambda: self.has_ended, timeout_seconds)
-        output, failure = self.objects()
-        assert output is not None, failure
-        body: bytes = output["Body"]
-        return body
-
-    def failure(self, timeout_seconds: float = 30) -> str:
-        """What the failure object says."""
-        eventually(lambda: self.has_ended, timeout_seconds)
-        output, failure = self.objects()
-        assert failure is not None, output
-        return str(failure["Body"].decode())
-
-
-class AsyncBench:
-    """Endpoints of one server, whose notices all come to one queue."""
-
-    def __init__(self, deploy: Deployer) -> None:
-        self.deploy = deploy
-        self.server = deploy.server
-        self.s3 = deploy.s3
-        for bucket in ("async-in", "async-out"):
-            self.s3.create_bucket(Bucket=bucket)
-        self.sqs = self.server.client("sqs")
-        sns = self.server.client("sns")
-        self.topic: str = sns.create_topic(Name="ended")["TopicArn"]
-        self.queue: str = self.sqs.create_queue(QueueName="ended")["QueueUrl"]
-        arn = self.sqs.get_queue_attributes(QueueUrl=self.queue, AttributeNames=["QueueArn"])
-        sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=arn["Attributes"]["QueueArn"])
-        self._told: dict[str, dict[str, dict[str, Any]]] = {}
-
-    def endpoint(
-        self, name: str, script: str = WISHES, concurrency: int = 4, **given: Any
-    ) -> dict[str, Any]:
-        """An asynchronous endpoint, waited for."""
-        self.config(name, script, concurrency, **given)
-        self.deploy.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
-        return self.deploy.settled(name)
-
-    def config(
-        self, name: str, script: str = WISHES, concurrency: int = 4, **environment: str
+    def __init__(
+        self,
+        deploy: Deployer,
+        name: str,
+        script: str = DOUBLE,
+        environment: dict[str, str] | None = None,
+        client: dict[str, int] | None = None,
+        **output: Any,
     ) -> None:
-        """A model and an endpoint config of that name."""
-        self.deploy.config(f"{name}-model", script, environment)
-        variant = {
-            "VariantName": "AllTraffic",
-            "ModelName": f"{name}-model",
-            "InstanceType": "ml.m5.large",
-            "InitialInstanceCount": 1,
-        }
+        self.deploy = deploy
+        self.server: Server = deploy.server
+        self.name = name
+        self.s3 = deploy.s3
+        self.s3.create_bucket(Bucket=BUCKET)
+        deploy.model(name, script, environment)
+        self.config(name, client or {}, **output)
+        deploy.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+        self.described = deploy.settled(name)
+
+    def config(self, config_name: str, client: dict[str, int], **output: Any) -> None:
+        """An endpoint config for the model; `output` over its usual OutputConfig."""
         self.deploy.sagemaker.create_endpoint_config(
-            EndpointConfigName=name,
-            ProductionVariants=[variant],
+            EndpointConfigName=config_name,
+            ProductionVariants=[
+                {
+                    "VariantName": "AllTraffic",
+                    "ModelName": self.name,
+                    "InstanceType": "ml.m5.large",
+                    "InitialInstanceCount": 1,
+                }
+            ],
             AsyncInferenceConfig={
-                "ClientConfig": {"MaxConcurrentInvocationsPerInstance": concurrency},
-                "OutputConfig": {
-                    "S3OutputPath": "s3://async-out/ok",
-                    "S3FailurePath": "s3://async-out/failed/",
-                    "NotificationConfig": {
-                        "SuccessTopic": self.topic,
-                        "ErrorTopic": self.topic,
-                        "IncludeInferenceResponseIn": ["SUCCESS_NOTIFICATION_TOPIC"],
-                    },
-                },
+                "ClientConfig": client,
+                "OutputConfig": {"S3OutputPath": f"s3://{BUCKET}/{self.name}/out", **output},
             },
         )
 
-    def put(self, body: bytes) -> str:
-        key = str(uuid.uuid4())
-        self.s3.put_object(Bucket="async-in", Key=key, Body=body)
-        return f"s3://async-in/{key}"
+    def invoke(self, **params: Any) -> dict[str, Any]:
+        given = {"EndpointName": self.name, "ContentType": "application/json", **params}
+        if "InputLocation" not in given:
+            given.setdefault("Body", b"[1, 2]")
+        answer: dict[str, Any] = self.deploy.runtime.invoke_endpoint_async(**given)
+        return answer
 
-    def call(self, name: str, location: str | None = None, **wish: Any) -> Called:
-        """A call with an input that holds the wish; upper-case members are the call's own."""
-        given = {key: wish.pop(key) for key in list(wish) if key[0].isupper()}
-        location = location or self.put(json.dumps(wish, default=str).encode())
-        answer = self.deploy.runtime.invoke_endpoint_async(
-            EndpointName=name, InputLocation=location, ContentType="application/x-wish", **given
+    def scale(self, count: int) -> None:
+        self.deploy.sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName=self.name,
+            DesiredWeightsAndCapacities=[
+                {"VariantName": "AllTraffic", "DesiredInstanceCount": count}
+            ],
         )
-        return Called(self, answer)
+        self.deploy.settled(self.name)
 
-    def get(self, url: str) -> dict[str, Any] | None:
-        parts = urlsplit(url)
-        try:
-            found = self.s3.get_object(Bucket=parts.netloc, Key=parts.path[1:])
-        except self.s3.exceptions.NoSuchKey:
-            return None
-        return {**found, "Body": found["Body"].read()}
+    def ask(self, path: str = "", method: str = "GET", body: Any = None) -> dict[str, Any]:
+        """One of the server's own paths about this endpoint."""
+        url = f"{self.server.url}/_sagehen/async/{self.name}{path}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data, method=method)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            told: dict[str, Any] = json.load(answer)
+        return told
 
-    def notices(self, called: Called) -> list[dict[str, Any]]:
-        """What was told of a request, once there is something: one for each id of a message."""
-        eventually(lambda: bool(self._heard(called)))
-        return list(self._heard(called).values())
+    def request(self, inference_id: str) -> dict[str, Any]:
+        """How the newest request of that InferenceId stands."""
+        told = self.ask(f"/requests/{quote(inference_id, safe='')}")["requests"]
+        return dict(told[0])
 
-    def _heard(self, called: Called) -> dict[str, dict[str, Any]]:
-        more = True
-        while more:
-            answer = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10)
-            more = bool(answer.get("Messages"))
-            for message in answer.get("Messages", []):
-                envelope = json.loads(message["Body"])
-                told = json.loads(envelope["Message"])
-                of = self._told.setdefault(told.get("inferenceId", ""), {})
-                of[envelope["MessageId"]] = told
-                receipt = message["ReceiptHandle"]
-                self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=receipt)
-        return self._told.get(called.inference_id, {})
+    def ended(self, inference_id: str) -> dict[str, Any]:
+        """The same, once it has ended."""
+        eventually(lambda: self.request(inference_id)["ended_at"] is not None)
+        return self.request(inference_id)
 
-
-def lines_of(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+    def read(self, location: str) -> bytes:
+        """The object at an s3:// address."""
+        bucket, _, key = location.removeprefix("s3://").partition("/")
+        return bytes(self.s3.get_object(Bucket=bucket, Key=key)["Body"].read())
