@@ -74,7 +74,7 @@ class Bench:
         self.settings = settings
         self.clock = HandClock(1000.0)
         self.writes = GroupedWrites(database)
-        self.objects = LocalObjectStore(database, home.objects, self.clock)
+        self.objects = LocalObjectStore(database, home.objects, self.clock, self.writes)
         self.metrics: list[tuple[str, Mapping[str, str], float]] = []
         self.notices: list[Notice] = []
         self.containers: dict[str, Container] = {}
