@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -48,6 +48,12 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="The address to listen on.")
     port: int = Field(9000, ge=0, le=65535, description="The one port for every service.")
+    public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^/?#\s]+/?$",
+        description="Where others reach this server: for links in notifications and the URLs of "
+        "queues; default: its address and port.",
+    )
     gateways: int | None = Field(
         None,
         ge=1,
@@ -81,6 +87,11 @@ class Settings(BaseSettings):
     )
     max_endpoint_instances: int = Field(
         100, gt=0, description="Instances of all endpoints together; more are refused."
+    )
+    topics_required: bool = Field(
+        True,
+        description="Fail an asynchronous endpoint whose topic does not exist; else it is a line "
+        "in the log.",
     )
     model_memory_share: float = Field(
         0.8,
@@ -178,6 +189,89 @@ class Settings(BaseSettings):
     )
     idle_timeout_seconds: float = Field(
         300, gt=0, description="How long a connection is kept between requests."
+    )
+    smtp_host: str | None = Field(
+        None, description="The mail server for notifications by e-mail; without it there are none."
+    )
+    smtp_port: int = Field(25, ge=1, le=65535, description="The mail server's port.")
+    smtp_security: str = Field(
+        "none",
+        pattern=r"^(none|starttls|tls)$",
+        description="How the connection to the mail server is encrypted: none, starttls or tls.",
+    )
+    smtp_username: str | None = Field(None, description="Who logs in to the mail server.")
+    smtp_password: SecretStr | None = Field(None, description="With which password.")
+    mail_sender: str = Field(
+        "sagehen@localhost", description="Whom notifications by e-mail are from."
+    )
+    delivery_timeout_seconds: float = Field(
+        15, gt=0, description="How long a subscriber may take to accept a notification."
+    )
+    max_deliveries: int = Field(
+        1024, gt=0, description="Notifications that are delivered at once; more wait."
+    )
+    max_receiver_deliveries: int = Field(
+        8,
+        gt=0,
+        description="Notifications that are delivered to one receiver (a host and port) at once.",
+    )
+    max_topics: int = Field(10_000, gt=0, description="Topics; more are refused.")
+    max_topic_subscriptions: int = Field(
+        1000, gt=0, description="Subscriptions of one topic; more are refused."
+    )
+    max_queues: int = Field(10_000, gt=0, description="SQS queues; more are refused.")
+    max_long_polls: int = Field(
+        1000, gt=0, description="ReceiveMessage calls that wait at once; more are throttled."
+    )
+    async_concurrency: int = Field(
+        4,
+        ge=1,
+        le=1000,
+        description="Asynchronous requests that an instance works on at once where the endpoint "
+        "config has no MaxConcurrentInvocationsPerInstance; fewer where its container takes fewer.",
+    )
+    max_async_in_flight: int = Field(
+        512,
+        gt=0,
+        description="Asynchronous requests of all endpoints that are worked on at once; more wait "
+        "in the queue.",
+    )
+    max_async_input_bytes: int = Field(
+        2**30, gt=0, description="Largest input of an asynchronous request."
+    )
+    max_async_response_bytes: int = Field(
+        2**30, gt=0, description="Largest answer to an asynchronous request."
+    )
+    max_async_redeliveries: int = Field(
+        2,
+        ge=0,
+        description="How often an asynchronous request is sent again after its instance was lost.",
+    )
+    async_store_patience_seconds: float = Field(
+        300,
+        gt=0,
+        description="How long the input of an asynchronous request, or the place of its output, "
+        "may be unreachable before it fails.",
+    )
+    async_history_seconds: float = Field(
+        7 * 24 * 3600,
+        gt=0,
+        description="How long asynchronous requests can be asked after, and redriven, once they "
+        "have ended.",
+    )
+    metric_retention_seconds: int = Field(
+        15 * 86_400, ge=3600, description="How long samples of metrics are kept, by the minute."
+    )
+    max_metric_series: int = Field(
+        10_000,
+        gt=0,
+        description="Series of metrics, each a metric with its dimensions and unit; what would "
+        "make more is refused, or dropped where nobody is there to tell.",
+    )
+    max_metric_samples: int = Field(
+        5_000_000,
+        gt=0,
+        description="Samples of all metrics together; beyond it they are kept for a shorter time.",
     )
     access_log: bool = Field(
         False, description="A line in the gateway's log at the end of each invocation."

@@ -86,6 +86,11 @@ class Home:
         """The access key and its secret, mode 0600."""
         return self.path / "credentials.json"
 
+    @property
+    def message_key(self) -> Path:
+        """The key that signs notifications, with its certificate, mode 0600."""
+        return self.path / "message-key.pem"
+
 
 def prepare_home(path: Path) -> Home:
     """Make the home's folders, for this user only.

@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import ipaddress
 import os
 import socket
 import urllib.error
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from sagehen.address import client_url
 from sagehen.clock import SYSTEM, Clock
 from sagehen.config import Settings
 from sagehen.credentials import Credentials, make_credentials
@@ -60,7 +60,7 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         await asyncio.to_thread(upgrade, settings.state_url)
         url = client_url(settings.host, listeners[0].getsockname()[1])
         make_board(home.board, len(listeners))
-        roles = (*_gateways(home, listeners), Role("control"), Role("agent"))
+        roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
         supervisor = Supervisor(roles, home, _environment(settings, url), clock)
         try:
             await supervisor.start()
@@ -70,20 +70,6 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         finally:
             home.address.unlink(missing_ok=True)
             await supervisor.stop()
-
-
-def client_url(host: str, port: int) -> str:
-    """The address for clients of a server that listens on `host`.
-
-    Always an IP address: with a name, the AWS SDKs put an S3 bucket's name before it.
-    """
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        address = ipaddress.ip_address(socket.gethostbyname(host))
-    if address.is_unspecified:
-        address = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")
-    return f"http://[{address}]:{port}" if address.version == 6 else f"http://{address}:{port}"
 
 
 @contextmanager

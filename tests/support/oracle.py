@@ -9,12 +9,15 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
+from moto.core.loaders import create_loader
 
 from sagehen.wire.http import Request
 
 __all__ = [
+    "OF_SEVERAL_PROTOCOLS",
     "OPERATIONS",
     "client_model",
+    "code_of_class",
     "error_as_client_reads",
     "read_by_client",
     "sent_by_client",
@@ -30,9 +33,27 @@ _S3 = """
 
 
 @functools.cache
-def client_model(service):
-    """The model as a client has it."""
-    return ServiceModel(Loader().load_service_model(service, "service-2"), service)
+def client_model(service, protocol=None):
+    """The model as a client has it; of a service with several protocols, as one has that speaks
+    `protocol`."""
+    description = Loader().load_service_model(service, "service-2")
+    if (service, protocol) == ("sqs", "query"):
+        description = _as_it_was(create_loader().load_service_model(service, "service-2"))
+    spoken = protocol or ServiceModel(description, service).resolved_protocol
+    metadata = {**description["metadata"], "protocol": spoken}
+    return ServiceModel({**description, "metadata": metadata}, service)
+
+
+def _as_it_was(node):
+    """The model of SQS as clients had it that spoke Query: with its names of elements."""
+    if isinstance(node, list):
+        return [_as_it_was(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    made = {key: _as_it_was(value) for key, value in node.items()}
+    if isinstance(name := made.pop("locationNameForQueryCompatibility", None), str):
+        made["locationName"] = name
+    return made
 
 
 OPERATIONS = [
@@ -41,13 +62,36 @@ OPERATIONS = [
     *(("s3", name) for name in _S3.split()),
     ("sts", "GetCallerIdentity"),
     ("iam", "GetRole"),
+    *(("sns", name) for name in client_model("sns").operation_names),
 ]
-"""Every operation of sagemaker, and those that are used of the others."""
+"""Every operation of sagemaker and sns, and those that are used of the others."""
+
+_CLOUDWATCH = [
+    "DescribeAlarms",
+    "GetMetricData",
+    "GetMetricStatistics",
+    "ListMetrics",
+    "PutMetricAlarm",
+    "PutMetricData",
+]
+
+OF_SEVERAL_PROTOCOLS = [
+    *(("sqs", name, "json") for name in client_model("sqs").operation_names),
+    *(
+        ("sqs", name, "query")
+        for name in client_model("sqs").operation_names
+        # They are younger than the last clients that spoke Query.
+        if "MessageMoveTask" not in name
+    ),
+    *(("cloudwatch", name, "json") for name in _CLOUDWATCH),
+    *(("cloudwatch", name, "smithy-rpc-v2-cbor") for name in _CLOUDWATCH),
+    *(("cloudwatch", name, "query") for name in _CLOUDWATCH),
+]
 
 
-def sent_by_client(service, operation, params):
+def sent_by_client(service, operation, params, protocol=None):
     """The request that a client sends."""
-    model = client_model(service)
+    model = client_model(service, protocol)
     serializer = create_serializer(model.protocol, include_validation=False)
     wired = serializer.serialize_to_request(params, model.operation_model(operation))
     prepare_request_dict(wired, endpoint_url="http://127.0.0.1:9000", context={})
@@ -59,10 +103,10 @@ def sent_by_client(service, operation, params):
     return Request(sent.method, url.path or "/", url.query, headers, body)
 
 
-def read_by_client(service, operation, response):
+def read_by_client(service, operation, response, protocol=None):
     """The members that a client reads from a response."""
-    model = client_model(service).operation_model(operation)
-    parser = create_parser(client_model(service).protocol)
+    model = client_model(service, protocol).operation_model(operation)
+    parser = create_parser(client_model(service, protocol).protocol)
     parsed = parser.parse(_as_client(model, response), model.output_shape)
     parsed.pop("ResponseMetadata", None)
     if model.has_streaming_output:
@@ -71,9 +115,9 @@ def read_by_client(service, operation, response):
     return parsed
 
 
-def error_as_client_reads(service, response):
+def error_as_client_reads(service, response, protocol=None):
     """`Error` and the modelled members, as a client puts them into its exception."""
-    model = client_model(service)
+    model = client_model(service, protocol)
     parser = create_parser(model.protocol)
     wired = {
         "headers": HeadersDict(response.headers),
@@ -81,10 +125,15 @@ def error_as_client_reads(service, response):
         "body": response.body,
     }
     parsed = parser.parse(wired, None)
-    shape = model.shape_for_error_code(parsed["Error"]["Code"])
+    shape = model.shape_for_error_code(code_of_class(service, parsed["Error"]))
     if shape is not None:
         parsed.update(parser.parse(wired, shape))
     return parsed
+
+
+def code_of_class(service, error):
+    """What a client picks its exception's class by; of SQS it has no other code in its model."""
+    return error.get("QueryErrorCode" if service == "sqs" else "Code", error["Code"])
 
 
 def _as_client(model, response):

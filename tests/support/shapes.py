@@ -88,7 +88,7 @@ def _scalars(shape, protocol, location):
 def _text(shape, protocol):
     if getattr(shape, "enum", None):
         return st.sampled_from(shape.enum)
-    return _ANY_TEXT if protocol in ("json", "rest-json") else _XML_TEXT
+    return _ANY_TEXT if protocol in ("json", "rest-json", "smithy-rpc-v2-cbor") else _XML_TEXT
 
 
 def without_empty(value):

@@ -9,6 +9,8 @@ import pytest
 
 from sagehen.store.database import Database
 from sagehen.store.migrate import upgrade
+from sagehen.store.tables import METADATA
+from support.postgres import running_postgres
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +28,34 @@ def database(empty_state: Path, tmp_path: Path) -> Iterator[Database]:
     database = Database(f"sqlite:///{path}")
     yield database
     database.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """An empty PostgreSQL, shared by the tests of a worker."""
+    with running_postgres() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres(postgres_url: str) -> Iterator[Database]:
+    """The same, migrated; what a test leaves in it is there for the next."""
+    upgrade(postgres_url)
+    database = Database(postgres_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def any_database(request: pytest.FixtureRequest) -> Database:
+    """An empty, migrated state: the test is run with each kind of database."""
+    if request.param == "sqlite":
+        return request.getfixturevalue("database")
+    found: Database = request.getfixturevalue("postgres")
+    with found.write() as connection:
+        names = ", ".join(METADATA.tables)
+        connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY")
+    return found
 
 
 @pytest.fixture

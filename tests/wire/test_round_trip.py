@@ -8,8 +8,9 @@ from sagehen.wire.faults import AwsError
 from sagehen.wire.match import match
 from sagehen.wire.parse import parse
 from sagehen.wire.serialize import serialize, serialize_error
-from sagehen.wire.services import service
+from sagehen.wire.services import PROTOCOLS, service
 from support.oracle import (
+    OF_SEVERAL_PROTOCOLS,
     OPERATIONS,
     client_model,
     error_as_client_reads,
@@ -26,22 +27,24 @@ few = settings(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-SIGNED_AS = {"sagemaker-runtime": "sagemaker"}
-EVENT_STREAMS = [("sagemaker-runtime", "InvokeEndpointWithResponseStream")]
-UNWRAPPED = [("s3", "GetBucketLocation")]
+SIGNED_AS = {"sagemaker-runtime": "sagemaker", "cloudwatch": "monitoring"}
+EVENT_STREAMS = [("sagemaker-runtime", "InvokeEndpointWithResponseStream", None)]
+UNWRAPPED = [("s3", "GetBucketLocation", None)]
+EVERY = [(*one, None) for one in OPERATIONS] + OF_SEVERAL_PROTOCOLS
 
 
-@pytest.mark.parametrize(("name", "operation"), OPERATIONS)
-def test_requests_are_read_as_they_were_meant(name, operation):
-    shape = client_model(name).operation_model(operation).input_shape
-    protocol = client_model(name).protocol
+@pytest.mark.parametrize(("name", "operation", "spoken"), EVERY)
+def test_requests_are_read_as_they_were_meant(name, operation, spoken):
+    shape = client_model(name, spoken).operation_model(operation).input_shape
+    protocol = client_model(name, spoken).protocol
 
     @few
     @given(st.just({}) if shape is None else structures(shape, protocol))
     def check(params):
-        request = sent_by_client(name, operation, params)
+        request = sent_by_client(name, operation, params, spoken)
         model, found = match(request, SIGNED_AS.get(name, name))
         assert (model.service_name, found.name) == (name, operation)
+        assert model.protocol == protocol
         got = parse(request, found)
         if protocol in ("query", "rest-xml"):
             got, params = without_empty(got), without_empty(params)
@@ -53,18 +56,19 @@ def test_requests_are_read_as_they_were_meant(name, operation):
 
 
 @pytest.mark.parametrize(
-    ("name", "operation"), [one for one in OPERATIONS if one not in EVENT_STREAMS + UNWRAPPED]
+    ("name", "operation", "spoken"), [one for one in EVERY if one not in EVENT_STREAMS + UNWRAPPED]
 )
-def test_answers_are_read_as_they_were_meant(name, operation):
-    shape = client_model(name).operation_model(operation).output_shape
-    protocol = client_model(name).protocol
+def test_answers_are_read_as_they_were_meant(name, operation, spoken):
+    model = client_model(name, spoken).operation_model(operation)
+    shape = model.output_shape
+    protocol = client_model(name, spoken).protocol
 
     @few
     @given(st.just({}) if shape is None else structures(shape, protocol))
     def check(result):
-        response = serialize(service(name).operation_model(operation), result, "the-id")
-        got = read_by_client(name, operation, response)
-        if client_model(name).operation_model(operation).has_streaming_output:
+        response = serialize(service(name, spoken).operation_model(operation), result, "the-id")
+        got = read_by_client(name, operation, response, spoken)
+        if model.has_streaming_output:
             result.setdefault(shape.serialization["payload"], b"")
         if protocol in ("query", "rest-xml"):
             got, result = without_empty(got), without_empty(result)
@@ -73,12 +77,24 @@ def test_answers_are_read_as_they_were_meant(name, operation):
     check()
 
 
-@pytest.mark.parametrize("name", ["sagemaker", "sagemaker-runtime", "s3", "sts", "iam"])
+@pytest.mark.parametrize(
+    ("name", "spoken"),
+    [
+        ("sagemaker", None),
+        ("sagemaker-runtime", None),
+        ("s3", None),
+        ("sts", None),
+        ("iam", None),
+        ("sns", None),
+        *((name, spoken) for name, every in PROTOCOLS.items() for spoken in every),
+    ],
+)
 @settings(few, max_examples=30)
 @given(message=st.text(max_size=30), status=st.sampled_from([None, 400, 403, 424, 503]))
-def test_errors_are_read_as_they_were_meant(name, message, status):
-    response = serialize_error(service(name), None, AwsError("SomeCode", message, status), "the-id")
-    read = error_as_client_reads(name, response)
+def test_errors_are_read_as_they_were_meant(name, spoken, message, status):
+    error = AwsError("SomeCode", message, status)
+    response = serialize_error(service(name, spoken), None, error, "the-id")
+    read = error_as_client_reads(name, response, spoken)
     assert response.status == (status or 400)
     assert read["Error"]["Code"] == "SomeCode"
     if message.isprintable():

@@ -1,5 +1,6 @@
 """The operations of endpoints: each writes what is wanted and leaves the doing to reconcile."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -13,10 +14,11 @@ from sagehen.api.endpoint_description import describe, summarize
 from sagehen.api.listing import read_page
 from sagehen.api.refusals import existing, in_progress, missing, not_built, refused
 from sagehen.api.tags import check_tags
+from sagehen.api.topic_checks import try_topics
 from sagehen.api.variants import check_weights
 from sagehen.domain.records import Deployment, EndpointRecord, EndpointStatus, VariantPlan
 from sagehen.errors import AlreadyExists
-from sagehen.store import endpoints, instances, tags
+from sagehen.store import async_requests, endpoints, instances, tags
 from sagehen.wire.faults import AwsError
 
 __all__ = [
@@ -42,13 +44,16 @@ def create_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     with call.database.write() as connection:
         if endpoints.get(connection, name) is not None:
             raise existing("endpoint", arn)
+        target = copy_config(call, connection, params["EndpointConfigName"], name, versions)
+        reason = try_topics(call, connection, target.asynchronous)
         record = EndpointRecord(
             name=name,
             arn=arn,
             created_at=now,
             modified_at=now,
-            status=EndpointStatus.CREATING,
-            target=copy_config(call, connection, params["EndpointConfigName"], versions),
+            status=EndpointStatus.FAILED if reason else EndpointStatus.CREATING,
+            failure_reason=reason,
+            target=target,
             last_deployment_config=params.get("DeploymentConfig"),
         )
         _check_capacity(call, connection, record)
@@ -85,9 +90,11 @@ def update_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     versions = look_up_versions(call, params["EndpointConfigName"])
     with call.database.write() as connection:
         record, current = _changeable(call, connection, params["EndpointName"])
-        target = copy_config(call, connection, params["EndpointConfigName"], versions)
+        config_name = params["EndpointConfigName"]
+        target = copy_config(call, connection, config_name, record.name, versions)
         if target.config_name == current.config_name:
             raise _same_config(call, target)
+        _check_same_kind(record, current, target)
         if params.get("RetainAllVariantProperties"):
             target = retain(target, current, excluded)
             _check_weights(target)
@@ -97,6 +104,7 @@ def update_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             after, last_deployment_config=params.get("DeploymentConfig", retained)
         )
         _check_capacity(call, connection, after)
+        after = _unless_topics_fail(call, connection, record, after)
         endpoints.update(connection, after)
     call.hint()
     return {"EndpointArn": record.arn}
@@ -114,6 +122,8 @@ def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -
                 + ", ".join(variant.name for variant in current.all_variants)
                 + "."
             )
+        if current.asynchronous is None:
+            _check_counts(wanted.values())
         # The same deployment: its instances stay.
         target = msgspec.structs.replace(
             current,
@@ -123,6 +133,7 @@ def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -
         _check_weights(target)
         after = _updating(call, record, target)
         _check_capacity(call, connection, after)
+        after = _unless_topics_fail(call, connection, record, after)
         endpoints.update(connection, after)
     call.hint()
     return {"EndpointArn": record.arn}
@@ -141,6 +152,8 @@ def delete_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             record, status=EndpointStatus.DELETING, modified_at=call.clock.now()
         )
         endpoints.update(connection, deleting)
+        # In the same transaction: what a new endpoint of this name gets later is not lost with it.
+        async_requests.abandon(connection, record.name)
     call.hint()
     return {}
 
@@ -169,6 +182,17 @@ def _updating(call: Call, record: EndpointRecord, target: Deployment) -> Endpoin
     )
 
 
+def _unless_topics_fail(
+    call: Call, connection: Connection, before: EndpointRecord, after: EndpointRecord
+) -> EndpointRecord:
+    """`after`, or where it has a topic that is missing, what is left of any failed update."""
+    plan = after.target.asynchronous if after.target else None
+    reason = try_topics(call, connection, plan)
+    if reason is None:
+        return after
+    return msgspec.structs.replace(before, failure_reason=reason, modified_at=call.clock.now())
+
+
 def _check_capacity(call: Call, connection: Connection, after: EndpointRecord) -> None:
     check_capacity(endpoints.all(connection), after, call.settings, this_machine())
 
@@ -186,10 +210,28 @@ def _by_variant(desired: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             raise refused(f"Production variant {name} is given more than once.")
         if "ServerlessUpdateConfig" in one:
             raise not_built("serverless inference (ServerlessUpdateConfig)")
-        if one.get("DesiredInstanceCount") == 0:
-            raise refused(f"Production variant {name} needs a DesiredInstanceCount of at least 1.")
         wanted[name] = one
     return wanted
+
+
+def _check_counts(desired: Iterable[dict[str, Any]]) -> None:
+    """Only asynchronous requests can wait for an instance that is still to come."""
+    for one in desired:
+        if one.get("DesiredInstanceCount") == 0:
+            raise refused(
+                f"Production variant {one['VariantName']} needs a DesiredInstanceCount of at least "
+                "1: only asynchronous endpoints may have none."
+            )
+
+
+def _check_same_kind(record: EndpointRecord, current: Deployment, target: Deployment) -> None:
+    """What waits in the queue of an endpoint must not find that there is no queue any more."""
+    if (current.asynchronous is None) != (target.asynchronous is None):
+        is_now = "not asynchronous" if current.asynchronous is None else "asynchronous"
+        raise refused(
+            f'Endpoint "{record.arn}" is {is_now}, and an update cannot change that. Create '
+            "another endpoint."
+        )
 
 
 def _changed(variant: VariantPlan, wanted: dict[str, Any] | None) -> VariantPlan:

@@ -8,8 +8,10 @@ __all__ = [
     "AsyncPlan",
     "AsyncRequest",
     "AsyncState",
+    "EndpointQueue",
     "Outcome",
     "Output",
+    "QueueMode",
     "QueuedRequest",
 ]
 
@@ -105,10 +107,37 @@ class QueuedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How often it was leased; also the fencing token: what a worker with an older one says of the
     request does not count."""
     lost: int = 0
-    """How many attempts ended because the instance was lost."""
+    """How many attempts ended because the instance was lost, since it was accepted or redriven."""
+    reclaimed: int = 0
+    """How many ended because control was lost."""
+    redrives: int = 0
+    """How often it was sent again by hand after it had failed."""
+    end_at: float | None = None
+    """From when on it is not sent any more: its `expires_at`, unless it was redriven since."""
     lease_until: float | None = None
     cancel_requested: bool = False
     started_at: float | None = None
     """When the last attempt began."""
     ended_at: float | None = None
     outcome: Outcome | None = None
+
+
+class QueueMode(StrEnum):
+    """What an operator wants of an endpoint's queue."""
+
+    OPEN = "OPEN"
+    PAUSED = "PAUSED"
+    """Requests are accepted and wait."""
+    DRAINING = "DRAINING"
+    """None are accepted; those that wait are worked on."""
+
+
+class EndpointQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """How the queue of one endpoint stands."""
+
+    endpoint_name: str
+    queued: int = 0
+    leased: int = 0
+    mode: QueueMode = QueueMode.OPEN
+    abandoned_to: int = 0
+    """Its endpoint was deleted after this sequence: requests up to it are ended, not sent."""

@@ -15,3 +15,11 @@ class ArnMaker:
     def sagemaker(self, kind: str, name: str) -> str:
         """`kind` is `model`, `endpoint-config` or `endpoint`. SageMaker lower-cases the name."""
         return f"arn:aws:sagemaker:{self.region}:{self.account_id}:{kind}/{name.lower()}"
+
+    def sns(self, topic_name: str) -> str:
+        """A topic's, whose name keeps its case."""
+        return f"arn:aws:sns:{self.region}:{self.account_id}:{topic_name}"
+
+    def sqs(self, queue_name: str) -> str:
+        """A queue's, whose name keeps its case."""
+        return f"arn:aws:sqs:{self.region}:{self.account_id}:{queue_name}"

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from sagehen.errors import Invalid
+
 __all__ = ["MessageAttribute", "Notice"]
 
 
@@ -28,3 +30,19 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     structure: str | None = None
     """`json` where `message` is an object with a text for each protocol."""
     attributes: Mapping[str, MessageAttribute] = msgspec.field(default_factory=dict)
+    dimensions: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Of the metric that counts a delivery given up (NotificationFailures); empty: none does."""
+
+    def text_for(self, protocol: str) -> str:
+        """The message as subscribers by `protocol` get it.
+
+        Raises:
+            Invalid: its structure is `json`, but it is no object of texts with a `default`.
+        """
+        if self.structure != "json":
+            return self.message
+        try:
+            texts = msgspec.json.decode(self.message, type=dict[str, str])
+            return texts.get(protocol) or texts["default"]
+        except (msgspec.DecodeError, KeyError, RecursionError):
+            raise Invalid("Message Structure - No default entry in JSON message body") from None

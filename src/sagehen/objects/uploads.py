@@ -28,9 +28,9 @@ from sagehen.objects.faults import (
     PartTooSmall,
 )
 from sagehen.objects.files import BlobFiles, Draft
-from sagehen.objects.grouped import GroupedWrites
 from sagehen.store import object_rows as rows
 from sagehen.store.database import Database
+from sagehen.store.grouped import GroupedWrites
 
 __all__ = ["LEAST_PART_BYTES", "ChosenPart", "Completion", "Joined", "Uploads"]
 

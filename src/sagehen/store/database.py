@@ -1,6 +1,6 @@
 """Opens the state and gives out transactions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,9 +9,10 @@ from sqlalchemy.exc import ArgumentError, OperationalError
 
 from sagehen.errors import SettingError, StateFull
 
-__all__ = ["Database"]
+__all__ = ["Database", "tell"]
 
 _LOCK_WAIT_SECONDS = 30
+_TOLD = "sagehen.told"
 
 FULL = "The disk that holds the state is full. Make room, then try again."
 
@@ -29,6 +30,15 @@ class Database:
         self._sqlite = self.engine.dialect.name == "sqlite"
         if self._sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
+        self._listeners: list[tuple[str, Callable[[str], None]]] = []
+
+    def listen(self, subject: str, listener: Callable[[str], None]) -> None:
+        """Call `listener` after each commit of this object in which `tell` spoke of `subject`.
+
+        It is called in the thread that committed, with what was told; it must be quick and not
+        raise.
+        """
+        self._listeners.append((subject, listener))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -48,6 +58,8 @@ class Database:
             StateFull: there is no room for it.
         """
         with self.engine.connect() as connection:
+            told: set[tuple[str, str]] = set()
+            connection.info[_TOLD] = told
             if self._sqlite:
                 # Take the write lock at once: a lock taken half-way can fail with SQLITE_BUSY
                 # at once, whatever the time-out, when another writer came in between.
@@ -60,9 +72,26 @@ class Database:
                 raise
             with _telling_when_full():
                 connection.commit()
+        self._hint(told)
+
+    def _hint(self, told: set[tuple[str, str]]) -> None:
+        for subject, what in told:
+            for wanted, listener in self._listeners:
+                if wanted == subject:
+                    listener(what)
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def tell(connection: Connection, subject: str, what: str = "") -> None:
+    """Have those who `listen` for `subject` hear of `what`, once this transaction is on disk.
+
+    It is a hint, no promise: a process that dies in between tells nobody.
+    """
+    told: set[tuple[str, str]] | None = connection.info.get(_TOLD)
+    if told is not None:
+        told.add((subject, what))
 
 
 @contextmanager

@@ -7,13 +7,13 @@ of a map into the structure around it.
 
 import base64
 import math
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from sagehen.wire import values
+from sagehen.wire.bodies import Scalars, read_tree, written_tree
 from sagehen.wire.services import Shape
 from sagehen.wire.values import Malformed
 
@@ -32,62 +32,15 @@ def read_json(shape: Shape, body: bytes) -> dict[str, Any]:
         sent = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Malformed(f"the body is not valid JSON: {error}") from None
-    return _structure(shape, sent)
+    return read_tree(shape, sent, _READERS)
 
 
 def write_json(shape: Shape, result: Any) -> bytes:
     """The members of `shape` that `result` has and that are not None."""
-    return msgspec.json.encode(_written(shape, result))
+    return msgspec.json.encode(written_tree(shape, result, _WRITERS))
 
 
-def _read(shape: Shape, sent: Any) -> Any:
-    reader = _READERS.get(shape.type_name)
-    return reader(shape, sent) if reader else _string(shape, sent)
-
-
-def _structure(shape: Shape, sent: Any) -> dict[str, Any]:
-    if not isinstance(sent, dict):
-        raise Malformed("an object is expected here")
-    if shape.is_document_type:
-        return sent
-    members = {}
-    for name, member in shape.members.items():
-        value = sent.get(member.serialization.get("name", name))
-        if value is not None:
-            members[name] = _inside(name, member, value)
-    return members
-
-
-def _list(shape: Shape, sent: Any) -> list[Any]:
-    if not isinstance(sent, list):
-        raise Malformed("a list is expected here")
-    return [_inside(str(place), shape.member, value) for place, value in enumerate(sent, 1)]
-
-
-def _map(shape: Shape, sent: Any) -> dict[str, Any]:
-    if not isinstance(sent, dict):
-        raise Malformed("an object is expected here")
-    return {key: _inside(key[:64], shape.value, value) for key, value in sent.items()}
-
-
-def _inside(name: str, shape: Shape, sent: Any) -> Any:
-    try:
-        return _read(shape, sent)
-    except Malformed as error:
-        why, *above = error.args
-        raise Malformed(why, name, *above) from None
-
-
-def _string(_: Shape, sent: Any) -> str:
-    if not isinstance(sent, str):
-        raise Malformed("a string is expected here")
-    return sent
-
-
-_READERS: dict[str, Callable[[Shape, Any], Any]] = {
-    "structure": _structure,
-    "list": _list,
-    "map": _map,
+_READERS: Scalars = {
     "integer": lambda shape, sent: values.integer(_no_text(sent), shape.type_name),
     "long": lambda shape, sent: values.integer(_no_text(sent), shape.type_name),
     "float": lambda _, sent: values.number(sent),
@@ -104,24 +57,6 @@ def _no_text(sent: Any) -> Any:
     return sent
 
 
-def _written(shape: Shape, value: Any) -> Any:
-    writer = _WRITERS.get(shape.type_name)
-    return writer(shape, value) if writer else value
-
-
-def _write_structure(shape: Shape, value: Any) -> dict[str, Any]:
-    written = {}
-    for name, member in shape.members.items():
-        inner = value.get(name)
-        if inner is not None:
-            written[member.serialization.get("name", name)] = _written(member, inner)
-    return written
-
-
-def _write_map(shape: Shape, value: Any) -> dict[str, Any]:
-    return {key: _written(shape.value, inner) for key, inner in value.items() if inner is not None}
-
-
 def _write_date(_: Shape, value: datetime | float) -> float:
     """Seconds since the epoch, to the millisecond as AWS has them."""
     return round(values.as_utc(value).timestamp(), 3)
@@ -133,10 +68,7 @@ def _write_number(_: Shape, value: float) -> float | str:
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
-_WRITERS: dict[str, Callable[[Shape, Any], Any]] = {
-    "structure": _write_structure,
-    "list": lambda shape, value: [_written(shape.member, item) for item in value],
-    "map": _write_map,
+_WRITERS: Scalars = {
     "timestamp": _write_date,
     "float": _write_number,
     "double": _write_number,

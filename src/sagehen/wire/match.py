@@ -1,5 +1,6 @@
 """Which operation of which service a request asks for: all services share one port."""
 
+import re
 from urllib.parse import parse_qsl
 
 from sagehen.wire.faults import AwsError
@@ -7,6 +8,8 @@ from sagehen.wire.http import Request
 from sagehen.wire.rest import find_operation
 from sagehen.wire.scope import likely_service
 from sagehen.wire.services import (
+    CBOR,
+    PROTOCOLS,
     SERVED,
     OperationModel,
     ServiceModel,
@@ -17,6 +20,9 @@ from sagehen.wire.services import (
 
 __all__ = ["likely_model", "match", "not_implemented", "not_served"]
 
+_RPC_PATH = re.compile(r"/service/([^/]+)/operation/([^/]+)")
+"""Of Smithy's RPC v2."""
+
 
 def match(request: Request, signed_service: str) -> tuple[ServiceModel, OperationModel]:
     """The service and the operation of a request that is signed for `signed_service`.
@@ -24,7 +30,7 @@ def match(request: Request, signed_service: str) -> tuple[ServiceModel, Operatio
     Raises:
         AwsError: the service is not served, or it has no such operation.
     """
-    model = service(_api_of(signed_service, request))
+    model = _spoken_to(_api_of(signed_service, request), request)
     name = _FINDERS[model.protocol](model, request)
     return model, model.operation_model(name)
 
@@ -36,16 +42,38 @@ def likely_model(request: Request) -> ServiceModel:
     """
     name = _api_of(likely_service(request), request)
     if name not in SERVED:
-        form = "x-www-form-urlencoded" in request.headers.get("content-type", "")
-        name = "sts" if form else "sagemaker-runtime"
-    return service(name)
+        name = "sts" if _is_form(request) else "sagemaker-runtime"
+    return _spoken_to(name, request)
 
 
 def _api_of(signed_service: str, request: Request) -> str:
-    """botocore's name: two of its services sign as `sagemaker`."""
+    """botocore's name: two of its services sign as `sagemaker`, and one as `monitoring`."""
     if signed_service == "sagemaker" and request.raw_path.startswith("/endpoints/"):
         return "sagemaker-runtime"
-    return signed_service
+    return "cloudwatch" if signed_service == "monitoring" else signed_service
+
+
+def _spoken_to(name: str, request: Request) -> ServiceModel:
+    """The service's model, in that of its protocols which the request is in."""
+    offered = PROTOCOLS.get(name)
+    if offered is None:
+        return service(name)
+    protocol = _protocol(request)
+    return service(name, protocol if protocol in offered else offered[0])
+
+
+def _protocol(request: Request) -> str:
+    if request.headers.get("smithy-protocol") == "rpc-v2-cbor" or _RPC_PATH.fullmatch(
+        request.raw_path
+    ):
+        return CBOR
+    if "x-amz-target" in request.headers:
+        return "json"
+    return "query" if _is_form(request) or "Action=" in request.raw_query else "json"
+
+
+def _is_form(request: Request) -> bool:
+    return "x-www-form-urlencoded" in request.headers.get("content-type", "")
 
 
 def _by_target(model: ServiceModel, request: Request) -> str:
@@ -74,6 +102,13 @@ def _by_action(model: ServiceModel, request: Request) -> str:
     return name
 
 
+def _by_operation_path(model: ServiceModel, request: Request) -> str:
+    found = _RPC_PATH.fullmatch(request.raw_path)
+    if found and found[1] == model.metadata["targetPrefix"] and found[2] in model.operation_names:
+        return found[2]
+    raise _unknown(f"There is no operation {request.raw_path[:256]} in {model.service_name}.")
+
+
 def _by_binding(model: ServiceModel, request: Request) -> str:
     name = find_operation(model.service_name, request)
     if name is not None:
@@ -93,6 +128,7 @@ def _unknown(why: str) -> AwsError:
 
 
 _FINDERS = {
+    CBOR: _by_operation_path,
     "json": _by_target,
     "query": _by_action,
     "rest-json": _by_binding,

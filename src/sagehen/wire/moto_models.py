@@ -12,9 +12,10 @@ __all__ = ["as_motos"]
 
 def as_motos(operation: OperationModel) -> moto.OperationModel:
     """The same operation with moto's additions."""
-    return _service(operation.service_model.service_name).operation_model(operation.name)
+    model = operation.service_model
+    return _service(model.service_name, model.protocol).operation_model(operation.name)
 
 
 @functools.cache
-def _service(name: str) -> moto.ServiceModel:
-    return moto.ServiceModel(description(name), name)
+def _service(name: str, protocol: str) -> moto.ServiceModel:
+    return moto.ServiceModel(description(name, protocol), name)

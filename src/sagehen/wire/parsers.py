@@ -7,7 +7,7 @@
 """
 
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from moto.core import parse as moto
 
@@ -64,6 +64,7 @@ def _request_dict(request: Request, operation: OperationModel, protocol: str) ->
     pairs = parse_qsl(request.raw_query, keep_blank_values=True)
     if protocol == "query":
         pairs = parse_qsl(request.body.decode("latin-1"), keep_blank_values=True) + pairs
+        pairs += _of_path(request, operation)
     return {
         "body": request.body,
         "headers": _Headers(request.headers),
@@ -72,6 +73,13 @@ def _request_dict(request: Request, operation: OperationModel, protocol: str) ->
         "url_params": path_labels(operation.http["requestUri"], request.raw_path),
         "values": _Values(pairs),
     }
+
+
+def _of_path(request: Request, operation: OperationModel) -> list[tuple[str, str]]:
+    """SQS's queue, which the oldest clients name by the URL that they send to and nothing else."""
+    if operation.service_model.service_name != "sqs" or request.raw_path.strip("/") == "":
+        return []
+    return [("QueueUrl", f"http://{request.headers.get('host', '')}{unquote(request.raw_path)}")]
 
 
 class _Query(moto.QueryParser):  # type: ignore[misc]

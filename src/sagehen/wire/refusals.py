@@ -1,6 +1,7 @@
 """Why a signature is refused, in the words of the three families of AWS services.
 
-`json` stands for every service that answers in JSON; `query` for STS and IAM; `s3` for S3.
+`query` stands for the services that speak that protocol, or did before others; `s3` for S3; `json`
+for all the rest.
 """
 
 from collections.abc import Iterable

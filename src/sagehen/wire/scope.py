@@ -53,7 +53,9 @@ class Scope(msgspec.Struct, frozen=True):
 ErrorFamily = str
 """How a service tells of a refused signature: `json`, `query` or `s3`."""
 
-_FAMILIES = {"s3": "s3", "iam": "query", "sts": "query"}
+_QUERY = ("iam", "monitoring", "sns", "sqs", "sts")
+_FAMILIES = {"s3": "s3", **dict.fromkeys(_QUERY, "query")}
+"""Services that once spoke Query only kept its codes in the protocols that came later."""
 
 
 def error_family(service: str | None) -> ErrorFamily:

@@ -7,13 +7,20 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
+from sagehen.wire.cbor_body import encode_cbor, write_cbor
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Response
 from sagehen.wire.json_body import write_json
 from sagehen.wire.serializers import escape_controls, write_with_moto
-from sagehen.wire.services import OperationModel, ServiceModel, Shape
+from sagehen.wire.services import CBOR, OperationModel, ServiceModel, Shape
 
 __all__ = ["serialize", "serialize_error"]
+
+_NO_CBOR_HEADERS = {"smithy-protocol": "rpc-v2-cbor"}
+_CBOR_HEADERS = {"Content-Type": "application/cbor", **_NO_CBOR_HEADERS}
+
+_NAMESPACES = {"cloudwatch": "com.amazonaws.cloudwatch", "sqs": "com.amazonaws.sqs"}
+"""Of the types of errors, where a service has written them out since it left Query."""
 
 _HOST_ID = "sagehen"
 """S3 tells which of its hosts answered; there is one."""
@@ -30,10 +37,15 @@ def serialize(
             streaming body may be bytes or an asynchronous iterator of them.
     """
     service = operation.service_model
+    shape = operation.output_shape
     if service.protocol == "json":
-        shape = operation.output_shape
         body = write_json(shape, result or {}) if shape else b"{}"
         response = Response(200, {"Content-Type": _json_type(service)}, body)
+    elif service.protocol == CBOR:
+        if shape is None:
+            response = Response(200, _NO_CBOR_HEADERS.copy())
+        else:
+            response = Response(200, _CBOR_HEADERS.copy(), write_cbor(shape, result or {}))
     else:
         response = write_with_moto(operation, result or {}, request_id)
     response.headers.update(_ids(service, request_id))
@@ -59,22 +71,55 @@ def serialize_error(
 def _json_error(
     service: ServiceModel, shape: Shape | None, error: AwsError, status: int, _: str
 ) -> Response:
+    headers = {"Content-Type": _json_type(service), "x-amzn-ErrorType": _type(shape, error)}
+    body = msgspec.json.encode(_error_body(service, shape, error))
+    return Response(status, headers | _query_headers(service, shape, error, status), body)
+
+
+def _cbor_error(
+    service: ServiceModel, shape: Shape | None, error: AwsError, status: int, _: str
+) -> Response:
+    headers = _CBOR_HEADERS | _query_headers(service, shape, error, status)
+    return Response(status, headers, encode_cbor(_error_body(service, shape, error)))
+
+
+def _error_body(service: ServiceModel, shape: Shape | None, error: AwsError) -> dict[str, Any]:
     # Clients fill a modelled error's own `Message` only from a key of the same case; errors that
     # are not in the model come with the small letter.
     modelled = shape is not None and "Message" in shape.members
-    body = {"__type": error.code, "Message" if modelled else "message": error.message}
-    return Response(
-        status,
-        {"Content-Type": _json_type(service), "x-amzn-ErrorType": error.code},
-        msgspec.json.encode(body | error.members),
-    )
+    namespace = _NAMESPACES.get(service.service_name)
+    kind = f"{namespace}#{_type(shape, error)}" if namespace else error.code
+    return {"__type": kind, "Message" if modelled else "message": error.message} | error.members
+
+
+def _type(shape: Shape | None, error: AwsError) -> str:
+    return shape.name if shape else error.code
+
+
+def _query_headers(
+    service: ServiceModel, shape: Shape | None, error: AwsError, status: int
+) -> dict[str, str]:
+    """The code as the Query protocol has it, which clients know a service's errors by."""
+    if not service.is_query_compatible:
+        return {}
+    return {"x-amzn-query-error": f"{_query_code(shape, error)};{_whose(status)}"}
+
+
+def _query_code(shape: Shape | None, error: AwsError) -> str:
+    return str(shape.error_code) if shape else error.code
+
+
+def _whose(status: int) -> str:
+    return "Receiver" if status >= 500 else "Sender"
 
 
 def _query_error(
-    service: ServiceModel, _: Shape | None, error: AwsError, status: int, request_id: str
+    service: ServiceModel, shape: Shape | None, error: AwsError, status: int, request_id: str
 ) -> Response:
-    whose = "Receiver" if status >= 500 else "Sender"
-    inner = _elements({"Type": whose, "Code": error.code, "Message": error.message} | error.members)
+    code = _query_code(shape, error)
+    inner = _elements(
+        {"Type": _whose(status), "Code": code, "Message": error.message} | error.members
+    )
     namespace = service.metadata["xmlNamespace"]
     return _xml(
         status,
@@ -96,6 +141,7 @@ def _s3_error(
 
 
 _ERROR_WRITERS = {
+    CBOR: _cbor_error,
     "json": _json_error,
     "rest-json": _json_error,
     "query": _query_error,
@@ -138,7 +184,5 @@ def _modelled_status(shape: Shape | None) -> int | None:
 @functools.cache
 def _error_shapes(service: ServiceModel) -> Mapping[str, Shape]:
     """By the name of the shape and by the code on the wire, which differ in IAM."""
-    shapes = {}
-    for shape in service.error_shapes:
-        shapes[shape.name] = shapes[shape.error_code] = shape
-    return shapes
+    by_code = {shape.error_code: shape for shape in service.error_shapes}
+    return by_code | {shape.name: shape for shape in service.error_shapes}

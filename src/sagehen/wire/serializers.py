@@ -107,6 +107,14 @@ class _Query(_Xml, moto.QuerySerializer):  # type: ignore[misc]
     pass
 
 
+class _Sqs(_Query):
+    """With the names of SQS's Query protocol, as moto's additions to its model have them."""
+
+    def get_serialized_name(self, shape: Shape, default_name: str) -> str:
+        plain = super().get_serialized_name(shape, default_name)
+        return str(shape.serialization.get("locationNameForQueryCompatibility", plain))
+
+
 class _S3(_Rest, _Xml, moto.S3Serializer):  # type: ignore[misc]
     def _serialize_body(self, body: Any) -> str:
         ((root, content),) = body.items()
@@ -118,4 +126,5 @@ _SERIALIZERS: dict[str, Any] = {
     "rest-json": _RestJSON,
     "query": _Query,
     "s3": _S3,
+    "sqs": _Sqs,
 }

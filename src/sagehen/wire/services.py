@@ -1,6 +1,9 @@
 """The AWS services that are served, as botocore's models describe them."""
 
 import functools
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from botocore.loaders import Loader
@@ -9,6 +12,8 @@ from botocore.model import OperationModel, ServiceModel, Shape
 from sagehen.wire.faults import AwsError
 
 __all__ = [
+    "CBOR",
+    "PROTOCOLS",
     "SERVED",
     "OperationModel",
     "ServiceModel",
@@ -19,25 +24,44 @@ __all__ = [
     "service",
 ]
 
-SERVED = ("iam", "s3", "sagemaker", "sagemaker-runtime", "sts")
+SERVED = ("cloudwatch", "iam", "s3", "sagemaker", "sagemaker-runtime", "sns", "sqs", "sts")
+
+CBOR = "smithy-rpc-v2-cbor"
+"""botocore's name of that protocol."""
+
+PROTOCOLS: Mapping[str, tuple[str, ...]] = {
+    "cloudwatch": ("json", CBOR, "query"),
+    "sqs": ("json", "query"),
+}
+"""The protocols of a service that has several, the one that today's boto3 speaks first."""
 
 
-@functools.cache
-def service(name: str) -> ServiceModel:
+def service(name: str, protocol: str | None = None) -> ServiceModel:
     """The model of a service, by botocore's name for it.
+
+    Args:
+        protocol: the one that it is spoken to in; where None, the first one. It is the model's
+            own `protocol`: everything that reads or answers a request goes by that.
 
     Raises:
         AwsError: it is not served.
     """
     if name not in SERVED:
         raise not_served(name)
-    return ServiceModel(description(name), name)
+    return _model(name, protocol or next(iter(PROTOCOLS.get(name, ())), None))
 
 
-def description(name: str) -> dict[str, Any]:
+@functools.cache
+def _model(name: str, protocol: str | None) -> ServiceModel:
+    return ServiceModel(description(name, protocol), name)
+
+
+def description(name: str, protocol: str | None = None) -> dict[str, Any]:
     """What a model is made from."""
-    read: dict[str, Any] = _loader().load_service_model(name, "service-2")
-    return read
+    read: dict[str, Any] = _loader(name).load_service_model(name, "service-2")
+    if protocol is None:
+        return read
+    return {**read, "metadata": {**read["metadata"], "protocol": protocol}}
 
 
 def not_served(name: str) -> AwsError:
@@ -68,6 +92,22 @@ def not_implemented(service_name: str, operation: str) -> AwsError:
     )
 
 
+def _loader(name: str) -> Loader:
+    return _with_motos_extras() if name == "sqs" else _plain()
+
+
 @functools.cache
-def _loader() -> Loader:
+def _plain() -> Loader:
     return Loader()
+
+
+@functools.cache
+def _with_motos_extras() -> Loader:
+    """botocore's model of SQS lost the names and codes of its Query protocol when its clients
+    learned JSON; moto has kept them, as additions to that model."""
+    found = importlib.util.find_spec("moto")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("moto", name="moto")
+    loader = Loader(extra_search_paths=[str(Path(found.origin).parent)])
+    loader.extras_types.append("moto")
+    return loader

@@ -46,7 +46,7 @@ def validate(operation: OperationModel, params: dict[str, Any]) -> None:
 def _code(operation: OperationModel) -> str:
     """SageMaker's runtime, unlike SageMaker itself, has its own name for it, as query APIs do."""
     model = operation.service_model
-    if model.protocol == "json":
+    if model.protocol == "json" and not model.is_query_compatible:
         return "ValidationException"
     return "InvalidArgument" if model.service_name == "s3" else "ValidationError"
 

@@ -4,13 +4,16 @@ import pytest
 from sqlalchemy import MetaData
 
 from sagehen.store import (  # noqa: F401 — each adds its tables to METADATA
+    async_tables,
     endpoint_configs,
     endpoints,
     instances,
     leases,
     models,
     object_rows,
+    sample_tables,
     tags,
+    topic_tables,
 )
 from sagehen.store.tables import METADATA
 

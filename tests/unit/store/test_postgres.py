@@ -1,13 +1,7 @@
 """The state in PostgreSQL: the same functions, and several writers at once."""
 
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -21,52 +15,15 @@ from sagehen.store.database import Database
 from sagehen.store.listing import ListQuery
 from sagehen.store.migrate import upgrade
 
-pytest.importorskip("psycopg", reason="the postgres extra is not installed")
-
-PROGRAMS = [shutil.which("pg_ctl"), *Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")]
-PG_CTL = next((Path(program) for program in PROGRAMS if program), None)
-
-
-def owner() -> str | None:
-    """PostgreSQL refuses to run as root; its package brings a user."""
-    if os.geteuid() != 0:
-        return None
-    try:
-        return pwd.getpwnam("postgres").pw_name
-    except KeyError:
-        pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
-
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    if PG_CTL is None:
-        pytest.skip("PostgreSQL is not installed")
-    user = owner()
-    folder = Path(tempfile.mkdtemp(prefix="sgh-pg-"))
-    if user:
-        shutil.chown(folder, user)
-
-    def run(program: str, *arguments: str) -> None:
-        command = [str(PG_CTL.with_name(program)), "-D", str(folder / "data"), *arguments]
-        subprocess.run(
-            command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=60
-        )
-
-    run("initdb", "-U", "sagehen", "-A", "trust", "--no-sync")
-    run("pg_ctl", "start", "-w", "-l", f"{folder}/log", "-o", f"-k {folder} -c listen_addresses=")
-    yield f"postgresql://sagehen@/postgres?host={folder}"
-    run("pg_ctl", "stop", "-m", "immediate")
-    shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="module")
-def database(url: str) -> Iterator[Database]:
-    threads = [threading.Thread(target=upgrade, args=(url,)) for _ in range(3)]
+def database(postgres_url: str) -> Iterator[Database]:
+    threads = [threading.Thread(target=upgrade, args=(postgres_url,)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    database = Database(url)
+    database = Database(postgres_url)
     yield database
     database.close()
 

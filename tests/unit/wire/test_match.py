@@ -83,9 +83,73 @@ def test_an_unknown_path():
     assert refused("s3", method="PATCH", path="/b").code == "MethodNotAllowed"
 
 
-@pytest.mark.parametrize("service", ["sqs", "no-such-thing"])
+FORM = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
+GRANITE = "GraniteServiceVersion20100801"
+
+
+@pytest.mark.parametrize(
+    ("signed_as", "request_", "found"),
+    [
+        (
+            "monitoring",
+            {"headers": {"x-amz-target": f"{GRANITE}.ListMetrics"}},
+            "cloudwatch.ListMetrics json",
+        ),
+        (
+            "monitoring",
+            {"path": f"/service/{GRANITE}/operation/ListMetrics"},
+            "cloudwatch.ListMetrics smithy-rpc-v2-cbor",
+        ),
+        (
+            "monitoring",
+            {"headers": FORM, "body": b"Action=ListMetrics&Version=2010-08-01"},
+            "cloudwatch.ListMetrics query",
+        ),
+        (
+            "monitoring",
+            {"method": "GET", "query": "Action=ListMetrics"},
+            "cloudwatch.ListMetrics query",
+        ),
+        ("sqs", {"headers": {"x-amz-target": "AmazonSQS.ListQueues"}}, "sqs.ListQueues json"),
+        ("sqs", {"headers": FORM, "body": b"Action=ListQueues"}, "sqs.ListQueues query"),
+        (
+            "sqs",
+            {"headers": FORM, "path": "/000000000000/q", "body": b"Action=DeleteQueue"},
+            "sqs.DeleteQueue query",
+        ),
+        ("sns", {"headers": FORM, "body": b"Action=ListTopics"}, "sns.ListTopics query"),
+    ],
+)
+def test_a_service_is_spoken_to_in_the_protocol_of_the_request(signed_as, request_, found):
+    made = Request(
+        request_.get("method", "POST"),
+        request_.get("path", "/"),
+        request_.get("query", ""),
+        request_.get("headers", {}),
+        request_.get("body", b""),
+    )
+    model, operation = match(made, signed_as)
+    assert f"{model.service_name}.{operation.name} {model.protocol}" == found
+    assert operation.service_model is model
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/service/Other/operation/ListMetrics",
+        f"/service/{GRANITE}/operation/MakeCoffee",
+        f"/service/{GRANITE}/operation/ListMetrics/",
+    ],
+)
+def test_an_unknown_operation_path(path):
+    error = refused("monitoring", path=path, headers={"smithy-protocol": "rpc-v2-cbor"})
+    assert (error.code, error.status) == ("UnknownOperationException", 404)
+    assert path in error.message
+
+
+@pytest.mark.parametrize("service", ["kinesis", "no-such-thing"])
 def test_a_service_that_is_not_served_is_named(service):
-    error = refused(service, headers={"x-amz-target": "AmazonSQS.ListQueues"})
+    error = refused(service, headers={"x-amz-target": "AmazonThing.ListThings"})
     assert error.status == 400
     assert f'"{service}"' in error.message
     assert "sagemaker" in error.message
@@ -104,8 +168,10 @@ def test_an_operation_that_is_not_there_yet_is_named():
         ("sagemaker", "application/x-amz-json-1.1", "/", "sagemaker"),
         ("sagemaker", "text/csv", "/endpoints/e/invocations", "sagemaker-runtime"),
         ("s3", "", "/b/k", "s3"),
-        ("sqs", "application/x-amz-json-1.0", "/", "sagemaker-runtime"),
-        ("sns", "application/x-www-form-urlencoded; charset=utf-8", "/", "sts"),
+        ("kinesis", "application/x-amz-json-1.0", "/", "sagemaker-runtime"),
+        ("ec2", "application/x-www-form-urlencoded; charset=utf-8", "/", "sts"),
+        ("sns", "application/x-www-form-urlencoded; charset=utf-8", "/", "sns"),
+        ("monitoring", "application/cbor", "/", "cloudwatch"),
     ],
 )
 def test_errors_are_told_in_a_form_that_the_sender_reads(service, content_type, path, model):

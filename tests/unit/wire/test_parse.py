@@ -4,6 +4,7 @@ import contextlib
 import json
 from datetime import UTC, datetime
 
+import cbor2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request
 from sagehen.wire.parse import parse
-from sagehen.wire.services import service
+from sagehen.wire.services import CBOR, service
 from sagehen.wire.values import Malformed, timestamp
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -120,6 +121,108 @@ def test_an_empty_body_is_a_parameter_of_invoke_endpoint():
 )
 def test_xml_that_cannot_be_read(body):
     assert refused("s3", "DeleteObjects", body, path="/b", query="delete").code == "MalformedXML"
+
+
+def in_cbor(operation, body):
+    made = Request("POST", "/", "", {}, body)
+    return parse(made, service("cloudwatch", CBOR).operation_model(operation))
+
+
+def test_cbor_is_read():
+    noon = cbor2.CBORTag(1, NOON.timestamp())
+    sent = {"Namespace": "n", "StartTime": noon, "Period": 60, "NoSuchMember": 1, "Unit": None}
+    read = in_cbor("GetMetricStatistics", cbor2.dumps(sent))
+    assert read == {"Namespace": "n", "StartTime": NOON, "Period": 60}
+    untagged = cbor2.dumps({"StartTime": NOON.timestamp()})
+    assert in_cbor("GetMetricStatistics", untagged) == {"StartTime": NOON}
+    assert in_cbor("ListMetrics", b"") == {}
+    whole = in_cbor("PutMetricData", cbor2.dumps({"MetricData": [{"Value": 3, "Values": [1.5]}]}))
+    assert whole == {"MetricData": [{"Value": 3.0, "Values": [1.5]}]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xff",
+        b"\x9b\x7f\xff\xff\xff\xff\xff\xff\xff",
+        b"\x81" * 100_000 + b"\x01",
+        b"\xc1\xfb\x7f\xf0\0\0\0\0\0\0",
+        cbor2.dumps([1]),
+        cbor2.dumps("text"),
+        cbor2.dumps({1: 2, (1, 2): 3}),
+        cbor2.dumps({"Namespace": 1}),
+        cbor2.dumps({"Namespace": b"n"}),
+        cbor2.dumps({"Period": "60"}),
+        cbor2.dumps({"Period": True}),
+        cbor2.dumps({"Period": 60.5}),
+        cbor2.dumps({"Period": 2**80}),
+        cbor2.dumps({"StartTime": "2026-11-01T12:00:00Z"}),
+        cbor2.dumps({"StartTime": 1e300}),
+        cbor2.dumps({"Dimensions": {"Name": "a"}}),
+        cbor2.dumps({"Dimensions": [None]}),
+        bytes.fromhex("a16a44696d656e73696f6e73d81c81d81d00"),
+    ],
+)
+def test_what_is_no_cbor_of_the_operation(body):
+    with pytest.raises(AwsError) as caught:
+        in_cbor("GetMetricStatistics", body)
+    assert (caught.value.code, caught.value.status) == ("SerializationException", 400)
+
+
+@settings(max_examples=200, derandomize=True, database=None, deadline=None)
+@given(st.binary(max_size=60))
+def test_nothing_but_an_aws_error_comes_of_junk_in_cbor(body):
+    with contextlib.suppress(AwsError):
+        assert isinstance(in_cbor("GetMetricData", body), dict)
+
+
+def in_query(operation, body, **request):
+    made = Request(
+        "POST", request.get("path", "/"), "", {"host": "h:9000", **request.get("headers", {})}, body
+    )
+    return parse(made, service("sqs", "query").operation_model(operation))
+
+
+def test_the_forms_that_the_documentation_of_sqs_shows():
+    read = in_query(
+        "SendMessage",
+        b"Action=SendMessage&MessageBody=hello&Version=2012-11-05&QueueUrl=http://h/0/q"
+        b"&MessageAttribute.1.Name=a&MessageAttribute.1.Value.DataType=String"
+        b"&MessageAttribute.1.Value.StringValue=x",
+    )
+    assert read == {
+        "QueueUrl": "http://h/0/q",
+        "MessageBody": "hello",
+        "MessageAttributes": {"a": {"StringValue": "x", "DataType": "String"}},
+    }
+    batch = in_query(
+        "SendMessageBatch",
+        b"Action=SendMessageBatch&SendMessageBatchRequestEntry.1.Id=one"
+        b"&SendMessageBatchRequestEntry.1.MessageBody=b&QueueUrl=u",
+    )
+    assert batch == {"QueueUrl": "u", "Entries": [{"Id": "one", "MessageBody": "b"}]}
+    made = in_query(
+        "CreateQueue",
+        b"Action=CreateQueue&QueueName=q&Attribute.1.Name=VisibilityTimeout&Attribute.1.Value=40"
+        b"&Tag.1.Key=k&Tag.1.Value=v",
+    )
+    assert made == {
+        "QueueName": "q",
+        "Attributes": {"VisibilityTimeout": "40"},
+        "tags": {"k": "v"},
+    }
+
+
+def test_the_queue_may_be_named_by_the_path_alone():
+    body = b"Action=ReceiveMessage&MaxNumberOfMessages=5&AttributeName.1=All"
+    read = in_query("ReceiveMessage", body, path="/000000000000/my%2Dqueue")
+    assert read == {
+        "QueueUrl": "http://h:9000/000000000000/my-queue",
+        "MaxNumberOfMessages": 5,
+        "AttributeNames": ["All"],
+    }
+    named = in_query("ReceiveMessage", body + b"&QueueUrl=u", path="/000000000000/q")
+    assert named["QueueUrl"] == "u"
 
 
 def test_xml_entities_do_not_blow_up():

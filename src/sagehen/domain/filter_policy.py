@@ -1,0 +1,156 @@
+"""Filter policies: which messages of a topic a subscription wants.
+
+Keys of a policy are ANDed, the values in a key's list ORed. The forms and limits are those of
+SNS's developer guide (sns-subscription-filter-policies, subscription-filter-policy-constraints).
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from sagehen.domain.filter_conditions import ABSENT, Condition, read_condition
+from sagehen.domain.notices import MessageAttribute
+from sagehen.errors import Invalid
+
+__all__ = ["ATTRIBUTES", "BODY", "FilterPolicy", "read_policy"]
+
+ATTRIBUTES = "MessageAttributes"
+BODY = "MessageBody"
+
+MOST_BYTES = 256 * 1024
+MOST_KEYS = 5
+MOST_COMBINATIONS = 150
+
+_Test = Callable[[Mapping[str, Any]], bool]
+
+
+class FilterPolicy:
+    """A policy that was read; made by `read_policy`."""
+
+    def __init__(self, test: _Test, scope: str) -> None:
+        self._test = test
+        self._scope = scope
+
+    def accepts(self, message: str, attributes: Mapping[str, MessageAttribute]) -> bool:
+        """Whether the subscription wants a message with these attributes.
+
+        A policy on the body wants no message that is not a JSON object.
+        """
+        if self._scope == ATTRIBUTES:
+            return self._test(_values_of(attributes))
+        try:
+            body = msgspec.json.decode(message)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return isinstance(body, dict) and self._test(body)
+
+
+@functools.lru_cache(maxsize=1024)
+def read_policy(text: str, scope: str = ATTRIBUTES) -> FilterPolicy:
+    """The policy that `text`, JSON, stands for.
+
+    Raises:
+        Invalid: it is no policy, nests where its scope allows no nesting, or is over a limit.
+    """
+    if len(text.encode()) > MOST_BYTES:
+        raise Invalid(f"Filter policy is over {MOST_BYTES} bytes")
+    try:
+        given = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Invalid(f"failed to parse JSON. {error}") from None
+    if not isinstance(given, dict):
+        raise Invalid("Filter policy must be a JSON object")
+    test = _all_of(given, scope)
+    _check_complexity(list(_leaves(given, 1)))
+    return FilterPolicy(test, scope)
+
+
+def _all_of(rules: Mapping[str, Any], scope: str) -> _Test:
+    tests = [_rule(key, rule, scope) for key, rule in rules.items()]
+    return lambda values: all(test(values) for test in tests)
+
+
+def _rule(key: str, rule: Any, scope: str) -> _Test:
+    if key == "$or" and isinstance(rule, list) and all(isinstance(one, dict) for one in rule):
+        if len(rule) < 2:
+            raise Invalid('"$or" needs a list of at least two objects')
+        choices = [_all_of(one, scope) for one in rule]
+        return lambda values: any(choice(values) for choice in choices)
+    if isinstance(rule, list):
+        if not rule:
+            raise Invalid(f"Empty arrays are not allowed: {key}")
+        conditions = [read_condition(one) for one in rule]
+        return lambda values: _one_holds(conditions, values.get(key, ABSENT))
+    if not isinstance(rule, dict):
+        raise Invalid(f'"{key}" must be an object or an array')
+    if scope == ATTRIBUTES:
+        raise Invalid(
+            f'Filter policy scope {ATTRIBUTES} does not support nested filter policy: "{key}"'
+        )
+    if not rule:
+        raise Invalid(f"Empty objects are not allowed: {key}")
+    nested = _all_of(rule, scope)
+    return lambda values: any(nested(one) for one in _objects(values.get(key, ABSENT)))
+
+
+def _one_holds(conditions: list[Condition], value: Any) -> bool:
+    # A list, whatever the condition, is as good as its best element.
+    if isinstance(value, list):
+        candidates = [one for one in value if not isinstance(one, (dict, list))] or [ABSENT]
+    else:
+        candidates = [ABSENT if isinstance(value, dict) else value]
+    return any(condition(one) for condition in conditions for one in candidates)
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    """What a nested rule looks into: nothing is as good as an empty object (`exists: false`)."""
+    found = value if isinstance(value, list) else [value]
+    return [one for one in found if isinstance(one, dict)] or [{}]
+
+
+def _values_of(attributes: Mapping[str, MessageAttribute]) -> dict[str, Any]:
+    """Message attributes as JSON's values; binary ones cannot be filtered by."""
+    found: dict[str, Any] = {}
+    for name, attribute in attributes.items():
+        kind, text = attribute.data_type.split(".")[0], attribute.string_value
+        if text is None:
+            continue
+        if attribute.data_type == "String.Array":
+            found[name] = _decoded(text)
+        else:
+            found[name] = _decoded(text) if kind == "Number" else text
+    return found
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def _leaves(rules: Mapping[str, Any], depth: int) -> Iterator[tuple[int, int]]:
+    """Of each key with a list of values: how many they are, and how deep it lies."""
+    for key, rule in rules.items():
+        if isinstance(rule, dict):
+            yield from _leaves(rule, depth + 1)
+        elif key == "$or" and all(isinstance(one, dict) for one in rule):
+            for one in rule:
+                yield from _leaves(one, depth)
+        else:
+            yield len(rule), depth
+
+
+def _check_complexity(leaves: list[tuple[int, int]]) -> None:
+    if len(leaves) > MOST_KEYS:
+        raise Invalid(f"Filter policy can not have more than {MOST_KEYS} keys")
+    combinations = 1
+    for values, depth in leaves:
+        combinations *= values * depth
+    if combinations > MOST_COMBINATIONS:
+        raise Invalid(
+            f"Filter policy is too complex: {combinations} combinations of values, where "
+            f"{MOST_COMBINATIONS} are allowed"
+        )

@@ -1,0 +1,83 @@
+"""Queues by their names; their messages are in `store.messages`."""
+
+import uuid
+
+import msgspec
+from sqlalchemy import Connection, func, select, update
+
+from sagehen.domain.queues import QueueRecord
+from sagehen.store import rows
+from sagehen.store.topic_tables import EMPTIED_QUEUES, QUEUES
+
+__all__ = [
+    "all",
+    "by_arn",
+    "count",
+    "delete",
+    "get",
+    "insert",
+    "list_names",
+    "purge",
+    "set_attributes",
+]
+
+
+def insert(connection: Connection, record: QueueRecord) -> bool:
+    """Add a queue; False where the name is taken."""
+    return rows.insert_new(connection, QUEUES, record)
+
+
+def get(connection: Connection, name: str, lock: bool = False) -> QueueRecord | None:
+    """The queue of that name, which keeps its case; with `lock`, nobody else changes it."""
+    found = rows.select_records(connection, QUEUES, QueueRecord, QUEUES.c.name == name, lock=lock)
+    return found[0] if found else None
+
+
+def by_arn(connection: Connection, arn: str) -> QueueRecord | None:
+    """The queue of that ARN. Callers see to it that it is of this account and region."""
+    return get(connection, arn.rpartition(":")[2])
+
+
+def all(connection: Connection) -> list[QueueRecord]:
+    """Every queue, by name."""
+    return rows.select_records(connection, QUEUES, QueueRecord, order=[QUEUES.c.name])
+
+
+def count(connection: Connection) -> int:
+    """How many queues there are."""
+    return connection.scalar(select(func.count()).select_from(QUEUES)) or 0
+
+
+def list_names(connection: Connection, prefix: str, after: str, limit: int) -> list[str]:
+    """Names that begin with `prefix` and come behind `after`, sorted."""
+    # Not LIKE: SQLite's does not tell case apart.
+    begins = func.substr(QUEUES.c.name, 1, len(prefix)) == prefix
+    wanted = begins & (QUEUES.c.name > after)
+    statement = select(QUEUES.c.name).where(wanted).order_by(QUEUES.c.name).limit(limit)
+    return list(connection.scalars(statement))
+
+
+def set_attributes(
+    connection: Connection, record: QueueRecord, attributes: dict[str, str], now: float
+) -> None:
+    """Replace the attributes that the owner set."""
+    changed = msgspec.structs.replace(record, attributes=attributes, modified_at=now)
+    rows.update_where(connection, QUEUES, changed, QUEUES.c.name == record.name)
+
+
+def purge(connection: Connection, record: QueueRecord, now: float) -> None:
+    """Let go of all messages; what they take is freed later, a few at a time."""
+    _abandon(connection, record, now)
+    statement = update(QUEUES).where(QUEUES.c.name == record.name)
+    connection.execute(statement.values(queue_id=uuid.uuid4().hex))
+
+
+def delete(connection: Connection, record: QueueRecord, now: float) -> None:
+    """Drop a queue with its messages."""
+    _abandon(connection, record, now)
+    rows.delete_where(connection, QUEUES, QUEUES.c.name == record.name)
+
+
+def _abandon(connection: Connection, record: QueueRecord, now: float) -> None:
+    statement = EMPTIED_QUEUES.insert().values(queue_id=record.queue_id, emptied_at=now)
+    connection.execute(statement)

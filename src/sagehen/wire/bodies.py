@@ -1,0 +1,103 @@
+"""A body that is one tree of values, in JSON or in CBOR, by the shapes of a service's model.
+
+What is the same in both stands here: structures, lists and maps. How a scalar is written is the
+form's own affair, and comes as a table by the type's name; a type that is not in it is a string.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sagehen.wire.services import Shape
+from sagehen.wire.values import Malformed
+
+__all__ = ["Scalars", "read_tree", "written_tree"]
+
+Scalars = Mapping[str, Callable[[Shape, Any], Any]]
+
+
+def read_tree(shape: Shape, sent: Any, scalars: Scalars) -> dict[str, Any]:
+    """The members of a structure that were sent. Members that the shape lacks are ignored.
+
+    Raises:
+        Malformed: a value is not of its member's type.
+    """
+    return _structure(shape, sent, scalars)
+
+
+def written_tree(shape: Shape, result: Any, scalars: Scalars) -> Any:
+    """The members of `shape` that `result` has and that are not None, as the form has them."""
+    kind = shape.type_name
+    if kind == "structure":
+        return _write_structure(shape, result, scalars)
+    if kind == "list":
+        return [written_tree(shape.member, item, scalars) for item in result]
+    if kind == "map":
+        given = [(key, inner) for key, inner in result.items() if inner is not None]
+        return {key: written_tree(shape.value, inner, scalars) for key, inner in given}
+    writer = scalars.get(kind)
+    return writer(shape, result) if writer else result
+
+
+def _read(shape: Shape, sent: Any, scalars: Scalars) -> Any:
+    if container := _CONTAINERS.get(shape.type_name):
+        return container(shape, sent, scalars)
+    reader = scalars.get(shape.type_name)
+    return reader(shape, sent) if reader else _string(sent)
+
+
+def _structure(shape: Shape, sent: Any, scalars: Scalars) -> dict[str, Any]:
+    if not isinstance(sent, dict):
+        raise Malformed("an object is expected here")
+    if shape.is_document_type:
+        return sent
+    members = {}
+    for name, member in shape.members.items():
+        value = sent.get(member.serialization.get("name", name))
+        if value is not None:
+            members[name] = _inside(name, member, value, scalars)
+    return members
+
+
+def _list(shape: Shape, sent: Any, scalars: Scalars) -> list[Any]:
+    if not isinstance(sent, list):
+        raise Malformed("a list is expected here")
+    return [_inside(str(place), shape.member, one, scalars) for place, one in enumerate(sent, 1)]
+
+
+def _map(shape: Shape, sent: Any, scalars: Scalars) -> dict[str, Any]:
+    if not isinstance(sent, dict):
+        raise Malformed("an object is expected here")
+    read = {}
+    for key, value in sent.items():
+        read[_string(key)] = _inside(key[:64], shape.value, value, scalars)
+    return read
+
+
+_CONTAINERS: dict[str, Callable[[Shape, Any, Scalars], Any]] = {
+    "structure": _structure,
+    "list": _list,
+    "map": _map,
+}
+
+
+def _inside(name: str, shape: Shape, sent: Any, scalars: Scalars) -> Any:
+    try:
+        return _read(shape, sent, scalars)
+    except Malformed as error:
+        why, *above = error.args
+        raise Malformed(why, name, *above) from None
+
+
+def _string(sent: Any) -> str:
+    if not isinstance(sent, str):
+        raise Malformed("a string is expected here")
+    return sent
+
+
+def _write_structure(shape: Shape, value: Any, scalars: Scalars) -> dict[str, Any]:
+    written = {}
+    for name, member in shape.members.items():
+        inner = value.get(name)
+        if inner is not None:
+            written[member.serialization.get("name", name)] = written_tree(member, inner, scalars)
+    return written

@@ -1,0 +1,56 @@
+"""A PostgreSQL server of the tests' own."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+__all__ = ["running_postgres"]
+
+PROGRAMS = [shutil.which("pg_ctl"), *Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")]
+PG_CTL = next((Path(program) for program in PROGRAMS if program), None)
+
+# Nothing in it has to outlive the tests.
+OPTIONS = "-c listen_addresses= -c fsync=off -c full_page_writes=off"
+
+
+def owner() -> str | None:
+    """PostgreSQL refuses to run as root; its package brings a user."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam("postgres").pw_name
+    except KeyError:
+        pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
+
+
+@contextmanager
+def running_postgres() -> Iterator[str]:
+    """SQLAlchemy's URL of an empty database; skips the test where PostgreSQL is not installed."""
+    pytest.importorskip("psycopg", reason="the postgres extra is not installed")
+    if PG_CTL is None:
+        pytest.skip("PostgreSQL is not installed")
+    user = owner()
+    folder = Path(tempfile.mkdtemp(prefix="sgh-pg-"))
+    if user:
+        shutil.chown(folder, user)
+
+    def run(program: str, *arguments: str) -> None:
+        command = [str(PG_CTL.with_name(program)), "-D", str(folder / "data"), *arguments]
+        subprocess.run(
+            command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=60
+        )
+
+    run("initdb", "-U", "sagehen", "-A", "trust", "--no-sync")
+    run("pg_ctl", "start", "-w", "-l", f"{folder}/log", "-o", f"-k {folder} {OPTIONS}")
+    try:
+        yield f"postgresql://sagehen@/postgres?host={folder}"
+    finally:
+        run("pg_ctl", "stop", "-m", "immediate")
+        shutil.rmtree(folder)
