@@ -18,6 +18,10 @@ from botocore.config import Config
 SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
 START_TIMEOUT_SECONDS = 60
 STOP_TIMEOUT_SECONDS = 60
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"
+)
+"""For what tests train themselves: the threads of several tests mostly wait for one another."""
 
 
 @dataclass
@@ -68,7 +72,7 @@ class Server:
             [SAGEHEN, "up", "--home", str(self.home), "--port", str(self.port)],
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=_clean_environment() | self.settings,
+            env=_own_choice_of_threads() | self.settings,
             start_new_session=True,
         )
         output.close()
@@ -144,6 +148,12 @@ def _command(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     except OSError:
         return []  # It has ended since it was listed.
+
+
+def _own_choice_of_threads() -> dict[str, str]:
+    """A clean environment without what the tests' own libraries are told."""
+    clean = _clean_environment()
+    return {name: value for name, value in clean.items() if name not in ONE_THREAD}
 
 
 def _clean_environment() -> dict[str, str]:
