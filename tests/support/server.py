@@ -42,7 +42,7 @@ class Server:
         """The environment that `eval "$(sagehen env)"` makes, over a clean one."""
         keys = json.loads((self.home / "credentials.json").read_text())
         return {
-            **_clean_environment(),
+            **clean_environment(),
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": keys["access_key"],
             "AWS_SECRET_ACCESS_KEY": keys["secret_key"],
@@ -152,11 +152,11 @@ def _command(pid: int) -> list[str]:
 
 def _own_choice_of_threads() -> dict[str, str]:
     """A clean environment without what the tests' own libraries are told."""
-    clean = _clean_environment()
+    clean = clean_environment()
     return {name: value for name, value in clean.items() if name not in ONE_THREAD}
 
 
-def _clean_environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """This environment without anything that would steer an AWS client or the server."""
     steering = ("AWS_", "SAGEHEN_", "SAGEMAKER_")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
