@@ -14,18 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from support.warm import run_script
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def run(script, server, *arguments, **variables):
-    return subprocess.run(
-        [sys.executable, str(BENCHMARKS / script), *arguments],
-        env={**server.env, **variables},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    return run_script(BENCHMARKS / script, arguments, {**server.env, **variables}, 100)
 
 
 def test_throughput_compares_answers_and_prints_a_table(server):
