@@ -70,7 +70,6 @@ def test_onnx_names_samples(server):
     assert "named rightly" in run_example("onnx_cancer.py", server)
 
 
-@pytest.mark.xdist_group("tensorflow")
 def test_tensorflow_reads_digits(server):
     assert "read rightly" in run_example("tensorflow_digits.py", server)
 

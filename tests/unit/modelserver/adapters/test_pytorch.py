@@ -12,7 +12,6 @@ from sagehen.modelserver.adapters.pytorch_files import ModelFileError
 from sagehen.modelserver.contract import Refusal, Request
 
 pytestmark = [
-    pytest.mark.xdist_group("torch"),  # one process imports it
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
 ]
 
