@@ -7,6 +7,7 @@ computed yet. What a script does not import itself it still cannot name.
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 
 IMPORTED = ["boto3", "xgboost", "sklearn.datasets", "sklearn.model_selection", "support.warm"]
 """xgboost and scikit-learn bring numpy, scipy and pandas."""
+END_TIMEOUT_SECONDS = 40
 
 
 def run_script(
@@ -30,6 +32,9 @@ def run_script(
         process.start()
         process.join(timeout_seconds)
         if process.exitcode is None:
+            # As Ctrl-C: what it has started ends with it.
+            os.kill(process.pid, signal.SIGINT)
+            process.join(END_TIMEOUT_SECONDS)
             process.kill()
             process.join()
         texts = [output.read_text() for output in outputs]
