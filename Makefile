@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml | $(BIN)/python
 demo: $(DEMO_STAMP)
 	$(BIN)/sagehen demo
 
-# By files, so that what a file's tests share is made once; the long ones come first.
+# By files, so that what a file's tests share is made once; the folders of short ones come last.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 

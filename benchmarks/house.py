@@ -30,7 +30,9 @@ def make_model(folder: Path) -> Question:
     data = generator.normal([1995, 3000, 4, 2, 1, 1.5], [10, 750, 1, 0.7, 0.2, 1], (20_000, 6))
     data = data.round(2)
     prices = data @ np.array([900, 150, 8_000, 12_000, 60_000, 15_000])
-    booster = xgboost.train({"max_depth": 5}, xgboost.DMatrix(data, prices), 100)
+    # One thread: several, on a machine that others use too, mostly wait for one another.
+    matrix = xgboost.DMatrix(data, prices, nthread=1)
+    booster = xgboost.train({"max_depth": 5, "nthread": 1}, matrix, 100)
     path = folder / "house.ubj"
     booster.save_model(path)
     rows = [",".join(map(str, row)) for row in data[:ROWS].tolist()]

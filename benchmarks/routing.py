@@ -32,7 +32,7 @@ from others import Others
 from sides import HERE, ROLE, Server, Side, server
 
 INSTANCES = (1, 5, 10, 15, 20)
-QUICK_INSTANCES = (1, 3)
+QUICK_INSTANCES = (1, 2)
 USERS_PER_INSTANCE = 4
 SEED = 2026
 MEDIAN_SECONDS = 0.020

@@ -1,14 +1,25 @@
 """What every kind of test shares: homes with short paths, and real servers."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
+from xdist.remote import Producer
 
 from support.deploy import Deployer
-from support.server import Server, eventually
+from support.schedule import FileScheduling
+from support.server import ONE_THREAD, Server, eventually
+
+os.environ.update(ONE_THREAD)  # before any framework is imported
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling | None:
+    return FileScheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture
@@ -25,9 +36,8 @@ def short_path() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
-def make_server() -> Iterator[Callable[..., Server]]:
-    """`make_server(**settings)` starts a real server; each is stopped at the end."""
+@contextmanager
+def server_maker() -> Iterator[Callable[..., Server]]:
     made: list[Server] = []
 
     def make(**settings: str) -> Server:
@@ -44,19 +54,42 @@ def make_server() -> Iterator[Callable[..., Server]]:
         shutil.rmtree(server.home.parent, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
-def server(make_server: Callable[..., Server]) -> Server:
-    """The one server that tests share that do it no harm."""
-    return make_server()
+@pytest.fixture(scope="module")
+def make_server() -> Iterator[Callable[..., Server]]:
+    """`make_server(**settings)` starts a real server; each is stopped after the file's tests."""
+    with server_maker() as make:
+        yield make
 
 
 @pytest.fixture(scope="session")
+def shared_server() -> Iterator[Server]:
+    with server_maker() as make:
+        yield make()
+
+
+@pytest.fixture(scope="module")
+def server(shared_server: Server) -> Iterator[Server]:
+    """The one server that tests share that do it no harm; a file's endpoints go with it."""
+    yield shared_server
+    delete_endpoints(shared_server)
+
+
+def delete_endpoints(server: Server) -> None:
+    """All that can be: what nobody calls any more would still take its share of the machine."""
+    sagemaker = server.client("sagemaker")
+    for page in sagemaker.get_paginator("list_endpoints").paginate():
+        for endpoint in page["Endpoints"]:
+            with suppress(ClientError):
+                sagemaker.delete_endpoint(EndpointName=endpoint["EndpointName"])
+
+
+@pytest.fixture(scope="module")
 def aws(server: Server) -> Server:
     """The same server, for tests that only need `aws.client(name)`."""
     return server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def deploy(server: Server) -> Deployer:
     """A deployer on the shared server."""
     return Deployer(server)

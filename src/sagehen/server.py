@@ -50,10 +50,12 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
     """
     home = prepare_home(settings.home)
     # SQL and the object stores, which no other verb of the command needs and all would wait for.
-    from sagehen.objects import open_remote
     from sagehen.store.migrate import upgrade
 
-    open_remote(settings)  # here, where a wrong setting can be told plainly
+    if settings.object_store_url is not None:
+        from sagehen.objects import open_remote
+
+        open_remote(settings)  # here, where a wrong setting can be told plainly
     with _locked(home), _listening(settings) as listeners:
         home.address.unlink(missing_ok=True)  # one that was killed has left it
         credentials = make_credentials(home.credentials)

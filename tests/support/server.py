@@ -18,6 +18,10 @@ from botocore.config import Config
 SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
 START_TIMEOUT_SECONDS = 60
 STOP_TIMEOUT_SECONDS = 60
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"
+)
+"""For what tests train themselves: the threads of several tests mostly wait for one another."""
 
 
 @dataclass
@@ -38,7 +42,7 @@ class Server:
         """The environment that `eval "$(sagehen env)"` makes, over a clean one."""
         keys = json.loads((self.home / "credentials.json").read_text())
         return {
-            **_clean_environment(),
+            **clean_environment(),
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": keys["access_key"],
             "AWS_SECRET_ACCESS_KEY": keys["secret_key"],
@@ -68,7 +72,7 @@ class Server:
             [SAGEHEN, "up", "--home", str(self.home), "--port", str(self.port)],
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=_clean_environment() | self.settings,
+            env=_own_choice_of_threads() | self.settings,
             start_new_session=True,
         )
         output.close()
@@ -146,7 +150,13 @@ def _command(pid: int) -> list[str]:
         return []  # It has ended since it was listed.
 
 
-def _clean_environment() -> dict[str, str]:
+def _own_choice_of_threads() -> dict[str, str]:
+    """A clean environment without what the tests' own libraries are told."""
+    clean = clean_environment()
+    return {name: value for name, value in clean.items() if name not in ONE_THREAD}
+
+
+def clean_environment() -> dict[str, str]:
     """This environment without anything that would steer an AWS client or the server."""
     steering = ("AWS_", "SAGEHEN_", "SAGEMAKER_")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(steering)}

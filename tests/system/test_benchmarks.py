@@ -14,22 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from support.warm import run_script
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def run(script, server, *arguments, **variables):
-    return subprocess.run(
-        [sys.executable, str(BENCHMARKS / script), *arguments],
-        env={**server.env, **variables},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    return run_script(BENCHMARKS / script, arguments, {**server.env, **variables}, 100)
 
 
 def test_throughput_compares_answers_and_prints_a_table(server):
-    finished = run("throughput.py", server, "--seconds", "0.2", "--repeats", "1", "--at-once")
+    finished = run("throughput.py", server, "--seconds", "0.02", "--repeats", "1", "--at-once")
     assert finished.returncode == 0, finished.stderr
     for connections in ("1 connection", "8 connections", "64 connections"):
         assert f"## {connections}\n" in finished.stdout
@@ -38,7 +33,7 @@ def test_throughput_compares_answers_and_prints_a_table(server):
 
 
 def test_overhead_compares_answers_and_prints_a_table(server):
-    finished = run("overhead.py", server, "--seconds", "0.2", "--repeats", "1", "--at-once")
+    finished = run("overhead.py", server, "--seconds", "0.02", "--repeats", "1", "--at-once")
     assert finished.returncode == 0, finished.stderr
     assert "| The container, called directly |" in finished.stdout
     assert "| Sagehen (signed, through the gateway) |" in finished.stdout
@@ -64,7 +59,7 @@ def test_the_cost_of_an_adapter_stands_next_to_the_bare_call(server):
 
 
 def test_routing_compares_strategies_and_draws_them(server, tmp_path):
-    how = ("--quick", "--at-once", "--seconds", "1")
+    how = ("--quick", "--at-once", "--seconds", "0.2")
     finished = run("routing.py", server, *how, "--save", "--into", str(tmp_path))
     assert finished.returncode == 0, finished.stderr
     for name in ("RANDOM", "LEAST_OUTSTANDING_REQUESTS", "one ideal queue (simulated)"):
@@ -74,9 +69,9 @@ def test_routing_compares_strategies_and_draws_them(server, tmp_path):
 
 
 def test_soak_kills_and_loses_nothing(server):
-    how = ("--at-once", "--minutes", "0.12", "--peak-seconds", "0.5", "--share", "0.1")
+    how = ("--at-once", "--minutes", "0.06", "--peak-seconds", "0.1", "--share", "0.05")
     what = ("--instances", "2", "--gateways", "2", "--connections", "8")
-    kills = ("--kills-per-minute", "40", "--kill-gateways")
+    kills = ("--kills-per-minute", "80", "--kill-gateways")
     finished = run("soak.py", server, *how, *what, *kills)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "| Nothing is lost | 0 lost | yes |" in finished.stdout
@@ -153,21 +148,20 @@ def test_a_kill_explains_only_what_was_under_way_at_it(kills, name, differs, exp
 
 
 def test_peers_measures_whom_it_can_have_and_names_the_others(server, tmp_path):
-    whom = ("--only", "sagehen,fastapi,torchserve", "--cache", str(tmp_path))
-    quick = ("--seconds", "0.2", "--repeats", "1", "--at-once")
+    # FastAPI is measured in throughput.py's test; a library's import for each worker takes seconds.
+    whom = ("--only", "sagehen,torchserve", "--cache", str(tmp_path))
+    quick = ("--seconds", "0.02", "--repeats", "1", "--at-once")
     # Without java, nothing has to be installed to see that TorchServe cannot be had.
     finished = run("peers.py", server, *whom, *quick, PATH="/nonexistent")
     assert finished.returncode == 0, finished.stderr
-    for name in ("Sagehen (signed, through the gateway)", "FastAPI on uvicorn, 2 workers"):
-        assert f"| {name} |" in finished.stdout
+    assert "| Sagehen (signed, through the gateway) |" in finished.stdout
     assert "- TorchServe, batching failed: java is missing." in finished.stdout
-    assert "64 connections, a lower p99 than every one" in finished.stdout
     assert "1 connection, within 0.15 ms of Sagehen's container" in finished.stdout
 
 
 def test_batching_measures_a_model_with_batching_off(server):
     what = ("--models", "xgboost", "--only", "sagehen-off", "--connections", "1,2")
-    quick = ("--seconds", "0.2", "--repeats", "1", "--at-once")
+    quick = ("--seconds", "0.02", "--repeats", "1", "--at-once")
     finished = run("batching.py", server, *what, *quick)
     assert finished.returncode == 0, finished.stderr
     assert "| server | 1: req/s | p50 ms | p99 ms | 2: req/s | p50 ms | p99 ms |" in finished.stdout
@@ -220,7 +214,7 @@ def test_what_was_not_measured_is_not_spoken_of(peer_results):
 
 
 def test_many_models_are_compared_with_whom_can_be_had(server, tmp_path):
-    few = ("--models", "8", "--seconds", "0.1", "--repeats", "1", "--at-once", "--quick")
+    few = ("--models", "8", "--seconds", "0.02", "--repeats", "1", "--at-once", "--quick")
     whom = ("--only", "sagehen,mms", "--cache", str(tmp_path))
     # Without java, nothing has to be installed to see that multi-model-server cannot be had.
     finished = run("multimodel.py", server, *few, *whom, PATH="/nonexistent")

@@ -2,20 +2,43 @@
 
 import io
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from sagehen import demo
-from support.server import SAGEHEN, Server, eventually, run_to_its_end
+from support.server import SAGEHEN, Server, clean_environment, eventually, run_to_its_end
 
 
 @pytest.fixture(scope="module")
-def told(server):
-    """What the command prints, over a server of its own."""
-    return run_to_its_end([SAGEHEN, "demo"], {**server.env, "COLUMNS": "120"})
+def kept():
+    """`sagehen demo --keep` when its story is told: the process, its server, what it printed."""
+    folder = Path(tempfile.mkdtemp(prefix="sgh-"))
+    server, printed = Server(folder / "home", {}), folder / "output"
+    with printed.open("w") as output:
+        running = subprocess.Popen(
+            [SAGEHEN, "demo", "--keep", "--home", str(server.home)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**clean_environment(), "COLUMNS": "120"},
+        )
+    try:
+        eventually(lambda: "is ready at" in printed.read_text(), 90)
+        yield running, server, printed.read_text()
+    finally:
+        running.kill()
+        running.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def told(kept):
+    return kept[2]
 
 
 def test_demo_tells_the_article_s_story(told):
@@ -32,22 +55,14 @@ def test_demo_sums_up(told):
     assert "Everything is as it should be" in told
 
 
-def test_demo_keeps_the_server_until_told_to_end_and_can_run_on_it_again(short_path):
-    kept = Server(short_path / "home", {})
-    with (short_path / "output").open("w+") as output:
-        running = subprocess.Popen(
-            [SAGEHEN, "demo", "--keep", "--home", str(kept.home)],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            eventually(lambda: "is ready at" in (short_path / "output").read_text(), 90)
-            keys = kept.env["AWS_ACCESS_KEY_ID"], kept.env["AWS_SECRET_ACCESS_KEY"]
-            again = io.StringIO()
-            assert demo.run(kept.url, *keys, "us-east-1", Console(file=again)), again.getvalue()
-        finally:
-            running.send_signal(signal.SIGINT)
-            assert running.wait(60) == 0
+def test_demo_keeps_the_server_until_told_to_end_and_can_run_in_its_home_again(kept):
+    running, server, _ = kept
+    assert server.client("sagemaker").list_endpoints()["Endpoints"]
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 0
+    # Without --keep it ends by itself.
+    again = run_to_its_end([SAGEHEN, "demo", "--home", str(server.home)], clean_environment())
+    assert "Everything is as it should be" in again
 
 
 def test_demo_says_what_is_off(server):

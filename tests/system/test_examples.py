@@ -9,19 +9,23 @@ from pathlib import Path
 import pytest
 
 from support.server import run_to_its_end
+from support.warm import run_script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NUMBER = r"\d+\.\d+"
 
 
 def run_example(name, server):
-    command = ["sh"] if name.endswith(".sh") else ["python3"]
     tools = Path(sys.executable).parent  # where python3 and aws of this environment are
     environment = {**server.env, "PATH": f"{tools}:{os.environ['PATH']}"}
     # A proxy that refuses everything: an example reaches the server and nothing else.
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
     environment |= {**nowhere, "NO_PROXY": "127.0.0.1"}
-    return run_to_its_end([*command, str(EXAMPLES / name)], environment)
+    if name.endswith(".sh"):
+        return run_to_its_end(["sh", str(EXAMPLES / name)], environment)
+    finished = run_script(EXAMPLES / name, [], environment, 100)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
 
 
 @pytest.mark.parametrize("name", ["seed_multi_model.py", "aws_cli.sh"])
@@ -66,7 +70,6 @@ def test_onnx_names_samples(server):
     assert "named rightly" in run_example("onnx_cancer.py", server)
 
 
-@pytest.mark.xdist_group("tensorflow")
 def test_tensorflow_reads_digits(server):
     assert "read rightly" in run_example("tensorflow_digits.py", server)
 

@@ -2,6 +2,8 @@
 
 import os
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
@@ -9,27 +11,29 @@ from botocore.exceptions import ClientError
 from support.deploy import Deployer
 from support.server import Server, eventually
 
-DISK_BYTES = 96 * 2**20
+DISK_BYTES = 48 * 2**20
 
 
-@pytest.fixture
-def small(short_path):
+@pytest.fixture(scope="module")
+def small():
     """A server whose home lies on a small disk of its own."""
-    options = f"size={DISK_BYTES}"
+    disk = Path(tempfile.mkdtemp(prefix="sgh-"))
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(short_path)],
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk)],
         check=False,
         capture_output=True,
     )
     if mounted.returncode:
+        disk.rmdir()
         pytest.skip("a disk can be mounted by root only")
-    server = Server(short_path / "home", {})
+    server = Server(disk / "home", {})
     try:
         server.start()
         yield server
         server.stop()
     finally:
-        subprocess.run(["umount", "-l", str(short_path)], check=True)
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+        disk.rmdir()
 
 
 def put_until_refused(s3) -> None:

@@ -6,17 +6,17 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import boto3
 import pytest
 
-SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
+from support.server import SAGEHEN, Server, clean_environment
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -155,52 +155,81 @@ def test_address_that_a_killed_server_left_is_not_told_while_the_next_one_starts
     assert not (home / "run" / "address").exists()
 
 
-@contextmanager
-def variables_of_a_new_server(*arguments: str) -> Iterator[dict[str, str]]:
+@dataclass(frozen=True)
+class Started:
+    """A server started as a user does, in a home and with settings of odd names."""
+
+    folder: Path
+    process: "subprocess.Popen[str]"
+    variables: dict[str, str]
     """What a shell has after the line that `up` says to run in another terminal."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SAGEHEN_", "AWS_"))}
-    command = [SAGEHEN, "up", "--port", "0", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=clean) as process:
-        try:
-            lines = iter(process.stdout.readline, "")
-            hint = next(line for line in lines if "in another terminal" in line)
-            line = hint[hint.index("eval") : hint.rindex(". Ctrl-C")]
-            path = f"{Path(SAGEHEN).parent}:{os.environ['PATH']}"
-            shell = subprocess.run(
-                ["sh", "-c", f"{line}; env"],
-                capture_output=True,
-                text=True,
-                env=clean | {"PATH": path},
-                check=True,
-            )
-            assert shell.stderr == ""
-            yield dict(one.split("=", 1) for one in shell.stdout.splitlines() if "=" in one)
-        finally:
-            process.terminate()
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "it's [b]mine?"
 
 
-def test_home_of_any_name_is_kept_to(short_path):
-    home = short_path / "it's [b]mine?"
-    with variables_of_a_new_server("--home", str(home)) as variables:
-        assert variables["AWS_ENDPOINT_URL"].startswith("http://127.0.0.1:")
-    assert (home / "state.db").exists()
-    assert [path.name for path in short_path.iterdir()] == [home.name]
+@pytest.fixture(scope="module")
+def started() -> Iterator[Started]:
+    with tempfile.TemporaryDirectory(prefix="sgh-") as name:
+        new = Started(folder=Path(name), process=None, variables={})
+        settings = new.folder / "it's [b]theirs.toml"
+        settings.write_text('region = "eu-west-1"\n')
+        command = [SAGEHEN, "up", "--port", "0", "--home", str(new.home), "--config", str(settings)]
+        clean = clean_environment()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=clean) as process:
+            try:
+                variables = variables_of_a_shell_told_by(process, clean)
+                yield replace(new, process=process, variables=variables)
+            finally:
+                process.terminate()
 
 
-def test_another_file_of_settings_is_every_process_s(short_path):
-    other = short_path / "other.toml"
-    other.write_text('region = "eu-west-1"\n')
-    home = ["--home", str(short_path / "home")]
-    with variables_of_a_new_server(*home, "--config", str(other)) as variables:
-        assert variables["AWS_REGION"] == "eu-west-1"
-        client = boto3.client(
-            "sagemaker",
-            endpoint_url=variables["AWS_ENDPOINT_URL"],
-            aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
-            region_name=variables["AWS_REGION"],
-        )
-        assert client.list_models()["Models"] == []
+def variables_of_a_shell_told_by(
+    process: "subprocess.Popen[str]", environment: dict[str, str]
+) -> dict[str, str]:
+    lines = iter(process.stdout.readline, "")
+    hint = next(line for line in lines if "in another terminal" in line)
+    line = hint[hint.index("eval") : hint.rindex(". Ctrl-C")]
+    path = f"{Path(SAGEHEN).parent}:{os.environ['PATH']}"
+    shell = subprocess.run(
+        ["sh", "-c", f"{line}; env"],
+        capture_output=True,
+        text=True,
+        env=environment | {"PATH": path},
+        check=True,
+    )
+    assert shell.stderr == ""
+    return dict(one.split("=", 1) for one in shell.stdout.splitlines() if "=" in one)
+
+
+def test_home_of_any_name_is_kept_to(started):
+    assert started.variables["AWS_ENDPOINT_URL"].startswith("http://127.0.0.1:")
+    assert (started.home / "state.db").exists()
+    homes = [path.name for path in started.folder.iterdir() if path.is_dir()]
+    assert homes == [started.home.name]
+
+
+def test_another_file_of_settings_is_every_process_s(started):
+    variables = started.variables
+    assert variables["AWS_REGION"] == "eu-west-1"
+    client = boto3.client(
+        "sagemaker",
+        endpoint_url=variables["AWS_ENDPOINT_URL"],
+        aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
+        region_name=variables["AWS_REGION"],
+    )
+    assert client.list_models()["Models"] == []
+
+
+def test_sigterm_ends_everything(started):
+    roles = Server(started.home, {}, started.process).pids()
+    assert set(roles) == {"gateway", "control", "agent"}
+    started.process.send_signal(signal.SIGTERM)
+    assert started.process.wait(30) == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in roles.values())
+    assert not (started.home / "run" / "address").exists()
 
 
 def test_env_before_any_start_says_what_to_do(short_path):
@@ -222,16 +251,6 @@ def test_status_without_a_server_says_what_to_do(short_path):
     refused = run("status", "--home", str(short_path))
     assert refused.returncode == 1
     assert "No server runs" in refused.stderr
-
-
-def test_sigterm_ends_everything(make_server, wait_until):
-    server = make_server()
-    pids = server.pids()
-    assert set(pids) == {"gateway", "control", "agent"}
-    server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(30) == 0
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids.values())
-    assert not (server.home / "run" / "address").exists()
 
 
 def test_status_and_logs_show_an_endpoint(server, deploy):

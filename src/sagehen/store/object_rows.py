@@ -17,7 +17,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sagehen.domain.objects import (
     Attributes,
@@ -29,7 +28,7 @@ from sagehen.domain.objects import (
     Upload,
 )
 from sagehen.store.object_tables import BLOBS, BUCKETS, OBJECTS, UPLOADS
-from sagehen.store.rows import Upsert, inserts, upsert
+from sagehen.store.rows import Upsert, inserts, upsert, upsert_for
 
 __all__ = [
     "delete_blobs",
@@ -268,8 +267,7 @@ def _object_key(bucket: str, key: str) -> dict[str, Any]:
 def _put_object(dialect: str) -> Upsert:
     # Made once: making such a statement takes longer than running it.
     names = [column.name for column in OBJECTS.columns]
-    made = sqlite.insert(OBJECTS) if dialect == "sqlite" else postgresql.insert(OBJECTS)
-    statement = made.values({name: bindparam(name) for name in names})
+    statement = upsert_for(dialect, OBJECTS).values({name: bindparam(name) for name in names})
     return statement.on_conflict_do_update(
         index_elements=[OBJECTS.c.bucket, OBJECTS.c.key],
         set_={name: statement.excluded[name] for name in names},

@@ -1,13 +1,15 @@
 """What the tables have in common: rows from records and back, and inserts that may lose a race."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Table, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sagehen.errors import AlreadyExists
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 __all__ = [
     "Upsert",
@@ -19,10 +21,11 @@ __all__ = [
     "select_records",
     "update_where",
     "upsert",
+    "upsert_for",
 ]
 
 Record = TypeVar("Record", bound=msgspec.Struct)
-Upsert = sqlite.Insert | postgresql.Insert
+Upsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 
 
 def name_key(name: str) -> str:
@@ -55,7 +58,19 @@ def select_records(
 
 def upsert(connection: Connection, table: Table) -> Upsert:
     """An INSERT of the connection's own dialect, for its `ON CONFLICT`."""
-    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
+    return upsert_for(connection.dialect.name, table)
+
+
+def upsert_for(dialect: str, table: Table) -> Upsert:
+    """The same, by the dialect's name."""
+    # Each dialect brings all of its drivers along, and one is enough.
+    if dialect == "sqlite":
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert(table)
 
 
 def insert_new(connection: Connection, table: Table, record: msgspec.Struct, **more: Any) -> bool:

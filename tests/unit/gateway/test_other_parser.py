@@ -127,7 +127,7 @@ requests = st.tuples(
 ).map(b"".join)
 
 
-@settings(some, max_examples=500)
+@settings(some, max_examples=250)
 @given(st.lists(requests, min_size=1, max_size=4).map(b"".join), cuts)
 async def test_another_parser_sees_the_same_requests(data, where):
     """Whoever relays to us, and is not more lenient than that one, is not misunderstood."""

@@ -18,7 +18,6 @@ from sagehen.modelserver.batching import Batcher
 from sagehen.modelserver.contract import Refusal, Request
 
 pytestmark = [
-    pytest.mark.xdist_group("torch"),  # one process imports it
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*SwigPy:DeprecationWarning"),
 ]

@@ -4,7 +4,6 @@ import sys
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
-from skl2onnx import to_onnx
 from sklearn.linear_model import LogisticRegression
 
 from sagehen.errors import Unavailable
@@ -64,6 +63,8 @@ def classifier():
 @pytest.fixture
 def put_classifier(classifier, base_dir):
     def put(**options):
+        from skl2onnx import to_onnx  # seconds, for those who run this
+
         model = to_onnx(classifier, np.zeros((1, 3), np.float32), options={id(classifier): options})
         (base_dir / "model" / "model.onnx").write_bytes(model.SerializeToString())
 

@@ -4,41 +4,22 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 
 from sagehen.errors import Unavailable
 from sagehen.modelserver.adapters.model_file import ModelFileError
 from sagehen.modelserver.adapters.pytorch import adapter
 from sagehen.modelserver.contract import Refusal, Request
 
-pytestmark = [
-    pytest.mark.xdist_group("torch"),  # one process imports it
-    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
 
-class Double(torch.nn.Module):
-    def forward(self, rows):
-        return rows * 2
+@pytest.fixture(scope="module", autouse=True)
+def _import_torch():
+    """Not above: every worker collects these tests, one runs them, and it takes seconds."""
+    global torch, Double, Particular, Several, Share
+    import torch
 
-
-class Share(torch.nn.Module):
-    """What a row is of all rows: it depends on the others."""
-
-    def forward(self, rows):
-        return rows / rows.sum(0, keepdim=True)
-
-
-class Several(torch.nn.Module):
-    def forward(self, rows):
-        return {"sum": rows.sum(-1), "parts": (rows, rows + 1)}
-
-
-class Particular(torch.nn.Module):
-    def forward(self, rows):
-        if rows.shape[-1] != 2:
-            raise ValueError("two columns, please")
-        return torch.nn.functional.linear(rows, torch.ones(1, 2))
+    from support.torch_modules import Double, Particular, Several, Share
 
 
 @pytest.fixture

@@ -12,9 +12,6 @@ from sagehen.modelserver.adapters.tensorflow import adapter
 from sagehen.modelserver.adapters.tensorflow_bundles import import_tensorflow
 from sagehen.modelserver.contract import Refusal, Request
 
-# TensorFlow takes seconds to import: once, in one process.
-pytestmark = pytest.mark.xdist_group("tensorflow")
-
 
 @pytest.fixture(scope="module")
 def keras_came():
