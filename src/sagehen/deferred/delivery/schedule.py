@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from sagehen.deferred.verdicts import Parcel
+from sagehen.deferred.delivery.verdicts import Parcel
 from sagehen.domain.delivery_policy import MAIL_DELAYS, WEBHOOK_DELAYS, RetryPolicy
 
 __all__ = ["next_delay"]

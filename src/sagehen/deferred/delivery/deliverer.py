@@ -10,10 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from sagehen.clock import Clock
+from sagehen.deferred.delivery.outbox import Outbox
+from sagehen.deferred.delivery.receivers import Receivers, Throttle, receiver_of
+from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.deferred.held_lease import HeldLease
-from sagehen.deferred.outbox import Outbox
-from sagehen.deferred.receivers import Receivers, Throttle, receiver_of
-from sagehen.deferred.verdicts import Answer, Parcel, Verdict
 
 __all__ = ["Deliverer", "Post"]
 

@@ -10,8 +10,8 @@ import aiosmtplib
 
 from sagehen.clock import Clock
 from sagehen.config import Settings
-from sagehen.deferred.post_http import envelope_of
-from sagehen.deferred.verdicts import Answer, Parcel, Verdict
+from sagehen.deferred.delivery.post_http import envelope_of
+from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.envelopes import Envelope, Links
 from sagehen.domain.topics import PostKind
 

@@ -9,9 +9,9 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
+from sagehen.deferred.delivery.schedule import next_delay
+from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.deferred.record import Record
-from sagehen.deferred.schedule import next_delay
-from sagehen.deferred.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.delivery_policy import DeliveryPolicy, effective_policy
 from sagehen.domain.topics import Delivery, PostKind, SubscriptionRecord, TopicRecord
 from sagehen.store import deliveries, subscriptions, topics

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import aiohttp
 
 from sagehen.clock import Clock
-from sagehen.deferred.resolver import OwnThreadsResolver
-from sagehen.deferred.verdicts import Answer, Parcel, Verdict
+from sagehen.deferred.delivery.resolver import OwnThreadsResolver
+from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.delivery_policy import DEFAULT_CONTENT_TYPE
 from sagehen.domain.envelopes import Envelope, enclose
 from sagehen.domain.topics import PostKind
