@@ -72,7 +72,7 @@ class Claims:
         claimed.abandoned = {one.endpoint_name: one.abandoned_to for one in queues}
         self._end_due(connection, claimed)
         for queue in queues:
-            if queue.queued or queue.mode is not QueueMode.OPEN:
+            if queue.queued or queue.leased or queue.mode is not QueueMode.OPEN:
                 self._end_abandoned(connection, queue, claimed)
         self._lease(connection, queues, claimed)
         return claimed

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from sagehen.clock import Clock
 from sagehen.deferred.dispatch.claims import LEASE_NAME, Claimed, Claims
-from sagehen.deferred.dispatch.failures import verdict
+from sagehen.deferred.dispatch.failures import cancelled, deleted, verdict
 from sagehen.deferred.dispatch.jobs import Job
 from sagehen.deferred.dispatch.patience import AWAY
 from sagehen.deferred.dispatch.places import Places
@@ -120,8 +120,7 @@ class Dispatcher:
         self._fresh = False
         if renew:
             self._renewed = now
-        for sequence, attempt in claimed.cancelled:
-            self._cancel(sequence, attempt)
+        self._break_off(claimed)
         self._take_on(claimed)
         return self._seconds_to_wait(claimed)
 
@@ -183,10 +182,17 @@ class Dispatcher:
         if not job.place.outstanding:
             self.on_idle()
 
-    def _cancel(self, sequence: int, attempt: int) -> None:
-        job = self._jobs.get(sequence)
-        if job is not None and job.queued.attempt == attempt:
-            job.cancel()
+    def _break_off(self, claimed: Claimed) -> None:
+        """What is worked on, and nobody wants any more."""
+        for sequence, attempt in claimed.cancelled:
+            job = self._jobs.get(sequence)
+            if job is not None and job.queued.attempt == attempt:
+                job.break_off(cancelled())
+        if any(claimed.abandoned.values()):
+            for sequence, job in self._jobs.items():
+                name = job.queued.request.endpoint_name
+                if sequence <= claimed.abandoned.get(name, 0):
+                    job.break_off(deleted(name))
 
     def _seconds_to_wait(self, claimed: Claimed) -> float:
         if claimed.more and len(self._jobs) < self._most:
@@ -222,7 +228,7 @@ class Dispatcher:
             else:
                 job.lease_until = until - 1
             if sequence in renewal.cancelled:
-                job.cancel()
+                job.break_off(cancelled())
         if self._renewed is not None:
             # After the renewal: what is worked on here is not taken for lost.
             await self._reclaim()

@@ -13,6 +13,7 @@ __all__ = [
     "answer_too_large",
     "answered_with_error",
     "cancelled",
+    "deleted",
     "input_missing",
     "input_too_large",
     "lost_too_often",
@@ -120,7 +121,7 @@ def _expired() -> Failure:
     )
 
 
-def _deleted(endpoint: str) -> Failure:
+def deleted(endpoint: str) -> Failure:
     return Failure(
         f"ClientError: The endpoint {endpoint} was deleted before the request was processed."
     )
@@ -144,7 +145,7 @@ def verdict(
     if queued.cancel_requested:
         return cancelled()
     if queued.sequence <= abandoned_to:
-        return _deleted(queued.request.endpoint_name)
+        return deleted(queued.request.endpoint_name)
     if queued.end_at is not None and queued.end_at <= now:
         return _expired()
     if queued.reclaimed >= most_reclaimed:

@@ -29,7 +29,8 @@ class Job:
     variant_name: str | None = None
     asking: asyncio.Task[object] | None = None
     """While its container is asked: what a cancellation breaks off."""
-    cancel_asked: bool = False
+    broken_off: Failure | None = None
+    """Why it is to be asked no longer."""
     is_lost: bool = False
     """Its lease was another's when it was to be renewed."""
 
@@ -37,8 +38,9 @@ class Job:
     def held(self) -> tuple[int, int]:
         return self.queued.sequence, self.queued.attempt
 
-    def cancel(self) -> None:
-        """Its user wants it no more. Whose answer is there already ends with it."""
-        self.cancel_asked = True
-        if self.asking is not None:
-            self.asking.cancel()
+    def break_off(self, why: Failure) -> None:
+        """Nobody wants it any more. Whose answer is there already ends with that."""
+        if self.broken_off is None:
+            self.broken_off = why
+            if self.asking is not None:
+                self.asking.cancel()

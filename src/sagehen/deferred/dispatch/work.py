@@ -16,7 +16,6 @@ from sagehen.deferred.dispatch.endings import Ending, Endings
 from sagehen.deferred.dispatch.failures import (
     Failure,
     answered_with_error,
-    cancelled,
     input_missing,
     lost_too_often,
     not_stored,
@@ -132,15 +131,15 @@ class Work:
         place = job.place
         if place is None:
             raise NotStarted("The instance that it was leased for is gone.")
-        if job.cancel_asked:
-            raise cancelled()
+        if job.broken_off is not None:
+            raise job.broken_off
         asking = asyncio.ensure_future(self._ask(job, place))
         job.asking = asking
         try:
             return await asking
         except asyncio.CancelledError:
-            if job.cancel_asked and not _is_cancelled():
-                raise cancelled() from None
+            if job.broken_off is not None and not _is_cancelled():
+                raise job.broken_off from None
             raise
         finally:
             job.asking = None

@@ -344,6 +344,23 @@ async def test_what_waits_for_a_deleted_endpoint_fails(bench) -> None:
     assert len(bench.notices) == 4
 
 
+async def test_what_a_deleted_endpoint_works_on_is_broken_off(bench) -> None:
+    container = await bench.container()
+    bench.serve()
+
+    async def hang(_: web.Request) -> web.Response:
+        await asyncio.sleep(60)
+        return web.Response()
+
+    container.answer = hang
+    sequence = bench.enqueue(b"1")
+    await bench.begun(container)
+    bench.delete()
+    await bench.work()
+    assert bench.get(sequence).state is AsyncState.FAILED
+    assert bench.object("0000-error.out")[0].startswith(b"The endpoint End was deleted")
+
+
 async def test_cancelled_while_it_waits(bench) -> None:
     container = await bench.container()
     bench.serve(v=[])
