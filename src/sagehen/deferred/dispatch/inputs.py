@@ -19,6 +19,9 @@ __all__ = ["Input", "Inputs"]
 class Input:
     """An open input; `seconds` were spent waiting for the object store so far."""
 
+    content_type: str | None = None
+    """Of the object, where somebody gave it one."""
+
     def __init__(
         self, threads: Threads, clock: Clock, size: int, first: bytes, seconds: float
     ) -> None:
@@ -94,6 +97,7 @@ class Inputs:
         seconds = self._clock.monotonic() - began
         try:
             found = Input(self._threads, self._clock, opened.info.size, first, seconds)
+            found.content_type = opened.info.attributes.headers.get("content-type")
             found.then(rest)
             yield found
         finally:

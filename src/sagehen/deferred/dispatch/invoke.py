@@ -83,7 +83,7 @@ class Containers:
         url, session = self._reach(address)
         data = body.chunks() if body.size else None
         async with session.post(
-            url, data=data, headers=_headers(request, body.size), allow_redirects=False
+            url, data=data, headers=_headers(request, body), allow_redirects=False
         ) as response:
             if response.status == 503 and NOT_STARTED in response.headers:
                 raise NotStarted("The container takes no requests now.")
@@ -127,12 +127,14 @@ def _open(kind: str, where: str) -> aiohttp.ClientSession:
     )
 
 
-def _headers(request: AsyncRequest, size: int) -> dict[str, str]:
+def _headers(request: AsyncRequest, body: Input) -> dict[str, str]:
+    """The container's. Who names no ContentType gets that of the object, on which AWS's own SDK
+    relies: it uploads with one and invokes without."""
     given = {
-        "Content-Type": request.content_type,
+        "Content-Type": request.content_type or body.content_type,
         "Accept": request.accept,
         "X-Amzn-SageMaker-Custom-Attributes": request.custom_attributes,
         "X-Amzn-SageMaker-Inference-Id": request.inference_id,
-        "Content-Length": str(size),
+        "Content-Length": str(body.size),
     }
     return {name: value for name, value in given.items() if value is not None}

@@ -137,10 +137,12 @@ class Bench:
         beside.write_bytes(msgspec.json.encode(RouteTable(routes=self.routes)))
         beside.replace(self.home.routes)
 
-    def put(self, key: str, data: bytes, bucket: str = "ins") -> str:
+    def put(self, key: str, data: bytes, bucket: str = "ins", **headers: str) -> str:
+        """An object with those headers, `content_type` and the like."""
         draft = self.objects.draft()
         draft.write(data)
-        self.objects.put(bucket, key, draft, Attributes())
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.objects.put(bucket, key, draft, Attributes(headers=given))
         return f"s3://{bucket}/{key}"
 
     def enqueue(self, body: bytes | None = None, **fields: Any) -> int:

@@ -51,6 +51,22 @@ async def test_a_request_is_answered(bench) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("asked", "stored", "sent"),
+    [
+        (None, {"content_type": "text/libsvm"}, "text/libsvm"),
+        ("text/csv", {"content_type": "text/libsvm"}, "text/csv"),
+        (None, {}, None),
+    ],
+)
+async def test_who_names_no_content_type_gets_the_objects(bench, asked, stored, sent) -> None:
+    container = await bench.container()
+    bench.serve()
+    bench.enqueue(input_location=bench.put("a", b"1 1:2\n", **stored), content_type=asked)
+    await bench.work()
+    assert container.got[0][0].get("Content-Type") == sent
+
+
 @pytest.mark.parametrize("body", [b"", b"inline\x00"])
 async def test_an_inline_body(bench, body) -> None:
     container = await bench.container()
