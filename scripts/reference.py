@@ -36,7 +36,9 @@ def settings_page() -> str:
 
 def operations_table() -> str:
     services: dict[str, Mapping[str, Any]] = {
-        "sagemaker-runtime": dict.fromkeys(("InvokeEndpoint", "InvokeEndpointWithResponseStream")),
+        "sagemaker-runtime": dict.fromkeys(
+            ("InvokeEndpoint", "InvokeEndpointAsync", "InvokeEndpointWithResponseStream")
+        ),
         "s3": S3_OPERATIONS,
         **OPERATIONS,
     }
