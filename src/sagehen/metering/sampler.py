@@ -26,7 +26,7 @@ __all__ = ["Sampler"]
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 5.0
-HOST_SECONDS = 30.0
+HOST_SECONDS = 10.0
 PRUNE_SECONDS = 3600.0
 AGENT_TIMEOUT_SECONDS = 5.0
 LEASE_NAME = "sampling"
