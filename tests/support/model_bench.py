@@ -6,9 +6,9 @@ from pathlib import Path
 from sagehen.agent.artifacts import ArtifactCache
 from sagehen.agent.faults import ModelRefused, NoRoom
 from sagehen.agent.model_cache import ModelCache, ModelCachePlan
-from sagehen.agent.model_data import Location
 from sagehen.agent.model_names import opaque_name
 from sagehen.agent.tallies import ModelTallies
+from sagehen.domain.locations import Location
 
 KIB = 1024
 SIZE = 100 * KIB

@@ -4,8 +4,9 @@ import asyncio
 import io
 from pathlib import Path
 
-from sagehen.agent.model_data import Location, ModelData, ModelDataReader, StoredObject
+from sagehen.agent.model_data import ModelData, ModelDataReader, StoredObject
 from sagehen.agent.unpack import MOST_ENTRIES, check_name, make_read_only, unpack
+from sagehen.domain.locations import Location
 from sagehen.errors import ArtifactRejected
 
 __all__ = ["fetch"]

@@ -18,7 +18,7 @@ from sagehen.agent.folders import give_folder, remove_tree
 from sagehen.agent.limits import InstanceLimit, LimitHits, add_hits
 from sagehen.agent.messages import LoadedModel, Sample
 from sagehen.agent.model_caches import ModelCaches
-from sagehen.agent.model_data import ModelData, parse_location
+from sagehen.agent.model_data import ModelData
 from sagehen.agent.running import RunningContainer, start_container
 from sagehen.agent.surroundings import Surroundings
 from sagehen.domain.containers import (
@@ -27,6 +27,7 @@ from sagehen.domain.containers import (
     InstanceSpec,
     InstanceState,
 )
+from sagehen.domain.locations import parse_location
 from sagehen.errors import ArtifactError, Invalid, SagehenError, Unavailable
 
 __all__ = ["Instance"]

@@ -26,11 +26,12 @@ from sagehen.agent.folders import give_folder
 from sagehen.agent.messages import LoadedModel
 from sagehen.agent.model_books import LENT_SECONDS, Loaded, ModelBooks
 from sagehen.agent.model_calls import ModelCalls
-from sagehen.agent.model_data import Location, ModelData
+from sagehen.agent.model_data import ModelData
 from sagehen.agent.model_exit import ModelExit
 from sagehen.agent.model_names import check_target, opaque_name
 from sagehen.agent.tallies import ModelTallies
 from sagehen.clock import Clock
+from sagehen.domain.locations import Location
 from sagehen.errors import ArtifactError, Unavailable
 
 __all__ = ["ModelCache", "ModelCachePlan"]

@@ -5,11 +5,11 @@ import os
 from sagehen.agent.memory import machine_memory_bytes
 from sagehen.agent.model_cache import ModelCache, ModelCachePlan
 from sagehen.agent.model_calls import ModelCalls
-from sagehen.agent.model_data import parse_location
 from sagehen.agent.running import RunningContainer
 from sagehen.agent.surroundings import Surroundings
 from sagehen.agent.tallies import ModelTallies
 from sagehen.domain.instance_types import instance_types
+from sagehen.domain.locations import parse_location
 from sagehen.errors import Invalid
 
 __all__ = ["ROOM_VARIABLE", "choose_room", "open_model_cache"]

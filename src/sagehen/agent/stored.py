@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-from sagehen.agent.model_data import Location, StoredObject
+from sagehen.agent.model_data import StoredObject
+from sagehen.domain.locations import Location
 from sagehen.domain.objects import ListingQuery, ObjectInfo
 from sagehen.errors import Unavailable
 from sagehen.objects import ObjectStore

@@ -13,11 +13,12 @@ import pytest
 
 from sagehen.agent.artifacts import ArtifactCache
 from sagehen.agent.launchers.process import ProcessLauncher
-from sagehen.agent.model_data import Location, StoredObject
+from sagehen.agent.model_data import StoredObject
 from sagehen.agent.surroundings import Pace, Surroundings
 from sagehen.clock import SYSTEM
 from sagehen.config import Settings
 from sagehen.domain.containers import ContainerSpec, InstanceSpec
+from sagehen.domain.locations import Location
 from sagehen.domain.objects import Attributes
 from sagehen.errors import NotFound
 from sagehen.home import Home, prepare_home

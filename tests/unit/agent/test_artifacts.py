@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from sagehen.agent.artifacts import PLACE_BYTES, ArtifactCache
-from sagehen.agent.model_data import ModelData, parse_location
+from sagehen.agent.model_data import ModelData
 from sagehen.clock import SYSTEM
+from sagehen.domain.locations import parse_location
 from sagehen.errors import ArtifactMissing, ArtifactRejected
 
 URL = "s3://bucket/model.tar.gz"

@@ -3,8 +3,8 @@ from collections.abc import Callable
 import pytest
 
 from sagehen.agent import stored
-from sagehen.agent.model_data import Location
 from sagehen.agent.stored import StoredModelData
+from sagehen.domain.locations import Location
 from sagehen.errors import NotFound, Unavailable
 from sagehen.objects import ObjectStore
 

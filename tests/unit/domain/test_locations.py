@@ -1,6 +1,6 @@
 import pytest
 
-from sagehen.agent.model_data import Location, parse_location
+from sagehen.domain.locations import Location, parse_location
 from sagehen.errors import Invalid
 
 
@@ -10,6 +10,7 @@ from sagehen.errors import Invalid
         ("s3://bucket/a/b.tar.gz", Location("bucket", "a/b.tar.gz")),
         ("s3://bucket/models/", Location("bucket", "models/")),
         ("s3://bucket/a?b#c%20d", Location("bucket", "a?b#c%20d")),
+        ("s3://bucket/[a", Location("bucket", "[a")),
         ("s3://bucket", Location("bucket", "")),
         ("https://bucket.s3.amazonaws.com/a/b", Location("bucket", "a/b")),
         ("https://bucket.s3.eu-west-1.amazonaws.com/a%20b", Location("bucket", "a b")),
@@ -22,7 +23,17 @@ def test_addresses_of_s3_are_read(url: str, location: Location) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "bucket/key", "s3:///key", "https://example.org/key", "file:///etc/passwd"]
+    "url",
+    [
+        "",
+        "bucket/key",
+        "s3:///key",
+        "https://example.org/key",
+        "https://[bucket/key",
+        "https://s3.us-east-1.amazonaws.com/",
+        "https://.s3.us-east-1.amazonaws.com/key",
+        "file:///etc/passwd",
+    ],
 )
 def test_other_addresses_are_refused(url: str) -> None:
     with pytest.raises(Invalid, match="s3://bucket/key"):
