@@ -1,0 +1,161 @@
+"""The task queues that Sagehen's is compared with: Celery, and Ray Serve's consumers, over Redis."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from environments import PEERS, Environment, environment
+from frame import Measured
+from load import connect
+from peer_servers import START_SECONDS, reason
+from sides import HERE, Failed, free_port, process, wait_for
+
+TEXTS = [f"{number:04}".ljust(100, ".") for number in range(64)]
+"""What the tasks echo."""
+SENDERS = 64
+"""That put tasks in where the way through the queue is measured."""
+
+Enqueue = Callable[[int, float], Measured]
+"""Gets the number of connections, and seconds."""
+Through = Callable[[int], Measured]
+"""Gets the number of tasks."""
+Start = Callable[[Path, Path], AbstractContextManager[dict[str, Through]]]
+"""Gets an empty folder and the cache of environments; gives ways through, by what sets them apart."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A queue, in one way of keeping what it was given."""
+
+    key: str
+    name: str
+    package: str
+    durable: str
+    """By what."""
+    enqueue: Callable[[Path, Path], AbstractContextManager[Enqueue]]
+    """As `through`; nobody takes tasks out meanwhile."""
+    through: Start
+
+
+@dataclass(frozen=True)
+class Client:
+    """A peer's own, in a process of its own."""
+
+    made: Environment
+    folder: Path
+    variables: dict[str, str]
+
+    def command(self, what: str, threads: int, amount: float) -> list[str]:
+        python = str(self.made.tools / "python")
+        return [python, "client.py", what, str(threads), str(amount), "texts.json"]
+
+    def ask(self, what: str, threads: int, amount: float) -> Measured:
+        finished = subprocess.run(
+            self.command(what, threads, amount),
+            cwd=self.folder,
+            env={**os.environ, **self.variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if finished.returncode:
+            raise Failed(f"The client: {finished.stderr.strip().splitlines()[-1]}")
+        found: Measured = json.loads(finished.stdout.splitlines()[-1])
+        return found
+
+    @contextmanager
+    def served(self, worker: list[str], **variables: str) -> Iterator[None]:
+        """By a worker, which has done a first task."""
+        log = self.folder / "log.txt"
+        with process(worker, log, self.folder, **self.variables, **variables) as running:
+            try:
+                first = self.command("through", 1, 1)
+                with process(first, None, self.folder, **self.variables) as asked:
+                    wait_for(lambda: asked.poll() == 0, running, START_SECONDS)
+            except Failed as failure:
+                raise Failed(f"{failure} {reason(log)}") from failure
+            yield
+
+
+@contextmanager
+def client(key: str, fsync: str, folder: Path, cache: Path) -> Iterator[Client]:
+    """With a Redis, which has as broker and for results what was put in on disk."""
+    made = environment(key, cache, libraries=())
+    shutil.copytree(PEERS / key, folder, dirs_exist_ok=True)
+    (folder / "texts.json").write_text(json.dumps(TEXTS))
+    with redis(folder, fsync) as port:
+        urls = {
+            "BENCHMARK_BROKER": f"redis://127.0.0.1:{port}/0",
+            "BENCHMARK_RESULTS": f"redis://127.0.0.1:{port}/1",
+            "PYTHONPATH": f"{PEERS / 'common'}:{HERE}",
+            "TMPDIR": str(folder),
+        }
+        yield Client(made, folder, made.variables | urls)
+
+
+@contextmanager
+def redis(folder: Path, fsync: str) -> Iterator[int]:
+    """The port of one that appends what it is told to a file; `fsync` is how often to the disk."""
+    port = free_port()
+    command = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
+    command += ["--save", "", "--appendonly", "yes", "--appendfsync", fsync]
+    with process(command) as running:
+        wait_for(lambda: takes_connections(port), running)
+        yield port
+
+
+def takes_connections(port: int) -> bool:
+    try:
+        connect(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def enqueue(key: str, fsync: str, folder: Path, cache: Path) -> Iterator[Enqueue]:
+    with client(key, fsync, folder, cache) as asking:
+        yield partial(asking.ask, "enqueue")
+
+
+@contextmanager
+def through_celery(fsync: str, folder: Path, cache: Path) -> Iterator[dict[str, Through]]:
+    """With as many processes as there are cores, which is how it comes."""
+    with client("celery", fsync, folder, cache) as asking:
+        worker = [str(asking.made.tools / "celery"), "-A", "tasks", "worker", "-l", "WARNING"]
+        with asking.served(worker):
+            yield {"": partial(asking.ask, "through", SENDERS)}
+
+
+@contextmanager
+def through_ray(fsync: str, folder: Path, cache: Path) -> Iterator[dict[str, Through]]:
+    with client("ray_async", fsync, folder, cache) as asking:
+        worker = [str(asking.made.tools / "python"), "app.py"]
+        with asking.served(worker, RAY_USAGE_STATS_ENABLED="0"):
+            yield {"": partial(asking.ask, "through", SENDERS)}
+
+
+def celery(key: str, fsync: str, durable: str) -> Contestant:
+    name = f"Celery with Redis, acks late, appendfsync {fsync}"
+    put = partial(enqueue, "celery", fsync)
+    return Contestant(key, name, "celery", durable, put, partial(through_celery, fsync))
+
+
+CONTESTANTS = (
+    celery("celery", "always", "an fsync before the answer"),
+    celery("celery-everysec", "everysec", "an fsync a second: up to a second of tasks can be lost"),
+    Contestant(
+        "ray",
+        "Ray Serve's task consumer (alpha; by Celery), appendfsync always",
+        "ray",
+        "an fsync before the answer",
+        partial(enqueue, "ray_async", "always"),
+        partial(through_ray, "always"),
+    ),
+)
