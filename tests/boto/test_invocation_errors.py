@@ -298,8 +298,3 @@ def test_a_session_that_cannot_be_kept(hasty):
     assert answer["Error"]["Message"] == (
         "The session cannot be kept: No such file or directory. Try again in a moment."
     )
-
-
-def test_an_operation_that_is_not_there_yet(deploy):
-    with pytest.raises(deploy.runtime.exceptions.ValidationError, match="not implemented by"):
-        deploy.runtime.invoke_endpoint_async(EndpointName="obliging", InputLocation="s3://a/b")

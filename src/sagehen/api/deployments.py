@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import msgspec
 from sqlalchemy import Connection
 
+from sagehen.api.async_configs import check_async_models, plan_async
 from sagehen.api.call import Call
 from sagehen.api.containers import containers_of
 from sagehen.api.definitions import ENDPOINT_CONFIGS, MODELS
@@ -33,9 +34,13 @@ def look_up_versions(call: Call, config_name: str) -> Mapping[str, str]:
 
 
 def copy_config(
-    call: Call, connection: Connection, config_name: str, versions: Mapping[str, str]
+    call: Call,
+    connection: Connection,
+    config_name: str,
+    endpoint_name: str,
+    versions: Mapping[str, str],
 ) -> Deployment:
-    """A new deployment of a config.
+    """A new deployment of a config, for the endpoint of that name.
 
     Raises:
         AwsError: the config is gone, or one of its models is, or is now of another kind.
@@ -47,12 +52,15 @@ def copy_config(
         used.append(model)
         plans.append(plan_variant(variant, model, versions))
     check_shadow_models(config.definition, used)
+    check_async_models(config.definition, used)
     count = len(config.definition["ProductionVariants"])
     return Deployment(
         deployment_id=uuid.uuid4().hex,
         config_name=config.name,
         variants=tuple(plans[:count]),
         shadow=next(iter(plans[count:]), None),
+        asynchronous=plan_async(config.definition, call.settings, endpoint_name),
+        async_inference_config=config.definition.get("AsyncInferenceConfig"),
         deployed_at=call.clock.now(),
     )
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from sagehen.api.async_configs import check_async_models
 from sagehen.api.call import Call
 from sagehen.api.definitions import ENDPOINT_CONFIGS, MODELS
 from sagehen.api.shadow_variants import check_shadow_models, shadows_of, variants_of
@@ -26,6 +27,7 @@ def create_endpoint_config(call: Call, params: dict[str, Any]) -> dict[str, Any]
     with call.database.write() as connection:
         used = [MODELS.get(call, connection, one["ModelName"]) for one in variants_of(params)]
         check_shadow_models(params, used)
+        check_async_models(params, used)
         return ENDPOINT_CONFIGS.insert(call, connection, params, given_tags)
 
 

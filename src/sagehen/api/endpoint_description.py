@@ -35,6 +35,7 @@ def describe(record: EndpointRecord, instances: Sequence[InstanceRecord]) -> dic
         "EndpointConfigName": shown.config_name if shown else None,
         "FailureReason": record.failure_reason,
         "LastDeploymentConfig": record.last_deployment_config,
+        "AsyncInferenceConfig": shown.async_inference_config if shown else None,
     }
     if record.current is not None:
         described |= _current_variants(record, record.current, running)

@@ -1,5 +1,6 @@
 """The operations of endpoints: each writes what is wanted and leaves the doing to reconcile."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -48,7 +49,7 @@ def create_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             created_at=now,
             modified_at=now,
             status=EndpointStatus.CREATING,
-            target=copy_config(call, connection, params["EndpointConfigName"], versions),
+            target=copy_config(call, connection, params["EndpointConfigName"], name, versions),
             last_deployment_config=params.get("DeploymentConfig"),
         )
         _check_capacity(call, connection, record)
@@ -85,9 +86,11 @@ def update_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     versions = look_up_versions(call, params["EndpointConfigName"])
     with call.database.write() as connection:
         record, current = _changeable(call, connection, params["EndpointName"])
-        target = copy_config(call, connection, params["EndpointConfigName"], versions)
+        config_name = params["EndpointConfigName"]
+        target = copy_config(call, connection, config_name, record.name, versions)
         if target.config_name == current.config_name:
             raise _same_config(call, target)
+        _check_same_kind(record, current, target)
         if params.get("RetainAllVariantProperties"):
             target = retain(target, current, excluded)
             _check_weights(target)
@@ -114,6 +117,8 @@ def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -
                 + ", ".join(variant.name for variant in current.all_variants)
                 + "."
             )
+        if current.asynchronous is None:
+            _check_counts(wanted.values())
         # The same deployment: its instances stay.
         target = msgspec.structs.replace(
             current,
@@ -186,10 +191,28 @@ def _by_variant(desired: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             raise refused(f"Production variant {name} is given more than once.")
         if "ServerlessUpdateConfig" in one:
             raise not_built("serverless inference (ServerlessUpdateConfig)")
-        if one.get("DesiredInstanceCount") == 0:
-            raise refused(f"Production variant {name} needs a DesiredInstanceCount of at least 1.")
         wanted[name] = one
     return wanted
+
+
+def _check_counts(desired: Iterable[dict[str, Any]]) -> None:
+    """Only asynchronous requests can wait for an instance that is still to come."""
+    for one in desired:
+        if one.get("DesiredInstanceCount") == 0:
+            raise refused(
+                f"Production variant {one['VariantName']} needs a DesiredInstanceCount of at least "
+                "1: only asynchronous endpoints may have none."
+            )
+
+
+def _check_same_kind(record: EndpointRecord, current: Deployment, target: Deployment) -> None:
+    """What waits in the queue of an endpoint must not find that there is no queue any more."""
+    if (current.asynchronous is None) != (target.asynchronous is None):
+        is_now = "not asynchronous" if current.asynchronous is None else "asynchronous"
+        raise refused(
+            f'Endpoint "{record.arn}" is {is_now}, and an update cannot change that. Create '
+            "another endpoint."
+        )
 
 
 def _changed(variant: VariantPlan, wanted: dict[str, Any] | None) -> VariantPlan:

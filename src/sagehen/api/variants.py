@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sagehen.api.async_configs import check_async_config
 from sagehen.api.containers import container_specs
 from sagehen.api.execution import execution_mode
 from sagehen.api.refusals import not_built, refused
@@ -21,7 +22,6 @@ DOWNLOAD_SECONDS = 3600
 """How long its model data may take to arrive: SageMaker's default is not known, its most is."""
 
 _UNBUILT = {
-    "AsyncInferenceConfig": "asynchronous inference (AsyncInferenceConfig)",
     "ExplainerConfig": "explanations (ExplainerConfig)",
     "CrossRegionTrafficConfig": "traffic across regions (CrossRegionTrafficConfig)",
 }
@@ -42,6 +42,7 @@ def check_config(params: dict[str, Any]) -> None:
         AwsError: SageMaker would refuse it, or Sagehen cannot run it.
     """
     check_shadow(params)
+    check_async_config(params)
     _refuse_unbuilt(params, _UNBUILT)
     # The member's own default is that capture is on.
     if "DataCaptureConfig" in params and params["DataCaptureConfig"].get("EnableCapture", True):

@@ -10,6 +10,7 @@ from sagehen.domain.containers import ContainerSpec, InstanceSpec, InstanceState
 from sagehen.domain.routes import ExecutionMode, RoutingStrategy
 
 __all__ = [
+    "SERVING",
     "DefinedRecord",
     "Deployment",
     "EndpointConfigRecord",
@@ -34,6 +35,10 @@ class EndpointStatus(StrEnum):
     """It could not be created; it can only be deleted."""
     DELETING = "Deleting"
     """Its instances stop; then the record is gone."""
+
+
+SERVING = (EndpointStatus.IN_SERVICE, EndpointStatus.UPDATING)
+"""In which an endpoint takes requests."""
 
 
 class NamedRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +98,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """The one that gets copies of requests, where there is one."""
     asynchronous: AsyncPlan | None = None
     """What the config says in AsyncInferenceConfig, where it does."""
+    async_inference_config: dict[str, Any] | None = None
+    """The same as it was given, to be described."""
     deployed_at: float = 0
     """When the config was copied: nothing in it is resolved again later."""
 

@@ -10,6 +10,7 @@ from sagehen.gateway.choose import Random, choose_variant
 from sagehen.gateway.faults import (
     COMPONENT_NOT_ALLOWED,
     Texts,
+    asynchronous,
     lost_session,
     missing_target_container,
     missing_target_model,
@@ -178,6 +179,8 @@ class Admission:
         if endpoint is None:
             self._check.check_name(name)
             raise self._texts.endpoint_not_found(name)
+        if endpoint.is_asynchronous:
+            raise asynchronous(name)
         return endpoint
 
     def _variant(self, endpoint: Endpoint, target: str | None) -> Variant:

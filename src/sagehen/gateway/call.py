@@ -6,9 +6,9 @@ import msgspec
 
 from sagehen.gateway.answers import field_lines
 from sagehen.gateway.container_request import forwarded
-from sagehen.gateway.fields import as_meant
 from sagehen.gateway.parameters import ParameterCheck
 from sagehen.gateway.upstream import Headers
+from sagehen.wire.values import as_meant
 
 __all__ = ["Call", "CallReader"]
 

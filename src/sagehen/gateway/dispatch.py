@@ -3,7 +3,6 @@
 from urllib.parse import unquote_to_bytes
 
 from sagehen.gateway.exchange import Exchange, Handler
-from sagehen.gateway.faults import validation_error
 from sagehen.gateway.invocation import Invocation
 from sagehen.gateway.invoker import Invoker
 from sagehen.gateway.pool import Pool
@@ -17,10 +16,6 @@ __all__ = ["Dispatcher"]
 
 INTERNAL = b"/_sagehen/internal"
 """What our processes say to one another: not for the outside."""
-
-_NOT_YET = {
-    "async-invocations": "InvokeEndpointAsync",
-}
 
 
 class Dispatcher:
@@ -38,9 +33,6 @@ class Dispatcher:
                 return Invocation(exchange, self._invoker)
             if target.action == "invocations-response-stream" and "upload" not in target.query:
                 return StreamedInvocation(exchange, self._invoker)
-            if target.action in _NOT_YET:
-                message = f"{_NOT_YET[target.action]} is not implemented by Sagehen yet."
-                return Refusal(exchange, validation_error(message))
         # Control decodes paths, so what is compared must be decoded too.
         if unquote_to_bytes(exchange.target).startswith(INTERNAL):
             return Refusal(exchange, AwsError("NotFound", "There is nothing here.", 404))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from sagehen.wire.faults import AwsError
+from sagehen.wire.runtime_faults import endpoint_not_found, unavailable, validation_error
 
 __all__ = [
     "COMPONENT_NOT_ALLOWED",
@@ -13,6 +14,7 @@ __all__ = [
     "PRIMARY",
     "STREAM_SHUT_DOWN",
     "Texts",
+    "asynchronous",
     "bad_http",
     "body_too_large",
     "error_body",
@@ -66,9 +68,12 @@ def stream_broken(container: str) -> str:
     )
 
 
-def validation_error(message: str) -> AwsError:
-    """The runtime's name for it is `ValidationError`, not `ValidationException`."""
-    return AwsError("ValidationError", message, 400)
+def asynchronous(endpoint: str) -> AwsError:
+    """The code is SageMaker's; its sentence is not known."""
+    return validation_error(
+        f"Endpoint {endpoint} is asynchronous (its endpoint configuration has an "
+        "AsyncInferenceConfig). Call InvokeEndpointAsync."
+    )
 
 
 def no_instance(endpoint: str) -> AwsError:
@@ -87,11 +92,6 @@ def still_loading(target_model: str) -> AwsError:
 def not_loaded(target_model: str, why: str) -> AwsError:
     """No instance could be had that can load it now."""
     return unavailable(f"Model {target_model} could not be loaded: {why} Try again in a moment.")
-
-
-def unavailable(message: str) -> AwsError:
-    """Nothing was begun: asking again may help, and the SDKs do so by themselves."""
-    return AwsError("ServiceUnavailable", message, 503)
 
 
 def not_ready(message: str) -> AwsError:
@@ -187,7 +187,7 @@ class Texts:
     region: str
 
     def endpoint_not_found(self, name: str) -> AwsError:
-        return validation_error(f"Endpoint {name} of account {self.account_id} not found.")
+        return endpoint_not_found(name, self.account_id)
 
     def answered_with_error(
         self, endpoint: str, container: str, status: int, body: bytes, whole: bool = True

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-__all__ = ["ByName", "as_meant", "joined_fields"]
+__all__ = ["ByName", "joined_fields"]
 
 Value = TypeVar("Value")
 
@@ -42,16 +42,3 @@ def joined_fields(fields: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
             name, value = _names[raw_name], raw_value.decode("latin-1")
             headers[name] = f"{headers[name]},{value}" if name in headers else value
     return headers
-
-
-def as_meant(value: str) -> str:
-    """A value as its sender means it: HTTP's fields are latin-1, and the SDKs send UTF-8.
-
-    What is not UTF-8 stays as it came.
-    """
-    if value.isascii():
-        return value
-    try:
-        return value.encode("latin-1").decode()
-    except UnicodeDecodeError:
-        return value

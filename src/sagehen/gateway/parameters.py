@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sagehen.gateway.fields import as_meant
+from sagehen.wire.values import as_meant
 
 __all__ = ["HEADER_MEMBERS", "STREAM_HEADER_MEMBERS", "ParameterCheck"]
 

@@ -84,12 +84,18 @@ class Variant:
 class Endpoint:
     """One endpoint, as of one version of the table."""
 
-    __slots__ = ("name", "shadow", "shadow_share", "variants", "weights")
+    __slots__ = ("is_asynchronous", "name", "shadow", "shadow_share", "variants", "weights")
 
     def __init__(
-        self, name: str, variants: tuple[Variant, ...], shadow: Variant | None = None
+        self,
+        name: str,
+        variants: tuple[Variant, ...],
+        shadow: Variant | None = None,
+        is_asynchronous: bool = False,
     ) -> None:
         self.name = name
+        self.is_asynchronous = is_asynchronous
+        """Control takes its requests, and gives them to its instances."""
         self.variants = variants
         self.weights = tuple(variant.route.weight for variant in variants)
         self.shadow = shadow
@@ -160,6 +166,7 @@ class Routes:
                 name,
                 tuple(self._variant(name, variant, before, lines) for variant in route.variants),
                 self._variant(name, route.shadow, before, lines, True) if route.shadow else None,
+                route.asynchronous is not None,
             )
             for name, route in table.routes.items()
             if route.variants

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from sagehen.domain.records import EndpointRecord, EndpointStatus, InstanceRecord, VariantPlan
+from sagehen.domain.records import SERVING, EndpointRecord, InstanceRecord, VariantPlan
 from sagehen.domain.routes import (
     ContainerRoute,
     InstanceRoute,
@@ -22,8 +22,6 @@ from sagehen.reconcile.plan import DELETED_LET_GO_SECONDS, Reports
 __all__ = ["Departures", "RouteFile", "build_routes", "routed_ids"]
 
 log = logging.getLogger(__name__)
-
-_SERVING = (EndpointStatus.IN_SERVICE, EndpointStatus.UPDATING)
 
 
 def build_routes(
@@ -45,7 +43,7 @@ def build_routes(
     routes = {
         endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), places)
         for endpoint in endpoints
-        if endpoint.status in _SERVING and endpoint.current is not None
+        if endpoint.status in SERVING and endpoint.current is not None
     }
     return with_columns(routes, before)
 
@@ -76,6 +74,7 @@ def _route(endpoint: EndpointRecord, instances: Sequence[InstanceRecord], places
         endpoint_name=endpoint.name,
         variants=tuple(map(routed, deployment.variants)),
         shadow=None if deployment.shadow is None else routed(deployment.shadow),
+        asynchronous=deployment.asynchronous,
     )
 
 

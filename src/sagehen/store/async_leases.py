@@ -8,7 +8,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Update, delete, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Update,
+    bindparam,
+    delete,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from sagehen.domain.asynchronous import Outcome, QueuedRequest
 from sagehen.store.async_rows import count, read_row
@@ -34,6 +46,55 @@ _MOST_AT_ONCE = 500
 _COLUMNS = REQUESTS.c
 
 
+_NOBODYS: dict[str, Any] = {"worker": None, "lease_until": None}
+
+
+# Statements are made once: to make one takes several times as long as to run it.
+def _waiting(where: ColumnElement[bool], order: ColumnElement[Any]) -> Select[Any]:
+    # Who is claimed by another transaction is passed over (SQLite has one writer at a time).
+    rows = select(_COLUMNS.sequence).where(_COLUMNS.state == QUEUED, where).order_by(order)
+    return rows.limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
+
+
+def _mine() -> Update:
+    return update(REQUESTS).where(
+        _COLUMNS.sequence == bindparam("of"),
+        _COLUMNS.attempt == bindparam("by"),
+        _COLUMNS.state == LEASED,
+    )
+
+
+_FIRST = _waiting(_COLUMNS.endpoint_name == bindparam("name"), _COLUMNS.sequence)
+_DUE = _waiting(_COLUMNS.end_at <= bindparam("now"), _COLUMNS.end_at)
+_CLAIM = (
+    update(REQUESTS)
+    .where(_COLUMNS.sequence.in_(bindparam("claimed", expanding=True)))
+    .values(
+        state=LEASED,
+        attempt=_COLUMNS.attempt + 1,
+        worker=bindparam("worker"),
+        lease_until=bindparam("lease_until"),
+        started_at=bindparam("started_at"),
+    )
+    .returning(*REQUESTS.c)
+)
+_FINISH = (
+    _mine()
+    .values(
+        state=bindparam("state"),
+        outcome=bindparam("outcome"),
+        ended_at=bindparam("ended_at"),
+        **_NOBODYS,
+    )
+    .returning(_COLUMNS.endpoint_name, _COLUMNS.input_location)
+)
+_GIVE_BACK = (
+    _mine()
+    .values(state=QUEUED, lost=_COLUMNS.lost + bindparam("lost", type_=Integer), **_NOBODYS)
+    .returning(_COLUMNS.endpoint_name)
+)
+
+
 class Renewal(NamedTuple):
     """What came of renewing leases: sequences."""
 
@@ -50,46 +111,26 @@ def lease(
 
     They are taken as they stand: one that should be ended instead of sent is the worker's to end.
     """
-    mine = _COLUMNS.endpoint_name == endpoint_name
-    return _claim(connection, [mine], _COLUMNS.sequence, limit, worker, now, until)
+    given = {"name": endpoint_name, "most": limit, "now": now}
+    return _claim(connection, _FIRST, given, worker, until)
 
 
 def lease_due(
     connection: Connection, limit: int, worker: str, now: float, until: float
 ) -> list[QueuedRequest]:
     """Claim requests that are to be ended without being sent: too old, or cancelled."""
-    due = _COLUMNS.end_at <= now
-    return _claim(connection, [due], _COLUMNS.end_at, limit, worker, now, until)
+    return _claim(connection, _DUE, {"most": limit, "now": now}, worker, until)
 
 
 def _claim(
-    connection: Connection,
-    where: list[ColumnElement[bool]],
-    order: ColumnElement[Any],
-    limit: int,
-    worker: str,
-    now: float,
-    until: float,
+    connection: Connection, waiting: Select[Any], given: dict[str, Any], worker: str, until: float
 ) -> list[QueuedRequest]:
-    waiting = select(_COLUMNS.sequence).where(_COLUMNS.state == QUEUED, *where).order_by(order)
-    # Who is claimed by another transaction is passed over (SQLite has one writer at a time).
-    claimed = connection.scalars(waiting.limit(limit).with_for_update(skip_locked=True)).all()
+    claimed = connection.scalars(waiting, given).all()
     if not claimed:
         return []
-    statement = (
-        update(REQUESTS)
-        .where(_COLUMNS.sequence.in_(claimed))
-        .values(
-            state=LEASED,
-            attempt=_COLUMNS.attempt + 1,
-            worker=worker,
-            lease_until=until,
-            started_at=now,
-        )
-        .returning(*REQUESTS.c)
-    )
-    rows = connection.execute(statement).mappings()
-    leased = sorted((read_row(row) for row in rows), key=lambda one: one.sequence)
+    claim = {"claimed": claimed, "worker": worker, "lease_until": until, "started_at": given["now"]}
+    leased = [read_row(row) for row in connection.execute(_CLAIM, claim).mappings()]
+    leased.sort(key=lambda one: one.sequence)
     count(connection, (one.request.endpoint_name for one in leased), queued=-1, leased=1)
     return leased
 
@@ -127,15 +168,14 @@ def finish(
 
     Then nothing may be told of it either. An inline body stays for as long as it may be redriven.
     """
-    statement = _mine(sequence, attempt).values(
-        state=outcome.state.value,
-        outcome=msgspec.json.encode(outcome).decode(),
-        ended_at=now,
-        **_NOBODYS,
-    )
-    row = connection.execute(
-        statement.returning(_COLUMNS.endpoint_name, _COLUMNS.input_location)
-    ).first()
+    ended = {
+        "of": sequence,
+        "by": attempt,
+        "state": outcome.state.value,
+        "outcome": msgspec.json.encode(outcome).decode(),
+        "ended_at": now,
+    }
+    row = connection.execute(_FINISH, ended).first()
     if row is None:
         return False
     count(connection, [row.endpoint_name], leased=-1)
@@ -149,10 +189,8 @@ def give_back(connection: Connection, sequence: int, attempt: int, *, lost: bool
 
     With `lost`, that counts as an attempt whose instance was lost.
     """
-    statement = _mine(sequence, attempt).values(
-        state=QUEUED, lost=_COLUMNS.lost + int(lost), **_NOBODYS
-    )
-    row = connection.execute(statement.returning(_COLUMNS.endpoint_name)).first()
+    given = {"of": sequence, "by": attempt, "lost": int(lost)}
+    row = connection.execute(_GIVE_BACK, given).first()
     if row is None:
         return False
     count(connection, [row.endpoint_name], queued=1, leased=-1)
@@ -176,12 +214,3 @@ def reclaim(connection: Connection, now: float, limit: int, worker: str | None =
     names = connection.scalars(statement.returning(_COLUMNS.endpoint_name)).all()
     count(connection, names, queued=1, leased=-1)
     return len(names)
-
-
-_NOBODYS: dict[str, Any] = {"worker": None, "lease_until": None}
-
-
-def _mine(sequence: int, attempt: int) -> Update:
-    return update(REQUESTS).where(
-        _COLUMNS.sequence == sequence, _COLUMNS.attempt == attempt, _COLUMNS.state == LEASED
-    )

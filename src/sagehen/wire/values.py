@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-__all__ = ["Malformed", "as_utc", "blob", "boolean", "integer", "number", "timestamp"]
+__all__ = ["Malformed", "as_meant", "as_utc", "blob", "boolean", "integer", "number", "timestamp"]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _BITS = {"integer": 31, "long": 63}
@@ -16,6 +16,19 @@ _BITS = {"integer": 31, "long": 63}
 
 class Malformed(Exception):
     """What came cannot be read as what it should be; `str()` says why, in a sentence's end."""
+
+
+def as_meant(value: str) -> str:
+    """A header's value as its sender means it: fields are latin-1, and the SDKs send UTF-8.
+
+    What is not UTF-8 stays as it came.
+    """
+    if value.isascii():
+        return value
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def integer(value: Any, type_name: str) -> int:

@@ -143,7 +143,6 @@ def test_inference_component_endpoints_are_not_built(server, refusal):
 @pytest.mark.parametrize(
     ("member", "value"),
     [
-        ("AsyncInferenceConfig", {"OutputConfig": {}}),
         ("ExplainerConfig", {}),
         ("DataCaptureConfig", {"EnableCapture": True}),
         ("DataCaptureConfig", {"InitialSamplingPercentage": 100}),

@@ -71,10 +71,10 @@ async def test_an_oversize_body(house, variant, echo):
     assert type(caught.value).__name__ == "ValidationError"
 
 
-async def test_an_operation_that_is_not_there_yet(house):
+async def test_asynchronous_invocations_while_control_is_away(house):
     await house.start()
-    with pytest.raises(ClientError, match="not implemented by Sagehen yet") as caught:
+    with pytest.raises(ClientError, match="control process does not answer") as caught:
         await house.boto(
             "invoke_endpoint_async", EndpointName="price", InputLocation="s3://bucket/key"
         )
-    assert type(caught.value).__name__ == "ValidationError"
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503

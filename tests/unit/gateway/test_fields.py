@@ -1,7 +1,8 @@
 import pytest
 
 from sagehen.gateway import container_request, fields
-from sagehen.gateway.fields import as_meant, joined_fields
+from sagehen.gateway.fields import joined_fields
+from sagehen.wire.values import as_meant
 
 
 def test_names_are_in_lower_case_and_values_kept():

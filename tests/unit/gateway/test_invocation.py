@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from sagehen.domain.routes import RoutingStrategy
+from sagehen.domain.asynchronous import AsyncPlan
+from sagehen.domain.routes import Route, RoutingStrategy
 
 LEAST = RoutingStrategy.LEAST_OUTSTANDING_REQUESTS
 
@@ -125,11 +126,30 @@ async def test_what_an_endpoint_cannot_do_is_refused(house, variant, echo, heade
     assert container.asked == []
 
 
-async def test_an_operation_that_is_not_there_yet_is_named(house):
+@pytest.mark.parametrize("action", ["invocations", "invocations-response-stream"])
+async def test_an_asynchronous_endpoint_answers_nobody_at_once(house, variant, echo, action):
+    container = await house.fake(echo)
+    plan = AsyncPlan(output_path="s3://bucket/out")
+    house.table(
+        Route(endpoint_name="price", variants=(variant(container),), asynchronous=plan),
+    )
     await house.start()
-    got = await house.invoke(path="/endpoints/price/async-invocations")
+    got = await house.invoke(path=f"/endpoints/price/{action}")
     assert (got.status, got.headers["x-amzn-errortype"]) == (400, "ValidationError")
-    assert "InvokeEndpointAsync" in got.json["Message"]
+    assert got.json["Message"].startswith("Endpoint price is asynchronous")
+    assert got.json["Message"].endswith("Call InvokeEndpointAsync.")
+    assert container.asked == []
+
+
+async def test_control_takes_asynchronous_invocations(house):
+    control = await house.control(
+        lambda asked: (202, {"X-Amzn-SageMaker-OutputLocation": "x"}, b"")
+    )
+    await house.start()
+    got = await house.invoke(b"[1]", path="/endpoints/price/async-invocations")
+    assert (got.status, got.headers["x-amzn-sagemaker-outputlocation"]) == (202, "x")
+    (asked,) = [one for one in control.asked if "internal" not in one.path]
+    assert (asked.path, asked.body) == ("/endpoints/price/async-invocations", b"[1]")
 
 
 async def test_a_variant_may_be_named_and_has_its_weight_otherwise(house, variant, echo):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from sagehen.domain.asynchronous import (
     AsyncRequest,
@@ -343,19 +343,29 @@ def test_a_worker_does_not_wait_for_what_another_is_leasing(postgres: Database) 
 
 
 @pytest.mark.parametrize(
-    ("query", "index"),
+    ("act", "index"),
     [
-        ("WHERE endpoint_name = 'E' AND state = 'QUEUED' ORDER BY sequence LIMIT 1", "queued"),
-        ("WHERE state = 'QUEUED' AND end_at <= 1 ORDER BY end_at LIMIT 1", "end_at"),
-        ("WHERE state = 'LEASED' AND lease_until <= 1 ORDER BY lease_until LIMIT 1", "leased"),
-        ("WHERE ended_at < 1 ORDER BY ended_at LIMIT 1", "ended_at"),
+        (lambda connection: leases.lease(connection, "End", 1, "w", 1, 2), "queued"),
+        (lambda connection: leases.lease_due(connection, 1, "w", 1, 2), "end_at"),
+        (lambda connection: leases.reclaim(connection, 1, 1), "leased"),
+        (lambda connection: leases.cancellations(connection), "leased"),
+        (lambda connection: queue.find(connection, "End", "id"), "inference"),
+        (lambda connection: queue.position(connection, "End", 9), "queued"),
+        (lambda connection: queue.failures(connection, "End"), "failed"),
+        (lambda connection: queue.oldest_received_at(connection, "End"), "queued"),
+        (lambda connection: queue.forget(connection, 1, 1), "ended_at"),
     ],
 )
-def test_the_ends_of_the_queue_are_found_by_index(database: Database, query, index) -> None:
+def test_rows_are_found_by_index(database: Database, act, index: str) -> None:
+    asked: list[tuple[str, object]] = []
+    listener = lambda _c, _cursor, statement, given, *_: asked.append((statement, given))  # noqa: E731
+    event.listen(database.engine, "before_cursor_execute", listener)
+    with database.write() as connection:
+        act(connection)
+    event.remove(database.engine, "before_cursor_execute", listener)
+    statement, given = next(one for one in asked if one[0].startswith("SELECT"))
     with database.read() as connection:
-        plan = connection.exec_driver_sql(
-            f"EXPLAIN QUERY PLAN SELECT sequence FROM async_requests {query}"
-        )
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)
         said = " ".join(row[3] for row in plan)
     assert f"ix_async_requests_{index}" in said
     assert "TEMP B-TREE" not in said

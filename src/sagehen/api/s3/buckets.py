@@ -1,14 +1,12 @@
 """The operations on buckets themselves."""
 
-import ipaddress
-import re
-
 from sagehen.api.s3.body import read_document
 from sagehen.api.s3.exchange import Exchange
 from sagehen.api.s3.faults import not_implemented
 from sagehen.api.s3.owner import owner_element
 from sagehen.api.s3.times import iso_time
 from sagehen.api.s3.xml import child_text, children, document, element, parse, text
+from sagehen.domain.bucket_names import is_bucket_name
 from sagehen.objects import faults
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Response
@@ -22,9 +20,6 @@ __all__ = [
     "list_buckets",
 ]
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_RESERVED_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
-_RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 _FIRST_REGION = "us-east-1"
 
 
@@ -107,14 +102,7 @@ def _create(exchange: Exchange) -> None:
 
 
 def _check_name(name: str) -> None:
-    valid = (
-        _NAME.fullmatch(name)
-        and ".." not in name
-        and not name.startswith(_RESERVED_STARTS)
-        and not name.endswith(_RESERVED_ENDS)
-        and not _is_address(name)
-    )
-    if not valid:
+    if not is_bucket_name(name):
         raise AwsError(
             "InvalidBucketName",
             "The specified bucket is not valid. A name has 3 to 63 lower-case letters, digits, "
@@ -122,14 +110,6 @@ def _check_name(name: str) -> None:
             400,
             BucketName=name,
         )
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.IPv4Address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_location(data: bytes, region: str) -> None:

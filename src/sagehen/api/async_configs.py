@@ -1,0 +1,102 @@
+"""What makes an endpoint asynchronous: AsyncInferenceConfig, and what goes with it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sagehen.api.containers import containers_of
+from sagehen.api.refusals import refused
+from sagehen.config import Settings
+from sagehen.domain.asynchronous import AsyncPlan
+from sagehen.domain.bucket_names import is_bucket_name
+from sagehen.domain.locations import parse_location
+from sagehen.domain.records import ModelRecord
+from sagehen.errors import Invalid
+from sagehen.wire.faults import AwsError
+
+__all__ = ["check_async_config", "check_async_models", "plan_async"]
+
+_PATHS = ("S3OutputPath", "S3FailurePath")
+
+
+def check_async_config(params: dict[str, Any]) -> None:
+    """Check what CreateEndpointConfig is given with AsyncInferenceConfig; its models come later.
+
+    Lengths, patterns and ranges are held against the service model before.
+
+    Raises:
+        AwsError: a path is no address of S3, or there is something that goes with no asynchronous
+            endpoint. A shadow variant is refused by its own rules.
+    """
+    asynchronous = params.get("AsyncInferenceConfig")
+    if asynchronous is None:
+        return
+    output = asynchronous["OutputConfig"]
+    for member in _PATHS:
+        if member in output:
+            _check_path(member, output[member])
+    # The member's own default is that capture is on.
+    if params.get("DataCaptureConfig", {"EnableCapture": False}).get("EnableCapture", True):
+        raise _not_with_async("data capture (DataCaptureConfig with EnableCapture)")
+    for variant in params["ProductionVariants"]:
+        if "ServerlessConfig" in variant:
+            raise _not_with_async("serverless inference (ServerlessConfig)")
+
+
+def check_async_models(definition: dict[str, Any], models: Iterable[ModelRecord]) -> None:
+    """Check the models of a config's variants.
+
+    Raises:
+        AwsError: the config is asynchronous, and a model is of a kind that goes with none.
+    """
+    if "AsyncInferenceConfig" not in definition:
+        return
+    for model in models:
+        containers = containers_of(model.definition)
+        if len(containers) > 1:
+            raise _not_with_async(f"models of several containers (model {model.name})")
+        if any(one.get("Mode") == "MultiModel" for one in containers):
+            raise _not_with_async(f"multi-model endpoints (model {model.name})")
+
+
+def plan_async(
+    definition: dict[str, Any], settings: Settings, endpoint_name: str
+) -> AsyncPlan | None:
+    """What a stored config says; None where it is of no asynchronous endpoint."""
+    asynchronous = definition.get("AsyncInferenceConfig")
+    if asynchronous is None:
+        return None
+    output = asynchronous["OutputConfig"]
+    topics = output.get("NotificationConfig", {})
+    return AsyncPlan(
+        output_path=output.get("S3OutputPath") or _default_path(settings, endpoint_name),
+        failure_path=output.get("S3FailurePath") or None,
+        success_topic=topics.get("SuccessTopic") or None,
+        error_topic=topics.get("ErrorTopic") or None,
+        include_response_in=tuple(dict.fromkeys(topics.get("IncludeInferenceResponseIn", ()))),
+        max_concurrency=asynchronous.get("ClientConfig", {}).get(
+            "MaxConcurrentInvocationsPerInstance"
+        ),
+    )
+
+
+def _default_path(settings: Settings, endpoint_name: str) -> str:
+    """Where no S3OutputPath is given: the SDK's default bucket, and its folder there."""
+    bucket = f"sagemaker-{settings.region}-{settings.account_id}"
+    return f"s3://{bucket}/async-endpoint-outputs/{endpoint_name}"
+
+
+def _check_path(member: str, path: str) -> None:
+    try:
+        bucket = parse_location(path).bucket
+    except Invalid:
+        bucket = ""
+    ends_early = path.startswith("https:") and ("?" in path or "#" in path)
+    if not is_bucket_name(bucket) or ends_early or not path.isprintable():
+        raise refused(
+            f"{member} {path!r} is no place in S3. Give s3://bucket/prefix, or "
+            "https://bucket.s3.region.amazonaws.com/prefix."
+        )
+
+
+def _not_with_async(feature: str) -> AwsError:
+    return refused(f"AsyncInferenceConfig is not supported with {feature}.")

@@ -1,0 +1,137 @@
+"""InvokeEndpointAsync, on a way of its own: it is called as often as InvokeEndpoint is.
+
+scope → who signed it → parameters → queue, on disk → 202
+"""
+
+import hashlib
+import logging
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from sagehen.api.async_intake import Intake, NewRequest
+from sagehen.api.async_parameters import LONGEST_BODY_BYTES, endpoint_in_path, read_parameters
+from sagehen.clock import Clock
+from sagehen.domain.asynchronous import AsyncRequest
+from sagehen.errors import Unavailable
+from sagehen.wire.faults import AwsError
+from sagehen.wire.http import Request
+from sagehen.wire.runtime_faults import unavailable, validation_error
+from sagehen.wire.serialize import serialize_error
+from sagehen.wire.services import service
+from sagehen.wire.sigv4 import Verifier
+
+__all__ = ["AsyncInvocations", "invokes_asynchronously"]
+
+log = logging.getLogger(__name__)
+
+SIGNED_SERVICE = "sagemaker"
+
+_Fields = list[tuple[bytes, bytes]]
+
+
+def invokes_asynchronously(scope: Scope) -> bool:
+    """Whether it is InvokeEndpointAsync. An object of a bucket called `endpoints` may have such a
+    path, and S3 posts with a query."""
+    return (
+        scope["method"] == "POST"
+        and b"upload" not in scope["query_string"]
+        and endpoint_in_path(scope["raw_path"].decode("latin-1")) is not None
+    )
+
+
+class AsyncInvocations:
+    """The ASGI application of one operation."""
+
+    def __init__(self, verifier: Verifier, intake: Intake, clock: Clock) -> None:
+        self._verifier = verifier
+        self._intake = intake
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = str(uuid.uuid4())
+        try:
+            body = await _body(receive)
+            if body is None:
+                return
+            accepted = await self._accept(scope, body, request_id)
+        except AwsError as error:
+            await _refuse(send, error, request_id)
+        except Unavailable as error:
+            await _refuse(send, unavailable(str(error)), request_id)
+        except Exception:
+            log.exception("A request was not queued.", extra={"action": "queue", "id": request_id})
+            failure = AwsError(
+                "InternalFailure", "We encountered an internal error. Please try again.", 500
+            )
+            await _refuse(send, failure, request_id)
+        else:
+            await _tell(send, accepted)
+
+    async def _accept(self, scope: Scope, body: bytes, request_id: str) -> AsyncRequest:
+        now = self._clock.now()
+        head = Request(
+            method=scope["method"],
+            raw_path=scope["raw_path"].decode("latin-1"),
+            raw_query=scope["query_string"].decode("latin-1"),
+            headers=_headers(scope["headers"]),
+        )
+        digest = hashlib.sha256(body).hexdigest()
+        # As of InvokeEndpoint: what a prediction is made from may be left open.
+        self._verifier.verify(head, digest, now, service=SIGNED_SERVICE, unsigned_body=True)
+        name = endpoint_in_path(head.raw_path) or ""
+        params = read_parameters(name, head.headers, body)
+        inference_id = params.get("InferenceId") or str(uuid.uuid4())
+        return await self._intake.put(NewRequest(request_id, inference_id, now, params))
+
+
+def _headers(fields: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in fields:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return headers
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """None where the client went before it was whole. Raises AwsError where it is too large."""
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if len(body) > LONGEST_BODY_BYTES:
+            raise validation_error(
+                f"Body has more than {LONGEST_BODY_BYTES} bytes. Put it into S3, and give its "
+                "place as InputLocation."
+            )
+        if not message.get("more_body", False):
+            return body
+
+
+async def _tell(send: Send, accepted: AsyncRequest) -> None:
+    output = accepted.output
+    fields = [
+        (b"content-type", b"application/json"),
+        (b"x-amzn-requestid", accepted.request_id.encode()),
+        (b"x-amzn-sagemaker-outputlocation", output.location.encode()),
+    ]
+    if output.failure_location is not None:
+        fields.append((b"x-amzn-sagemaker-failurelocation", output.failure_location.encode()))
+    await _send(send, 202, fields, msgspec.json.encode({"InferenceId": accepted.inference_id}))
+
+
+async def _refuse(send: Send, error: AwsError, request_id: str) -> None:
+    response = serialize_error(service("sagemaker-runtime"), None, error, request_id)
+    fields = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
+    assert isinstance(response.body, bytes)
+    await _send(send, response.status, fields, response.body)
+
+
+async def _send(send: Send, status: int, fields: _Fields, body: bytes) -> None:
+    fields.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
