@@ -1,4 +1,4 @@
-"""The task queues that Sagehen's is compared with: Celery, and Ray Serve's consumers, over Redis."""
+"""The queues of tasks that are compared: Celery, and Ray Serve's consumers, over Redis."""
 
 import json
 import os
@@ -25,8 +25,10 @@ Enqueue = Callable[[int, float], Measured]
 """Gets the number of connections, and seconds."""
 Through = Callable[[int], Measured]
 """Gets the number of tasks."""
-Start = Callable[[Path, Path], AbstractContextManager[dict[str, Through]]]
-"""Gets an empty folder and the cache of environments; gives ways through, by what sets them apart."""
+StartEnqueue = Callable[[Path, Path], AbstractContextManager[Enqueue]]
+"""Gets an empty folder and the cache of environments. Nobody takes tasks out."""
+StartThrough = Callable[[Path, Path], AbstractContextManager[dict[str, Through]]]
+"""Likewise; gives the ways through, by what sets them apart. Somebody works."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,12 @@ class Contestant:
     key: str
     name: str
     package: str
+    environment: str
+    """A peer's: the folder of its set-up in peers/."""
     durable: str
     """By what."""
-    enqueue: Callable[[Path, Path], AbstractContextManager[Enqueue]]
-    """As `through`; nobody takes tasks out meanwhile."""
-    through: Start
+    enqueue: StartEnqueue
+    through: StartThrough
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def through_ray(fsync: str, folder: Path, cache: Path) -> Iterator[dict[str, Thr
 def celery(key: str, fsync: str, durable: str) -> Contestant:
     name = f"Celery with Redis, acks late, appendfsync {fsync}"
     put = partial(enqueue, "celery", fsync)
-    return Contestant(key, name, "celery", durable, put, partial(through_celery, fsync))
+    return Contestant(key, name, "celery", "celery", durable, put, partial(through_celery, fsync))
 
 
 CONTESTANTS = (
@@ -154,6 +157,7 @@ CONTESTANTS = (
         "ray",
         "Ray Serve's task consumer (alpha; by Celery), appendfsync always",
         "ray",
+        "ray_async",
         "an fsync before the answer",
         partial(enqueue, "ray_async", "always"),
         partial(through_ray, "always"),

@@ -57,7 +57,9 @@ def environment(
         program, package = PROGRAMS[peer]
         if not shutil.which(program):
             raise Failed(f"{program} is missing. To have it: apt-get install -y {package}")
-    requirements = listed(PEERS / peer / "requirements.txt") + list(same_model() if libraries is None else libraries)
+    requirements = listed(PEERS / peer / "requirements.txt") + list(
+        same_model() if libraries is None else libraries
+    )
     alone = listed(PEERS / peer / "without-dependencies.txt")
     made = Environment(cache.resolve() / "-".join(filter(None, (peer, model))))
     note = made.folder / "made-of.txt"

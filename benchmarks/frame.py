@@ -6,7 +6,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from others import Others
@@ -29,6 +29,21 @@ def options(description: str | None, seconds: float) -> argparse.ArgumentParser:
     )
     parser.add_argument("--save", action="store_true", help="keep what is printed")
     return parser
+
+
+def some(words: Sequence[str]) -> Callable[[str], list[str]]:
+    """Reads a comma list of these."""
+
+    def read(text: str) -> list[str]:
+        if unknown := set(text.split(",")) - set(words):
+            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: unknown")
+        return text.split(",")
+
+    return read
+
+
+def numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
 
 
 def measure(
