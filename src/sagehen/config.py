@@ -88,6 +88,11 @@ class Settings(BaseSettings):
     max_endpoint_instances: int = Field(
         100, gt=0, description="Instances of all endpoints together; more are refused."
     )
+    topics_required: bool = Field(
+        True,
+        description="Fail an asynchronous endpoint whose topic does not exist; else it is a line "
+        "in the log.",
+    )
     model_memory_share: float = Field(
         0.8,
         gt=0,

@@ -1,8 +1,10 @@
-"""One ASGI application for every service but the runtime: HTTP in, an operation, HTTP out.
+"""One ASGI application for all that no gateway answers: HTTP in, an operation, HTTP out.
 
 scope → Request → who signed it → which service ─┬─ s3: body streams → api.s3
                                                  └─ others: read → match → parse → validate
                                                     → operation (in a thread) → serialize
+
+InvokeEndpointAsync has a way of its own: api.async_invocations.
 """
 
 import asyncio
@@ -14,6 +16,8 @@ from dataclasses import replace
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from sagehen.api.asgi import request_head
+from sagehen.api.async_invocations import invokes_asynchronously
 from sagehen.api.call import Call, Operation
 from sagehen.api.s3.app import handle
 from sagehen.errors import Unavailable
@@ -52,17 +56,22 @@ class Application:
         verifier: Verifier,
         make_call: MakeCall,
         own_paths: ASGIApp,
+        asynchronous: ASGIApp,
     ) -> None:
         self._operations = operations
         self._verifier = verifier
         self._make_call = make_call
         self._own_paths = own_paths
+        self._asynchronous = asynchronous
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(OWN_PREFIX):
             await self._own_paths(scope, receive, send)
             return
-        request = _request(scope)
+        if invokes_asynchronously(scope):
+            await self._asynchronous(scope, receive, send)
+            return
+        request = request_head(scope)
         request_id = str(uuid.uuid4())
         stream = _body(receive)
         try:
@@ -113,19 +122,6 @@ class Application:
             return serialize(operation, result, request_id)
         except AwsError as error:
             return serialize_error(model, operation, error, request_id)
-
-
-def _request(scope: Scope) -> Request:
-    headers: dict[str, str] = {}
-    for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]},{value}" if name in headers else value
-    return Request(
-        method=scope["method"],
-        raw_path=scope["raw_path"].decode("latin-1"),
-        raw_query=scope["query_string"].decode("latin-1"),
-        headers=headers,
-    )
 
 
 async def _body(receive: Receive) -> AsyncIterator[bytes]:

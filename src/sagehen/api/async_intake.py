@@ -119,14 +119,13 @@ class Intake:
         names = sorted({one.params["EndpointName"] for one in requests})
         plans = {name: self._plan(connection, name) for name in names}
         outcomes = [_accept(one, plans[one.params["EndpointName"]]) for one in requests]
-        async_requests.enqueue(
-            connection,
-            [
-                (accepted, one.body)
-                for one, accepted in zip(requests, outcomes, strict=True)
-                if isinstance(accepted, AsyncRequest)
-            ],
-        )
+        taken = [
+            (accepted, one.body)
+            for one, accepted in zip(requests, outcomes, strict=True)
+            if isinstance(accepted, AsyncRequest)
+        ]
+        if taken:
+            async_requests.enqueue(connection, taken)
         return outcomes
 
     def _plan(self, connection: Connection, name: str) -> AsyncPlan | AwsError:
@@ -174,9 +173,7 @@ def _accept(new: NewRequest, plan: AsyncPlan | AwsError) -> AsyncRequest | AwsEr
     )
 
 
-def _settle(
-    accepted: asyncio.Future[AsyncRequest], outcome: AsyncRequest | BaseException
-) -> None:
+def _settle(accepted: asyncio.Future[AsyncRequest], outcome: AsyncRequest | BaseException) -> None:
     """Unless nobody waits any more: then the request is queued, or not, all the same."""
     if accepted.done():
         return

@@ -6,18 +6,17 @@ scope → who signed it → parameters → queue, on disk → 202
 import hashlib
 import logging
 import uuid
-from collections.abc import Sequence
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from sagehen.api.asgi import request_head
 from sagehen.api.async_intake import Intake, NewRequest
 from sagehen.api.async_parameters import LONGEST_BODY_BYTES, endpoint_in_path, read_parameters
 from sagehen.clock import Clock
 from sagehen.domain.asynchronous import AsyncRequest
 from sagehen.errors import Unavailable
 from sagehen.wire.faults import AwsError
-from sagehen.wire.http import Request
 from sagehen.wire.runtime_faults import unavailable, validation_error
 from sagehen.wire.serialize import serialize_error
 from sagehen.wire.services import service
@@ -72,12 +71,7 @@ class AsyncInvocations:
 
     async def _accept(self, scope: Scope, body: bytes, request_id: str) -> AsyncRequest:
         now = self._clock.now()
-        head = Request(
-            method=scope["method"],
-            raw_path=scope["raw_path"].decode("latin-1"),
-            raw_query=scope["query_string"].decode("latin-1"),
-            headers=_headers(scope["headers"]),
-        )
+        head = request_head(scope)
         digest = hashlib.sha256(body).hexdigest()
         # As of InvokeEndpoint: what a prediction is made from may be left open.
         self._verifier.verify(head, digest, now, service=SIGNED_SERVICE, unsigned_body=True)
@@ -87,17 +81,9 @@ class AsyncInvocations:
         return await self._intake.put(NewRequest(request_id, inference_id, now, params))
 
 
-def _headers(fields: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for raw_name, raw_value in fields:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]},{value}" if name in headers else value
-    return headers
-
-
 async def _body(receive: Receive) -> bytes | None:
     """None where the client went before it was whole. Raises AwsError where it is too large."""
-    body = b""
+    body: bytes = b""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":

@@ -14,10 +14,11 @@ from sagehen.api.endpoint_description import describe, summarize
 from sagehen.api.listing import read_page
 from sagehen.api.refusals import existing, in_progress, missing, not_built, refused
 from sagehen.api.tags import check_tags
+from sagehen.api.topic_checks import try_topics
 from sagehen.api.variants import check_weights
 from sagehen.domain.records import Deployment, EndpointRecord, EndpointStatus, VariantPlan
 from sagehen.errors import AlreadyExists
-from sagehen.store import endpoints, instances, tags
+from sagehen.store import async_requests, endpoints, instances, tags
 from sagehen.wire.faults import AwsError
 
 __all__ = [
@@ -43,13 +44,16 @@ def create_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     with call.database.write() as connection:
         if endpoints.get(connection, name) is not None:
             raise existing("endpoint", arn)
+        target = copy_config(call, connection, params["EndpointConfigName"], name, versions)
+        reason = try_topics(call, connection, target.asynchronous)
         record = EndpointRecord(
             name=name,
             arn=arn,
             created_at=now,
             modified_at=now,
-            status=EndpointStatus.CREATING,
-            target=copy_config(call, connection, params["EndpointConfigName"], name, versions),
+            status=EndpointStatus.FAILED if reason else EndpointStatus.CREATING,
+            failure_reason=reason,
+            target=target,
             last_deployment_config=params.get("DeploymentConfig"),
         )
         _check_capacity(call, connection, record)
@@ -100,6 +104,7 @@ def update_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             after, last_deployment_config=params.get("DeploymentConfig", retained)
         )
         _check_capacity(call, connection, after)
+        after = _unless_topics_fail(call, connection, record, after)
         endpoints.update(connection, after)
     call.hint()
     return {"EndpointArn": record.arn}
@@ -128,6 +133,7 @@ def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -
         _check_weights(target)
         after = _updating(call, record, target)
         _check_capacity(call, connection, after)
+        after = _unless_topics_fail(call, connection, record, after)
         endpoints.update(connection, after)
     call.hint()
     return {"EndpointArn": record.arn}
@@ -146,6 +152,8 @@ def delete_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             record, status=EndpointStatus.DELETING, modified_at=call.clock.now()
         )
         endpoints.update(connection, deleting)
+        # In the same transaction: what a new endpoint of this name gets later is not lost with it.
+        async_requests.abandon(connection, record.name)
     call.hint()
     return {}
 
@@ -172,6 +180,17 @@ def _updating(call: Call, record: EndpointRecord, target: Deployment) -> Endpoin
         failure_reason=None,
         modified_at=call.clock.now(),
     )
+
+
+def _unless_topics_fail(
+    call: Call, connection: Connection, before: EndpointRecord, after: EndpointRecord
+) -> EndpointRecord:
+    """`after`, or where it has a topic that is missing, what is left of any failed update."""
+    plan = after.target.asynchronous if after.target else None
+    reason = try_topics(call, connection, plan)
+    if reason is None:
+        return after
+    return msgspec.structs.replace(before, failure_reason=reason, modified_at=call.clock.now())
 
 
 def _check_capacity(call: Call, connection: Connection, after: EndpointRecord) -> None:

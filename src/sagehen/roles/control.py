@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from sagehen.agent.client import AgentClient
 from sagehen.api.app import Application
+from sagehen.api.async_intake import Intake
+from sagehen.api.async_invocations import AsyncInvocations
 from sagehen.api.call import Call
 from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
@@ -18,6 +20,7 @@ from sagehen.objects import ObjectStore, open_object_store
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
 from sagehen.store.database import Database
+from sagehen.store.grouped import GroupedWrites
 from sagehen.wire.sigv4 import Verifier
 
 __all__: list[str] = []
@@ -31,11 +34,15 @@ async def _main(start: Start) -> None:
     holder = f"{socket.gethostname()}:{start.home.path}"
     loop = EndpointLoop(database, agent, start.home, SYSTEM, holder)
     keys = load_credentials(start.home.credentials)
+    verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, start.settings.region)
+    writes = GroupedWrites(database)
+    intake = Intake(writes, start.settings.account_id, lambda name: None)
     app = Application(
         OPERATIONS,
-        Verifier({keys.access_key: keys.secret_key}, SYSTEM, start.settings.region),
+        verifier,
         _call_maker(start.settings, database, objects, loop.hint),
         OwnPaths(Observations(SYSTEM), database, agent).app,
+        AsyncInvocations(verifier, intake, SYSTEM),
     )
     duties = [
         asyncio.create_task(loop.run()),
@@ -47,6 +54,7 @@ async def _main(start: Start) -> None:
         for duty in duties:
             duty.cancel()
         await asyncio.gather(*duties, return_exceptions=True)
+        writes.close()
         database.close()
 
 

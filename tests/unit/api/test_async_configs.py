@@ -26,6 +26,7 @@ PLAIN = {"OutputConfig": {"S3OutputPath": "s3://bucket/out"}}
 @pytest.fixture(autouse=True)
 def model(server):
     server.model("m")
+    server.configure(topics_required=False)
 
 
 def asynchronous(server, name="c", config=PLAIN, **more):

@@ -39,7 +39,7 @@ class S3Server:
         self.database = Database(self.settings.state_url)
         self.store = LocalObjectStore(self.database, self.home.objects, SYSTEM)
         verifier = Verifier({ACCESS_KEY: SECRET_KEY}, SYSTEM, region)
-        app = Application({}, verifier, self._call, own_paths=Router())
+        app = Application({}, verifier, self._call, own_paths=Router(), asynchronous=Router())
         config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", loop="asyncio")
         self._server = uvicorn.Server(config)
         self._started = threading.Event()
