@@ -112,6 +112,8 @@ class QueuedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How many ended because control was lost."""
     redrives: int = 0
     """How often it was sent again by hand after it had failed."""
+    end_at: float | None = None
+    """From when on it is not sent any more: its `expires_at`, unless it was redriven since."""
     lease_until: float | None = None
     cancel_requested: bool = False
     started_at: float | None = None

@@ -69,8 +69,15 @@ class EndpointPass:
     """
 
     def __init__(
-        self, database: Database, routes: RouteFile, lease: Lease, new_id: Callable[[], str]
+        self,
+        database: Database,
+        routes: RouteFile,
+        lease: Lease,
+        new_id: Callable[[], str],
+        on_routes: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_routes = on_routes
+        self._busy: frozenset[str] = frozenset()
         self._database = database
         self._routes = routes
         self._lease = lease
@@ -78,13 +85,17 @@ class EndpointPass:
         self._departures = Departures()
         self._retries: Mapping[str, Retry] = {}
 
-    def run(self, reports: Reports | None, now: float) -> Asks:
+    def run(self, reports: Reports | None, now: float, busy: frozenset[str] = frozenset()) -> Asks:
         """Take the next step of every endpoint.
+
+        Args:
+            busy: ids of instances that are to finish what they work on before they are stopped.
 
         Raises:
             LeaseLost: another control has taken over.
             OSError: the routes cannot be written; nothing may be stopped before they are.
         """
+        self._busy = busy
         rows = self._read()
         planned = {name: self._plan(name, rows, reports, now) for name in rows.names}
         # Before the rows say so: who reads `InService` may invoke at once, and dead addresses
@@ -117,6 +128,7 @@ class EndpointPass:
         routes = build_routes(rows.endpoints.values(), rows.instances, reports, before)
         if self._routes.publish(routes):
             self._departures.note(before, routes, now)
+            self._on_routes()
 
     def _plan(self, name: str, rows: Rows, reports: Reports | None, now: float) -> Step:
         mine = rows.instances.get(name, ())
@@ -134,6 +146,7 @@ class EndpointPass:
             instances=tuple(mine),
             reports=reports,
             retries=self._retries,
+            busy=self._busy,
             now=now,
         )
 

@@ -54,20 +54,30 @@ class EndpointLoop:
         clock: Clock,
         holder: str,
         source: random.Random | None = None,
+        busy: Callable[[], frozenset[str]] = frozenset,
+        on_routes: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
             holder: who holds the lease. The same name after a restart takes over at once, another
                 one when the lease has run out: name the home and its machine, not the process.
             source: where instance ids come from; the system's randomness where None.
+            busy: the ids of instances that are not stopped before they have done what they work
+                on, unless their endpoint goes. They must be done at some time.
+            on_routes: called when the route table is another; from any thread.
         """
         chosen = source or random.SystemRandom()
         self._database = database
         self._agent = agent
         self._clock = clock
         self._lease = Lease(name=LEASE_NAME, holder=holder, ttl_seconds=LEASE_SECONDS)
+        self._busy = busy
         self._pass = EndpointPass(
-            database, RouteFile(home.routes), self._lease, lambda: new_instance_id(chosen)
+            database,
+            RouteFile(home.routes),
+            self._lease,
+            lambda: new_instance_id(chosen),
+            on_routes,
         )
         self._wake = asyncio.Event()
         self._watch = AgentWatch(agent, clock, self._wake.set)
@@ -133,8 +143,8 @@ class EndpointLoop:
         self._wake.clear()
         if not await self._hold_lease():
             return LONGEST_REST_SECONDS
-        reports = self._reports()
-        asks = await _in_thread(lambda: self._pass.run(reports, self._clock.now()))
+        reports, busy = self._reports(), self._busy()
+        asks = await _in_thread(lambda: self._pass.run(reports, self._clock.now(), busy))
         await self._ask(asks)
         if asks.wake_at is None:
             return LONGEST_REST_SECONDS

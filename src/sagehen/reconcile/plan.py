@@ -34,6 +34,8 @@ class Facts:
     """None while the agent does not answer: then nothing is known of any instance."""
     retries: Mapping[str, Retry]
     """By instance id: those that failed in service."""
+    busy: frozenset[str] = frozenset()
+    """Ids of instances that work on asynchronous requests, which may take an hour."""
     now: float
 
 
@@ -72,7 +74,7 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> Step:
     active = tuple(one for one in heard if one.stop_at is None)
     endpoint = facts.endpoint and advance(facts.endpoint, active, facts.retries, facts.now)
     wanted = wanted_variants(endpoint)
-    surplus = _surplus(active, wanted)
+    surplus = _surplus(active, wanted, facts.busy)
     stop_at = facts.now + _let_go_seconds(endpoint)
     after = tuple(
         _retired(one, stop_at, facts.now) if one.instance_id in surplus else one for one in heard
@@ -89,7 +91,7 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> Step:
         changed=_changed(facts.instances, after),
         dropped=dropped,
         start=_to_start(after, facts, retries),
-        stop=_to_stop(after, facts),
+        stop=_to_stop(after, facts, endpoint),
         retries=retries,
         wake_at=_wake_at(after, retries, facts.now),
     )
@@ -122,15 +124,24 @@ def _heard(instance: InstanceRecord, reports: Reports | None) -> InstanceRecord:
 
 
 def _surplus(
-    active: tuple[InstanceRecord, ...], wanted: Mapping[VariantKey, VariantPlan]
+    active: tuple[InstanceRecord, ...],
+    wanted: Mapping[VariantKey, VariantPlan],
+    busy: frozenset[str],
 ) -> set[str]:
-    """Ids of the instances over the wanted counts: those that serve are kept before others."""
+    """Ids of the instances over the wanted counts: those that serve are kept before others, and
+    among them those that work."""
     groups: defaultdict[VariantKey, list[InstanceRecord]] = defaultdict(list)
     for one in active:
         groups[variant_key(one)].append(one)
     surplus: set[str] = set()
     for key, group in groups.items():
-        group.sort(key=lambda one: (one.state is not InstanceState.IN_SERVICE, one.instance_id))
+        group.sort(
+            key=lambda one: (
+                one.state is not InstanceState.IN_SERVICE,
+                one.instance_id not in busy,
+                one.instance_id,
+            )
+        )
         keep = wanted[key].instance_count if key in wanted else 0
         surplus.update(one.instance_id for one in group[keep:])
     return surplus
@@ -244,15 +255,20 @@ def _to_start(
     )
 
 
-def _to_stop(instances: tuple[InstanceRecord, ...], facts: Facts) -> tuple[str, ...]:
+def _to_stop(
+    instances: tuple[InstanceRecord, ...], facts: Facts, endpoint: EndpointRecord | None
+) -> tuple[str, ...]:
     if facts.reports is None:
         return ()
+    stays = endpoint is not None and endpoint.status is not EndpointStatus.DELETING
     return tuple(
         one.instance_id
         for one in instances
         if one.stop_at is not None
         and _is_past(one.stop_at, facts.now)
         and one.state is not InstanceState.STOPPING
+        # Where the endpoint goes, nobody waits for what its instances work on.
+        and not (stays and one.instance_id in facts.busy)
     )
 
 

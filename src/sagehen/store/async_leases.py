@@ -32,6 +32,7 @@ __all__ = [
     "finish",
     "give_back",
     "lease",
+    "lease_abandoned",
     "lease_due",
     "reclaim",
     "renew",
@@ -65,6 +66,10 @@ def _mine() -> Update:
 
 
 _FIRST = _waiting(_COLUMNS.endpoint_name == bindparam("name"), _COLUMNS.sequence)
+_ABANDONED = _waiting(
+    (_COLUMNS.endpoint_name == bindparam("name")) & (_COLUMNS.sequence <= bindparam("up_to")),
+    _COLUMNS.sequence,
+)
 _DUE = _waiting(_COLUMNS.end_at <= bindparam("now"), _COLUMNS.end_at)
 _CLAIM = (
     update(REQUESTS)
@@ -113,6 +118,20 @@ def lease(
     """
     given = {"name": endpoint_name, "most": limit, "now": now}
     return _claim(connection, _FIRST, given, worker, until)
+
+
+def lease_abandoned(
+    connection: Connection,
+    endpoint_name: str,
+    up_to: int,
+    limit: int,
+    worker: str,
+    now: float,
+    until: float,
+) -> list[QueuedRequest]:
+    """Claim what waits for an endpoint that was deleted after the sequence `up_to`."""
+    given = {"name": endpoint_name, "up_to": up_to, "most": limit, "now": now}
+    return _claim(connection, _ABANDONED, given, worker, until)
 
 
 def lease_due(

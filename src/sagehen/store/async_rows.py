@@ -32,6 +32,7 @@ _STANDING = (
     "lost",
     "reclaimed",
     "redrives",
+    "end_at",
     "lease_until",
     "started_at",
     "ended_at",

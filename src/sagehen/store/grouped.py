@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from sagehen.store.database import Database
 
-__all__ = ["GroupedWrites"]
+__all__ = ["GroupedWrites", "attempt"]
 
 Result = TypeVar("Result")
 _Waiting = tuple[Callable[[Connection], Any], Future[Any]]
@@ -81,7 +81,7 @@ class GroupedWrites:
         try:
             with self._database.write() as connection:
                 for work, done in group:
-                    outcomes.append((done, *_attempt(connection, work)))
+                    outcomes.append((done, *attempt(connection, work)))
         except BaseException as error:
             for _, done in group:
                 done.set_exception(error)
@@ -99,9 +99,10 @@ class GroupedWrites:
         return [one for one in group if one[1].set_running_or_notify_cancel()]
 
 
-def _attempt(
-    connection: Connection, work: Callable[[Connection], Any]
-) -> tuple[Any, Exception | None]:
+def attempt(
+    connection: Connection, work: Callable[[Connection], Result]
+) -> tuple[Result | None, Exception | None]:
+    """What `work` returns, or what it raises; then what it wrote is undone, and nothing else."""
     # By the driver: SQLAlchemy's own savepoints cost several times as much.
     connection.exec_driver_sql("SAVEPOINT one")
     try:

@@ -99,7 +99,9 @@ FULL = request(
 @pytest.mark.parametrize("one", [FULL, request(2)])
 def test_a_request_comes_back_as_it_was(enqueue: Enqueue, get, counts, one) -> None:
     (sequence,) = enqueue(one)
-    assert get(sequence) == QueuedRequest(sequence=sequence, request=one, state=AsyncState.QUEUED)
+    assert get(sequence) == QueuedRequest(
+        sequence=sequence, request=one, state=AsyncState.QUEUED, end_at=one.expires_at
+    )
     assert counts() == (1, 0)
 
 

@@ -1,0 +1,43 @@
+"""Tries again for a while what is away: the object store, the database, a full disk."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from sagehen.clock import Clock
+from sagehen.errors import Unavailable
+
+__all__ = ["AWAY", "Patience"]
+
+T = TypeVar("T")
+
+AWAY = (Unavailable, OSError, SQLAlchemyError)
+"""What may be otherwise a moment later."""
+
+FIRST_WAIT_SECONDS = 0.1
+LONGEST_WAIT_SECONDS = 5.0
+
+
+class Patience:
+    """
+    Args:
+        seconds: from the first try to the last.
+    """
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+
+    async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What `work` gives; raises what it raised last when it has been AWAY for too long."""
+        began = self._clock.monotonic()
+        wait = FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return await work()
+            except AWAY:
+                if self._clock.monotonic() - began + wait > self._seconds:
+                    raise
+            await self._clock.sleep(wait)
+            wait = min(LONGEST_WAIT_SECONDS, 2 * wait)
