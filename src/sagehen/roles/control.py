@@ -1,8 +1,9 @@
-"""Control's process: the API of every service but the runtime, and the reconcile loop."""
+"""Control's process: the API of every service but the runtime's synchronous calls, the reconcile
+loop, and the dispatcher of asynchronous requests."""
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sagehen.agent.client import AgentClient
 from sagehen.api.app import Application
@@ -15,6 +16,8 @@ from sagehen.api.own_paths import OwnPaths
 from sagehen.clock import SYSTEM
 from sagehen.config import Settings
 from sagehen.credentials import load_credentials
+from sagehen.deferred.assembly import make_dispatcher
+from sagehen.deferred.sweeps import Sweeps
 from sagehen.domain.names import ArnMaker
 from sagehen.objects import ObjectStore, open_object_store
 from sagehen.reconcile.loop import EndpointLoop
@@ -26,17 +29,33 @@ from sagehen.wire.sigv4 import Verifier
 __all__: list[str] = []
 
 
+def _record(name: str, dimensions: Mapping[str, str], value: float) -> None:
+    """TODO-LEAD: the collector of samples."""
+
+
 async def _main(start: Start) -> None:
     database = Database(start.settings.state_url)
     objects = open_object_store(start.settings, start.home, database, SYSTEM)
     agent = AgentClient(start.home.agent_socket)
     # Named by its home, not its process: after a restart it takes its own lease over at once.
     holder = f"{socket.gethostname()}:{start.home.path}"
-    loop = EndpointLoop(database, agent, start.home, SYSTEM, holder)
+    writes = GroupedWrites(database)
+    dispatcher = make_dispatcher(
+        start.settings, start.home, database, writes, objects, _record, SYSTEM, holder
+    )
+    loop = EndpointLoop(
+        database,
+        agent,
+        start.home,
+        SYSTEM,
+        holder,
+        busy=lambda: dispatcher.busy,
+        on_routes=dispatcher.hint,
+    )
+    dispatcher.on_idle = loop.hint
     keys = load_credentials(start.home.credentials)
     verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, start.settings.region)
-    writes = GroupedWrites(database)
-    intake = Intake(writes, start.settings.account_id, lambda name: None)
+    intake = Intake(writes, start.settings.account_id, lambda _: dispatcher.hint())
     app = Application(
         OPERATIONS,
         verifier,
@@ -46,6 +65,8 @@ async def _main(start: Start) -> None:
     )
     duties = [
         asyncio.create_task(loop.run()),
+        asyncio.create_task(dispatcher.run()),
+        asyncio.create_task(Sweeps(writes, SYSTEM, start.settings.async_history_seconds).run()),
         asyncio.create_task(asyncio.to_thread(objects.sweep)),
     ]
     try:
