@@ -18,6 +18,7 @@ from sides import Server, server
 from sqlalchemy import Connection
 
 from sagehen.domain.asynchronous import AsyncRequest, AsyncState, Outcome, Output
+from sagehen.domain.ordered_ids import ordered_id
 from sagehen.store import async_leases, async_requests
 from sagehen.store.database import Database
 
@@ -58,7 +59,8 @@ def measure(levels: Sequence[int], seconds: float, others: Others) -> list[Level
         for rows in levels:
             queue.fill(rows)
             steps = others.undisturbed(partial(queue.measure_steps, seconds))
-            print(f"  {rows:,} waiting: {steps}", file=sys.stderr)
+            spent = ", ".join(f"{step} {steps[step]:.2f} ms" for step in STEPS)
+            print(f"  {rows:,} waiting: {spent}", file=sys.stderr)
             memory: Measured = {}
             asked: Measured = {}
             if rows in (levels[0], levels[-1]):
@@ -142,7 +144,8 @@ def one_round() -> dict[str, Callable[[Connection], object]]:
 
 
 def make_requests(count: int) -> list[tuple[AsyncRequest, bytes | None]]:
-    """As InvokeEndpointAsync makes them; every second one has its text inline."""
+    """As InvokeEndpointAsync makes them of requests that bring no InferenceId; every second one has
+    its text inline."""
     return [make_request(TEXTS[number % len(TEXTS)], number % 2 == 0) for number in range(count)]
 
 
@@ -150,7 +153,7 @@ def make_request(text: str, inline: bool) -> tuple[AsyncRequest, bytes | None]:
     now = time.time()
     request = AsyncRequest(
         request_id=str(uuid.uuid4()),
-        inference_id=str(uuid.uuid4()),
+        inference_id=ordered_id(now),
         endpoint_name=ENDPOINT,
         received_at=now,
         expires_at=now + DEADLINE_SECONDS,

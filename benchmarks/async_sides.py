@@ -120,21 +120,20 @@ def through(folder: Path, cache: Path, **settings: str) -> Iterator[dict[str, Th
 
 
 def go_through(running: Server, at_input: bool, count: int) -> Measured:
-    """From before the generator starts to when every output lies in S3, and is the right one."""
-    outputs = uuid.uuid4().hex
+    """From the first request to when every output lies in S3, and is the right one."""
+    outputs, runtime = uuid.uuid4().hex, running.client("sagemaker-runtime")
     sent = list(islice(cycle(TEXTS), count))
-    start = time.perf_counter()
     asked = side(running, "echo", at_input, outputs)
-    put_under_load(asked, TEXTS, SENDERS, math.inf, count - 1)
+    began = put_under_load(asked, TEXTS, SENDERS, math.inf, count - 1)["began"]
     # The last by itself, as load.py keeps no answers: where its output is, the others are.
-    last = running.client("sagemaker-runtime").invoke_endpoint_async(
+    last = runtime.invoke_endpoint_async(
         EndpointName="echo",
         ContentType="text/plain",
         S3OutputPathExtension=outputs,
         **({"InputLocation": input_of(sent[-1])} if at_input else {"Body": sent[-1].encode()}),
     )
     found = wait_for_outputs(running, last["OutputLocation"], count)
-    elapsed = time.perf_counter() - start
+    elapsed = time.perf_counter() - began
     # An ETag is the MD5 of what was put.
     if found != Counter(hashlib.md5(text.encode()).hexdigest() for text in sent):
         raise Failed("Sagehen's outputs are not what was sent.")

@@ -29,7 +29,7 @@ def postgres() -> Iterator[str]:
         make = [*as_user, initdb, "-D", str(data), "-U", "sagehen", "-A", "trust"]
         subprocess.run(make, cwd=folder, check=True, capture_output=True)
         command = [*as_user, server, "-D", str(data), "-k", str(folder), "-c", "listen_addresses="]
-        with process(command, folder=folder) as running:
+        with process(command, folder / "log.txt", folder) as running:
             ready = [*as_user, str(program("pg_isready")), "-q", "-h", str(folder)]
             wait_for(lambda: subprocess.run(ready, check=False).returncode == 0, running)
             yield f"postgresql://sagehen@/postgres?host={folder}"
