@@ -12,30 +12,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from sagehen import __version__
+from sagehen.async_verbs import async_app
 from sagehen.config import Settings, load_settings
 from sagehen.credentials import Credentials, load_credentials
-from sagehen.errors import SagehenError, Unavailable
+from sagehen.errors import Unavailable
 from sagehen.home import Home
 from sagehen.logs import read_logs
 from sagehen.server import RunningServer, client_url, running_server
 from sagehen.status import fetch_status, render_status
+from sagehen.terminal import ConfigOption, HomeOption, err, out, told_plainly
 
 __all__ = ["app"]
 
 app = typer.Typer(
     help="SageMaker Inference on your own machines.", no_args_is_help=True, add_completion=False
 )
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+app.add_typer(async_app, name="async")
 
-HomeOption = Annotated[Path | None, typer.Option(help="Where everything is kept. [~/.sagehen]")]
 PortOption = Annotated[int | None, typer.Option(help="The port; 0 takes any free one. [9000]")]
 HostOption = Annotated[str | None, typer.Option(help="The address to listen on. [127.0.0.1]")]
-ConfigOption = Annotated[Path | None, typer.Option(help="Settings. [sagehen.toml in the home]")]
 
 
 @app.command()
@@ -46,7 +44,7 @@ def up(
     config: ConfigOption = None,
 ) -> None:
     """Run a server in the foreground, until Ctrl-C."""
-    with _told_plainly():
+    with told_plainly():
         settings = load_settings(config, home=home, port=port, host=host)
         asyncio.run(_serve(settings))
 
@@ -54,7 +52,7 @@ def up(
 @app.command()
 def env(home: HomeOption = None, config: ConfigOption = None) -> None:
     """Print the exports that point AWS tools at the server: eval "$(sagehen env)"."""
-    with _told_plainly():
+    with told_plainly():
         settings = load_settings(config, home=home)
         place = Home(settings.home)
         credentials = load_credentials(place.credentials)
@@ -73,7 +71,7 @@ def env(home: HomeOption = None, config: ConfigOption = None) -> None:
 @app.command("status")
 def show_status(home: HomeOption = None, config: ConfigOption = None) -> None:
     """Show the endpoints, their instances and what they do."""
-    with _told_plainly():
+    with told_plainly():
         place = Home(load_settings(config, home=home).home)
         out.print(render_status(fetch_status(place)))
 
@@ -89,7 +87,7 @@ def show_logs(
     config: ConfigOption = None,
 ) -> None:
     """Show what containers, or the server's processes, have printed."""
-    with _told_plainly():
+    with told_plainly():
         place = Home(load_settings(config, home=home).home)
         for line in read_logs(place, endpoint, lines=lines, follow=follow):
             sys.stdout.write(line + "\n")
@@ -103,7 +101,7 @@ def demo(
     port: Annotated[int | None, typer.Option(help="[any free one]")] = None,
 ) -> None:
     """Tell the story of ten cities' house prices behind one multi-model endpoint."""
-    with _told_plainly(), _demo_home(home) as place:
+    with told_plainly(), _demo_home(home) as place:
         settings = load_settings(home=place, port=port if port is not None else 0)
         sound = asyncio.run(_demonstrate(settings, keep))
     raise typer.Exit(0 if sound else 1)
@@ -217,13 +215,3 @@ def _demo_home(home: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="sagehen-demo-") as made:
         yield Path(made)
-
-
-@contextmanager
-def _told_plainly() -> Iterator[None]:
-    """An expected error is one sentence, not a traceback."""
-    try:
-        yield
-    except SagehenError as error:
-        err.print(f"[red]sagehen:[/red] {escape(str(error))}")
-        raise typer.Exit(1) from error

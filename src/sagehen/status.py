@@ -1,9 +1,5 @@
 """What `sagehen status` shows: asked of the running server, drawn as a table."""
 
-import http.client
-import json
-import urllib.error
-import urllib.request
 from typing import Any
 
 from rich import box
@@ -11,12 +7,10 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from sagehen.errors import Unavailable
+from sagehen.ask import ask
 from sagehen.home import Home
 
 __all__ = ["fetch_status", "render_status"]
-
-_TIMEOUT_SECONDS = 5
 
 
 def fetch_status(home: Home) -> dict[str, Any]:
@@ -25,15 +19,7 @@ def fetch_status(home: Home) -> dict[str, Any]:
     Raises:
         Unavailable: no server runs with this home, or it does not answer.
     """
-    if not home.address.exists():
-        raise Unavailable(f"No server runs with the home {home.path}. Start one: sagehen up")
-    url = home.address.read_text()
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(f"{url}/_sagehen/status", timeout=_TIMEOUT_SECONDS) as answer:
-            return {"url": url, **json.load(answer)}
-    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-        raise Unavailable(f"The server at {url} does not answer: {error}") from error
+    return ask(home, "status")
 
 
 def render_status(status: dict[str, Any]) -> RenderableType:

@@ -83,7 +83,7 @@ def test_a_process_logs_to_stderr_from_its_level_on(monkeypatch: pytest.MonkeyPa
 
 
 def test_names_are_prometheus_names_and_each_is_one_metrics() -> None:
-    exposed = [metric.exposed_as for metric in METRICS.values()]
+    exposed = [metric.exposed_as for metric in METRICS.values() if metric.exposed_as is not None]
 
     assert len(set(exposed)) == len(exposed)
     assert all(re.fullmatch(r"sagehen_[a-z0-9_]+", name) for name in exposed)
@@ -104,3 +104,36 @@ def test_the_metrics_of_many_models_are_sagemakers() -> None:
         instances = "/aws/sagemaker/Endpoints"
         assert metric.namespace == (instances if name == "LoadedModelCount" else "AWS/SageMaker")
     assert METRICS["LoadedModelBytes"].namespace == "Sagehen"
+
+
+def test_the_metrics_of_asynchronous_endpoints_are_sagemakers() -> None:
+    by_endpoint = {
+        "ApproximateBacklogSize": "Count",
+        "ApproximateBacklogSizePerInstance": "Count",
+        "ApproximateAgeOfOldestRequest": "Seconds",
+        "HasBacklogWithoutCapacity": "Count",
+    }
+    by_variant = {
+        "InvocationsProcesssed": "Count",
+        "InvocationsProcessed": "Count",
+        "InvocationFailures": "Count",
+        "RequestDownloadFailures": "Count",
+        "ResponseUploadFailures": "Count",
+        "NotificationFailures": "Count",
+        "ExpiredRequests": "Count",
+        "RequestDownloadLatency": "Microseconds",
+        "ResponseUploadLatency": "Microseconds",
+        "TimeInBacklog": "Milliseconds",
+        "TotalProcessingTime": "Milliseconds",
+        "ModelLatency": "Microseconds",
+        "Invocation4XXErrors": "None",
+        "Invocation5XXErrors": "None",
+    }
+    for names, dimensions in (
+        (by_endpoint, ("EndpointName",)),
+        (by_variant, ("EndpointName", "VariantName")),
+    ):
+        for name, unit in names.items():
+            metric = METRICS[name]
+            assert (metric.unit, metric.cloudwatch_dimensions) == (unit, dimensions)
+            assert metric.namespace == "AWS/SageMaker"

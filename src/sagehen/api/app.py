@@ -2,24 +2,28 @@
 
 scope → Request → who signed it → which service ─┬─ s3: body streams → api.s3
                                                  └─ others: read → match → parse → validate
-                                                    → operation (in a thread) → serialize
+                                                    → operation → serialize
 
+An operation runs in a thread, or in the event loop where it is a coroutine function.
 InvokeEndpointAsync has a way of its own: api.async_invocations.
 """
 
 import asyncio
 import hashlib
+import inspect
 import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import replace
+from typing import Any, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sagehen.api.asgi import request_head
 from sagehen.api.async_invocations import invokes_asynchronously
-from sagehen.api.call import Call, Operation
+from sagehen.api.call import AsyncOperation, Call, Operation
 from sagehen.api.s3.app import handle
+from sagehen.api.sns.links import asked_by_link
 from sagehen.errors import Unavailable
 from sagehen.wire.compression import decompressed
 from sagehen.wire.faults import AwsError
@@ -52,7 +56,7 @@ class Application:
 
     def __init__(
         self,
-        operations: Mapping[str, Mapping[str, Operation]],
+        operations: Mapping[str, Mapping[str, Operation | AsyncOperation]],
         verifier: Verifier,
         make_call: MakeCall,
         own_paths: ASGIApp,
@@ -75,19 +79,26 @@ class Application:
         request_id = str(uuid.uuid4())
         stream = _body(receive)
         try:
-            response = await self._answer(request, stream, request_id)
+            response = await self._answer(request, stream, receive, request_id)
         except ClientGone:
             return
         await _respond(response, request, receive, send)
 
     async def _answer(
-        self, request: Request, stream: AsyncIterator[bytes], request_id: str
+        self, request: Request, stream: AsyncIterator[bytes], receive: Receive, request_id: str
     ) -> Response:
         try:
+            if asked_by_link(request):
+                call = replace(self._make_call(request_id), by_link=True)
+                return await self._operate(request, "sns", call, receive)
             if likely_service(request) == "s3":
                 identity = self._verifier.verify(request, None)
                 return await handle(request, stream, self._make_call(request_id), identity)
-            return await self._operate(request, stream, request_id)
+            request = replace(request, body=await _whole(stream))
+            identity = self._verifier.verify(request, hashlib.sha256(request.body).hexdigest())
+            request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)
+            call = self._make_call(request_id)
+            return await self._operate(request, identity.service, call, receive)
         except AwsError as error:
             return serialize_error(likely_model(request), None, error, request_id)
         except ClientGone:
@@ -104,24 +115,37 @@ class Application:
             return serialize_error(model, None, failure, request_id)
 
     async def _operate(
-        self, request: Request, stream: AsyncIterator[bytes], request_id: str
+        self, request: Request, service: str, call: Call, receive: Receive
     ) -> Response:
-        request = replace(request, body=await _whole(stream))
-        digest = hashlib.sha256(request.body).hexdigest()
-        identity = self._verifier.verify(request, digest)
-        request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)
-        model, operation = match(request, identity.service)
+        model, operation = match(request, service)
         try:
             act = self._operations.get(model.service_name, {}).get(operation.name)
             if act is None:
                 raise not_implemented(model.service_name, operation.name)
             params = parse(request, operation)
             validate(operation, params)
-            call = self._make_call(request_id)
-            result = await asyncio.to_thread(act, call, params)
-            return serialize(operation, result, request_id)
+            result = await _act(act, call, params, receive)
+            return serialize(operation, result, call.request_id)
         except AwsError as error:
-            return serialize_error(model, operation, error, request_id)
+            return serialize_error(model, operation, error, call.request_id)
+
+
+async def _act(
+    act: Operation | AsyncOperation, call: Call, params: dict[str, Any], receive: Receive
+) -> dict[str, Any]:
+    """Do an operation; raises ClientGone where nobody waits any more for one that waits."""
+    if not inspect.iscoroutinefunction(act):
+        return await asyncio.to_thread(cast("Operation", act), call, params)
+    acting: asyncio.Task[dict[str, Any]] = asyncio.create_task(act(call, params))
+    gone = asyncio.create_task(_disconnected(receive))
+    try:
+        await asyncio.wait({acting, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not acting.done():
+            raise ClientGone
+        return acting.result()
+    finally:
+        acting.cancel()
+        gone.cancel()
 
 
 async def _body(receive: Receive) -> AsyncIterator[bytes]:

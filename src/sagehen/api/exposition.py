@@ -26,7 +26,7 @@ from sagehen.domain.latencies import Latencies
 from sagehen.domain.records import EndpointRecord
 from sagehen.telemetry import METRICS, Kind, Metric
 
-__all__ = ["InstanceSample", "Measured", "expose", "measure"]
+__all__ = ["InstanceSample", "Measured", "expose", "measure", "merged"]
 
 
 class InstanceSample(Protocol):
@@ -96,6 +96,11 @@ def measure(
     return measured
 
 
+def merged(measured: Measured, more: Measured) -> Measured:
+    """Both; no value is in both."""
+    return {name: {**measured.get(name, {}), **more.get(name, {})} for name in {**measured, **more}}
+
+
 def expose(measured: Measured) -> bytes:
     """The text that Prometheus reads."""
     registry = CollectorRegistry()
@@ -144,22 +149,23 @@ class _Collector:
 
     def collect(self) -> Iterator[Family]:
         for metric in METRICS.values():
-            yield _family(metric, self._measured)
+            if metric.exposed_as is not None:
+                yield _family(metric, metric.exposed_as, self._measured)
 
 
-def _family(metric: Metric, measured: Measured) -> Family:
+def _family(metric: Metric, exposed_as: str, measured: Measured) -> Family:
     if metric.kind is Kind.TIMING:
-        family = SummaryMetricFamily(metric.exposed_as, metric.help, labels=metric.dimensions)
+        family = SummaryMetricFamily(exposed_as, metric.help, labels=metric.dimensions)
         sums = _of(metric, measured, "Sum")
         for dimensions, count in _of(metric, measured, "Count").items():
             family.add_metric(dimensions, int(count), sums.get(dimensions, 0))
         for share in QUANTILES:
             for dimensions, value in _of(metric, measured, _quantile_suffix(share)).items():
                 labels = dict(zip(metric.dimensions, dimensions, strict=True))
-                family.add_sample(metric.exposed_as, {**labels, "quantile": str(share)}, value)
+                family.add_sample(exposed_as, {**labels, "quantile": str(share)}, value)
         return family
     kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
-    plain = kind(metric.exposed_as, metric.help, labels=metric.dimensions)
+    plain = kind(exposed_as, metric.help, labels=metric.dimensions)
     for dimensions, value in _of(metric, measured, "").items():
         plain.add_metric(dimensions, value)
     return plain

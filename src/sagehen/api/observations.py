@@ -11,6 +11,7 @@ from sagehen.domain.latencies import Latencies
 
 __all__ = [
     "ContainerKey",
+    "CountsKey",
     "GatewayReport",
     "InFlight",
     "LimitHits",
@@ -38,7 +39,7 @@ ContainerKey = tuple[str, str, str]
 """(endpoint name, variant name, container's hostname)."""
 
 
-class _Key(NamedTuple):
+class CountsKey(NamedTuple):
     """Whose counts they are."""
 
     endpoint: str
@@ -73,6 +74,15 @@ class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
         return VariantCounts(
             **{
                 field: getattr(self, field) + getattr(other, field)
+                for field in VariantCounts.__struct_fields__
+            }
+        )
+
+    def __sub__(self, before: "VariantCounts") -> "VariantCounts":
+        """What came since `before`, which is of the same counters."""
+        return VariantCounts(
+            **{
+                field: getattr(self, field) - getattr(before, field)
                 for field in VariantCounts.__struct_fields__
             }
         )
@@ -121,8 +131,8 @@ class _VariantReport(VariantCounts, frozen=True, kw_only=True):
     queued: InFlight = msgspec.field(default=InFlight(), name="QueuedRequests")
 
     @property
-    def key(self) -> _Key:
-        return _Key(self.endpoint, self.variant, self.container, self.is_stage)
+    def key(self) -> CountsKey:
+        return CountsKey(self.endpoint, self.variant, self.container, self.is_stage)
 
     @property
     def presence(self) -> Presence:
@@ -139,6 +149,8 @@ class GatewayReport(msgspec.Struct, frozen=True, kw_only=True):
 
     gateway: _Name | int
     """Which process it is."""
+    began_at: float = 0.0
+    """When it did, in seconds since the epoch."""
     variants: Annotated[tuple[_VariantReport, ...], msgspec.Meta(max_length=MOST_VARIANTS)]
     limit_hits: Annotated[LimitHits, msgspec.Meta(max_length=MOST_LIMITS)] = {}
 
@@ -148,20 +160,24 @@ class Observations:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._gateways: OrderedDict[str, dict[_Key, VariantCounts]] = OrderedDict()
+        self._began_at = clock.now()
+        self._fresh: dict[CountsKey, VariantCounts] = {}
+        """What came in since it was last taken."""
+        self._gateways: OrderedDict[str, dict[CountsKey, VariantCounts]] = OrderedDict()
         """The one that reported last is last. One that died stays: its counts still count."""
-        self._ended: dict[_Key, VariantCounts] = {}
+        self._ended: dict[CountsKey, VariantCounts] = {}
         self._limit_hits: Counter[str] = Counter()
         """Of all gateways there are and have been."""
         self._last_limit_hits: dict[str, LimitHits] = {}
         """By gateway, what of it is in those."""
-        self._present: dict[str, tuple[float, dict[_Key, Presence]]] = {}
+        self._present: dict[str, tuple[float, dict[CountsKey, Presence]]] = {}
         """By gateway, with the time of the report."""
 
     def record(self, report: GatewayReport) -> None:
         """Take a gateway's report in place of its last one."""
         identity = str(report.gateway)
         now = {one.key: one.counts() for one in report.variants}
+        self._add_fresh(report, now)
         before = self._gateways.pop(identity, {})
         for key, counts in before.items():
             if key not in now:
@@ -183,6 +199,24 @@ class Observations:
             for key, counts in oldest.items():
                 self._end(key, counts)
 
+    def take(self) -> dict[CountsKey, VariantCounts]:
+        """What came in since this was last asked; of each gateway that was there before us, since
+        its first report: what it had counted until then was taken before our time."""
+        fresh, self._fresh = self._fresh, {}
+        return fresh
+
+    def _add_fresh(self, report: GatewayReport, now: dict[CountsKey, VariantCounts]) -> None:
+        before = self._gateways.get(str(report.gateway))
+        if before is None and report.began_at < self._began_at:
+            return
+        for key, counts in now.items():
+            old = (before or {}).get(key, VariantCounts())
+            added = counts - old if old.is_before(counts) else counts
+            if added != VariantCounts():
+                self._fresh[key] = self._fresh.get(key, VariantCounts()) + added
+            if len(self._fresh) > MOST_VARIANTS:
+                del self._fresh[next(iter(self._fresh))]
+
     def totals(self) -> dict[VariantKey, VariantCounts]:
         """By (endpoint name, variant name), over all gateways there are and have been."""
         # Where containers are invoked directly, only they are counted: each request is one's.
@@ -200,7 +234,7 @@ class Observations:
             if key.container
         )
 
-    def _counts(self) -> Iterator[tuple[_Key, VariantCounts]]:
+    def _counts(self) -> Iterator[tuple[CountsKey, VariantCounts]]:
         yield from self._ended.items()
         for gateway in self._gateways.values():
             yield from gateway.items()
@@ -218,7 +252,7 @@ class Observations:
                 sums[mine] = sums.get(mine, Presence()) + one
         return sums
 
-    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[_Key, Presence]]]]:
+    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[CountsKey, Presence]]]]:
         since = self._clock.monotonic() - SILENT_SECONDS
         return (item for item in self._present.items() if item[1][0] >= since)
 
@@ -230,7 +264,7 @@ class Observations:
             self._limit_hits[limit] += hits - before.get(limit, 0)
         self._last_limit_hits[gateway] = now
 
-    def _end(self, key: _Key, counts: VariantCounts) -> None:
+    def _end(self, key: CountsKey, counts: VariantCounts) -> None:
         self._ended[key] = self._ended.pop(key, VariantCounts()) + counts
         if len(self._ended) > MOST_VARIANTS:
             del self._ended[next(iter(self._ended))]

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 
-from sagehen.api import iam, sagemaker, sts
-from sagehen.api.call import Operation
+from sagehen.api import iam, sagemaker, sns, sqs, sts
+from sagehen.api.call import AsyncOperation, Operation
+from sagehen.api.cloudwatch.operations import OPERATIONS as CLOUDWATCH
 
 __all__ = ["OPERATIONS"]
 
-OPERATIONS: Mapping[str, Mapping[str, Operation]] = {
+OPERATIONS: Mapping[str, Mapping[str, Operation | AsyncOperation]] = {
+    "cloudwatch": CLOUDWATCH,
     "iam": iam.OPERATIONS,
     "sagemaker": sagemaker.OPERATIONS,
+    "sns": sns.OPERATIONS,
+    "sqs": sqs.OPERATIONS,
     "sts": sts.OPERATIONS,
 }

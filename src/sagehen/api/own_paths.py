@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Protocol
 
 import msgspec
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sagehen import __version__
-from sagehen.api.exposition import InstanceSample, expose, measure
+from sagehen.api.exposition import InstanceSample, Measured, expose, measure, merged
 from sagehen.api.observations import GatewayReport, Observations
 from sagehen.api.status import World, tell_status
 from sagehen.domain.records import EndpointRecord, InstanceRecord
@@ -39,15 +39,33 @@ class Agent(Protocol):
     async def metrics(self) -> Sequence[InstanceSample]: ...
 
 
+MeasureMore = Callable[[Container[str]], Measured]
+"""Given the names of the endpoints that there are."""
+
+
 class OwnPaths:
     """Answers `/_sagehen/…`; `app` is the ASGI application.
 
-    Nobody signs these requests. `/_sagehen/internal/` is for the gateways on this machine, which
+    Nobody signs these requests. Those of `more` that change something heed `same_site`.
+    `/_sagehen/internal/` is for the gateways on this machine, which
     let nobody else through to it.
     """
 
-    def __init__(self, observations: Observations, database: Database, agent: Agent) -> None:
+    def __init__(
+        self,
+        observations: Observations,
+        database: Database,
+        agent: Agent,
+        measure_more: MeasureMore = lambda _: {},
+        more: Sequence[Route] = (),
+    ) -> None:
+        """
+        Args:
+            measure_more: what is measured in control itself.
+            more: paths of other parts.
+        """
         self._observations = observations
+        self._measure_more = measure_more
         self._database = database
         self._agent = agent
         self.app = Starlette(
@@ -56,6 +74,7 @@ class OwnPaths:
                 Route("/_sagehen/metrics", self.metrics),
                 Route("/_sagehen/status", self.status),
                 Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
+                *more,
             ]
         )
 
@@ -99,6 +118,7 @@ class OwnPaths:
         measured = measure(
             known, totals, seen.present(), seen.containers(), seen.limit_hits(), samples
         )
+        measured = merged(measured, self._measure_more({one.name for one in known}))
         return World(endpoints=known, instances=rows, totals=totals, measured=measured)
 
     async def _samples(self) -> Sequence[InstanceSample]:

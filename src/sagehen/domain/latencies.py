@@ -37,6 +37,15 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
             buckets[bucket] = buckets.get(bucket, 0) + count
         return Latencies(count=self.count + other.count, sum=self.sum + other.sum, buckets=buckets)
 
+    def __sub__(self, before: "Latencies") -> "Latencies":
+        """What came since `before`, which is of the same counters."""
+        added = {one: n - before.buckets.get(one, 0) for one, n in self.buckets.items()}
+        return Latencies(
+            count=self.count - before.count,
+            sum=self.sum - before.sum,
+            buckets={one: n for one, n in added.items() if n},
+        )
+
     def __le__(self, other: "Latencies") -> bool:
         """Whether the same counters can show `other` later."""
         return (

@@ -120,9 +120,11 @@ class VariantCounters(msgspec.Struct, kw_only=True):
 class Counters:
     """Every variant's, which outlive changes of the routes, and those of the limits."""
 
-    def __init__(self, gateway: str) -> None:
+    def __init__(self, gateway: str, began_at: float = 0.0) -> None:
+        """`began_at`: when this process did, in seconds since the epoch."""
         self.limit_hits = no_hits()
         self._gateway = gateway
+        self._began_at = began_at
         self._variants: dict[tuple[str, str, str, bool], VariantCounters] = {}
 
     def of(
@@ -152,6 +154,7 @@ class Counters:
         self.digest()
         told = {
             "gateway": self._gateway,
+            "began_at": self._began_at,
             "variants": list(self._variants.values()),
             "limit_hits": self.limit_hits,
         }

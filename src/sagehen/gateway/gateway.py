@@ -97,7 +97,7 @@ class Gateway:
         self._clock = clock
         self._control = Pool(f"unix:{home.control_socket}", clock)
         self._agent = Pool(f"unix:{home.agent_socket}", clock)
-        self._counters = Counters(str(os.getpid()))
+        self._counters = Counters(str(os.getpid()), clock.now())
         self._routes = Routes(home.routes, self._counters, clock, board)
         self._known_version = 0
         self._models = LoadedModels(self._agent)

@@ -5,6 +5,7 @@ heads and bodies.
 """
 
 import asyncio
+import logging
 from collections import deque
 from functools import lru_cache
 from http import HTTPStatus
@@ -13,11 +14,13 @@ from typing import NamedTuple, cast
 import httptools
 
 from sagehen.modelserver.contract import Answer, Request
-from sagehen.modelserver.replies import error
-from sagehen.modelserver.server import Server
+from sagehen.modelserver.replies import answer_too_large, error
+from sagehen.modelserver.server import PIECE_BYTES, Server
 from sagehen.modelserver.streaming import Stream
 
 __all__ = ["Connection"]
+
+log = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_PIPELINED = 64
@@ -50,6 +53,7 @@ class Connection(asyncio.Protocol):
         self._deaf = False  # what still arrives is not read any more
         self._paused = False
         self._write_blocked = False
+        self._streamed_bytes = 0
         self._new_request()
 
     def _new_request(self) -> None:
@@ -122,7 +126,10 @@ class Connection(asyncio.Protocol):
             self._transport.write(_CONTINUE)
 
     def on_body(self, body: bytes) -> None:
+        pieces = self._body_bytes // PIECE_BYTES
         self._body_bytes += len(body)
+        if self._body_bytes // PIECE_BYTES > pieces:
+            self.receiving_since = self._server.clock.monotonic()
         if self._body_bytes > self._server.max_body_bytes:
             self._refuse_body()
         elif not self._deaf:
@@ -177,6 +184,8 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
+        if len(answer.body) > self._server.max_answer_bytes:
+            answer = answer_too_large(len(answer.body), self._server.max_answer_bytes)
         head = _head(answer.status, answer.content_type, answer.headers, keep_alive)
         if answer.status == 204:
             transport.write(head + b"\r\n")
@@ -190,6 +199,7 @@ class Connection(asyncio.Protocol):
 
     def _begin_stream(self, turn: "_Turn", answer: Answer, stream: Stream) -> None:
         self._streaming = stream
+        self._streamed_bytes = 0
         keep_alive = turn.keep_alive and not turn.legacy
         head = _head(answer.status, answer.content_type, answer.headers, keep_alive)
         framing = b"" if turn.legacy else b"transfer-encoding: chunked\r\n"
@@ -205,6 +215,10 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return  # its loss is told at once, and drops the stream
         while not self._write_blocked and (piece := stream.take()) is not None:
+            self._streamed_bytes += len(piece)
+            if self._streamed_bytes > self._server.max_answer_bytes:
+                self._break_off(turn, stream, transport)
+                return
             if turn.legacy:
                 transport.write(piece)
             else:
@@ -228,6 +242,13 @@ class Connection(asyncio.Protocol):
         else:
             transport.write(_LAST_CHUNK)
             self._flush()
+
+    def _break_off(self, turn: "_Turn", stream: Stream, transport: asyncio.Transport) -> None:
+        """It is longer than an answer may be, and its head is out."""
+        log.error("%s", answer_too_large(self._streamed_bytes, self._server.max_answer_bytes).body)
+        stream.abandon()
+        stream.whole = False
+        self._end_stream(turn, stream, transport)
 
     def _drop_unanswered(self) -> None:
         """Nothing else is sent: whoever works on it may stop."""

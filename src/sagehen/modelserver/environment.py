@@ -83,6 +83,8 @@ class Environment:
     inference_output: tuple[str, ...]
     ensemble: bool
     max_body_bytes: int
+    max_answer_bytes: int | None
+    """Of one answer; None where it has no bound."""
     timeout_seconds: float
     """How long one call of the model's own code may take."""
     startup_seconds: float
@@ -143,6 +145,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         inference_output=_words(environ.get("SAGEMAKER_INFERENCE_OUTPUT", "")),
         ensemble=environ.get("SAGEMAKER_INFERENCE_ENSEMBLE", "true") == "true",
         max_body_bytes=_max_body_bytes(environ, adapter),
+        max_answer_bytes=positive(environ, "TS_MAX_RESPONSE_SIZE", "MMS_MAX_RESPONSE_SIZE"),
         timeout_seconds=seconds(environ, *_TIMEOUT) or 60.0,
         startup_seconds=seconds(environ, "SAGEMAKER_STARTUP_TIMEOUT") or STARTUP_SECONDS,
         workers=workers,

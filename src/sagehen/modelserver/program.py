@@ -118,7 +118,9 @@ def _ending_in_reason(problem: BaseException) -> str:
 async def _listen(
     environment: Environment, handle: Callable[[Request], None]
 ) -> tuple[Server, asyncio.Server]:
-    server = Server(handle, environment.max_body_bytes)
+    server = Server(
+        handle, environment.max_body_bytes, max_answer_bytes=environment.max_answer_bytes
+    )
     loop = asyncio.get_running_loop()
     bind = environment.bind
     try:

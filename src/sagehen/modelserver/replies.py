@@ -10,6 +10,7 @@ from sagehen.modelserver.contract import Answer, Refusal
 __all__ = [
     "RaisedElsewhere",
     "abandoned",
+    "answer_too_large",
     "by_model",
     "dying",
     "error",
@@ -58,6 +59,16 @@ def dying() -> Answer:
 def healthy(slots: int) -> Answer:
     """The answer to /ping; it tells the platform how many requests to send at once."""
     return Answer(200, headers=(("x-sagehen-slots", str(slots)),))
+
+
+def answer_too_large(size: int, most: int) -> Answer:
+    """`size`: as far as it is known."""
+    return error(
+        500,
+        "InternalServerException",
+        f"The model's answer has at least {size} bytes, which is over {most}: "
+        "TS_MAX_RESPONSE_SIZE or MMS_MAX_RESPONSE_SIZE sets how many it may have.",
+    )
 
 
 def not_loaded(name: str) -> Answer:

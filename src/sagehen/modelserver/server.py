@@ -1,6 +1,7 @@
 """What the connections of the model server share: who works on requests, and how much of them."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
@@ -12,10 +13,12 @@ from sagehen.modelserver.replies import failure, not_started, queue_full
 __all__ = ["Server"]
 
 MAX_HELD_BYTES = 512 * 1024 * 1024
-"""Bodies of all requests that wait or are worked on."""
+"""Bodies of all requests that wait or are worked on; one of the largest size is always taken."""
 
 RECEIVE_SECONDS = 60.0
-"""How long a request may take to arrive once its first byte has."""
+"""How long a request may take to arrive once its first byte has, and for each of the pieces that a
+large one comes in."""
+PIECE_BYTES = 8 * 1024 * 1024
 
 _SWEEP_SECONDS = 5.0
 _LINGER_SECONDS = 2.0
@@ -41,9 +44,11 @@ class Server:
         handle: Callable[[Request], None],
         max_body_bytes: int,
         clock: Clock = SYSTEM,
+        max_answer_bytes: int | None = None,
     ) -> None:
         self.handle = handle
         self.max_body_bytes = max_body_bytes
+        self.max_answer_bytes = sys.maxsize if max_answer_bytes is None else max_answer_bytes
         self.clock = clock
         self.draining = False
         self.connections: set[Connected] = set()
@@ -59,7 +64,7 @@ class Server:
         if self.draining:
             request.respond(not_started())
             return
-        if self._held_bytes > MAX_HELD_BYTES:
+        if self._held_bytes > max(MAX_HELD_BYTES, self.max_body_bytes):
             request.respond(queue_full())
             return
         try:

@@ -3,34 +3,36 @@ loop, and the dispatcher of asynchronous requests."""
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from sagehen.agent.client import AgentClient
 from sagehen.api.app import Application
 from sagehen.api.async_intake import Intake
 from sagehen.api.async_invocations import AsyncInvocations
+from sagehen.api.async_paths import AsyncPaths
+from sagehen.api.async_queues import AsyncQueues
 from sagehen.api.call import Call
 from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.own_paths import OwnPaths
+from sagehen.api.sns.certificate import certificate_route
 from sagehen.clock import SYSTEM
 from sagehen.config import Settings
 from sagehen.credentials import load_credentials
 from sagehen.deferred.assembly import make_dispatcher
 from sagehen.deferred.sweeps import Sweeps
 from sagehen.domain.names import ArnMaker
+from sagehen.metering.recorder import Recorder
+from sagehen.metering.sampler import Sampler
 from sagehen.objects import ObjectStore, open_object_store
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
+from sagehen.roles.notices import Notices
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 from sagehen.wire.sigv4 import Verifier
 
 __all__: list[str] = []
-
-
-def _record(name: str, dimensions: Mapping[str, str], value: float) -> None:
-    """TODO-LEAD: the collector of samples."""
 
 
 async def _main(start: Start) -> None:
@@ -40,8 +42,9 @@ async def _main(start: Start) -> None:
     # Named by its home, not its process: after a restart it takes its own lease over at once.
     holder = f"{socket.gethostname()}:{start.home.path}"
     writes = GroupedWrites(database)
+    recorder = Recorder(SYSTEM, database, start.settings.max_metric_series)
     dispatcher = make_dispatcher(
-        start.settings, start.home, database, writes, objects, _record, SYSTEM, holder
+        start.settings, start.home, database, writes, objects, recorder.record, SYSTEM, holder
     )
     loop = EndpointLoop(
         database,
@@ -56,31 +59,44 @@ async def _main(start: Start) -> None:
     keys = load_credentials(start.home.credentials)
     verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, start.settings.region)
     intake = Intake(writes, start.settings.account_id, lambda _: dispatcher.hint())
+    notices = Notices(start, database, writes, recorder.record, holder)
+    queues = AsyncPaths(AsyncQueues(database, SYSTEM, lambda _: dispatcher.hint()))
+    more_paths = [*queues.routes, certificate_route(notices.signer)]
+    observations = Observations(SYSTEM)
+    sampler = Sampler(start.settings, database, recorder, observations, agent, SYSTEM, holder)
     app = Application(
         OPERATIONS,
         verifier,
-        _call_maker(start.settings, database, objects, loop.hint),
-        OwnPaths(Observations(SYSTEM), database, agent).app,
+        _call_maker(start.settings, database, writes, objects, notices, loop.hint),
+        OwnPaths(observations, database, agent, sampler.measured, more_paths).app,
         AsyncInvocations(verifier, intake, SYSTEM),
     )
     duties = [
         asyncio.create_task(loop.run()),
         asyncio.create_task(dispatcher.run()),
+        asyncio.create_task(sampler.run()),
+        *(asyncio.create_task(duty) for duty in notices.duties()),
         asyncio.create_task(Sweeps(writes, SYSTEM, start.settings.async_history_seconds).run()),
         asyncio.create_task(asyncio.to_thread(objects.sweep)),
     ]
     try:
-        await serve_on(start.home.control_socket, app)
+        await serve_on(start.home.control_socket, app, notices.arrivals.close)
     finally:
         for duty in duties:
             duty.cancel()
         await asyncio.gather(*duties, return_exceptions=True)
+        await notices.close()
         writes.close()
         database.close()
 
 
 def _call_maker(
-    settings: Settings, database: Database, objects: ObjectStore, hint: Callable[[], None]
+    settings: Settings,
+    database: Database,
+    writes: GroupedWrites,
+    objects: ObjectStore,
+    notices: Notices,
+    hint: Callable[[], None],
 ) -> Callable[[str], Call]:
     arns = ArnMaker(settings.account_id, settings.region)
 
@@ -88,11 +104,14 @@ def _call_maker(
         return Call(
             settings=settings,
             database=database,
+            writes=writes,
             objects=objects,
             clock=SYSTEM,
             arns=arns,
             request_id=request_id,
             hint=hint,
+            seal=notices.seal,
+            arrivals=notices.arrivals,
         )
 
     return make

@@ -121,9 +121,10 @@ def change_visibility(
     return changed.rowcount > 0
 
 
-def next_visible(connection: Connection, queue: QueueRecord) -> float | None:
+def next_visible(connection: Connection, queue: QueueRecord, now: float) -> float | None:
     """When the first message of a queue can be received; None where it has none."""
-    statement = select(func.min(_M.visible_at)).where(_M.queue_id == queue.queue_id)
+    kept = _M.sent_at > now - queue.retention_seconds
+    statement = select(func.min(_M.visible_at)).where(_M.queue_id == queue.queue_id, kept)
     found: float | None = connection.scalar(statement)
     return found
 

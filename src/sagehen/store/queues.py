@@ -3,13 +3,23 @@
 import uuid
 
 import msgspec
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, func, select, update
 
 from sagehen.domain.queues import QueueRecord
 from sagehen.store import rows
 from sagehen.store.topic_tables import EMPTIED_QUEUES, QUEUES
 
-__all__ = ["by_arn", "delete", "get", "insert", "list_names", "purge", "set_attributes"]
+__all__ = [
+    "all",
+    "by_arn",
+    "count",
+    "delete",
+    "get",
+    "insert",
+    "list_names",
+    "purge",
+    "set_attributes",
+]
 
 
 def insert(connection: Connection, record: QueueRecord) -> bool:
@@ -28,12 +38,23 @@ def by_arn(connection: Connection, arn: str) -> QueueRecord | None:
     return get(connection, arn.rpartition(":")[2])
 
 
+def all(connection: Connection) -> list[QueueRecord]:
+    """Every queue, by name."""
+    return rows.select_records(connection, QUEUES, QueueRecord, order=[QUEUES.c.name])
+
+
+def count(connection: Connection) -> int:
+    """How many queues there are."""
+    return connection.scalar(select(func.count()).select_from(QUEUES)) or 0
+
+
 def list_names(connection: Connection, prefix: str, after: str, limit: int) -> list[str]:
     """Names that begin with `prefix` and come behind `after`, sorted."""
-    wanted = QUEUES.c.name.startswith(prefix, autoescape=True) & (QUEUES.c.name > after)
+    # Not LIKE: SQLite's does not tell case apart.
+    begins = func.substr(QUEUES.c.name, 1, len(prefix)) == prefix
+    wanted = begins & (QUEUES.c.name > after)
     statement = select(QUEUES.c.name).where(wanted).order_by(QUEUES.c.name).limit(limit)
-    # SQLite's LIKE does not tell case apart.
-    return [name for name in connection.scalars(statement) if name.startswith(prefix)]
+    return list(connection.scalars(statement))
 
 
 def set_attributes(

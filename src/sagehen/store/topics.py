@@ -6,7 +6,7 @@ Subscriptions are in `store.subscriptions`; what is on its way is in `store.deli
 import logging
 
 import msgspec
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, func, select, update
 
 from sagehen.domain.filter_policy import ATTRIBUTES, read_policy
 from sagehen.domain.notices import Notice
@@ -16,7 +16,7 @@ from sagehen.store import deliveries, rows, subscriptions
 from sagehen.store.notice_queues import put_notice
 from sagehen.store.topic_tables import TOPICS
 
-__all__ = ["delete", "get", "insert", "list_arns", "publish", "set_attributes"]
+__all__ = ["count", "delete", "get", "insert", "list_arns", "publish", "set_attributes"]
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,11 @@ def list_arns(connection: Connection, after: str, limit: int) -> list[str]:
     """ARNs behind `after`, sorted."""
     statement = select(TOPICS.c.arn).where(TOPICS.c.arn > after).order_by(TOPICS.c.arn)
     return list(connection.scalars(statement.limit(limit)))
+
+
+def count(connection: Connection) -> int:
+    """How many topics there are."""
+    return connection.scalar(select(func.count()).select_from(TOPICS)) or 0
 
 
 def set_attributes(connection: Connection, arn: str, attributes: dict[str, str]) -> None:

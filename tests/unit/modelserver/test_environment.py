@@ -122,11 +122,34 @@ def test_the_names_of_torchserve_and_multi_model_server_count_too():
             "SAGEMAKER_MODEL_SERVER_TIMEOUT": "61",
             "TS_JOB_QUEUE_SIZE": "9",
             "MMS_MAX_REQUEST_SIZE": "1000",
+            "MMS_MAX_RESPONSE_SIZE": "2000",
             "OMP_NUM_THREADS": "2,1",
         }
     )
     assert (found.workers, found.timeout_seconds, found.call_queue) == (3, 7, 9)
     assert (found.batch_queue, found.max_body_bytes, found.threads) == (9, 1000, 2)
+    assert found.max_answer_bytes == 2000
+
+
+def test_the_variables_of_asynchronous_containers():
+    """As SageMaker's guide to asynchronous endpoints sets them."""
+    pytorch = {
+        "TS_MAX_REQUEST_SIZE": "100000000",
+        "TS_MAX_RESPONSE_SIZE": "100000000",
+        "TS_DEFAULT_RESPONSE_TIMEOUT": "1000",
+    }
+    found = read_environment(pytorch)
+    assert (found.max_body_bytes, found.max_answer_bytes) == (10**8, 10**8)
+    assert found.timeout_seconds == 1000
+    hugging_face = {
+        "MMS_MAX_REQUEST_SIZE": "2000000000",
+        "MMS_MAX_RESPONSE_SIZE": "2000000000",
+        "MMS_DEFAULT_RESPONSE_TIMEOUT": "900",
+    }
+    found = read_environment(hugging_face)
+    assert (found.max_body_bytes, found.max_answer_bytes) == (2 * 10**9, 2 * 10**9)
+    assert found.timeout_seconds == 900
+    assert read_environment({}).max_answer_bytes is None
 
 
 def test_what_the_hugging_face_container_is_told():

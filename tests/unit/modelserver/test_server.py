@@ -7,7 +7,7 @@ import pytest
 
 from sagehen.modelserver.connection import Connection
 from sagehen.modelserver.contract import Answer, Request
-from sagehen.modelserver.server import RECEIVE_SECONDS, Server
+from sagehen.modelserver.server import PIECE_BYTES, RECEIVE_SECONDS, Server
 from sagehen.modelserver.streaming import Stream
 from support.clock import HandClock
 
@@ -249,6 +249,54 @@ async def test_a_request_that_does_not_get_on_is_dropped(setup):
     assert await stuck.reader.read() == b""
     assert (await idle.ask(post("/echo", b"y"))).endswith(b"y")
     await setup.server.drain()
+
+
+async def test_a_large_request_has_its_time_for_each_piece(setup):
+    setup.server.max_body_bytes = 3 * PIECE_BYTES
+    wire = await setup.connect()
+    head = post("/echo", b"", "x: y").replace(b"length: 0", b"length: %d" % (2 * PIECE_BYTES))
+    for part in (head, bytes(PIECE_BYTES), bytes(PIECE_BYTES - 1)):
+        wire.writer.write(part)
+        await wire.writer.drain()
+        setup.server.sweep()
+        setup.clock.seconds += RECEIVE_SECONDS - 1
+    wire.writer.write(b"x")
+    assert (await wire.answer()).endswith(b"x")
+    await setup.server.drain()
+
+
+async def test_one_of_the_largest_size_is_taken_and_no_more_at_once(setup, monkeypatch):
+    monkeypatch.setattr("sagehen.modelserver.server.MAX_HELD_BYTES", 500)
+    first, second = await setup.connect(), await setup.connect()
+    first.writer.write(post("/a", bytes(1000)))
+    held = await setup.hands.next()
+    assert (await second.ask(post("/a", b"x"))).startswith(b"HTTP/1.1 503 ")
+    held.respond(Answer(200))
+    assert (await first.answer()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_an_answer_over_its_bound_is_an_error(setup):
+    setup.server.max_answer_bytes = 10
+    wire = await setup.connect()
+    assert (await wire.ask(post("/echo", bytes(10)))).startswith(b"HTTP/1.1 200 ")
+    answer = await wire.ask(post("/echo", bytes(11)))
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert b"has at least 11 bytes, which is over 10: TS_MAX_RESPONSE_SIZE" in answer
+    assert (await wire.ask(post("/echo", b"x"))).endswith(b"x")
+
+
+async def test_a_stream_over_its_bound_breaks_off(setup):
+    setup.server.max_answer_bytes = 10
+    abandoned = []
+    wire = await setup.connect()
+    wire.writer.write(post("/a", b""))
+    stream = Stream(b"12345", lambda _: None, lambda: abandoned.append(True))
+    (await setup.hands.next()).respond(Answer(200, stream=stream))
+    stream.add(b"67890")
+    stream.add(b"!")
+    said = await wire.reader.read()
+    assert said.endswith(b"5\r\n67890\r\n")
+    assert abandoned == [True]
 
 
 async def answered(setup, wire):

@@ -11,6 +11,7 @@ from sagehen.store import (  # noqa: F401 — each adds its tables to METADATA
     leases,
     models,
     object_rows,
+    sample_tables,
     tags,
     topic_tables,
 )

@@ -1,0 +1,145 @@
+"""PutMetricData: users' own values."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from sagehen.api.call import Call
+from sagehen.api.cloudwatch.metrics import read_dimensions
+from sagehen.api.cloudwatch.refusals import combination, invalid, missing, not_built, over_limit
+from sagehen.domain.series import Series
+from sagehen.domain.statistics import Statistics, of_set, of_values
+from sagehen.store.samples import add
+
+__all__ = ["put_metric_data"]
+
+MOST_METRICS = 1000
+MOST_VALUES = 150
+LARGEST_VALUE = 2.0**360
+PAST_SECONDS = 14 * 86_400
+FUTURE_SECONDS = 2 * 3600
+_RESERVED = ("AWS/", "/aws/")
+
+
+def put_metric_data(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """All of them or none; on disk when it is answered."""
+    namespace = params["Namespace"]
+    if namespace.startswith(_RESERVED):
+        raise invalid(
+            f"The value {namespace[:64]} for parameter Namespace is invalid: names that "
+            "begin with AWS/ are kept for services."
+        )
+    if "EntityMetricData" in params:
+        raise not_built("EntityMetricData")
+    data = params.get("MetricData", [])
+    if not data:
+        raise missing("MetricData")
+    if len(data) > MOST_METRICS:
+        raise invalid(
+            f"The collection MetricData must not have a size greater than {MOST_METRICS}."
+        )
+    batch: dict[tuple[Series, int], Statistics] = {}
+    for place, datum in enumerate(data, 1):
+        path = f"MetricData.member.{place}"
+        series = _series(namespace, datum, path)
+        key = (series, _minute(call, datum, path))
+        batch.setdefault(key, Statistics()).merge(_statistics(datum, path))
+    with call.database.write() as connection:
+        if add(connection, batch, call.settings.max_metric_series):
+            raise over_limit(
+                f"There are {call.settings.max_metric_series} series of metrics already, which is "
+                "the setting max_metric_series; series that get no values for long enough go."
+            )
+    return {}
+
+
+def _series(namespace: str, datum: dict[str, Any], path: str) -> Series:
+    name = datum["MetricName"]
+    if not name.isascii() or not name.isprintable():
+        raise invalid(f"The value {name[:64]} for parameter {path}.MetricName is invalid.")
+    if datum.get("StorageResolution", 60) not in (1, 60):
+        raise invalid(f"The parameter {path}.StorageResolution must be 1 or 60.")
+    dimensions = read_dimensions(datum.get("Dimensions", ()), f"{path}.Dimensions")
+    return Series(namespace, name, dimensions, datum.get("Unit", "None"))
+
+
+def _minute(call: Call, datum: dict[str, Any], path: str) -> int:
+    now = call.clock.now()
+    given = datum.get("Timestamp")
+    if given is None:
+        return int(now // 60)
+    seconds = given.timestamp()
+    if not now - PAST_SECONDS <= seconds <= now + FUTURE_SECONDS:
+        raise invalid(
+            f"The parameter {path}.Timestamp must specify a time no more than two weeks in the "
+            "past and no more than two hours in the future."
+        )
+    return int(seconds // 60)
+
+
+def _statistics(datum: dict[str, Any], path: str) -> Statistics:
+    given = [name for name in ("Value", "StatisticValues", "Values") if name in datum]
+    if not given:
+        raise missing(f"{path}.Value")
+    if len(given) > 1:
+        raise combination(
+            f"The parameters {path}.{given[0]} and {path}.{given[1]} are mutually exclusive and "
+            "you have specified both."
+        )
+    if "Counts" in datum and given != ["Values"]:
+        raise combination(f"The parameter {path}.Counts must come with {path}.Values.")
+    if given == ["Value"]:
+        return of_values({_number(datum["Value"], f"{path}.Value"): 1})
+    if given == ["Values"]:
+        return _of_lists(datum, path)
+    return _of_set(datum["StatisticValues"], f"{path}.StatisticValues")
+
+
+def _of_lists(datum: dict[str, Any], path: str) -> Statistics:
+    values = datum["Values"]
+    counts = datum.get("Counts", [1.0] * len(values))
+    if not values:
+        raise missing(f"{path}.Values")
+    if len(values) > MOST_VALUES:
+        raise invalid(
+            f"The collection {path}.Values must not have a size greater than {MOST_VALUES}."
+        )
+    if len(counts) != len(values):
+        raise invalid(f"The parameters {path}.Values and {path}.Counts must be of the same size.")
+    made = Statistics()
+    for value, count in _pairs(values, counts, path):
+        if count:
+            made.add(value, count)
+    if not made.count:
+        raise invalid(f"The parameter {path}.Counts must have a count that is not 0.")
+    return made
+
+
+def _pairs(values: list[float], counts: list[float], path: str) -> Iterator[tuple[float, float]]:
+    for place, (value, count) in enumerate(zip(values, counts, strict=True), 1):
+        checked = _number(count, f"{path}.Counts.member.{place}")
+        if checked < 0:
+            raise invalid(
+                f"The value {count} for parameter {path}.Counts.member.{place} is invalid."
+            )
+        yield _number(value, f"{path}.Values.member.{place}"), checked
+
+
+def _of_set(given: dict[str, float], path: str) -> Statistics:
+    count, total, least, most = (
+        _number(given[name], f"{path}.{name}")
+        for name in ("SampleCount", "Sum", "Minimum", "Maximum")
+    )
+    if count <= 0:
+        raise invalid(f"The value {count} for parameter {path}.SampleCount is invalid.")
+    if least > most:
+        raise invalid(f"The parameter {path}.Minimum must not be greater than {path}.Maximum.")
+    made = of_set(count, total, least, most)
+    made.sum = total
+    return made
+
+
+def _number(value: float, path: str) -> float:
+    if not math.isfinite(value) or abs(value) > LARGEST_VALUE:
+        raise invalid(f"The value {value} for parameter {path} is invalid.")
+    return float(value)

@@ -1,0 +1,128 @@
+"""The attributes of topics and subscriptions: which there are, and what each may be."""
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from sagehen.api.sns.refusals import invalid
+from sagehen.domain.delivery_policy import read_subscription_policy, read_topic_policy
+from sagehen.domain.filter_policy import ATTRIBUTES, BODY, read_policy
+from sagehen.domain.queues import DeadLetters
+from sagehen.domain.webhooks import read_secret
+from sagehen.errors import Invalid
+
+__all__ = ["check_subscription_attributes", "check_topic_attributes"]
+
+LONGEST_DISPLAY_NAME = 100
+LONGEST_VALUE_BYTES = 256 * 1024 + 1024
+
+BY_HTTP = ("http", "https", "webhook")
+
+_QUEUE_ARN = re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,80}")
+
+Check = Callable[[str], object]
+
+
+def check_topic_attributes(given: dict[str, str]) -> dict[str, str]:
+    """What is kept of a topic's attributes: an empty value takes one back.
+
+    Raises:
+        AwsError: there is no such attribute, or its value cannot be.
+    """
+    return _kept(given, _TOPIC_CHECKS)
+
+
+def check_subscription_attributes(given: dict[str, str], protocol: str) -> dict[str, str]:
+    """What is kept of all of a subscription's attributes.
+
+    Raises:
+        AwsError: as above, also where they do not go together or with the protocol.
+    """
+    kept = _kept(given, _SUBSCRIPTION_CHECKS)
+    for name, protocols in _ONLY_FOR.items():
+        if name in kept and protocol not in protocols:
+            raise invalid(name, f"{name} is not supported for protocol type [{protocol}]")
+    _check_filter(kept)
+    return kept
+
+
+def _kept(given: dict[str, str], checks: dict[str, Check]) -> dict[str, str]:
+    for name, value in given.items():
+        if name not in checks:
+            built = ", ".join(sorted(checks))
+            raise invalid("AttributeName", f"{name[:64]} is none that Sagehen has: {built}")
+        if value:
+            _check(name, value, checks[name])
+    return {name: value for name, value in given.items() if value}
+
+
+def _check(name: str, value: str, check: Check) -> None:
+    if len(value.encode()) > LONGEST_VALUE_BYTES:
+        raise invalid(name, f"it is over {LONGEST_VALUE_BYTES} bytes")
+    try:
+        check(value)
+    except (Invalid, msgspec.MsgspecError, RecursionError) as error:
+        raise invalid(f"{name}: {error}") from None
+
+
+def _check_filter(kept: dict[str, str]) -> None:
+    """A policy is read by its scope, whichever of the two came first."""
+    policy = kept.get("FilterPolicy")
+    if policy:
+        try:
+            read_policy(policy, kept.get("FilterPolicyScope", ATTRIBUTES))
+        except Invalid as error:
+            raise invalid(f"FilterPolicy: {error}") from None
+
+
+def _one_of(*allowed: str) -> Check:
+    def check(value: str) -> None:
+        if value not in allowed:
+            raise Invalid(f"Invalid value [{value[:64]}]. Allowed values are: {', '.join(allowed)}")
+
+    return check
+
+
+def _json(value: str) -> None:
+    if not isinstance(msgspec.json.decode(value), dict):
+        raise Invalid("it must be a JSON object")
+
+
+def _short(value: str) -> None:
+    if len(value) > LONGEST_DISPLAY_NAME:
+        raise Invalid(f"it has at most {LONGEST_DISPLAY_NAME} characters")
+
+
+def _dead_letters(value: str) -> None:
+    target = msgspec.json.decode(value, type=DeadLetters).dead_letter_target_arn
+    if not _QUEUE_ARN.fullmatch(target):
+        raise Invalid("deadLetterTargetArn must be the ARN of an SQS queue that is not FIFO")
+
+
+def _any(_: str) -> None:
+    """Kept and told, and without effect here."""
+
+
+_TOPIC_CHECKS: dict[str, Check] = {
+    "DeliveryPolicy": read_topic_policy,
+    "DisplayName": _short,
+    "FifoTopic": _one_of("false"),
+    "KmsMasterKeyId": _any,
+    "Policy": _json,
+    "SignatureVersion": _one_of("1", "2"),
+    "TracingConfig": _one_of("PassThrough", "Active"),
+}
+_SUBSCRIPTION_CHECKS: dict[str, Check] = {
+    "DeliveryPolicy": read_subscription_policy,
+    "FilterPolicy": _json,
+    "FilterPolicyScope": _one_of(ATTRIBUTES, BODY),
+    "RawMessageDelivery": _one_of("true", "false"),
+    "RedrivePolicy": _dead_letters,
+    "WebhookSecret": read_secret,
+}
+_ONLY_FOR = {
+    "DeliveryPolicy": BY_HTTP,
+    "RawMessageDelivery": ("http", "https", "sqs"),
+    "WebhookSecret": ("webhook",),
+}

@@ -1,0 +1,115 @@
+"""ConfirmSubscription and Unsubscribe: by the owner, or by a link that only the endpoint got."""
+
+import secrets
+import uuid
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.api.call import Call
+from sagehen.api.sns.refusals import invalid
+from sagehen.domain.notices import Notice
+from sagehen.domain.topics import PostKind, SubscriptionRecord, SubscriptionState
+from sagehen.store import deliveries, subscriptions, topics
+from sagehen.wire.faults import AwsError
+
+__all__ = [
+    "LINKED",
+    "TOKEN_SECONDS",
+    "ask_to_confirm",
+    "confirm_subscription",
+    "new_token",
+    "unsubscribe",
+]
+
+LINKED = ("ConfirmSubscription", "Unsubscribe")
+"""What a link in a message asks for, unsigned."""
+TOKEN_SECONDS = 2 * 24 * 3600.0
+
+_SUBSCRIBED = (
+    "You have chosen to subscribe to the topic {topic}.\n"
+    "To confirm the subscription, visit the SubscribeURL included in this message."
+)
+_UNSUBSCRIBED = (
+    "You have chosen to deactivate subscription {subscription}.\n"
+    "To cancel this operation and restore the subscription, visit the SubscribeURL included in "
+    "this message."
+)
+
+
+def new_token() -> str:
+    return secrets.token_hex(32)
+
+
+def ask_to_confirm(call: Call, connection: Connection, subscription: SubscriptionRecord) -> None:
+    """Have the endpoint of a subscription asked to confirm it; its token lives from now on."""
+    text = _SUBSCRIBED.format(topic=subscription.topic_arn)
+    _post(call, connection, subscription, PostKind.SUBSCRIPTION_CONFIRMATION, text)
+
+
+def confirm_subscription(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Confirm the subscription that the token was sent for; twice is once.
+
+    The token of an UnsubscribeConfirmation brings a deleted subscription back.
+    """
+    with call.database.write() as connection:
+        found = subscriptions.by_token(connection, params["Token"], lock=True)
+        if found is None or found.topic_arn != params["TopicArn"]:
+            raise invalid("Token")
+        if found.state is SubscriptionState.CONFIRMED:
+            return {"SubscriptionArn": found.arn}
+        if found.token_expires_at <= call.clock.now():
+            raise invalid("Token", "it has expired: subscribe again")
+        same = subscriptions.find(connection, found.topic_arn, found.protocol, found.endpoint)
+        if same is not None and same.arn != found.arn:
+            # It was subscribed anew since it was deleted: that token, not this one, confirms it.
+            raise invalid("Token", "the endpoint was subscribed again since")
+        locked = params.get("AuthenticateOnUnsubscribe", "").lower() == "true"
+        confirmed = msgspec.structs.replace(
+            found,
+            state=SubscriptionState.CONFIRMED,
+            confirmed_by_owner=not call.by_link,
+            authenticate_on_unsubscribe=locked and not call.by_link,
+        )
+        subscriptions.update_record(connection, confirmed)
+    return {"SubscriptionArn": found.arn}
+
+
+def unsubscribe(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Delete a subscription and what is on its way to it; none there is well."""
+    arn = params["SubscriptionArn"]
+    if arn.count(":") != 6 or not arn.startswith("arn:"):
+        raise invalid("SubscriptionArn", "An ARN must have at least 6 elements")
+    with call.database.write() as connection:
+        found = subscriptions.get(connection, arn, lock=True)
+        if found is None or found.state is SubscriptionState.DELETED:
+            return {}
+        if call.by_link and found.authenticate_on_unsubscribe:
+            raise AwsError("AuthorizationError", "Only the topic's owner may unsubscribe it")
+        deliveries.drop(connection, [arn])
+        deleted = msgspec.structs.replace(
+            found,
+            state=SubscriptionState.DELETED,
+            token=new_token(),
+            token_expires_at=call.clock.now() + TOKEN_SECONDS,
+        )
+        subscriptions.update_record(connection, deleted)
+        if found.protocol in ("http", "https") and found.state is SubscriptionState.CONFIRMED:
+            text = _UNSUBSCRIBED.format(subscription=arn)
+            _post(call, connection, deleted, PostKind.UNSUBSCRIBE_CONFIRMATION, text)
+    return {}
+
+
+def _post(
+    call: Call, connection: Connection, to: SubscriptionRecord, kind: PostKind, text: str
+) -> None:
+    if topics.get(connection, to.topic_arn) is None:
+        return
+    now = call.clock.now()
+    renewed = msgspec.structs.replace(to, token_expires_at=now + TOKEN_SECONDS)
+    subscriptions.update_record(connection, renewed)
+    notice = Notice(
+        message_id=str(uuid.uuid4()), topic_arn=to.topic_arn, message=text, published_at=now
+    )
+    deliveries.add(connection, notice, [to.arn], kind)

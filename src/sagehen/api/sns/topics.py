@@ -1,0 +1,152 @@
+"""CreateTopic, DeleteTopic, ListTopics, GetTopicAttributes, SetTopicAttributes."""
+
+import json
+import re
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sagehen.api.call import Call
+from sagehen.api.sns.attributes import check_topic_attributes
+from sagehen.api.sns.listing import PAGE_SIZE, after, page_of
+from sagehen.api.sns.policies import effective_topic_policy
+from sagehen.api.sns.refusals import invalid, no_topic
+from sagehen.api.sns.tags import read_tags
+from sagehen.domain.topics import SubscriptionState, TopicRecord
+from sagehen.store import subscriptions, tags, topics
+from sagehen.wire.faults import AwsError
+
+__all__ = [
+    "create_topic",
+    "delete_topic",
+    "existing_topic",
+    "get_topic_attributes",
+    "list_topics",
+    "set_topic_attributes",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
+
+
+def create_topic(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Make a topic, or find the one of that name if its attributes and tags are those given."""
+    arn = call.arns.sns(_name(params))
+    given = params.get("Attributes", {})
+    attributes, given_tags = check_topic_attributes(given), read_tags(params.get("Tags", []))
+    with call.database.write() as connection:
+        kept = topics.get(connection, arn)
+        if kept is not None:
+            _check_same(connection, kept, attributes, given_tags)
+            return {"TopicArn": arn}
+        _check_room(connection, call)
+        record = TopicRecord(arn=arn, created_at=call.clock.now(), attributes=attributes)
+        topics.insert(connection, record)
+        tags.put(connection, arn, given_tags)
+    return {"TopicArn": arn}
+
+
+def delete_topic(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Drop a topic with its subscriptions and what is still on its way; none there is well."""
+    arn = _arn(params["TopicArn"])
+    with call.database.write() as connection:
+        topics.delete(connection, arn)
+        tags.drop(connection, arn)
+    return {}
+
+
+def list_topics(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """One page of topics."""
+    with call.database.read() as connection:
+        arns = topics.list_arns(connection, after(params), PAGE_SIZE + 1)
+    return page_of("Topics", [{"TopicArn": arn} for arn in arns], arns)
+
+
+def get_topic_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """The attributes that were set, and those that SNS adds."""
+    with call.database.read() as connection:
+        topic = existing_topic(connection, params["TopicArn"])
+        count = subscriptions.count(connection, topic.arn)
+    return {
+        "Attributes": {
+            "DisplayName": "",
+            "Policy": _default_policy(call, topic.arn),
+            **topic.attributes,
+            "EffectiveDeliveryPolicy": effective_topic_policy(topic),
+            "Owner": call.settings.account_id,
+            "SubscriptionsConfirmed": str(count[SubscriptionState.CONFIRMED]),
+            "SubscriptionsDeleted": str(count[SubscriptionState.DELETED]),
+            "SubscriptionsPending": str(count[SubscriptionState.PENDING]),
+            "TopicArn": topic.arn,
+        }
+    }
+
+
+def set_topic_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Set one attribute, or take it back."""
+    name, value = params["AttributeName"], params.get("AttributeValue", "")
+    with call.database.write() as connection:
+        topic = existing_topic(connection, params["TopicArn"], lock=True)
+        kept = {**topic.attributes, name: value}
+        topics.set_attributes(connection, topic.arn, check_topic_attributes(kept))
+    return {}
+
+
+def existing_topic(connection: Connection, arn: str, lock: bool = False) -> TopicRecord:
+    """The topic of that ARN; raises AwsError where there is none, or it is no topic's."""
+    topic = topics.get(connection, _arn(arn), lock)
+    if topic is None:
+        raise no_topic()
+    return topic
+
+
+def _name(params: dict[str, Any]) -> str:
+    name: str = params["Name"]
+    if name.endswith(".fifo") or params.get("Attributes", {}).get("FifoTopic") == "true":
+        raise invalid("Topic Name", "FIFO topics are not implemented by Sagehen")
+    if not _NAME.fullmatch(name):
+        raise invalid("Topic Name")
+    if params.get("DataProtectionPolicy"):
+        raise invalid("DataProtectionPolicy", "it is not implemented by Sagehen")
+    return name
+
+
+def _arn(arn: str) -> str:
+    if not _ARN.fullmatch(arn):
+        raise invalid("TopicArn")
+    return arn
+
+
+def _check_same(
+    connection: Connection,
+    kept: TopicRecord,
+    attributes: dict[str, str],
+    given_tags: dict[str, str],
+) -> None:
+    if any(kept.attributes.get(name) != value for name, value in attributes.items()):
+        raise invalid("Attributes", "Topic already exists with different attributes")
+    if given_tags and tags.get(connection, kept.arn) != given_tags:
+        raise invalid("Tags", "Topic already exists with different tags")
+
+
+def _check_room(connection: Connection, call: Call) -> None:
+    count = topics.count(connection)
+    if count >= call.settings.max_topics:
+        raise AwsError(
+            "TopicLimitExceeded",
+            f"There are {count} topics, as many as the setting max_topics allows.",
+        )
+
+
+def _default_policy(call: Call, arn: str) -> str:
+    """What SNS gives a new topic: its owner may do everything. It has no effect here."""
+    statement = {
+        "Sid": "__default_statement_ID",
+        "Effect": "Allow",
+        "Principal": {"AWS": "*"},
+        "Action": ["SNS:Publish", "SNS:Subscribe"],
+        "Resource": arn,
+        "Condition": {"StringEquals": {"AWS:SourceOwner": call.settings.account_id}},
+    }
+    policy = {"Version": "2008-10-17", "Id": "__default_policy_ID", "Statement": [statement]}
+    return json.dumps(policy, separators=(",", ":"))

@@ -1,0 +1,44 @@
+"""Frees what topics and queues no longer need: subscriptions nobody confirmed, old messages."""
+
+import logging
+
+from sqlalchemy import Connection
+
+from sagehen.clock import Clock
+from sagehen.store import messages, queues, subscriptions
+from sagehen.store.grouped import GroupedWrites
+
+__all__ = ["TopicSweeps"]
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 30.0
+AT_ONCE = 500
+"""Rows of a kind in one transaction: others want to write too."""
+
+
+class TopicSweeps:
+    """Runs every half minute; several controls may do so at once."""
+
+    def __init__(self, writes: GroupedWrites, clock: Clock) -> None:
+        self._writes = writes
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Sweep until cancelled."""
+        while True:
+            try:
+                await self.sweep()
+            except Exception:
+                log.exception("Sweeping failed and is tried again.", extra={"action": "sweep"})
+            await self._clock.sleep(SWEEP_SECONDS)
+
+    async def sweep(self) -> None:
+        """Free all there is to free, a little at a time."""
+        while await self._writes.join(self._sweep_some) > 0:
+            pass
+
+    def _sweep_some(self, connection: Connection) -> int:
+        now = self._clock.now()
+        gone = subscriptions.drop_expired(connection, now, AT_ONCE)
+        return gone + messages.sweep(connection, queues.all(connection), now, AT_ONCE)

@@ -1,0 +1,73 @@
+"""What agents tell of their instances, as samples of a variant: SageMaker tells of all together."""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from sagehen.domain.statistics import Statistics, of_values
+from sagehen.metrics import METRICS, OWN, Kind
+
+__all__ = ["Hosts", "InstanceSample"]
+
+
+class InstanceSample(Protocol):
+    """One number about one instance; those that end in Sum and Count only grow."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def endpoint(self) -> str: ...
+
+    @property
+    def variant(self) -> str: ...
+
+    @property
+    def instance(self) -> str: ...
+
+    @property
+    def value(self) -> float: ...
+
+
+_Place = tuple[str, ...]
+"""A metric's name, endpoint, variant, instance."""
+_Told = tuple[str, dict[str, str], Statistics]
+
+
+class Hosts:
+    """Remembers what it was told last, for what only grows."""
+
+    def __init__(self) -> None:
+        self._before: dict[_Place, float] = {}
+
+    def samples_of(self, told: Iterable[InstanceSample]) -> Iterator[_Told]:
+        """Metric, dimensions by CloudWatch's names, and values: gauges, and times that came in."""
+        growing: dict[_Place, float] = {}
+        for one in told:
+            metric = METRICS.get(one.name)
+            if metric is None:
+                growing[one.name, one.endpoint, one.variant, one.instance] = one.value
+            elif metric.kind is Kind.GAUGE and metric.namespace != OWN:
+                yield one.name, _dimensions(one.endpoint, one.variant), of_values({one.value: 1})
+        yield from self._times(growing)
+        self._before = growing
+
+    def _times(self, growing: dict[_Place, float]) -> Iterator[_Told]:
+        for (name, *whose), now in growing.items():
+            timing = name.removesuffix("Count")
+            if timing == name or timing not in METRICS:
+                continue
+            count = self._added((name, *whose), now)
+            total = self._added(
+                (timing + "Sum", *whose), growing.get((timing + "Sum", *whose), 0.0)
+            )
+            if count > 0:
+                yield timing, _dimensions(*whose[:2]), of_values({total / count: count})
+
+    def _added(self, place: tuple[str, ...], now: float) -> float:
+        """Of an instance that is new, or counts anew, all of it."""
+        before = self._before.get(place, 0.0)
+        return now - before if before <= now else now
+
+
+def _dimensions(endpoint: str, variant: str) -> dict[str, str]:
+    return {"EndpointName": endpoint, "VariantName": variant}

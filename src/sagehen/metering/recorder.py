@@ -1,0 +1,177 @@
+"""Takes what is measured anywhere in control, adds it up by the minute, writes it now and then."""
+
+import logging
+import threading
+from collections.abc import Container, Mapping
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from sagehen.clock import Clock
+from sagehen.domain.series import Series, as_dimensions
+from sagehen.domain.statistics import Statistics
+from sagehen.errors import SagehenError
+from sagehen.metrics import METRICS, Kind
+from sagehen.store.database import Database
+from sagehen.store.samples import add
+
+__all__ = ["Recorder"]
+
+log = logging.getLogger(__name__)
+
+MOST_MINUTES = 60
+"""Of values that could not be written yet; older ones are dropped."""
+
+_Key = tuple[str, *tuple[tuple[str, str], ...]]
+"""A metric's name, then its dimensions as they were given."""
+_Values = dict[_Key, Statistics]
+
+
+class Recorder:
+    """Any thread may record; a `kill -9` loses what came since the last `flush`.
+
+    Its memory is bounded: no more than `most_series` series a minute, and MOST_MINUTES minutes
+    while the store cannot be written.
+    """
+
+    def __init__(self, clock: Clock, database: Database, most_series: int) -> None:
+        self._clock = clock
+        self._database = database
+        self._most_series = most_series
+        self._lock = threading.Lock()
+        self._minute = 0
+        self._starts = self._ends = 0.0
+        self._recorded: _Values = {}
+        """Of the current minute, as what was put."""
+        self._put: _Values = {}
+        self._unwritten: dict[int, _Values] = {}
+        self._totals: _Values = {}
+        """Of all that was recorded and laid aside since this process began."""
+        self.dropped = 0
+        """Values that there was no room for: the limit `metric_series`."""
+
+    def record(self, name: str, dimensions: Mapping[str, str], value: float) -> None:
+        """A value of a metric of METRICS; dimensions by CloudWatch's names, e.g. EndpointName.
+
+        Never fails: what is measured goes on though it cannot be recorded.
+        """
+        key: _Key = (name, *dimensions.items())
+        with self._lock:
+            if not self._starts <= self._clock.now() < self._ends:
+                self._turn()
+            statistics = self._recorded.get(key) or self._open(self._recorded, key)
+            if statistics is not None:
+                statistics.add(value)
+
+    def put(self, name: str, dimensions: Mapping[str, str], statistics: Statistics) -> None:
+        """Values that somebody else has added up, and tells Prometheus of."""
+        key: _Key = (name, *dimensions.items())
+        with self._lock:
+            if not self._starts <= self._clock.now() < self._ends:
+                self._turn()
+            known = self._put.get(key) or self._open(self._put, key)
+            if known is not None:
+                known.merge(statistics)
+
+    def flush(self) -> None:
+        """Write what has come since the last time; what cannot be written waits. Blocks."""
+        with self._lock:
+            self._turn()
+            batches, self._unwritten = self._unwritten, {}
+        for minute in sorted(batches):
+            try:
+                with self._database.write() as connection:
+                    dropped = self._write(connection, minute, batches[minute])
+            except (SagehenError, SQLAlchemyError) as error:
+                log.warning(
+                    "Samples of metrics cannot be written yet.",
+                    extra={"action": "flush", "minute": minute, "error": str(error)[:200]},
+                )
+                self._keep(minute, batches[minute])
+            else:
+                with self._lock:
+                    self.dropped += dropped
+
+    def measured(self, endpoints: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
+        """For Prometheus: totals by the name they are told under, then by the metric's dimensions.
+
+        What is of other endpoints is forgotten.
+        """
+        with self._lock:
+            self._turn()
+            gone = [key for key in self._totals if dict(key[1:])["EndpointName"] not in endpoints]
+            for key in gone:
+                del self._totals[key]
+            totals = {key: statistics.copy() for key, statistics in self._totals.items()}
+        measured: dict[str, dict[tuple[str, ...], float]] = {}
+        for (name, *pairs), statistics in totals.items():
+            given = dict(pairs)
+            dimensions = tuple(given[one] for one in METRICS[name].cloudwatch_dimensions)
+            for told, value in _told(name, statistics):
+                measured.setdefault(told, {})[dimensions] = value
+        return measured
+
+    def _turn(self) -> None:
+        """Lay what was recorded aside under its minute, and begin with the minute there is now."""
+        for key, statistics in self._recorded.items():
+            if key in self._totals or len(self._totals) < self._most_series:
+                self._totals.setdefault(key, Statistics()).merge(statistics)
+        for values in (self._recorded, self._put):
+            if values:
+                _merge(self._unwritten.setdefault(self._minute, {}), values)
+        self._recorded, self._put = {}, {}
+        self._minute = int(self._clock.now() // 60)
+        self._starts, self._ends = self._minute * 60.0, self._minute * 60.0 + 60
+
+    def _open(self, values: _Values, key: _Key) -> Statistics | None:
+        if len(values) >= self._most_series:
+            self.dropped += 1
+            return None
+        metric = METRICS.get(key[0])
+        if metric is None or dict(key[1:]).keys() != set(metric.cloudwatch_dimensions):
+            self.dropped += 1
+            log.error(
+                "A value is of no metric that there is.",
+                extra={"action": "record", "metric": key[0], "dimensions": key[1:]},
+            )
+            return None
+        statistics = values[key] = Statistics()
+        return statistics
+
+    def _write(self, connection: Connection, minute: int, values: _Values) -> int:
+        batch = {(_series(key), minute): statistics for key, statistics in values.items()}
+        return len(add(connection, batch, self._most_series))
+
+    def _keep(self, minute: int, values: _Values) -> None:
+        with self._lock:
+            _merge(self._unwritten.setdefault(minute, {}), values)
+            while len(self._unwritten) > MOST_MINUTES:
+                self.dropped += len(self._unwritten.pop(min(self._unwritten)))
+
+
+def _merge(into: _Values, values: _Values) -> None:
+    for key, statistics in values.items():
+        known = into.get(key)
+        if known is None:
+            into[key] = statistics
+        else:
+            known.merge(statistics)
+
+
+def _series(key: _Key) -> Series:
+    name, *pairs = key
+    metric = METRICS[name]
+    return Series(metric.namespace, metric.cloudwatch_name, as_dimensions(dict(pairs)), metric.unit)
+
+
+def _told(name: str, statistics: Statistics) -> list[tuple[str, float]]:
+    if METRICS[name].kind is not Kind.TIMING:
+        return [(name, statistics.sum)]
+    told: list[tuple[str, float]] = [
+        (name + "Sum", statistics.sum),
+        (name + "Count", statistics.count),
+    ]
+    for percent in (50, 90, 99):
+        if (value := statistics.percentile(percent)) is not None:
+            told.append((f"{name}P{percent}", value))
+    return told

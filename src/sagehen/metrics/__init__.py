@@ -1,0 +1,13 @@
+"""Every metric by name, unit and dimensions, of SageMaker and our own."""
+
+from sagehen.metrics.asynchronous import ASYNCHRONOUS
+from sagehen.metrics.hosts import HOSTS
+from sagehen.metrics.invocations import INVOCATIONS
+from sagehen.metrics.metric import HOST, OWN, Kind, Metric
+
+__all__ = ["HOST", "METRICS", "OWN", "Kind", "Metric"]
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric for metric in (*INVOCATIONS, *ASYNCHRONOUS, *HOSTS)
+}
+"""Every metric, by SageMaker's name of it."""
