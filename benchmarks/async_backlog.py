@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from async_peers import SENDERS, TEXTS
-from async_sides import OUTPUTS, deploy, input_of, scale_to_zero, side
+from async_sides import NAME, OUTPUTS, deploy, input_of, scale_to_zero, side
 from frame import Measured, put_under_load
 from inside import Inside
 from others import Others
@@ -22,7 +22,6 @@ from sagehen.domain.ordered_ids import ordered_id
 from sagehen.store import async_leases, async_requests
 from sagehen.store.database import Database
 
-ENDPOINT = "waiting"
 AT_ONCE = 64
 """Requests that a step is about."""
 FILLED_AT_ONCE = 2000
@@ -53,8 +52,8 @@ def measure(levels: Sequence[int], seconds: float, others: Others) -> list[Level
     with tempfile.TemporaryDirectory(prefix="sgh-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         with server(folder) as running:
-            deploy(running, ENDPOINT, folder)
-            scale_to_zero(running, ENDPOINT)
+            deploy(running, folder)
+            scale_to_zero(running)
         queue = Queue(folder / "home" / "state.db")
         for rows in levels:
             queue.fill(rows)
@@ -72,7 +71,7 @@ def measure(levels: Sequence[int], seconds: float, others: Others) -> list[Level
 
 
 def ask(running: Server, seconds: float) -> Measured:
-    return put_under_load(side(running, ENDPOINT), TEXTS, SENDERS, seconds)
+    return put_under_load(side(running), TEXTS, SENDERS, seconds)
 
 
 def memory_of(running: Server) -> Measured:
@@ -89,7 +88,7 @@ class Queue:
         """Until so many wait; every second one has its text with it."""
         database = Database(f"sqlite:///{self._path}")
         with database.read() as connection:
-            missing = rows - async_requests.backlog(connection, ENDPOINT)[0]
+            missing = rows - async_requests.backlog(connection, NAME)[0]
         while missing > 0:
             some = min(missing, FILLED_AT_ONCE)
             with database.write() as connection:
@@ -127,7 +126,7 @@ def one_round() -> dict[str, Callable[[Connection], object]]:
 
     def lease(connection: Connection) -> None:
         until = now + LEASE_SECONDS
-        leased = async_leases.lease(connection, ENDPOINT, AT_ONCE, "benchmark", now, until)
+        leased = async_leases.lease(connection, NAME, AT_ONCE, "benchmark", now, until)
         held.extend((one.sequence, one.attempt) for one in leased)
 
     def end(connection: Connection) -> None:
@@ -139,7 +138,7 @@ def one_round() -> dict[str, Callable[[Connection], object]]:
         "enqueue": lambda connection: async_requests.enqueue(connection, requests),
         "lease": lease,
         "end": end,
-        "size": lambda connection: async_requests.backlog(connection, ENDPOINT),
+        "size": lambda connection: async_requests.backlog(connection, NAME),
     }
 
 
@@ -154,7 +153,7 @@ def make_request(text: str, inline: bool) -> tuple[AsyncRequest, bytes | None]:
     request = AsyncRequest(
         request_id=str(uuid.uuid4()),
         inference_id=ordered_id(now),
-        endpoint_name=ENDPOINT,
+        endpoint_name=NAME,
         received_at=now,
         expires_at=now + DEADLINE_SECONDS,
         timeout_seconds=900,

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import async_backlog
-from async_peers import Contestant
+from async_peers import Contestant, Running
 from async_report import CONNECTIONS, Queue, render
 from async_sides import CONTESTANTS, KEYS
 from descendants import adopt_orphans, end_all
@@ -85,32 +85,34 @@ class Bench:
     def measure(self, contestant: Contestant, queue: Queue, parts: Sequence[str]) -> None:
         """Once, into what is known of the queue."""
         try:
-            if "enqueue" in parts:
-                self.measure_enqueue(contestant, queue)
-            if "through" in parts:
-                self.measure_through(contestant, queue)
+            if "enqueue" in parts or "through" in parts:
+                with empty_folder() as folder, contestant.start(folder, self.cache) as running:
+                    if "through" in parts:
+                        self.measure_through(running, queue)
+                    if "enqueue" in parts:
+                        self.measure_enqueue(running, queue)
             found = version_of(contestant.package, contestant.environment, self.cache)
             queue.version = f"{contestant.package} {found}"
         except Failed as failure:
             queue.failure = str(failure)
             print(f"{contestant.name}: {failure}", file=sys.stderr)
 
-    def measure_enqueue(self, contestant: Contestant, queue: Queue) -> None:
-        with empty_folder() as folder, contestant.enqueue(folder, self.cache) as enqueue:
+    def measure_enqueue(self, running: Running, queue: Queue) -> None:
+        with running.resting() as enqueue:
             for connections in CONNECTIONS:
                 enqueue(connections, WARM_UP_SHARE * self.seconds)
                 once = self.others.undisturbed(partial(enqueue, connections, self.seconds))
                 queue.add({connections: once})
-                told(contestant, f"{connections:2} connections", once)
+                told(queue, f"{connections:2} connections", once)
 
-    def measure_through(self, contestant: Contestant, queue: Queue) -> None:
-        with empty_folder() as folder, contestant.through(folder, self.cache) as ways:
+    def measure_through(self, running: Running, queue: Queue) -> None:
+        with running.working() as ways:
             for asked, through in ways.items():
                 rate = through(FIRST_THROUGH)["requests_per_second"]
                 count = max(FIRST_THROUGH, min(MOST_THROUGH, int(rate * self.seconds)))
                 once = self.others.undisturbed(partial(through, count))
                 queue.through.setdefault(asked, []).append(once["requests_per_second"])
-                told(contestant, asked or "through", once)
+                told(queue, asked or "through", once)
 
 
 @contextmanager
@@ -124,9 +126,9 @@ def empty_folder() -> Iterator[Path]:
             end_all()
 
 
-def told(contestant: Contestant, what: str, once: dict[str, float]) -> None:
+def told(queue: Queue, what: str, once: dict[str, float]) -> None:
     rate = once["requests_per_second"]
-    print(f"  {contestant.name:66} {what:15} {rate:8.0f}/s", file=sys.stderr)
+    print(f"  {queue.name:66} {what:15} {rate:8.0f}/s", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,16 @@ Enqueue = Callable[[int, float], Measured]
 """Gets the number of connections, and seconds."""
 Through = Callable[[int], Measured]
 """Gets the number of tasks."""
-StartEnqueue = Callable[[Path, Path], AbstractContextManager[Enqueue]]
-"""Gets an empty folder and the cache of environments. Nobody takes tasks out."""
-StartThrough = Callable[[Path, Path], AbstractContextManager[dict[str, Through]]]
-"""Likewise; gives the ways through, by what sets them apart. Somebody works."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A queue of a contestant."""
+
+    working: Callable[[], AbstractContextManager[dict[str, Through]]]
+    """While somebody works: the ways through, by what sets them apart."""
+    resting: Callable[[], AbstractContextManager[Enqueue]]
+    """While nobody takes tasks out. After `working`."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,8 @@ class Contestant:
     """A peer's: the folder of its set-up in peers/."""
     durable: str
     """By what."""
-    enqueue: StartEnqueue
-    through: StartThrough
+    start: Callable[[Path, Path], AbstractContextManager[Running]]
+    """Gets an empty folder and the cache of environments."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +79,10 @@ class Client:
         return found
 
     @contextmanager
-    def served(self, worker: list[str], **variables: str) -> Iterator[None]:
+    def served(self, worker: list[str]) -> Iterator[None]:
         """By a worker, which has done a first task."""
         log = self.folder / "log.txt"
-        with process(worker, log, self.folder, **self.variables, **variables) as running:
+        with process(worker, log, self.folder, **self.variables) as running:
             try:
                 first = self.command("through", 1, 1)
                 with process(first, None, self.folder, **self.variables) as asked:
@@ -98,6 +104,7 @@ def client(key: str, fsync: str, folder: Path, cache: Path) -> Iterator[Client]:
             "BENCHMARK_RESULTS": f"redis://127.0.0.1:{port}/1",
             "PYTHONPATH": f"{PEERS / 'common'}:{HERE}",
             "TMPDIR": str(folder),
+            "RAY_USAGE_STATS_ENABLED": "0",
         }
         yield Client(made, folder, made.variables | urls)
 
@@ -122,32 +129,32 @@ def takes_connections(port: int) -> bool:
 
 
 @contextmanager
-def enqueue(key: str, fsync: str, folder: Path, cache: Path) -> Iterator[Enqueue]:
+def peer(
+    key: str, worker_of: Callable[[Environment], list[str]], fsync: str, folder: Path, cache: Path
+) -> Iterator[Running]:
     with client(key, fsync, folder, cache) as asking:
-        yield partial(asking.ask, "enqueue")
+
+        @contextmanager
+        def working() -> Iterator[dict[str, Through]]:
+            with asking.served(worker_of(asking.made)):
+                yield {"": partial(asking.ask, "through", SENDERS)}
+
+        yield Running(working, lambda: nullcontext(partial(asking.ask, "enqueue")))
 
 
-@contextmanager
-def through_celery(fsync: str, folder: Path, cache: Path) -> Iterator[dict[str, Through]]:
+def celery_worker(made: Environment) -> list[str]:
     """With as many processes as there are cores, which is how it comes."""
-    with client("celery", fsync, folder, cache) as asking:
-        worker = [str(asking.made.tools / "celery"), "-A", "tasks", "worker", "-l", "WARNING"]
-        with asking.served(worker):
-            yield {"": partial(asking.ask, "through", SENDERS)}
+    return [str(made.tools / "celery"), "-A", "tasks", "worker", "-l", "WARNING"]
 
 
-@contextmanager
-def through_ray(fsync: str, folder: Path, cache: Path) -> Iterator[dict[str, Through]]:
-    with client("ray_async", fsync, folder, cache) as asking:
-        worker = [str(asking.made.tools / "python"), "app.py"]
-        with asking.served(worker, RAY_USAGE_STATS_ENABLED="0"):
-            yield {"": partial(asking.ask, "through", SENDERS)}
+def ray_worker(made: Environment) -> list[str]:
+    return [str(made.tools / "python"), "app.py"]
 
 
 def celery(key: str, fsync: str, durable: str) -> Contestant:
     name = f"Celery with Redis, acks late, appendfsync {fsync}"
-    put = partial(enqueue, "celery", fsync)
-    return Contestant(key, name, "celery", "celery", durable, put, partial(through_celery, fsync))
+    start = partial(peer, "celery", celery_worker, fsync)
+    return Contestant(key, name, "celery", "celery", durable, start)
 
 
 CONTESTANTS = (
@@ -159,7 +166,6 @@ CONTESTANTS = (
         "ray",
         "ray_async",
         "an fsync before the answer",
-        partial(enqueue, "ray_async", "always"),
-        partial(through_ray, "always"),
+        partial(peer, "ray_async", ray_worker, "always"),
     ),
 )

@@ -5,20 +5,22 @@ import math
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 
 from async_peers import CONTESTANTS as PEERS
-from async_peers import SENDERS, TEXTS, Contestant, Enqueue, StartEnqueue, StartThrough, Through
+from async_peers import SENDERS, TEXTS, Contestant, Enqueue, Running, Through
 from botocore.exceptions import ClientError
 from frame import Measured, put_under_load
 from postgres_server import postgres
 from sides import ROLE, Failed, Server, Side, packed, server
 
 BUCKET = "benchmark"
+NAME = "echo"
+"""Of the endpoint, its configuration and its model."""
 OUTPUTS = f"s3://{BUCKET}/outputs"
 INPUTS = f"s3://{BUCKET}/inputs"
 CONCURRENCY = 64
@@ -38,7 +40,7 @@ LOOK_SECONDS = 0.02
 LONGEST_SECONDS = 120
 
 
-def deploy(running: Server, name: str, folder: Path) -> None:
+def deploy(running: Server, folder: Path) -> None:
     """An asynchronous endpoint that echoes, in service."""
     s3, sagemaker = running.client("s3"), running.client("sagemaker")
     (folder / "inference.py").write_text(SCRIPT)
@@ -46,40 +48,40 @@ def deploy(running: Server, name: str, folder: Path) -> None:
     archive = packed({"code/inference.py": folder / "inference.py"})
     s3.put_object(Bucket=BUCKET, Key="model.tar.gz", Body=archive)
     container = {"Image": "sagehen-python", "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz"}
-    sagemaker.create_model(ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container)
+    sagemaker.create_model(ModelName=NAME, ExecutionRoleArn=ROLE, PrimaryContainer=container)
     variant = {
         "VariantName": "AllTraffic",
-        "ModelName": name,
+        "ModelName": NAME,
         "InstanceType": "ml.m5.large",
         "InitialInstanceCount": 1,
     }
     sagemaker.create_endpoint_config(
-        EndpointConfigName=name,
+        EndpointConfigName=NAME,
         ProductionVariants=[variant],
         AsyncInferenceConfig={
             "OutputConfig": {"S3OutputPath": OUTPUTS},
             "ClientConfig": {"MaxConcurrentInvocationsPerInstance": CONCURRENCY},
         },
     )
-    sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
-    wait_until_in_service(running, name)
+    sagemaker.create_endpoint(EndpointName=NAME, EndpointConfigName=NAME)
+    wait_until_in_service(running)
 
 
-def scale_to_zero(running: Server, name: str) -> None:
+def scale_to_zero(running: Server) -> None:
     """It goes on accepting, and nothing is done."""
     capacity = {"VariantName": "AllTraffic", "DesiredInstanceCount": 0}
     running.client("sagemaker").update_endpoint_weights_and_capacities(
-        EndpointName=name, DesiredWeightsAndCapacities=[capacity]
+        EndpointName=NAME, DesiredWeightsAndCapacities=[capacity]
     )
-    wait_until_in_service(running, name)
+    wait_until_in_service(running)
 
 
-def wait_until_in_service(running: Server, name: str) -> None:
+def wait_until_in_service(running: Server) -> None:
     waiter = running.client("sagemaker").get_waiter("endpoint_in_service")
-    waiter.wait(EndpointName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+    waiter.wait(EndpointName=NAME, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
 
 
-def side(running: Server, endpoint: str, at_input: bool = False, outputs: str = "") -> Side:
+def side(running: Server, at_input: bool = False, outputs: str = "") -> Side:
     """InvokeEndpointAsync, with the text inline, or with it at an InputLocation."""
 
     def request(text: str) -> bytes:
@@ -88,7 +90,7 @@ def side(running: Server, endpoint: str, at_input: bool = False, outputs: str = 
             fields["X-Amzn-SageMaker-S3OutputPathExtension"] = outputs
         if at_input:
             fields["X-Amzn-SageMaker-InputLocation"] = input_of(text)
-        path = f"/endpoints/{endpoint}/async-invocations"
+        path = f"/endpoints/{NAME}/async-invocations"
         return running.signed(path, fields, "" if at_input else text)
 
     return Side("Sagehen", *running.address, request)
@@ -99,35 +101,44 @@ def input_of(text: str) -> str:
 
 
 @contextmanager
-def enqueue(folder: Path, cache: Path, **settings: str) -> Iterator[Enqueue]:
+def sagehen(folder: Path, cache: Path, **settings: str) -> Iterator[Running]:
     with server(folder, **settings) as running:
-        deploy(running, "waiting", folder)
-        scale_to_zero(running, "waiting")
-        yield partial(put_under_load, side(running, "waiting"), TEXTS)
+        deploy(running, folder)
+        yield Running(partial(working, running), partial(resting, running))
 
 
 @contextmanager
-def through(folder: Path, cache: Path, **settings: str) -> Iterator[dict[str, Through]]:
-    with server(folder, **settings) as running:
-        deploy(running, "echo", folder)
-        for number, text in enumerate(TEXTS):
-            key = f"inputs/{number}"
-            running.client("s3").put_object(Bucket=BUCKET, Key=key, Body=text.encode())
-        yield {
-            "inline bodies": partial(go_through, running, False),
-            "InputLocation": partial(go_through, running, True),
-        }
+def sagehen_on_postgres(folder: Path, cache: Path) -> Iterator[Running]:
+    with postgres() as url, sagehen(folder, cache, SAGEHEN_DATABASE_URL=url) as running:
+        yield running
+
+
+@contextmanager
+def working(running: Server) -> Iterator[dict[str, Through]]:
+    for number, text in enumerate(TEXTS):
+        key = f"inputs/{number}"
+        running.client("s3").put_object(Bucket=BUCKET, Key=key, Body=text.encode())
+    yield {
+        "inline bodies": partial(go_through, running, False),
+        "InputLocation": partial(go_through, running, True),
+    }
+
+
+@contextmanager
+def resting(running: Server) -> Iterator[Enqueue]:
+    scale_to_zero(running)
+    yield partial(put_under_load, side(running), TEXTS)
 
 
 def go_through(running: Server, at_input: bool, count: int) -> Measured:
     """From the first request to when every output lies in S3, and is the right one."""
     outputs, runtime = uuid.uuid4().hex, running.client("sagemaker-runtime")
     sent = list(islice(cycle(TEXTS), count))
-    asked = side(running, "echo", at_input, outputs)
+    asked = side(running, at_input, outputs)
     began = put_under_load(asked, TEXTS, SENDERS, math.inf, count - 1)["began"]
     # The last by itself, as load.py keeps no answers: where its output is, the others are.
     last = runtime.invoke_endpoint_async(
-        EndpointName="echo",
+        EndpointName=NAME,
         ContentType="text/plain",
         S3OutputPathExtension=outputs,
         **({"InputLocation": input_of(sent[-1])} if at_input else {"Body": sent[-1].encode()}),
@@ -166,26 +177,14 @@ def is_there(s3: object, key: str) -> bool:
     return True
 
 
-@contextmanager
-def enqueue_to_postgres(folder: Path, cache: Path) -> Iterator[Enqueue]:
-    with postgres() as url, enqueue(folder, cache, SAGEHEN_DATABASE_URL=url) as measure:
-        yield measure
-
-
-@contextmanager
-def through_postgres(folder: Path, cache: Path) -> Iterator[dict[str, Through]]:
-    with postgres() as url, through(folder, cache, SAGEHEN_DATABASE_URL=url) as ways:
-        yield ways
-
-
-def ours(key: str, state: str, put: StartEnqueue, pull: StartThrough) -> Contestant:
+def ours(key: str, state: str, start: Callable[..., AbstractContextManager[Running]]) -> Contestant:
     durable = f"a commit of {state} before the answer"
-    return Contestant(key, f"Sagehen (signed), {state}", "sagehen", "sagehen", durable, put, pull)
+    return Contestant(key, f"Sagehen (signed), {state}", "sagehen", "sagehen", durable, start)
 
 
 CONTESTANTS = (
-    ours("sagehen", "SQLite", enqueue, through),
-    ours("sagehen-postgres", "PostgreSQL", enqueue_to_postgres, through_postgres),
+    ours("sagehen", "SQLite", sagehen),
+    ours("sagehen-postgres", "PostgreSQL", sagehen_on_postgres),
     *PEERS,
 )
 KEYS = tuple(contestant.key for contestant in CONTESTANTS)
