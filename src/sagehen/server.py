@@ -60,7 +60,7 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         await asyncio.to_thread(upgrade, settings.state_url)
         url = client_url(settings.host, listeners[0].getsockname()[1])
         make_board(home.board, len(listeners))
-        roles = (*_gateways(home, listeners), Role("control"), Role("agent"))
+        roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
         supervisor = Supervisor(roles, home, _environment(settings, url), clock)
         try:
             await supervisor.start()

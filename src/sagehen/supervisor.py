@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -37,6 +38,8 @@ class Role:
     sockets: tuple[socket.socket, ...] = ()
     """Handed to each process of the role in turn: held here, so that connections made while it
     restarts wait in the kernel's queue and are not refused."""
+    forewarned: bool = False
+    """Told by SIGUSR1 that the server is about to stop: it lets nobody wait any longer."""
     on_death: Callable[[], None] | None = None
     """Called when a process has ended, before another is started."""
 
@@ -98,6 +101,8 @@ class Supervisor:
         for child in self._children:
             for held in child.role.sockets:
                 held.close()
+            if child.role.forewarned and child.process and child.process.returncode is None:
+                child.process.send_signal(signal.SIGUSR1)
         for _, same in groupby(self._children, lambda child: child.role.name):
             await asyncio.gather(*(self._end(child) for child in same))
 

@@ -60,6 +60,20 @@ class Deployer:
         self.s3.put_object(Bucket="models", Key=key, Body=pack({"code/inference.py": script}))
         return f"s3://models/{key}"
 
+    def model(
+        self, name: str, script: str = DOUBLE, environment: dict[str, str] | None = None
+    ) -> None:
+        """A model of that name."""
+        self.sagemaker.create_model(
+            ModelName=name,
+            ExecutionRoleArn=ROLE,
+            PrimaryContainer={
+                "Image": IMAGE,
+                "ModelDataUrl": self.upload(f"{name}/model.tar.gz", script),
+                "Environment": environment or {},
+            },
+        )
+
     def config(
         self,
         name: str,
@@ -68,16 +82,7 @@ class Deployer:
         **variant: Any,
     ) -> None:
         """A model and an endpoint config of that name."""
-        url = self.upload(f"{name}/model.tar.gz", script)
-        self.sagemaker.create_model(
-            ModelName=name,
-            ExecutionRoleArn=ROLE,
-            PrimaryContainer={
-                "Image": IMAGE,
-                "ModelDataUrl": url,
-                "Environment": environment or {},
-            },
-        )
+        self.model(name, script, environment)
         described = {
             "VariantName": "AllTraffic",
             "ModelName": name,

@@ -27,11 +27,7 @@ class Arrivals:
             self._loop.call_soon_threadsafe(self.wake_one, queue_name)
 
     def close(self) -> None:
-        """Let nobody wait any longer. May be called from any thread, and by a signal."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._wake_all)
-
-    def _wake_all(self) -> None:
+        """Let nobody wait any longer."""
         self.closed = True
         for events in self._waiting.values():
             for event in events:

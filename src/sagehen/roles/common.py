@@ -5,10 +5,9 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -61,25 +60,8 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     os._exit(0)
 
 
-class _Server(uvicorn.Server):
-    """Tells when it is asked to end: it then waits for the requests that it has."""
-
-    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ending = ending
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._ending()
-        super().handle_exit(sig, frame)
-
-
-async def serve_on(path: Path, app: Any, ending: Callable[[], None] = lambda: None) -> None:
-    """Serve `app` over HTTP on a Unix socket until SIGTERM.
-
-    Args:
-        ending: called by the signal, between any two steps of the program, so that requests that
-            wait for something end soon.
-    """
+async def serve_on(path: Path, app: Any) -> None:
+    """Serve `app` over HTTP on a Unix socket until SIGTERM."""
     config = uvicorn.Config(
         app,
         uds=str(path),
@@ -97,4 +79,4 @@ async def serve_on(path: Path, app: Any, ending: Callable[[], None] = lambda: No
     # When it has ended, uvicorn raises the signal that ended it once more: it is not to end this
     # process before that has ended what it runs.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    await _Server(config, ending).serve()
+    await uvicorn.Server(config).serve()

@@ -2,6 +2,7 @@
 loop, and the dispatcher of asynchronous requests."""
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable
 
@@ -19,8 +20,8 @@ from sagehen.api.sns.certificate import certificate_route
 from sagehen.clock import SYSTEM
 from sagehen.config import Settings
 from sagehen.credentials import load_credentials
-from sagehen.deferred.assembly import make_dispatcher
-from sagehen.deferred.sweeps import Sweeps
+from sagehen.deferred.dispatch.assembly import make_dispatcher
+from sagehen.deferred.dispatch.sweeps import Sweeps
 from sagehen.domain.names import ArnMaker
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
@@ -60,6 +61,7 @@ async def _main(start: Start) -> None:
     verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, start.settings.region)
     intake = Intake(writes, start.settings.account_id, lambda _: dispatcher.hint())
     notices = Notices(start, database, writes, recorder.record, holder)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, notices.arrivals.close)
     queues = AsyncPaths(AsyncQueues(database, SYSTEM, lambda _: dispatcher.hint()))
     more_paths = [*queues.routes, certificate_route(notices.signer)]
     observations = Observations(SYSTEM)
@@ -80,7 +82,7 @@ async def _main(start: Start) -> None:
         asyncio.create_task(asyncio.to_thread(objects.sweep)),
     ]
     try:
-        await serve_on(start.home.control_socket, app, notices.arrivals.close)
+        await serve_on(start.home.control_socket, app)
     finally:
         for duty in duties:
             duty.cancel()

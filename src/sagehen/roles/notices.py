@@ -8,13 +8,14 @@ from typing import Any
 from sagehen.address import public_url
 from sagehen.api.arrivals import Arrivals
 from sagehen.clock import SYSTEM
-from sagehen.deferred.deliverer import Deliverer
+from sagehen.deferred.delivery.deliverer import Deliverer
+from sagehen.deferred.delivery.outbox import Outbox
+from sagehen.deferred.delivery.post_http import HttpPost
+from sagehen.deferred.delivery.post_mail import MailPost
+from sagehen.deferred.delivery.receivers import Receivers
+from sagehen.deferred.delivery.topic_sweeps import TopicSweeps
 from sagehen.deferred.held_lease import HeldLease
-from sagehen.deferred.outbox import Outbox, Record
-from sagehen.deferred.post_http import HttpPost
-from sagehen.deferred.post_mail import MailPost
-from sagehen.deferred.receivers import Receivers
-from sagehen.deferred.topic_sweeps import TopicSweeps
+from sagehen.deferred.record import Record
 from sagehen.domain.envelopes import Links, seal
 from sagehen.message_signing import load_signer
 from sagehen.roles.common import Start

@@ -1,4 +1,6 @@
-"""Publishing: what a subscriber wants is on its way when, and only when, the transaction is."""
+"""Publishing: what a subscriber wants is on its way when, and only when, the transaction is.
+
+With either database."""
 
 import json
 import uuid
@@ -19,10 +21,10 @@ QUEUE = "arn:aws:sqs:us-east-1:000000000000:queue"
 
 
 @pytest.fixture
-def state(database: Database) -> Database:
-    with database.write() as connection:
+def state(any_database: Database) -> Database:
+    with any_database.write() as connection:
         topics.insert(connection, TopicRecord(arn=TOPIC, created_at=1, attributes={}))
-    return database
+    return any_database
 
 
 def subscribe(

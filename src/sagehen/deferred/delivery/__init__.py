@@ -1,0 +1,1 @@
+"""Notices on their way to subscribers: the outbox is emptied, whatever the receivers do."""

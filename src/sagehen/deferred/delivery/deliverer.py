@@ -1,0 +1,159 @@
+"""Delivers what is in the outbox, for as long as it runs.
+
+wake (a commit told · an attempt ended · time) → hold the lease → what is due, by subscription,
+as far as its receiver has room → an attempt each → accepted, tried again later, or given up
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from sagehen.clock import Clock
+from sagehen.deferred.delivery.outbox import Outbox
+from sagehen.deferred.delivery.receivers import Receivers, Throttle, receiver_of
+from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
+from sagehen.deferred.held_lease import HeldLease
+
+__all__ = ["Deliverer", "Post"]
+
+log = logging.getLogger(__name__)
+
+Post = Callable[[Parcel], Awaitable[Answer]]
+"""Makes one attempt, within a bounded time; raises nothing."""
+
+LONGEST_REST_SECONDS = 1.0
+ERROR_SECONDS = 1.0
+
+
+class Deliverer:
+    """The one loop that empties the outbox; each attempt is a task of its own."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        posts: Mapping[str, Post],
+        lease: HeldLease,
+        receivers: Receivers,
+        clock: Clock,
+    ) -> None:
+        """`posts` by protocol."""
+        self._outbox = outbox
+        self._posts = posts
+        self._lease = lease
+        self._receivers = receivers
+        self._throttle = Throttle()
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._known: dict[str, str] = {}
+        """The receivers of subscriptions that something is due for."""
+
+    def hint(self, _: str = "") -> None:
+        """There may be something to do. May be called from any thread."""
+        # The loop may close in this very instant; then nobody needs to be woken.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    async def run(self) -> None:
+        """Deliver until cancelled; what is under way then is tried again by whoever comes next."""
+        try:
+            while True:
+                await self._rest(await self._turn_or_back_off())
+        finally:
+            tasks = list(self._under_way.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._lease.let_go()
+
+    async def turn(self) -> float:
+        """Begin all attempts that can begin now; the seconds until the next is due."""
+        self._wake.clear()
+        if not await self._lease.is_held():
+            return LONGEST_REST_SECONDS
+        now = self._clock.now()
+        due = await self._outbox.due_by_subscription()
+        self._forget_all_but(set(due))
+        soonest = now + LONGEST_REST_SECONDS
+        for arn, due_at in sorted(due.items(), key=lambda one: one[1]):
+            if due_at > now:
+                soonest = min(soonest, due_at)
+            elif self._receivers.is_full:
+                break
+            elif arn not in self._known or self._receivers.room(self._known[arn]) > 0:
+                soonest = min(soonest, await self._begin(arn, now))
+        return max(0.0, soonest - self._clock.now())
+
+    async def drain(self) -> None:
+        """Wait until every attempt that was begun has ended."""
+        while self._under_way:
+            await asyncio.gather(*self._under_way.values())
+
+    async def _turn_or_back_off(self) -> float:
+        try:
+            return await self.turn()
+        except Exception:
+            log.exception("Delivering failed and is tried again.", extra={"action": "deliver"})
+            await self._clock.sleep(ERROR_SECONDS)
+            return 0
+
+    async def _rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), seconds)
+
+    async def _begin(self, arn: str, now: float) -> float:
+        """Begin the attempts for one subscription that its receiver has room for.
+
+        When it should be looked at again, where it has more.
+        """
+        found = await self._outbox.subscription(arn)
+        if found is None:
+            await self._outbox.drop(arn)
+            return now + LONGEST_REST_SECONDS
+        subscription, topic, policy = found
+        receiver = self._known[arn] = receiver_of(subscription)
+        room = self._receivers.room(receiver)
+        allowed = self._throttle.allows(arn, policy.most_per_second, now)
+        if room <= 0 or allowed == 0:
+            return now + (
+                1 / (policy.most_per_second or 1) if allowed == 0 else LONGEST_REST_SECONDS
+            )
+        limit = room if allowed is None else min(room, allowed)
+        for delivery in await self._outbox.due(arn, now, limit, list(self._under_way)):
+            self._throttle.use(arn, policy.most_per_second, now)
+            parcel = Parcel(delivery=delivery, subscription=subscription, topic=topic)
+            self._receivers.begin(receiver)
+            task = asyncio.create_task(self._attempt(parcel, receiver))
+            self._under_way[delivery.delivery_id] = task
+        return now + LONGEST_REST_SECONDS
+
+    async def _attempt(self, parcel: Parcel, receiver: str) -> None:
+        try:
+            answer = await self._post(parcel)
+            await self._outbox.settle(parcel, answer)
+        except Exception:
+            about = {"action": "deliver", "subscription": parcel.subscription.arn}
+            log.exception("What came of a delivery could not be noted.", extra=about)
+            # It is due still: not at once, or what fails at once would be tried without end.
+            await self._clock.sleep(ERROR_SECONDS)
+        finally:
+            del self._under_way[parcel.delivery.delivery_id]
+            self._receivers.end(receiver)
+            self._wake.set()
+
+    async def _post(self, parcel: Parcel) -> Answer:
+        post = self._posts.get(parcel.subscription.protocol)
+        if post is None:
+            return Answer(Verdict.REFUSED, "no such protocol")
+        try:
+            return await post(parcel)
+        except Exception as error:
+            log.exception("A delivery failed.", extra={"action": "deliver"})
+            return Answer(Verdict.FAILED, f"{type(error).__name__}: {error}")
+
+    def _forget_all_but(self, arns: set[str]) -> None:
+        self._throttle.forget(arns)
+        for arn in self._known.keys() - arns:
+            del self._known[arn]

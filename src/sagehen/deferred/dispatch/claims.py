@@ -1,0 +1,137 @@
+"""Which requests are taken out of the queue next: one transaction's reads and leases."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
+
+from sagehen.domain.asynchronous import EndpointQueue, QueuedRequest, QueueMode
+from sagehen.domain.records import EndpointStatus
+from sagehen.store import async_leases, async_requests, endpoints, leases
+
+__all__ = ["LEASE_NAME", "Claimed", "Claims", "share"]
+
+LEASE_NAME = "dispatch"
+LEASE_SECONDS = 5.0
+"""Of the right to dispatch; each request has a lease of its own."""
+
+MOST_ENDED_AT_ONCE = 64
+MOST_RECLAIMED_AT_ONCE = 10_000
+"""More than one worker has at once; what is left over runs out."""
+
+
+@dataclass
+class Claimed:
+    """What was leased in one turn."""
+
+    to_send: list[QueuedRequest] = field(default_factory=list)
+    to_end: list[QueuedRequest] = field(default_factory=list)
+    """Too old, cancelled, or of an endpoint that is gone."""
+    abandoned: dict[str, int] = field(default_factory=dict)
+    """By endpoint name: up to which sequence requests are of one that is gone."""
+    at: float = 0
+    """Seconds since the epoch."""
+    cancelled: list[tuple[int, int]] = field(default_factory=list)
+    """Requests that are worked on and are to end: sequences and attempts."""
+    more: bool = False
+    """There was more to end than was taken."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """What the dispatcher can take on now; called in a transaction.
+
+    Args:
+        free: by the names of the endpoints that serve: free slots.
+        room: requests that may be taken on, of all endpoints together.
+        first: which endpoint's turn it is to be the first, as a number that grows.
+        until: of the leases.
+        renew: the right to dispatch has to be renewed.
+        fresh: what this worker has leased by now was leased in an earlier life.
+    """
+
+    free: Mapping[str, int]
+    room: int
+    first: int
+    worker: str
+    now: float
+    until: float
+    renew: bool
+    fresh: bool = False
+
+    def __call__(self, connection: Connection) -> Claimed | None:
+        """Lease what there is; None: another control dispatches."""
+        if self.renew and not leases.acquire(
+            connection, LEASE_NAME, self.worker, self.now, LEASE_SECONDS
+        ):
+            return None
+        if self.fresh:
+            async_leases.reclaim(connection, self.now, MOST_RECLAIMED_AT_ONCE, self.worker)
+        claimed = Claimed(at=self.now, cancelled=async_leases.cancellations(connection))
+        queues = async_requests.endpoint_queues(connection)
+        claimed.abandoned = {one.endpoint_name: one.abandoned_to for one in queues}
+        self._end_due(connection, claimed)
+        for queue in queues:
+            if queue.queued or queue.leased or queue.mode is not QueueMode.OPEN:
+                self._end_abandoned(connection, queue, claimed)
+        self._lease(connection, queues, claimed)
+        return claimed
+
+    def _end_due(self, connection: Connection, claimed: Claimed) -> None:
+        limit = min(self.room, MOST_ENDED_AT_ONCE)
+        due = async_leases.lease_due(connection, limit, self.worker, self.now, self.until)
+        claimed.to_end += due
+        claimed.more = len(due) == limit
+
+    def _end_abandoned(
+        self, connection: Connection, queue: EndpointQueue, claimed: Claimed
+    ) -> None:
+        name, up_to = queue.endpoint_name, queue.abandoned_to
+        if name not in self.free and _is_gone(connection, name):
+            async_requests.abandon(connection, name)
+            up_to = async_requests.endpoint_queue(connection, name).abandoned_to
+            claimed.abandoned[name] = up_to
+        limit = min(self.room, MOST_ENDED_AT_ONCE) - len(claimed.to_end)
+        if up_to and limit > 0:
+            left = async_leases.lease_abandoned(
+                connection, name, up_to, limit, self.worker, self.now, self.until
+            )
+            claimed.to_end += left
+            claimed.more |= len(left) == limit
+
+    def _lease(
+        self, connection: Connection, queues: Sequence[EndpointQueue], claimed: Claimed
+    ) -> None:
+        wants = {
+            one.endpoint_name: min(one.queued, self.free.get(one.endpoint_name, 0))
+            for one in queues
+            if one.mode is not QueueMode.PAUSED
+        }
+        for name, limit in share(wants, self.room - len(claimed.to_end), self.first).items():
+            claimed.to_send += async_leases.lease(
+                connection, name, limit, self.worker, self.now, self.until
+            )
+
+
+def share(wants: Mapping[str, int], room: int, first: int) -> dict[str, int]:
+    """How much of `room` each name gets: one by one in turn, from the `first` on, until all is
+    shared out or nobody wants more."""
+    names = [name for name, wanted in sorted(wants.items()) if wanted > 0]
+    got = dict.fromkeys(names, 0)
+    turn = first
+    while names and room > 0:
+        name = names[turn % len(names)]
+        got[name] += 1
+        room -= 1
+        if got[name] == wants[name]:
+            turn = names.index(name)
+            names.remove(name)
+        else:
+            turn += 1
+    return {name: count for name, count in got.items() if count}
+
+
+def _is_gone(connection: Connection, name: str) -> bool:
+    """There is no such endpoint, in this case of letters, or it is being deleted."""
+    record = endpoints.get(connection, name)
+    return record is None or record.name != name or record.status is EndpointStatus.DELETING

@@ -1,0 +1,276 @@
+"""Takes requests out of the queue while there are free slots, and works on them.
+
+wake (a request was queued · one has ended · another route table · time) → lease as many as there
+are free slots → a task for each → its end wakes again
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from sqlalchemy import Connection
+
+from sagehen.clock import Clock
+from sagehen.deferred.dispatch.claims import LEASE_NAME, Claimed, Claims
+from sagehen.deferred.dispatch.failures import cancelled, deleted, verdict
+from sagehen.deferred.dispatch.jobs import Job
+from sagehen.deferred.dispatch.patience import AWAY
+from sagehen.deferred.dispatch.places import Places
+from sagehen.deferred.dispatch.work import Work
+from sagehen.store import async_leases, leases
+from sagehen.store.grouped import GroupedWrites
+
+__all__ = ["Dispatcher"]
+
+log = logging.getLogger(__name__)
+
+REQUEST_LEASE_SECONDS = 30.0
+BEAT_SECONDS = 10.0
+RENEW_SECONDS = 1.5
+LONGEST_REST_SECONDS = 1.0
+ERROR_REST_SECONDS = 1.0
+MOST_RECLAIMED = 10
+"""How often control may be lost over a request."""
+RECLAIMED_AT_ONCE = 500
+
+
+class Dispatcher:
+    """One at a time works, of all controls that share a state: the one that holds the lease.
+
+    Args:
+        holder: who holds the leases. The same name after a restart takes all over at once.
+        most: requests that are worked on at once.
+    """
+
+    def __init__(
+        self,
+        writes: GroupedWrites,
+        places: Places,
+        make_work: Callable[[Callable[[Job], None]], Work],
+        clock: Clock,
+        holder: str,
+        most: int,
+    ) -> None:
+        self._writes = writes
+        self._places = places
+        self._work = make_work(self._let_go)
+        self._clock = clock
+        self._holder = holder
+        self._most = most
+        self._jobs: dict[int, Job] = {}
+        """By sequence."""
+        self._tasks: dict[Job, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._renewed: float | None = None
+        """Monotonic; None while another dispatches, or nobody."""
+        self._fresh = True
+        self._turns = 0
+        self.on_idle: Callable[[], None] = lambda: None
+        """Called when an instance has done all it had."""
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """The ids of the instances that work on requests now."""
+        return self._places.busy
+
+    def hint(self) -> None:
+        """There may be something to do. May be called from any thread, at any time."""
+        loop = self._loop
+        if loop is not None:
+            # It may close in this very instant; then nobody needs to be woken.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._wake.set)
+
+    async def run(self) -> None:
+        """Dispatch until cancelled; then give back what is not finished."""
+        self._loop = asyncio.get_running_loop()
+        beating = asyncio.create_task(self._beat())
+        try:
+            while True:
+                await self._rest(await self._turn_or_wait())
+        finally:
+            self._loop = None
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+            await self._stop()
+
+    async def _turn_or_wait(self) -> float:
+        try:
+            return await self.turn()
+        except AWAY as error:
+            log.error("The queue cannot be reached: %s", error, extra={"action": "dispatch"})
+        except Exception:
+            log.exception("Dispatching failed.", extra={"action": "dispatch"})
+        await self._clock.sleep(ERROR_REST_SECONDS)
+        return 0
+
+    async def turn(self) -> float:
+        """Take on what there is room for; the seconds until the next turn if nothing happens."""
+        self._wake.clear()
+        if self._places.refresh():
+            await self._work.containers.keep(self._places.addresses)
+        now = self._clock.monotonic()
+        renew = self._renewed is None or now - self._renewed >= RENEW_SECONDS
+        claimed = await self._claim(renew)
+        if claimed is None:
+            self._renewed = None
+            return LONGEST_REST_SECONDS
+        self._fresh = False
+        if renew:
+            self._renewed = now
+        self._break_off(claimed)
+        self._take_on(claimed)
+        return self._seconds_to_wait(claimed)
+
+    async def _claim(self, renew: bool) -> Claimed | None:
+        self._turns += 1
+        now = self._clock.now()
+        claims = Claims(
+            free={name: self._places.free(name) for name in self._places.endpoint_names},
+            room=max(0, self._most - len(self._jobs)),
+            first=self._turns,
+            worker=self._holder,
+            now=now,
+            until=now + REQUEST_LEASE_SECONDS,
+            renew=renew,
+            fresh=self._fresh,
+        )
+        return await self._writes.join(claims)
+
+    def _take_on(self, claimed: Claimed) -> None:
+        for queued in (*claimed.to_end, *claimed.to_send):
+            name = queued.request.endpoint_name
+            job = Job(queued, claimed.at + REQUEST_LEASE_SECONDS - 1)
+            job.verdict = verdict(
+                queued,
+                abandoned_to=claimed.abandoned.get(name, 0),
+                most_reclaimed=MOST_RECLAIMED,
+                now=claimed.at,
+            )
+            job.variant_name = self._places.first_variant(name)
+            if job.verdict is None:
+                job.place = self._places.take(name)
+                job.has_slot = job.place is not None
+            if job.place is not None:
+                job.variant_name = job.place.variant_name
+            self._start(job)
+
+    def _start(self, job: Job) -> None:
+        task = asyncio.create_task(self._work.run(job))
+        self._jobs[job.queued.sequence] = job
+        self._tasks[job] = task
+        task.add_done_callback(lambda task: self._done(job, task))
+
+    def _done(self, job: Job, task: asyncio.Task[None]) -> None:
+        self._let_go(job)
+        del self._tasks[job]
+        if self._jobs.get(job.queued.sequence) is job:
+            del self._jobs[job.queued.sequence]
+        self._wake.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            about = {"action": "async_request", "request_id": job.queued.request.request_id}
+            log.error("A request is left until its lease runs out.", exc_info=error, extra=about)
+
+    def _let_go(self, job: Job) -> None:
+        if not job.has_slot or job.place is None:
+            return
+        job.has_slot = False
+        self._places.give(job.place)
+        self._wake.set()
+        if not job.place.outstanding:
+            self.on_idle()
+
+    def _break_off(self, claimed: Claimed) -> None:
+        """What is worked on, and nobody wants any more."""
+        for sequence, attempt in claimed.cancelled:
+            job = self._jobs.get(sequence)
+            if job is not None and job.queued.attempt == attempt:
+                job.break_off(cancelled())
+        if any(claimed.abandoned.values()):
+            for sequence, job in self._jobs.items():
+                name = job.queued.request.endpoint_name
+                if sequence <= claimed.abandoned.get(name, 0):
+                    job.break_off(deleted(name))
+
+    def _seconds_to_wait(self, claimed: Claimed) -> float:
+        if claimed.more and len(self._jobs) < self._most:
+            return 0
+        wake_at = self._places.wake_at()
+        if wake_at is None:
+            return LONGEST_REST_SECONDS
+        return min(LONGEST_REST_SECONDS, max(0.0, wake_at - self._clock.monotonic()))
+
+    # Leases
+
+    async def _beat(self) -> None:
+        """Renew the leases of what is worked on, and take back those that ran out."""
+        while True:
+            await self._clock.sleep(BEAT_SECONDS)
+            try:
+                await self.beat()
+            except AWAY as error:
+                log.error("Leases cannot be renewed: %s", error, extra={"action": "dispatch"})
+
+    async def beat(self) -> None:
+        held = [job.held for job in self._jobs.values()]
+        until = self._clock.now() + REQUEST_LEASE_SECONDS
+        renewal = await self._writes.join(
+            lambda connection: async_leases.renew(connection, held, until)
+        )
+        for sequence, attempt in held:
+            job = self._jobs.get(sequence)
+            if job is None or job.queued.attempt != attempt:
+                continue
+            if sequence in renewal.lost:
+                self._lose(job)
+            else:
+                job.lease_until = until - 1
+            if sequence in renewal.cancelled:
+                job.break_off(cancelled())
+        if self._renewed is not None:
+            # After the renewal: what is worked on here is not taken for lost.
+            await self._reclaim()
+
+    async def _reclaim(self) -> None:
+        now = self._clock.now()
+        count = await self._writes.join(
+            lambda connection: async_leases.reclaim(connection, now, RECLAIMED_AT_ONCE)
+        )
+        if count:
+            self._wake.set()
+            about = {"action": "reclaim", "requests": count}
+            log.warning("Requests whose worker was lost are queued again.", extra=about)
+
+    def _lose(self, job: Job) -> None:
+        """It is somebody else's, unless it has ended in this very moment."""
+        if job.is_lost:
+            self._tasks[job].cancel()
+        job.is_lost = True
+
+    async def _rest(self, seconds: float) -> None:
+        """Until woken, at most `seconds`."""
+        if seconds <= 0:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    async def _stop(self) -> None:
+        """Break off what is worked on; who comes next goes on with it at once."""
+        held = [job.held for job in self._jobs.values()]
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+        def give_all_back(connection: Connection) -> None:
+            for sequence, attempt in held:
+                async_leases.give_back(connection, sequence, attempt, lost=False)
+            leases.release(connection, LEASE_NAME, self._holder)
+
+        with contextlib.suppress(*AWAY):
+            await self._writes.join(give_all_back)
+        await self._work.containers.close()
+        self._work.threads.close()

@@ -1,0 +1,323 @@
+"""One attempt at one request, from its lease to its end.
+
+look what an earlier attempt has written → ask the container → write the object → end
+                                         ↘ the instance was lost: back into the queue
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sagehen.clock import Clock
+from sagehen.deferred.dispatch.data_log import DataLog
+from sagehen.deferred.dispatch.endings import Ending, Endings
+from sagehen.deferred.dispatch.failures import (
+    Failure,
+    answered_with_error,
+    input_missing,
+    lost_too_often,
+    not_stored,
+)
+from sagehen.deferred.dispatch.inputs import Inputs
+from sagehen.deferred.dispatch.invoke import (
+    Answer,
+    Containers,
+    InputBroken,
+    InstanceLost,
+    NotStarted,
+)
+from sagehen.deferred.dispatch.jobs import Job
+from sagehen.deferred.dispatch.notices import MOST_BODY_BYTES, wants_body
+from sagehen.deferred.dispatch.outputs import Outputs
+from sagehen.deferred.dispatch.patience import AWAY, Patience
+from sagehen.deferred.dispatch.places import Place
+from sagehen.deferred.dispatch.spool import Spool
+from sagehen.deferred.dispatch.threads import Threads
+from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
+from sagehen.errors import SagehenError
+from sagehen.objects.store import ObjectStore
+from sagehen.store import async_leases, async_requests
+from sagehen.store.database import Database
+from sagehen.store.grouped import GroupedWrites
+
+__all__ = ["Limits", "Work"]
+
+log = logging.getLogger(__name__)
+
+PLAIN = "text/plain; charset=utf-8"
+MOST_LOGGED_BYTES = 2000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one request."""
+
+    most_response_bytes: int
+    most_redeliveries: int
+    """How often it is sent again after its instance was lost."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an attempt needs.
+
+    Args:
+        patience: with the object store, while it is away.
+        let_go: gives a job's slot back.
+    """
+
+    database: Database
+    writes: GroupedWrites
+    objects: ObjectStore
+    inputs: Inputs
+    containers: Containers
+    outputs: Outputs
+    endings: Endings
+    threads: Threads
+    patience: Patience
+    data_log: DataLog
+    clock: Clock
+    limits: Limits
+    let_go: Callable[[Job], None]
+
+    async def run(self, job: Job) -> None:
+        """Bring a leased request to its end, or back into the queue.
+
+        Where not even that can be written, its lease runs out.
+        """
+        try:
+            await self._run(job)
+        except Failure as failure:
+            await self._fail(job, failure)
+        except NotStarted as error:
+            self._rest(job, error)
+            await self._give_back(job, lost=False)
+        except (InstanceLost, InputBroken) as error:
+            await self._lose(job, error)
+        except AWAY as error:
+            self._rest(job, error)
+            await self._give_back(job, lost=False)
+
+    async def _run(self, job: Job) -> None:
+        if await self._end_as_before(job):
+            return
+        if job.verdict is not None:
+            raise job.verdict
+        answer, ending = await self._asked(job)
+        try:
+            if answer.is_success:
+                await self._succeed(job, answer, ending)
+            else:
+                await self._fail(job, answered_with_error(answer.status), ending, answer)
+        finally:
+            answer.spool.discard()
+
+    async def _end_as_before(self, job: Job) -> bool:
+        """What an earlier attempt has written is the answer: nobody is asked again."""
+        if job.queued.attempt == 1:
+            return False
+        found = await self.patience(lambda: self.outputs.find(job.queued))
+        if found is None:
+            return False
+        await self._end(job, Ending(found.outcome, found.body))
+        return True
+
+    # Asking
+
+    async def _asked(self, job: Job) -> tuple[Answer, Ending]:
+        """The container's answer, whatever it is."""
+        place = job.place
+        if place is None:
+            raise NotStarted("The instance that it was leased for is gone.")
+        if job.broken_off is not None:
+            raise job.broken_off
+        asking = asyncio.ensure_future(self._ask(job, place))
+        job.asking = asking
+        try:
+            return await asking
+        except asyncio.CancelledError:
+            if job.broken_off is not None and not _is_cancelled():
+                raise job.broken_off from None
+            raise
+        finally:
+            job.asking = None
+            self.let_go(job)
+
+    async def _ask(self, job: Job, place: Place) -> tuple[Answer, Ending]:
+        request = job.queued.request
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                body = await self.patience(
+                    lambda: stack.enter_async_context(self.inputs.open(job.queued))
+                )
+            except AWAY as error:
+                raise input_missing(request.input_location or "the queue", str(error)) from error
+            began = self.clock.monotonic()
+            answer = await self.containers.invoke(
+                place.address, request, body, lambda: self._spool(job.queued)
+            )
+            place.answered()
+            ending = Ending(
+                Outcome(state=AsyncState.SUCCEEDED, status=answer.status),
+                model_seconds=self.clock.monotonic() - began,
+                download_seconds=body.seconds,
+            )
+            return answer, ending
+
+    def _spool(self, queued: QueuedRequest) -> Spool:
+        wanted = wants_body(queued, success=True) or wants_body(queued, success=False)
+        return Spool(
+            self.objects.draft,
+            self.threads,
+            self.limits.most_response_bytes,
+            MOST_BODY_BYTES if wanted else MOST_LOGGED_BYTES,
+        )
+
+    # Ending
+
+    async def _succeed(self, job: Job, answer: Answer, ending: Ending) -> None:
+        location = job.queued.request.output.location
+        ending.outcome = Outcome(
+            state=AsyncState.SUCCEEDED,
+            content_type=answer.content_type,
+            location=location,
+            status=answer.status,
+        )
+        ending.body = answer.spool.whole
+        try:
+            stored = await self._store(job, ending, answer.spool)
+        except (SagehenError, *AWAY) as error:
+            await self._fail(job, not_stored(location, str(error)), ending)
+            return
+        if stored:
+            await self._end(job, ending)
+
+    async def _fail(
+        self,
+        job: Job,
+        failure: Failure,
+        ending: Ending | None = None,
+        answer: Answer | None = None,
+    ) -> None:
+        """End it with its failure object, where it is to have one and that can be written."""
+        output = job.queued.request.output
+        outcome = Outcome(
+            state=failure.state,
+            failure_reason=failure.reason,
+            content_type=answer.content_type if answer else PLAIN,
+            location=output.failure_location,
+            status=answer.status if answer else None,
+        )
+        ending = ending or Ending(outcome)
+        ending.outcome = outcome
+        ending.failed_by = (failure.metric,) if failure.metric else ()
+        await self._log(job, failure, answer)
+        spool = answer.spool if answer else await self._spool_text(job.queued, failure.text)
+        ending.body = spool.whole
+        if output.failure_location is not None:
+            try:
+                if not await self._store(job, ending, spool):
+                    return
+            except (SagehenError, *AWAY) as error:
+                log.error("A failure object cannot be written: %s", error, extra=_about(job))
+                ending.outcome = Outcome(
+                    state=failure.state, failure_reason=failure.reason, status=outcome.status
+                )
+                ending.failed_by = (*ending.failed_by, "ResponseUploadFailures")
+        await self._end(job, ending)
+
+    async def _spool_text(self, queued: QueuedRequest, text: str) -> Spool:
+        spool = self._spool(queued)
+        await spool.write(text.encode())
+        return spool
+
+    async def _store(self, job: Job, ending: Ending, spool: Spool) -> bool:
+        """Write the object; False where the request is another's meanwhile."""
+        if not await self._is_ours(job):
+            log.warning("A request was leased by another meanwhile.", extra=_about(job))
+            return False
+        began = self.clock.monotonic()
+        await self.patience(lambda: self.outputs.put(job.queued, ending.outcome, spool))
+        ending.upload_seconds = self.clock.monotonic() - began
+        return True
+
+    async def _is_ours(self, job: Job) -> bool:
+        if self.clock.now() < job.lease_until:
+            return True
+
+        def read() -> bool:
+            with self.database.read() as connection:
+                now = async_requests.get(connection, job.queued.sequence)
+            return now is not None and (now.state, now.attempt) == (
+                AsyncState.LEASED,
+                job.queued.attempt,
+            )
+
+        return await self.patience(lambda: self.threads.run(read))
+
+    async def _end(self, job: Job, ending: Ending) -> None:
+        ending.variant_name = job.variant_name
+        if not await self.endings.end(job.queued, ending):
+            log.warning("A request was ended by another meanwhile.", extra=_about(job))
+            return
+        outcome = ending.outcome
+        if outcome.state is not AsyncState.SUCCEEDED:
+            about = _about(job) | {"state": outcome.state.value}
+            log.info("A request failed: %s", outcome.failure_reason, extra=about)
+
+    # Going back
+
+    async def _lose(self, job: Job, error: Exception) -> None:
+        lost = job.queued.lost
+        about = _about(job) | {"lost": lost + 1, "reason": str(error)}
+        log.warning("An instance was lost while it worked on a request.", extra=about)
+        if lost >= self.limits.most_redeliveries:
+            await self._fail(job, lost_too_often(job.queued.request.endpoint_name, lost + 1))
+            return
+        self._rest(job, error)
+        await self._give_back(job, lost=True)
+
+    async def _give_back(self, job: Job, *, lost: bool) -> None:
+        sequence, number = job.held
+        await self.patience(
+            lambda: self.writes.join(
+                lambda connection: async_leases.give_back(connection, sequence, number, lost=lost)
+            )
+        )
+
+    def _rest(self, job: Job, error: Exception) -> None:
+        """What its instance did is no reason to send it the next at once."""
+        if job.place is not None:
+            job.place.refused(self.clock.monotonic())
+        log.debug("A request goes back into the queue: %s", error, extra=_about(job))
+
+    async def _log(self, job: Job, failure: Failure, answer: Answer | None) -> None:
+        place = job.place
+        if place is None:
+            return
+        text = failure.text
+        if answer is not None:
+            side = "client" if 400 <= answer.status < 500 else "server"
+            said = answer.spool.beginning[:MOST_LOGGED_BYTES].decode("utf-8", "replace")
+            text = f'Received {side} error ({answer.status}) from primary with message "{said}"'
+        inference_id = job.queued.request.inference_id
+        await self.threads.run(lambda: self.data_log.write(place, inference_id, text))
+
+
+def _is_cancelled() -> bool:
+    """It is the whole attempt that is to end, not only the asking."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _about(job: Job) -> dict[str, object]:
+    request = job.queued.request
+    return {
+        "action": "async_request",
+        "endpoint": request.endpoint_name,
+        "inference_id": request.inference_id,
+        "request_id": request.request_id,
+        "attempt": job.queued.attempt,
+    }
