@@ -1,17 +1,17 @@
 """InvokeEndpointAsync with a real boto3 client of a real server: what is taken, and what is not."""
 
 import json
-import subprocess
 import urllib.error
 import urllib.request
 import uuid
 
 import pytest
 from botocore.exceptions import ClientError
+from typer.testing import CliRunner
 
+from sagehen.cli import app
 from support.asynchronous import BUCKET, AsyncEndpoint
 from support.deploy import DOUBLE
-from support.server import SAGEHEN
 
 
 @pytest.fixture(scope="module")
@@ -160,9 +160,8 @@ def working(deploy):
 
 def sagehen(server, *arguments):
     """What `sagehen async …` prints, and its exit status."""
-    command = [SAGEHEN, "async", *arguments, "--home", str(server.home)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout + done.stderr
+    done = CliRunner().invoke(app, ["async", *arguments, "--home", str(server.home)])
+    return done.exit_code, done.output
 
 
 def test_pause_cancel_resume(working, server):

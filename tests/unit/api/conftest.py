@@ -59,6 +59,7 @@ class Server:
         return operate
 
     def call(self) -> Call:
+        unused: Any = None  # of topics and queues only
         return Call(
             settings=self.settings,
             database=self.database,
@@ -67,6 +68,9 @@ class Server:
             arns=ArnMaker("000000000000", "us-east-1"),
             request_id="r",
             hint=self._hint,
+            writes=unused,
+            seal=unused,
+            arrivals=unused,
         )
 
     def _hint(self) -> None:

@@ -46,6 +46,7 @@ class S3Server:
         self._thread = threading.Thread(target=self._run)
 
     def _call(self, request_id: str) -> Call:
+        unused: Any = None  # of topics and queues only
         return Call(
             settings=self.settings,
             database=self.database,
@@ -54,6 +55,9 @@ class S3Server:
             arns=ArnMaker(self.settings.account_id, self.settings.region),
             request_id=request_id,
             hint=lambda: None,
+            writes=unused,
+            seal=unused,
+            arrivals=unused,
         )
 
     def _run(self) -> None:
