@@ -22,7 +22,7 @@ from batching_models import KINDS, Kind, Made
 from batching_sides import CONTESTANTS, KEYS, Contestant
 from descendants import adopt_orphans, end_all, resident_mebibytes
 from environments import CACHE
-from frame import heading, keep, measure, middle, options, row_of
+from frame import heading, keep, measure, middle, numbers, options, row_of, some
 from house import ask
 from machine import describe_machine
 from others import Others
@@ -61,22 +61,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--only", type=some(KEYS), default=KEYS, help=f"some of {', '.join(KEYS)}")
     parser.add_argument("--cache", type=Path, default=CACHE, help="of the peers' environments")
     return parser.parse_args()
-
-
-def numbers(text: str) -> list[int]:
-    return [int(word) for word in text.split(",")]
-
-
-class some:  # noqa: N801
-    """A comma list of words out of these."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self.words = words
-
-    def __call__(self, text: str) -> list[str]:
-        if unknown := set(text.split(",")) - set(self.words):
-            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: unknown")
-        return text.split(",")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """The servers of batching.py: Sagehen with batching on and off, and two peers with theirs on."""
 
-import io
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ from pathlib import Path
 from batching_models import Kind, Made, first_number
 from environments import Environment
 from peer_servers import Form, Plan, mlserver, serve
-from sides import ROLE, Server, Side, server
+from sides import ROLE, Server, Side, packed, server
 
 BUCKET = "benchmark"
 NAME = "batching"
@@ -62,15 +60,6 @@ def deploy(kind: Kind, made: Made, running: Server, environment: dict[str, str])
     control.create_endpoint(EndpointName=NAME, EndpointConfigName=NAME)
     waiter = control.get_waiter("endpoint_in_service")
     waiter.wait(EndpointName=NAME, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
-
-
-def packed(files: dict[str, Path]) -> bytes:
-    """Hardly compressed: nothing of that is measured."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
-        for name, file in files.items():
-            archive.add(file, name)
-    return content.getvalue()
 
 
 def peer(

@@ -16,7 +16,8 @@ PEERS = HERE / "peers"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sagehen-peers"
 
 JAVA = ("java", "openjdk-17-jre-headless")
-PROGRAMS = {"torchserve": JAVA, "mms": JAVA}
+REDIS = ("redis-server", "redis-server")
+PROGRAMS = {"torchserve": JAVA, "mms": JAVA, "celery": REDIS, "ray_async": REDIS}
 """What a peer needs of the machine, and the Debian package that has it."""
 
 
@@ -46,7 +47,7 @@ class Environment:
 
 
 def environment(
-    peer: str, cache: Path, libraries: Sequence[str] = (), model: str = ""
+    peer: str, cache: Path, libraries: Sequence[str] | None = None, model: str = ""
 ) -> Environment:
     """The one in the cache, if it was made of the same requirements; else a new one.
 
@@ -56,7 +57,9 @@ def environment(
         program, package = PROGRAMS[peer]
         if not shutil.which(program):
             raise Failed(f"{program} is missing. To have it: apt-get install -y {package}")
-    requirements = listed(PEERS / peer / "requirements.txt") + list(libraries or same_model())
+    requirements = listed(PEERS / peer / "requirements.txt") + list(
+        same_model() if libraries is None else libraries
+    )
     alone = listed(PEERS / peer / "without-dependencies.txt")
     made = Environment(cache.resolve() / "-".join(filter(None, (peer, model))))
     note = made.folder / "made-of.txt"

@@ -6,7 +6,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from others import Others
@@ -31,6 +31,21 @@ def options(description: str | None, seconds: float) -> argparse.ArgumentParser:
     return parser
 
 
+def some(words: Sequence[str]) -> Callable[[str], list[str]]:
+    """Reads a comma list of these."""
+
+    def read(text: str) -> list[str]:
+        if unknown := set(text.split(",")) - set(words):
+            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: unknown")
+        return text.split(",")
+
+    return read
+
+
+def numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
 def measure(
     side: Side, rows: Sequence[str], connections: int, seconds: float, others: Others
 ) -> Measured:
@@ -39,10 +54,18 @@ def measure(
     return others.undisturbed(partial(put_under_load, side, rows, connections, seconds))
 
 
-def put_under_load(side: Side, rows: Sequence[str], connections: int, seconds: float) -> Measured:
+def put_under_load(
+    side: Side,
+    rows: Sequence[str],
+    connections: int,
+    seconds: float,
+    count: int | None = None,
+) -> Measured:
+    """One measurement of what load.py says; with `count`, of so many requests at most."""
     # Signed anew each time: a signature grows old.
     requests = json.dumps([side.request(row).decode("latin-1") for row in rows])
     where = [side.host, str(side.port), str(connections), str(seconds), "/dev/stdin"]
+    where += [] if count is None else [str(count)]
     generator = [sys.executable, str(HERE / "load.py"), *where]
     finished = subprocess.run(
         generator, input=requests, capture_output=True, text=True, check=False
@@ -51,7 +74,7 @@ def put_under_load(side: Side, rows: Sequence[str], connections: int, seconds: f
         raise Failed(f"{side.name}: {finished.stderr.strip()}")
     result: Measured = json.loads(finished.stdout)
     if result["failures"]:
-        raise Failed(f"{side.name}: {result['failures']:.0f} answers were not 200.")
+        raise Failed(f"{side.name}: {result['failures']:.0f} answers were no success.")
     return result
 
 

@@ -28,7 +28,7 @@ import multi_servers
 import numpy as np
 from descendants import adopt_orphans, end_all, proportional_mebibytes
 from environments import CACHE, version_of
-from frame import Measured, keep, measure, options
+from frame import Measured, keep, measure, options, some
 from house import ask
 from many_models import Catalog, least_recent_hits, make_catalog, uniform, zipf
 from multi_servers import Host, endpoint_name
@@ -79,15 +79,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--on-disk", type=int, default=10_000, help="in the last measurement")
     parser.add_argument("--quick", action="store_true", help="without what is of Sagehen alone")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", type=some, default=KEYS, help=f"some of {','.join(KEYS)}")
+    parser.add_argument("--only", type=some(KEYS), default=KEYS, help=f"some of {','.join(KEYS)}")
     parser.add_argument("--cache", type=Path, default=CACHE, help="of the peers' environments")
     return parser.parse_args()
-
-
-def some(text: str) -> list[str]:
-    if unknown := set(text.split(",")) - set(KEYS):
-        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: unknown")
-    return text.split(",")
 
 
 @dataclass(frozen=True)

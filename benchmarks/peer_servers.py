@@ -60,7 +60,7 @@ def serve(
     model: Path,
     folder: Path,
     cache: Path,
-    libraries: Sequence[str] = (),
+    libraries: Sequence[str] | None = None,
     model_name: str = "",
 ) -> Iterator[Side]:
     """The server of a peer, when it has answered a first request."""

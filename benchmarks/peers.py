@@ -22,7 +22,7 @@ from pathlib import Path
 from contenders import CONTENDERS, KEYS, Contender
 from descendants import adopt_orphans, end_all, resident_mebibytes
 from environments import CACHE, version_of
-from frame import Measured, heading, keep, measure, options, put_under_load, row_of
+from frame import Measured, heading, keep, measure, options, put_under_load, row_of, some
 from house import Question, ask_library, check, make_model
 from machine import describe_machine
 from others import Others
@@ -51,15 +51,9 @@ def main() -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = options(__doc__, seconds=5)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", type=some, default=KEYS, help=f"some of {','.join(KEYS)}")
+    parser.add_argument("--only", type=some(KEYS), default=KEYS, help=f"some of {','.join(KEYS)}")
     parser.add_argument("--cache", type=Path, default=CACHE, help="of the peers' environments")
     return parser.parse_args()
-
-
-def some(text: str) -> list[str]:
-    if unknown := set(text.split(",")) - set(KEYS):
-        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: unknown")
-    return text.split(",")
 
 
 @dataclass(frozen=True)

@@ -84,10 +84,12 @@ class Server:
 
     def signed_request(self, endpoint: str, body: str, **more: str) -> bytes:
         """InvokeEndpoint as an AWS client sends it; `more` are headers."""
+        fields = {name.replace("_", "-"): value for name, value in more.items()}
         path = f"/endpoints/{endpoint}/invocations"
-        fields = {"Content-Type": "text/csv"} | {
-            name.replace("_", "-"): value for name, value in more.items()
-        }
+        return self.signed(path, {"Content-Type": "text/csv"} | fields, body)
+
+    def signed(self, path: str, fields: dict[str, str], body: str) -> bytes:
+        """A POST to the runtime."""
         request = AWSRequest("POST", self.url + path, fields, body.encode())
         credentials = Credentials(self.keys["access_key"], self.keys["secret_key"])
         SigV4Auth(credentials, "sagemaker", REGION).add_auth(request)
@@ -204,11 +206,9 @@ def answers(url: str) -> bool:
 
 def deploy(model: Path, running: Server, instances: int = 1, routing: str = "RANDOM") -> None:
     """One endpoint with that model."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        archive.add(model, "xgboost-model")
+    archive = packed({"xgboost-model": model})
     running.client("s3").create_bucket(Bucket="benchmark")
-    running.client("s3").put_object(Bucket="benchmark", Key="model.tar.gz", Body=packed.getvalue())
+    running.client("s3").put_object(Bucket="benchmark", Key="model.tar.gz", Body=archive)
     sagemaker = running.client("sagemaker")
     container = {"Image": IMAGE, "ModelDataUrl": "s3://benchmark/model.tar.gz"}
     sagemaker.create_model(ModelName="house", ExecutionRoleArn=ROLE, PrimaryContainer=container)
@@ -223,6 +223,15 @@ def deploy(model: Path, running: Server, instances: int = 1, routing: str = "RAN
     sagemaker.create_endpoint(EndpointName="house", EndpointConfigName="house")
     waiter = sagemaker.get_waiter("endpoint_in_service")
     waiter.wait(EndpointName="house", WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+
+
+def packed(files: dict[str, Path]) -> bytes:
+    """A model.tar.gz, hardly compressed: nothing of that is measured."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
+        for name, file in files.items():
+            archive.add(file, name)
+    return content.getvalue()
 
 
 def plain_request(port: int, row: str) -> bytes:

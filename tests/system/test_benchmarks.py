@@ -5,15 +5,18 @@ import json
 import re
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections import Counter
+from contextlib import closing
 from itertools import cycle
 from pathlib import Path
 
 import pytest
 
+from sagehen.store.migrate import upgrade
 from support.warm import run_script
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -231,3 +234,64 @@ def test_an_ideal_cache_forgets_the_least_recently_used(monkeypatch):
     assert many_models.least_recent_hits(draws, [1, 1, 1], 2) == 2 / 6
     assert many_models.least_recent_hits(draws, [1, 1, 1], 3) == 3 / 6
     assert many_models.least_recent_hits(draws, [1, 1, 2], 2) == 1 / 6
+
+
+def test_asynchronous_requests_are_put_in_and_brought_through(server, tmp_path):
+    whom = ("--only", "sagehen,celery", "--parts", "enqueue,through", "--cache", str(tmp_path))
+    quick = ("--seconds", "0.1", "--repeats", "1", "--at-once")
+    # Without redis-server, nothing has to be installed to see that Celery cannot be had.
+    finished = run("async_inference.py", server, *whom, *quick, PATH="/nonexistent")
+    assert finished.returncode == 0, finished.stderr
+    put_in = r"^\| Sagehen \(signed\), SQLite \| sagehen .* \| a commit of SQLite .*\|"
+    assert re.search(
+        put_in + r"( [\d,]+ \| [\d.]+ \| [\d.]+ \|){3}$", finished.stdout, re.MULTILINE
+    )
+    for asked in ("inline bodies", "InputLocation"):
+        assert re.search(rf"SQLite, {asked} \| [\d,]+ \|$", finished.stdout, re.MULTILINE)
+    assert "appendfsync always failed: redis-server is missing." in finished.stdout
+    assert "at least 2,000 durable enqueues/s at 64 connections" in finished.stdout
+
+
+@pytest.fixture
+def asynchronous(monkeypatch):
+    """A module of the benchmark of asynchronous endpoints."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return lambda name: importlib.import_module(f"async_{name}")
+
+
+def test_a_backlog_has_its_size_before_and_after_it_is_measured(asynchronous, tmp_path):
+    backlog = asynchronous("backlog")
+    upgrade(f"sqlite:///{tmp_path}/state.db")
+    queue = backlog.Queue(tmp_path / "state.db")
+    for _ in range(2):
+        queue.fill(100)
+        spent = queue.measure_steps(0.01)
+        assert all(spent[step] > spent[f"{step} alone"] > 0 for step in backlog.STEPS)
+        with closing(sqlite3.connect(tmp_path / "state.db")) as state:
+            states = state.execute("SELECT state, count(*) FROM async_requests GROUP BY state")
+            assert dict(states.fetchall())["QUEUED"] == 100
+    assert queue.mebibytes() > 0.1
+
+
+def test_a_backlogs_targets_are_met_where_it_is_flat_and_small(asynchronous):
+    backlog, report = asynchronous("backlog"), asynchronous("report")
+
+    def level(rows, milliseconds, mebibytes):
+        keys = [key for step in backlog.STEPS for key in (step, f"{step} alone")]
+        spent, memory = dict.fromkeys(keys, milliseconds), {"control": mebibytes}
+        return backlog.Level(rows, spent, mebibytes, memory, {"requests_per_second": 1.0})
+
+    lines = report.targets([], [level(1000, 1.0, 150), level(1_000_000, 1.5, 190)])
+    assert [line.partition(":")[0] for line in lines] == ["- met"] * 6
+    lines = report.targets([], [level(1000, 1.0, 150), level(1_000_000, 1.6, 960)])
+    assert [line.partition(":")[0] for line in lines] == ["- NOT MET"] * 6
+
+
+def test_the_generator_sends_as_many_as_it_is_told(fickle_server, tmp_path):
+    requests = tmp_path / "requests.json"
+    requests.write_text(json.dumps(["GET / HTTP/1.1\r\n\r\n"]))
+    command = [sys.executable, str(BENCHMARKS / "load.py"), "127.0.0.1", str(fickle_server)]
+    finished = subprocess.run(
+        [*command, "1", "inf", str(requests), "3"], capture_output=True, timeout=60, check=True
+    )
+    assert json.loads(finished.stdout)["failures"] == 1

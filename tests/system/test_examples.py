@@ -35,6 +35,17 @@ def test_multi_model_story_prices_a_house_in_each_city(server, name):
         assert re.search(rf"{city}\.tar\.gz {NUMBER} USD", printed)
 
 
+def test_an_asynchronous_endpoint_is_made_as_printed_and_tells_of_itself(server):
+    _, *told = run_example("seed_async.py", server).splitlines()[-6:]
+    assert told[:2] == ["TestNotification"] * 2
+    assert re.fullmatch(rf"Price: {NUMBER}", told[2])
+    assert told[3:] == [
+        "InferenceResult: Completed",
+        "InferenceResult: Failed, ClientError: Received client error (415) from model. See the "
+        "SageMaker Endpoint logs in your account for more information.",
+    ]
+
+
 def test_sdk_v2_deploys_one_model(server):
     printed = run_example("sdk_v2_single.py", server)
     assert re.search(rf"One house: +\[\['{NUMBER}'\]\]", printed)

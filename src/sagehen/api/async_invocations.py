@@ -15,6 +15,7 @@ from sagehen.api.async_intake import Intake, NewRequest
 from sagehen.api.async_parameters import LONGEST_BODY_BYTES, endpoint_in_path, read_parameters
 from sagehen.clock import Clock
 from sagehen.domain.asynchronous import AsyncRequest
+from sagehen.domain.ordered_ids import ordered_id
 from sagehen.errors import Unavailable
 from sagehen.wire.faults import AwsError
 from sagehen.wire.runtime_faults import unavailable, validation_error
@@ -77,7 +78,7 @@ class AsyncInvocations:
         self._verifier.verify(head, digest, now, service=SIGNED_SERVICE, unsigned_body=True)
         name = endpoint_in_path(head.raw_path) or ""
         params = read_parameters(name, head.headers, body)
-        inference_id = params.get("InferenceId") or str(uuid.uuid4())
+        inference_id = params.get("InferenceId") or ordered_id(now)
         return await self._intake.put(NewRequest(request_id, inference_id, now, params))
 
 

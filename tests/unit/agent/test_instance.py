@@ -13,9 +13,10 @@ import pytest
 
 from sagehen.agent.http import exchange
 from sagehen.agent.instance import Instance
-from sagehen.agent.model_data import ModelData, parse_location
+from sagehen.agent.model_data import ModelData
 from sagehen.agent.surroundings import Pace, Surroundings
 from sagehen.domain.containers import InstanceSpec, InstanceState
+from sagehen.domain.locations import parse_location
 from sagehen.errors import Unavailable
 
 MakeSpec = Callable[..., InstanceSpec]

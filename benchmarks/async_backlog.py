@@ -1,0 +1,164 @@
+"""What a queue costs as it grows: its steps, its disk, and the memory of the server over it."""
+
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from async_peers import SENDERS, TEXTS
+from async_sides import NAME, OUTPUTS, deploy, input_of, scale_to_zero, side
+from frame import Measured, put_under_load
+from inside import Inside
+from others import Others
+from sides import Server, server
+from sqlalchemy import Connection
+
+from sagehen.domain.asynchronous import AsyncRequest, AsyncState, Outcome, Output
+from sagehen.domain.ordered_ids import ordered_id
+from sagehen.store import async_leases, async_requests
+from sagehen.store.database import Database
+
+AT_ONCE = 64
+"""Requests that a step is about."""
+FILLED_AT_ONCE = 2000
+STEPS = ("enqueue", "lease", "end", "size")
+"""The size is asked for by itself, the others are about AT_ONCE requests in one transaction."""
+DEADLINE_SECONDS = 6 * 3600
+LEASE_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Level:
+    """What was measured with so many waiting."""
+
+    rows: int
+    milliseconds: Measured
+    """Of each step, its share of the wait for the disk included; `<step> alone` without it."""
+    disk_mib: float
+    """Of the whole state."""
+    memory_mib: Measured
+    """Resident, by role, after the server was asked for a while; empty where it was not."""
+    through_server: Measured
+    """Enqueues through the gateway; empty likewise."""
+
+
+def measure(levels: Sequence[int], seconds: float, others: Others) -> list[Level]:
+    """One queue that grows from level to level; the server runs over the first and the last."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="sgh-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with server(folder) as running:
+            deploy(running, folder)
+            scale_to_zero(running)
+        queue = Queue(folder / "home" / "state.db")
+        for rows in levels:
+            queue.fill(rows)
+            steps = others.undisturbed(partial(queue.measure_steps, seconds))
+            spent = ", ".join(f"{step} {steps[step]:.2f} ms" for step in STEPS)
+            print(f"  {rows:,} waiting: {spent}", file=sys.stderr)
+            memory: Measured = {}
+            asked: Measured = {}
+            if rows in (levels[0], levels[-1]):
+                with server(folder) as running:
+                    asked = others.undisturbed(partial(ask, running, seconds))
+                    memory = memory_of(running)
+            found.append(Level(rows, steps, queue.mebibytes(), memory, asked))
+    return found
+
+
+def ask(running: Server, seconds: float) -> Measured:
+    return put_under_load(side(running), TEXTS, SENDERS, seconds)
+
+
+def memory_of(running: Server) -> Measured:
+    return {role: mib for (role, _), mib in Inside(running).memory_mib().items()}
+
+
+class Queue:
+    """The state of a server that does not run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def fill(self, rows: int) -> None:
+        """Until so many wait; every second one has its text with it."""
+        database = Database(f"sqlite:///{self._path}")
+        with database.read() as connection:
+            missing = rows - async_requests.backlog(connection, NAME)[0]
+        while missing > 0:
+            some = min(missing, FILLED_AT_ONCE)
+            with database.write() as connection:
+                async_requests.enqueue(connection, make_requests(some))
+            missing -= some
+        database.close()
+
+    def measure_steps(self, seconds: float) -> Measured:
+        """The mean of each step, which are done in turn: as many go out as come in."""
+        database = Database(f"sqlite:///{self._path}")
+        spent = dict.fromkeys([*STEPS, *(f"{step} alone" for step in STEPS)], 0.0)
+        rounds, end = 0, time.perf_counter() + seconds
+        while not rounds or time.perf_counter() < end:
+            rounds += 1
+            for step, work in one_round().items():
+                opened = database.read if step == "size" else database.write
+                start = time.perf_counter()
+                with opened() as connection:
+                    began = time.perf_counter()
+                    work(connection)
+                    spent[f"{step} alone"] += time.perf_counter() - began
+                spent[step] += time.perf_counter() - start
+        database.close()
+        return {step: total / rounds * 1000 for step, total in spent.items()}
+
+    def mebibytes(self) -> float:
+        files = self._path.parent.glob(f"{self._path.name}*")
+        return sum(file.stat().st_size for file in files) / 2**20
+
+
+def one_round() -> dict[str, Callable[[Connection], object]]:
+    """The steps; what is leased is ended."""
+    requests, now = make_requests(AT_ONCE), time.time()
+    held: list[tuple[int, int]] = []
+
+    def lease(connection: Connection) -> None:
+        until = now + LEASE_SECONDS
+        leased = async_leases.lease(connection, NAME, AT_ONCE, "benchmark", now, until)
+        held.extend((one.sequence, one.attempt) for one in leased)
+
+    def end(connection: Connection) -> None:
+        done = Outcome(state=AsyncState.SUCCEEDED, content_type="text/plain", status=200)
+        for sequence, attempt in held:
+            async_leases.finish(connection, sequence, attempt, done, now)
+
+    return {
+        "enqueue": lambda connection: async_requests.enqueue(connection, requests),
+        "lease": lease,
+        "end": end,
+        "size": lambda connection: async_requests.backlog(connection, NAME),
+    }
+
+
+def make_requests(count: int) -> list[tuple[AsyncRequest, bytes | None]]:
+    """As InvokeEndpointAsync makes them of requests that bring no InferenceId; every second one has
+    its text inline."""
+    return [make_request(TEXTS[number % len(TEXTS)], number % 2 == 0) for number in range(count)]
+
+
+def make_request(text: str, inline: bool) -> tuple[AsyncRequest, bytes | None]:
+    now = time.time()
+    request = AsyncRequest(
+        request_id=str(uuid.uuid4()),
+        inference_id=ordered_id(now),
+        endpoint_name=NAME,
+        received_at=now,
+        expires_at=now + DEADLINE_SECONDS,
+        timeout_seconds=900,
+        output=Output(location=f"{OUTPUTS}/{uuid.uuid4()}.out"),
+        input_location=None if inline else input_of(text),
+        content_type="text/plain",
+    )
+    return request, text.encode() if inline else None
