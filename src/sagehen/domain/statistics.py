@@ -71,17 +71,21 @@ class Statistics:
         return made
 
     def percentile(self, percent: float) -> float | None:
-        """The value that `percent` of all did not exceed, within 1 %; None where nobody knows."""
+        """The least value that `percent` of all did not exceed, within 1 %; None where nobody knows.
+
+        So of two values the 90th percentile is the greater one, as in CloudWatch.
+        """
         if self.buckets is None or not self.buckets:
             return None
         if percent in (0, 100):
             return self.maximum if percent else self.minimum
-        rank = percent / 100 * (sum(self.buckets.values()) - 1)
-        below = 0.0
+        # What 99.9 / 100 * 1000 is too much, in binary, must not ask for one value more.
+        wanted = percent / 100 * sum(self.buckets.values()) * (1 - 1e-12)
+        so_far = 0.0
         found = self.maximum
         for bucket in sorted(self.buckets):
-            below += self.buckets[bucket]
-            if below > rank:
+            so_far += self.buckets[bucket]
+            if so_far >= wanted:
                 found = _value(bucket)
                 break
         return min(max(found, self.minimum), self.maximum)

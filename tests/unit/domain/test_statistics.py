@@ -2,6 +2,7 @@
 
 import math
 import random
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from sagehen.domain.statistics import (
 
 def exact(values, percent):
     ordered = sorted(values)
-    return ordered[math.floor(percent / 100 * (len(ordered) - 1))]
+    return ordered[max(0, math.ceil(Fraction(str(percent)) * len(ordered) / 100) - 1)]
 
 
 @pytest.mark.parametrize("percent", [0, 0.5, 10, 50, 90, 99, 99.9, 100])
@@ -33,6 +34,15 @@ def test_percentiles_are_within_one_percent(percent):
     assert seen.percentile(percent) == pytest.approx(exact(values, percent), rel=0.0101)
     assert (seen.count, seen.minimum, seen.maximum) == (6050, min(values), max(values))
     assert seen.sum == pytest.approx(sum(values))
+
+
+@pytest.mark.parametrize(
+    ("count", "percent", "found"),
+    [(2, 90, 2), (2, 50, 1), (3, 50, 2), (10, 90, 9), (10, 95, 10), (1000, 99.9, 999), (1, 1, 1)],
+)
+def test_percentiles_of_few_values(count, percent, found):
+    seen = of_values({float(value): 1 for value in range(1, count + 1)})
+    assert seen.percentile(percent) == pytest.approx(found, rel=0.0101)
 
 
 few = settings(max_examples=100, derandomize=True, database=None, deadline=None)
