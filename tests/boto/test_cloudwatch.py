@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 from support.protocols import speaking
 
 PROTOCOLS = ["json", "smithy-rpc-v2-cbor", "query"]
+HOST = "/aws/sagemaker/Endpoints"
 NAMES = ["SampleCount", "Sum", "Minimum", "Maximum"]
 
 
@@ -140,30 +141,77 @@ def test_wrong_keys_are_told_in_querys_words(cloudwatch, monkeypatch):
     assert caught.value.response["Error"]["Code"] == "SignatureDoesNotMatch"
 
 
-def test_invocations_of_a_real_time_endpoint(deploy, clients, wait_until):
-    name = "measured-in-cloudwatch"
-    deploy.endpoint(name)
-    for _ in range(3):
-        deploy.invoke(name)
-    dimensions = [
-        {"Name": "VariantName", "Value": "AllTraffic"},
-        {"Name": "EndpointName", "Value": name},
-    ]
-    cloudwatch = clients["today's"]
+class Endpoint:
+    """What CloudWatch has of one."""
 
-    def seen(metric, statistic, namespace="AWS/SageMaker"):
-        found = cloudwatch.get_metric_statistics(
-            **lately(Namespace=namespace, MetricName=metric, Dimensions=dimensions),
+    def __init__(self, cloudwatch, name):
+        self.cloudwatch = cloudwatch
+        self.own = [{"Name": "EndpointName", "Value": name}]
+        self.variants = [{"Name": "VariantName", "Value": "AllTraffic"}, *self.own]
+
+    def seen(self, metric, statistic, dimensions=None, namespace="AWS/SageMaker"):
+        """All values in one."""
+        found = self.cloudwatch.get_metric_statistics(
+            **lately(Namespace=namespace, MetricName=metric),
+            Dimensions=dimensions or self.variants,
             Period=86_400,
             Statistics=[statistic],
         )
         return [point[statistic] for point in found["Datapoints"]]
 
+    def names(self):
+        listed = self.cloudwatch.list_metrics(Namespace="AWS/SageMaker", Dimensions=self.own)
+        return {one["MetricName"] for one in listed["Metrics"]}
+
+
+def test_invocations_of_a_real_time_endpoint(deploy, clients, wait_until):
+    name = "measured-in-cloudwatch"
+    deploy.endpoint(name)
+    for _ in range(3):
+        deploy.invoke(name)
+    seen = Endpoint(clients["today's"], name).seen
     wait_until(lambda: seen("Invocations", "Sum") == [3], 30)
     assert seen("ModelLatency", "SampleCount") == [3]
     assert seen("OverheadLatency", "SampleCount") == [3]
     assert seen("Invocation4XXErrors", "Average") == [0]
     (latency,) = seen("ModelLatency", "Maximum")
     assert 10 < latency < 60e6
-    listed = cloudwatch.list_metrics(Namespace="AWS/SageMaker", Dimensions=dimensions)["Metrics"]
-    assert {one["MetricName"] for one in listed} >= {"Invocations", "InvocationsPerInstance"}
+    wait_until(lambda: seen("MemoryUtilization", "Minimum", namespace=HOST), 60)
+    (memory,) = seen("MemoryUtilization", "Maximum", namespace=HOST)
+    assert 0 < memory < 100
+    assert Endpoint(clients["today's"], name).names() >= {"Invocations", "InvocationsPerInstance"}
+
+
+def test_an_asynchronous_endpoint(aws, deploy, clients, wait_until):
+    name = "measured-asynchronously"
+    deploy.config(name)
+    sagemaker, runtime = aws.client("sagemaker"), aws.client("sagemaker-runtime")
+    (variant,) = sagemaker.describe_endpoint_config(EndpointConfigName=name)["ProductionVariants"]
+    aws.client("s3").create_bucket(Bucket=name)
+    sagemaker.create_endpoint_config(
+        EndpointConfigName=f"{name}-async",
+        ProductionVariants=[variant],
+        AsyncInferenceConfig={"OutputConfig": {"S3OutputPath": f"s3://{name}/out"}},
+    )
+    sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=f"{name}-async")
+    assert deploy.settled(name)["EndpointStatus"] == "InService"
+    for body in (b"[1]", b"[2]", b"no json"):
+        runtime.invoke_endpoint_async(EndpointName=name, ContentType="application/json", Body=body)
+    found = Endpoint(clients["today's"], name)
+    for spelling in ("InvocationsProcesssed", "InvocationsProcessed"):
+        wait_until(lambda spelling=spelling: found.seen(spelling, "Sum") == [3], 30)
+    assert found.seen("InvocationFailures", "Sum") == [1]
+    assert sum(found.seen(f"Invocation{kind}XXErrors", "Sum")[0] for kind in "45") == 1
+    assert found.seen("TimeInBacklog", "SampleCount") == [3]
+    (total,), (backlog,) = (
+        found.seen(metric, "Minimum") for metric in ("TotalProcessingTime", "TimeInBacklog")
+    )
+    assert total >= backlog >= 0
+    wait_until(lambda: found.seen("ApproximateBacklogSize", "Minimum", found.own) == [0], 30)
+    assert found.seen("HasBacklogWithoutCapacity", "Maximum", found.own) == [0]
+    assert not found.names() & {"Invocations", "OverheadLatency"}
+    exposed = aws.get("/_sagehen/metrics").decode()
+    labels = f'{{endpoint="{name}",variant="AllTraffic"}}'
+    assert f"sagehen_async_invocations_processed_total{labels} 3.0" in exposed
+    assert f"sagehen_async_total_processing_time_milliseconds_count{labels} 3.0" in exposed
+    assert f'sagehen_approximate_backlog_size{{endpoint="{name}"}} 0.0' in exposed

@@ -149,6 +149,45 @@ def test_an_object_may_lie_in_a_bucket_called_endpoints(deploy):
     deploy.s3.abort_multipart_upload(Bucket="endpoints", Key=key, UploadId=upload["UploadId"])
 
 
+LIMITED = """
+import time
+
+def model_fn(model_dir): return None
+def input_fn(body, content_type): return body
+def output_fn(answer, accept): return answer
+
+def predict_fn(body, model):
+    if body == b"slow":
+        time.sleep(60)
+    return bytes(1001) if body == b"long" else str(len(body)).encode()
+"""
+
+
+def test_the_containers_variables_take_effect(deploy):
+    """Those of SageMaker's guide: larger than the default, and smaller."""
+    environment = {
+        "MMS_MAX_REQUEST_SIZE": "30000000",
+        "MMS_MAX_RESPONSE_SIZE": "1000",
+        "MMS_DEFAULT_RESPONSE_TIMEOUT": "1",
+    }
+    endpoint = AsyncEndpoint(deploy, "limited", LIMITED, environment)
+    body = bytes(27_000_000)
+    deploy.s3.put_object(Bucket=BUCKET, Key="large", Body=body)
+    asked = {
+        name: endpoint.invoke(InferenceId=name, ContentType="application/octet-stream", **given)
+        for name, given in {
+            "large": {"InputLocation": f"s3://{BUCKET}/large"},
+            "long": {"Body": b"long"},
+            "slow": {"Body": b"slow"},
+        }.items()
+    }
+    assert endpoint.ended("large")["state"] == "SUCCEEDED"
+    assert endpoint.read(asked["large"]["OutputLocation"]) == str(len(body)).encode()
+    for name in ("long", "slow"):
+        ended = endpoint.ended(name)
+        assert (ended["state"], ended["container_status"]) == ("FAILED", 500)
+
+
 @pytest.fixture(scope="module")
 def working(deploy):
     """One that works on what it gets; a word that is no JSON fails."""

@@ -15,12 +15,13 @@ from sagehen.agent.container_plan import ContainerPlace
 from sagehen.agent.failures import cannot_start, failed_artifact, failed_ping, service_failure
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.folders import give_folder, remove_tree
-from sagehen.agent.limits import InstanceLimit, LimitHits, add_hits
+from sagehen.agent.limits import InstanceLimit, LimitHits, add_hits, choose_limits
 from sagehen.agent.messages import LoadedModel, Sample
 from sagehen.agent.model_caches import ModelCaches
 from sagehen.agent.model_data import ModelData
 from sagehen.agent.running import RunningContainer, start_container
 from sagehen.agent.surroundings import Surroundings
+from sagehen.agent.utilization import Utilization
 from sagehen.domain.containers import (
     ContainerReport,
     InstanceReport,
@@ -73,6 +74,9 @@ class Instance:
         self._run_id = ""
         self._hits: Counter[InstanceLimit] = Counter()
         self._models = ModelCaches(spec, around)
+        self._utilization = Utilization(
+            choose_limits(spec.instance_type, around.settings), around.home.path, around.clock
+        )
         self._life: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -103,9 +107,11 @@ class Instance:
         self._models.touch(names, given_back, hostname)
 
     async def samples(self) -> list[Sample]:
-        memory = [running.process.memory_bytes() for running in self._running]
-        values: dict[str, float] = {"InstanceMemoryBytes": sum(await asyncio.gather(*memory))}
-        values |= self._models.values()
+        processes = [running.process for running in self._running]
+        memory = sum(await asyncio.gather(*(one.memory_bytes() for one in processes)))
+        seconds = sum(await asyncio.gather(*(one.cpu_seconds() for one in processes)))
+        used = await asyncio.to_thread(self._utilization.read, memory, seconds)
+        values: dict[str, float] = {"InstanceMemoryBytes": memory, **used, **self._models.values()}
         hits = self._hits + Counter(self._running_hits())
         return [
             *(self._sample(name, value) for name, value in values.items()),

@@ -47,6 +47,9 @@ class Process(Protocol):
     async def memory_bytes(self) -> int:
         """Memory held by it and everything it started; 0 when it has ended."""
 
+    async def cpu_seconds(self) -> float:
+        """What it and everything it started have used of the processor; 0 when it has ended."""
+
     @property
     def ended_because(self) -> str | None:
         """Who ended it, and why, where that is known and was not asked for by `kill`."""

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 import psutil
 
-__all__ = ["TreeSize", "children", "descendants", "end_trees", "measure_tree"]
+__all__ = [
+    "TreeSize",
+    "children",
+    "descendants",
+    "end_trees",
+    "measure_tree",
+    "tree_cpu_seconds",
+]
 
 STOPPING_ROUNDS = 50
 """Each finds what the others had forked by then; what is stopped forks no more."""
@@ -18,6 +25,9 @@ _LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _THREADS, _RESIDENT = 17, 21
 """Places in /proc/PID/stat, behind the name: `num_threads` and `rss`."""
+_TIMES = slice(11, 15)
+"""The same: `utime` and `stime`, then those of children that have ended."""
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -33,13 +43,23 @@ class TreeSize:
 def measure_tree(pid: int) -> TreeSize:
     """Of what has ended, nothing."""
     resident = tasks = 0
+    for fields in _stats(pid):
+        resident += int(fields[_RESIDENT]) * _PAGE_BYTES
+        tasks += int(fields[_THREADS])
+    return TreeSize(resident, tasks)
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """Time of the processor that a process and its descendants have used, those too that have
+    ended and were waited for."""
+    return sum(sum(map(int, fields[_TIMES])) for fields in _stats(pid)) / _TICKS
+
+
+def _stats(pid: int) -> Iterator[list[bytes]]:
     for one in descendants(pid):
         with contextlib.suppress(OSError, ValueError), open(f"/proc/{one}/stat", "rb") as stat:
             # The name, which may hold anything, is in brackets.
-            fields = stat.read().rpartition(b")")[2].split()
-            resident += int(fields[_RESIDENT]) * _PAGE_BYTES
-            tasks += int(fields[_THREADS])
-    return TreeSize(resident, tasks)
+            yield stat.read().rpartition(b")")[2].split()
 
 
 def end_trees(roots: Iterable[int]) -> None:

@@ -11,7 +11,8 @@ from sagehen.clock import Clock
 from sagehen.domain.series import Series, as_dimensions
 from sagehen.domain.statistics import Statistics
 from sagehen.errors import SagehenError
-from sagehen.metrics import METRICS, Kind
+from sagehen.metrics import CLOUDWATCH_DIMENSIONS, METRICS, Kind
+from sagehen.store import endpoints
 from sagehen.store.database import Database
 from sagehen.store.samples import add
 
@@ -51,9 +52,12 @@ class Recorder:
         """Values that there was no room for: the limit `metric_series`."""
 
     def record(self, name: str, dimensions: Mapping[str, str], value: float) -> None:
-        """A value of a metric of METRICS; dimensions by CloudWatch's names, e.g. EndpointName.
+        """A value of a metric of METRICS. Never fails: what is measured goes on though it cannot
+        be recorded.
 
-        Never fails: what is measured goes on though it cannot be recorded.
+        Args:
+            dimensions: by our names or by CloudWatch's; without the variant, it counts for the
+                endpoint's first, as of a request that ended before it came to any.
         """
         key: _Key = (name, *dimensions.items())
         with self._lock:
@@ -92,28 +96,29 @@ class Recorder:
                 with self._lock:
                     self.dropped += dropped
 
-    def measured(self, endpoints: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
+    def measured(self, known: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
         """For Prometheus: totals by the name they are told under, then by the metric's dimensions.
 
-        What is of other endpoints is forgotten.
+        What is of endpoints that are not `known` is forgotten.
         """
         with self._lock:
             self._turn()
-            gone = [key for key in self._totals if dict(key[1:])["EndpointName"] not in endpoints]
+            gone = [key for key in self._totals if dict(key[1:])["EndpointName"] not in known]
             for key in gone:
                 del self._totals[key]
             totals = {key: statistics.copy() for key, statistics in self._totals.items()}
         measured: dict[str, dict[tuple[str, ...], float]] = {}
         for (name, *pairs), statistics in totals.items():
             given = dict(pairs)
-            dimensions = tuple(given[one] for one in METRICS[name].cloudwatch_dimensions)
+            dimensions = tuple(given.get(one, "") for one in METRICS[name].cloudwatch_dimensions)
             for told, value in _told(name, statistics):
                 measured.setdefault(told, {})[dimensions] = value
         return measured
 
     def _turn(self) -> None:
         """Lay what was recorded aside under its minute, and begin with the minute there is now."""
-        for key, statistics in self._recorded.items():
+        for given, statistics in self._recorded.items():
+            key: _Key = (given[0], *as_dimensions(_given(given)))
             if key in self._totals or len(self._totals) < self._most_series:
                 self._totals.setdefault(key, Statistics()).merge(statistics)
         for values in (self._recorded, self._put):
@@ -128,7 +133,8 @@ class Recorder:
             self.dropped += 1
             return None
         metric = METRICS.get(key[0])
-        if metric is None or dict(key[1:]).keys() != set(metric.cloudwatch_dimensions):
+        given = _given(key).keys()
+        if metric is None or not {"EndpointName"} <= given <= set(metric.cloudwatch_dimensions):
             self.dropped += 1
             log.error(
                 "A value is of no metric that there is.",
@@ -139,7 +145,10 @@ class Recorder:
         return statistics
 
     def _write(self, connection: Connection, minute: int, values: _Values) -> int:
-        batch = {(_series(key), minute): statistics for key, statistics in values.items()}
+        batch: dict[tuple[Series, int], Statistics] = {}
+        for key, statistics in values.items():
+            series = _series(key[0], _with_variant(connection, key))
+            batch.setdefault((series, minute), Statistics()).merge(statistics)
         return len(add(connection, batch, self._most_series))
 
     def _keep(self, minute: int, values: _Values) -> None:
@@ -158,10 +167,23 @@ def _merge(into: _Values, values: _Values) -> None:
             known.merge(statistics)
 
 
-def _series(key: _Key) -> Series:
-    name, *pairs = key
+def _given(key: _Key) -> dict[str, str]:
+    """The dimensions, by CloudWatch's names."""
+    return {CLOUDWATCH_DIMENSIONS.get(name, name): value for name, value in key[1:]}
+
+
+def _with_variant(connection: Connection, key: _Key) -> dict[str, str]:
+    given = _given(key)
+    if "VariantName" in METRICS[key[0]].cloudwatch_dimensions and "VariantName" not in given:
+        endpoint = endpoints.get(connection, given["EndpointName"])
+        if endpoint is not None and endpoint.current is not None:
+            given["VariantName"] = endpoint.current.variants[0].name
+    return given
+
+
+def _series(name: str, dimensions: dict[str, str]) -> Series:
     metric = METRICS[name]
-    return Series(metric.namespace, metric.cloudwatch_name, as_dimensions(dict(pairs)), metric.unit)
+    return Series(metric.namespace, metric.cloudwatch_name, as_dimensions(dimensions), metric.unit)
 
 
 def _told(name: str, statistics: Statistics) -> list[tuple[str, float]]:

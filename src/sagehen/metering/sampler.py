@@ -26,7 +26,7 @@ __all__ = ["Sampler"]
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 5.0
-HOST_SECONDS = 30.0
+HOST_SECONDS = 10.0
 PRUNE_SECONDS = 3600.0
 AGENT_TIMEOUT_SECONDS = 5.0
 LEASE_NAME = "sampling"
@@ -86,11 +86,11 @@ class Sampler:
 
     async def turn(self) -> None:
         """Sample and write. What fails is tried again with the next turn."""
-        self._take_invocations()
-        if self._clock.monotonic() >= self._hosts_due:
-            self._hosts_due = self._clock.monotonic() + HOST_SECONDS
-            await self._sample_hosts()
         try:
+            self._take_invocations()
+            if self._clock.monotonic() >= self._hosts_due:
+                self._hosts_due = self._clock.monotonic() + HOST_SECONDS
+                await self._sample_hosts()
             await asyncio.to_thread(self._sample_backlogs)
             await asyncio.to_thread(self._recorder.flush)
             if self._clock.monotonic() >= self._prune_due:

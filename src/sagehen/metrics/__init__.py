@@ -3,9 +3,9 @@
 from sagehen.metrics.asynchronous import ASYNCHRONOUS
 from sagehen.metrics.hosts import HOSTS
 from sagehen.metrics.invocations import INVOCATIONS
-from sagehen.metrics.metric import HOST, OWN, Kind, Metric
+from sagehen.metrics.metric import CLOUDWATCH_DIMENSIONS, HOST, OWN, Kind, Metric
 
-__all__ = ["HOST", "METRICS", "OWN", "Kind", "Metric"]
+__all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "METRICS", "OWN", "Kind", "Metric"]
 
 METRICS: dict[str, Metric] = {
     metric.name: metric for metric in (*INVOCATIONS, *ASYNCHRONOUS, *HOSTS)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["HOST", "OWN", "Kind", "Metric"]
+__all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "OWN", "Kind", "Metric"]
 
 
 class Kind(StrEnum):
@@ -43,10 +43,12 @@ class Metric:
     @property
     def cloudwatch_dimensions(self) -> tuple[str, ...]:
         """As CloudWatch has them: SageMaker tells of all instances of a variant together."""
-        return tuple(_CLOUDWATCH[one] for one in self.dimensions if one in _CLOUDWATCH)
+        return tuple(
+            CLOUDWATCH_DIMENSIONS[one] for one in self.dimensions if one in CLOUDWATCH_DIMENSIONS
+        )
 
 
-_CLOUDWATCH = {
+CLOUDWATCH_DIMENSIONS = {
     "endpoint": "EndpointName",
     "variant": "VariantName",
     "container": "ContainerName",

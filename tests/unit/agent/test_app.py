@@ -83,7 +83,13 @@ async def test_an_instance_comes_and_goes(client: AgentClient, make_spec: MakeSp
     await client.put_instance(make_spec())
     assert await client.instances() == before, "an equal spec changes nothing"
     samples = await client.metrics()
-    assert {sample.name for sample in samples} == {"InstanceMemoryBytes", "InstanceLimitHits"}
+    assert {sample.name for sample in samples} == {
+        "InstanceMemoryBytes",
+        "InstanceLimitHits",
+        "CPUUtilization",
+        "MemoryUtilization",
+        "DiskUtilization",
+    }
     await client.delete_instance("i-1")
     await wait_for(client, None)
     await client.delete_instance("i-1")

@@ -5,12 +5,15 @@ import threading
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from sagehen.domain.records import EndpointStatus
 from sagehen.domain.series import Series, as_dimensions
 from sagehen.domain.statistics import of_values
 from sagehen.metering import recorder as module
 from sagehen.metering.recorder import Recorder
+from sagehen.store import endpoints
 from sagehen.store.sample_reads import Window, find, read_sketches
 from support.clock import HandClock
+from support.fleet import deployment, endpoint
 
 VARIANT = {"EndpointName": "e", "VariantName": "v"}
 START = 28_000_000
@@ -93,13 +96,37 @@ def test_prometheus_is_told_totals_of_endpoints_that_there_are(recorder):
     assert recorder.measured({"gone"}) == {}
 
 
+def test_dimensions_by_our_own_names_are_the_same(recorder, database):
+    recorder.record("InvocationFailures", {"endpoint": "e", "variant": "v"}, 1)
+    recorder.record("InvocationFailures", VARIANT, 1)
+    recorder.flush()
+    assert written(database, "InvocationFailures") == {0: (2, 2.0)}
+    recorder.record("InvocationFailures", {"endpoint": "e", "variant": "v"}, 1)
+    assert recorder.measured({"e"})["InvocationFailures"] == {("e", "v"): 3}
+
+
+def test_what_came_to_no_variant_counts_for_the_first(recorder, database):
+    with database.write() as connection:
+        made = endpoint(EndpointStatus.IN_SERVICE, name="e", current=deployment("d", 1, 1))
+        endpoints.insert(connection, made)
+    recorder.record("ExpiredRequests", {"endpoint": "e"}, 1)
+    recorder.record("ExpiredRequests", {"endpoint": "e", "variant": "a"}, 1)
+    recorder.record("ExpiredRequests", {"endpoint": "gone"}, 1)
+    recorder.flush()
+    first = {"EndpointName": "e", "VariantName": "a"}
+    assert written(database, "ExpiredRequests", **first) == {0: (2, 2.0)}
+    assert written(database, "ExpiredRequests", EndpointName="gone") == {0: (1, 1.0)}
+    told = recorder.measured({"e"})["ExpiredRequests"]
+    assert told == {("e", ""): 1, ("e", "a"): 1}
+
+
 @pytest.mark.parametrize(
     ("name", "dimensions"),
     [
         ("NoSuchMetric", VARIANT),
-        ("InvocationFailures", {"EndpointName": "e"}),
+        ("InvocationFailures", {"VariantName": "v"}),
+        ("InvocationFailures", {**VARIANT, "InstanceId": "i"}),
         ("ApproximateBacklogSize", VARIANT),
-        ("InvocationFailures", {"endpoint": "e", "variant": "v"}),
     ],
 )
 def test_what_is_no_metric_is_logged_and_dropped(recorder, caplog, name, dimensions):

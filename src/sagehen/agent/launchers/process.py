@@ -16,7 +16,7 @@ from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
 from sagehen.agent.launchers.watch import Watch
 from sagehen.agent.limits import NO_LIMITS, InstanceLimit, LimitHits, Limits, describe_hit
 from sagehen.agent.memory import TreeMemory, kernel_kills
-from sagehen.agent.process_tree import end_trees
+from sagehen.agent.process_tree import end_trees, tree_cpu_seconds
 from sagehen.clock import SYSTEM, Clock
 
 __all__ = ["ContainerProcess", "ProcessLauncher"]
@@ -103,6 +103,11 @@ class ContainerProcess:
         if counted is not None:
             return counted
         return await asyncio.to_thread(self._memory.read)
+
+    async def cpu_seconds(self) -> float:
+        if self.has_ended:
+            return 0.0
+        return await asyncio.to_thread(tree_cpu_seconds, self._process.pid)
 
     def hits(self) -> LimitHits:
         if self._group is not None and not self.has_ended:
