@@ -1,5 +1,8 @@
 """What a queue costs as it grows: its steps, its disk, and the memory of the server over it."""
 
+import os
+import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -47,27 +50,55 @@ class Level:
 
 
 def measure(levels: Sequence[int], seconds: float, others: Others) -> list[Level]:
-    """One queue that grows from level to level; the server runs over the first and the last."""
-    found = []
+    """A queue that grows from level to level; the server runs over the first and the last."""
     with tempfile.TemporaryDirectory(prefix="sgh-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+        folder, queues, servers = Path(name), [], []
         with server(folder) as running:
             deploy(running, folder)
             scale_to_zero(running)
-        queue = Queue(folder / "home" / "state.db")
+        growing = Queue(folder / "home" / "state.db")
         for rows in levels:
-            queue.fill(rows)
-            steps = others.undisturbed(partial(queue.measure_steps, seconds))
-            spent = ", ".join(f"{step} {steps[step]:.2f} ms" for step in STEPS)
-            print(f"  {rows:,} waiting: {spent}", file=sys.stderr)
-            memory: Measured = {}
-            asked: Measured = {}
-            if rows in (levels[0], levels[-1]):
-                with server(folder) as running:
-                    asked = others.undisturbed(partial(ask, running, seconds))
-                    memory = memory_of(running)
-            found.append(Level(rows, steps, queue.mebibytes(), memory, asked))
-    return found
+            print(f"  {rows:,} waiting", file=sys.stderr)
+            growing.fill(rows)
+            queues.append(growing.copy(folder / f"{rows}.db"))
+            ends = rows in (levels[0], levels[-1])
+            servers.append(over_backlog(folder, seconds, others) if ends else ({}, {}))
+        spent = others.undisturbed(partial(measure_in_turns, queues, seconds))
+        return [
+            Level(rows, steps, queue.mebibytes(), *asked)
+            for rows, steps, queue, asked in zip(levels, spent, queues, servers, strict=True)
+        ]
+
+
+def over_backlog(folder: Path, seconds: float, others: Others) -> tuple[Measured, Measured]:
+    """What memory the server takes, and how fast it accepts."""
+    with server(folder) as running:
+        asked = others.undisturbed(partial(ask, running, seconds))
+        return memory_of(running), asked
+
+
+def measure_in_turns(queues: Sequence["Queue"], seconds: float) -> list[Measured]:
+    """What each step takes in each queue, for `seconds` in each. In turns, round by round: what
+    else the machine does must not look like the length of a queue."""
+    os.sync()  # What was filled in is not waited for.
+    rounds: list[list[Measured]] = [[] for _ in queues]
+    for queue in queues:
+        queue.one_round()  # A connection is opened once.
+    end = time.perf_counter() + seconds * len(queues)
+    while not rounds[0] or time.perf_counter() < end:
+        for queue, so_far in zip(queues, rounds, strict=True):
+            so_far.append(queue.one_round())
+    for queue in queues:
+        queue.close()
+    return [{step: usual([one[step] for one in of]) for step in of[0]} for of in rounds]
+
+
+def usual(milliseconds: Sequence[float]) -> float:
+    """The mean without the slowest one in twenty: the disk and the machine stall now and then.
+
+    Not the median, which would not know that some commits take a checkpoint along.
+    """
+    return statistics.fmean(sorted(milliseconds)[: -(len(milliseconds) // 20) or None])
 
 
 def ask(running: Server, seconds: float) -> Measured:
@@ -83,44 +114,47 @@ class Queue:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._database = Database(f"sqlite:///{path}")
 
     def fill(self, rows: int) -> None:
         """Until so many wait; every second one has its text with it."""
-        database = Database(f"sqlite:///{self._path}")
-        with database.read() as connection:
+        with self._database.read() as connection:
             missing = rows - async_requests.backlog(connection, NAME)[0]
         while missing > 0:
             some = min(missing, FILLED_AT_ONCE)
-            with database.write() as connection:
+            with self._database.write() as connection:
                 async_requests.enqueue(connection, make_requests(some))
             missing -= some
-        database.close()
+        self.close()
 
-    def measure_steps(self, seconds: float) -> Measured:
-        """The mean of each step, which are done in turn: as many go out as come in."""
-        database = Database(f"sqlite:///{self._path}")
-        spent = dict.fromkeys([*STEPS, *(f"{step} alone" for step in STEPS)], 0.0)
-        rounds, end = 0, time.perf_counter() + seconds
-        while not rounds or time.perf_counter() < end:
-            rounds += 1
-            for step, work in one_round().items():
-                opened = database.read if step == "size" else database.write
-                start = time.perf_counter()
-                with opened() as connection:
-                    began = time.perf_counter()
-                    work(connection)
-                    spent[f"{step} alone"] += time.perf_counter() - began
-                spent[step] += time.perf_counter() - start
-        database.close()
-        return {step: total / rounds * 1000 for step, total in spent.items()}
+    def close(self) -> None:
+        """All is in the one file then; it may be used again."""
+        self._database.close()
+
+    def copy(self, path: Path) -> "Queue":
+        shutil.copy(self._path, path)
+        return Queue(path)
+
+    def one_round(self) -> Measured:
+        """Milliseconds of each step; as many requests go out as come in."""
+        spent = {}
+        for step, work in steps().items():
+            opened = self._database.read if step == "size" else self._database.write
+            start = time.perf_counter()
+            with opened() as connection:
+                began = time.perf_counter()
+                work(connection)
+                spent[f"{step} alone"] = (time.perf_counter() - began) * 1000
+            spent[step] = (time.perf_counter() - start) * 1000
+        return spent
 
     def mebibytes(self) -> float:
         files = self._path.parent.glob(f"{self._path.name}*")
         return sum(file.stat().st_size for file in files) / 2**20
 
 
-def one_round() -> dict[str, Callable[[Connection], object]]:
-    """The steps; what is leased is ended."""
+def steps() -> dict[str, Callable[[Connection], object]]:
+    """By name; what is leased is ended."""
     requests, now = make_requests(AT_ONCE), time.time()
     held: list[tuple[int, int]] = []
 

@@ -4,8 +4,11 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import psutil
+
+Result = TypeVar("Result")
 
 CALM_CORES = 0.15
 """What other processes may use of the machine while something is measured."""
@@ -25,7 +28,7 @@ class Others:
     """Measurements that were made again."""
     watched: int = field(default=0)
 
-    def undisturbed(self, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+    def undisturbed(self, measure: Callable[[], Result]) -> Result:
         """The result of `measure` made in calm, or of the calmest of several tries."""
         if self.ignored:
             return measure()

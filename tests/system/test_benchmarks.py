@@ -265,7 +265,7 @@ def test_a_backlog_has_its_size_before_and_after_it_is_measured(asynchronous, tm
     queue = backlog.Queue(tmp_path / "state.db")
     for _ in range(2):
         queue.fill(100)
-        spent = queue.measure_steps(0.01)
+        (spent,) = backlog.measure_in_turns([queue], 0.01)
         assert all(spent[step] > spent[f"{step} alone"] > 0 for step in backlog.STEPS)
         with closing(sqlite3.connect(tmp_path / "state.db")) as state:
             states = state.execute("SELECT state, count(*) FROM async_requests GROUP BY state")

@@ -191,7 +191,7 @@ class Bench:
 
     async def restart(self) -> None:
         """Control was killed and is there again."""
-        await self.dispatcher._work.containers.close()
+        await self.dispatcher._work.asker.containers.close()
         self.dispatcher = self.new_dispatcher()
 
     async def begun(self, container: Container, count: int = 1) -> None:
