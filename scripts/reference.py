@@ -1,4 +1,4 @@
-"""Writes the pages of docs that are made from the code: settings, and the operations there are.
+"""Writes the pages of docs that are made from the code: settings, metrics, operations.
 
 Run `python scripts/reference.py` after changing either; a test compares.
 """
@@ -10,6 +10,7 @@ from typing import Any
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.s3.operations import OPERATIONS as S3_OPERATIONS
 from sagehen.config import PREFIX, Settings
+from sagehen.metrics import METRICS, OWN, Kind, Metric
 
 DOCS = Path(__file__).parent.parent / "docs"
 START, END = "<!-- made from the code: start -->", "<!-- made from the code: end -->"
@@ -34,6 +35,35 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def metrics_page() -> str:
+    lines = [
+        "# Metrics",
+        "",
+        "Those of SageMaker's namespaces are read by CloudWatch's API, for 15 days by the minute;",
+        "all are told to Prometheus at `/_sagehen/metrics`, where counters begin anew with the",
+        "server. [Read metrics](../howto/read-metrics.md) has examples, and",
+        "[compatibility](../compatibility.md#metrics) what is different.",
+        "",
+        "| metric | namespace, dimensions | unit | for Prometheus | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [_metric_row(metric) for metric in METRICS.values()]
+    return "\n".join(lines) + "\n"
+
+
+def _metric_row(metric: Metric) -> str:
+    where = "only Prometheus"
+    if metric.namespace != OWN:
+        where = f"`{metric.namespace}`: {', '.join(metric.cloudwatch_dimensions)}"
+    suffixes = {Kind.COUNTER: "_total", Kind.TIMING: "_sum, _count, quantile", Kind.GAUGE: ""}
+    exposed = ""
+    if metric.exposed_as is not None:
+        more = suffixes[metric.kind]
+        exposed = f"`{metric.exposed_as}{more if more == '_total' else ''}`"
+        exposed += f" ({more})" if "," in more else ""
+    return f"| {metric.cloudwatch_name} | {where} | {metric.unit} | {exposed} | {metric.help} |"
+
+
 def operations_table() -> str:
     services: dict[str, Mapping[str, Any]] = {
         "sagemaker-runtime": dict.fromkeys(("InvokeEndpoint", "InvokeEndpointWithResponseStream")),
@@ -55,6 +85,7 @@ def with_operations(page: str) -> str:
 
 PAGES: dict[str, Callable[[str], str]] = {
     "reference/settings.md": lambda _: settings_page(),
+    "reference/metrics.md": lambda _: metrics_page(),
     "compatibility.md": with_operations,
 }
 

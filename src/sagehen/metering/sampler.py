@@ -86,11 +86,11 @@ class Sampler:
 
     async def turn(self) -> None:
         """Sample and write. What fails is tried again with the next turn."""
-        self._take_invocations()
-        if self._clock.monotonic() >= self._hosts_due:
-            self._hosts_due = self._clock.monotonic() + HOST_SECONDS
-            await self._sample_hosts()
         try:
+            self._take_invocations()
+            if self._clock.monotonic() >= self._hosts_due:
+                self._hosts_due = self._clock.monotonic() + HOST_SECONDS
+                await self._sample_hosts()
             await asyncio.to_thread(self._sample_backlogs)
             await asyncio.to_thread(self._recorder.flush)
             if self._clock.monotonic() >= self._prune_due:

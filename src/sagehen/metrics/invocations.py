@@ -32,6 +32,7 @@ INVOCATIONS = (
         "None",
         "The most requests that were worked on at once in the last 10 s.",
         _VARIANT,
+        OWN,
     ),
     Metric(
         "ConcurrentRequestsPerModelMinimum",
@@ -40,6 +41,7 @@ INVOCATIONS = (
         "None",
         "The fewest requests that were worked on at once in the last 10 s.",
         _VARIANT,
+        OWN,
     ),
     Metric(
         "ConcurrentRequestsPerModel",
@@ -243,6 +245,7 @@ INVOCATIONS = (
         "None",
         "How often an instance met a limit.",
         (*_INSTANCE, "limit"),
+        OWN,
     ),
     Metric(
         "LimitHits",

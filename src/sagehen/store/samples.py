@@ -130,15 +130,19 @@ def _there(
     connection: Connection, places: Iterable[tuple[int, int]]
 ) -> Iterator[tuple[tuple[int, int], Statistics]]:
     by_minute: dict[int, list[int]] = {}
+    by_series: dict[int, list[int]] = {}
     for number, minute in places:
         by_minute.setdefault(minute, []).append(number)
-    for minute, numbers in by_minute.items():
-        for some in _chunks(numbers):
-            statement = select(SAMPLES).where(
-                SAMPLES.c.minute == minute, SAMPLES.c.series_id.in_(some)
-            )
+        by_series.setdefault(number, []).append(minute)
+    # In as few statements as may be: many series of one minute, or many minutes of one series.
+    one, other, groups = SAMPLES.c.minute, SAMPLES.c.series_id, by_minute
+    if len(by_series) < len(by_minute):
+        one, other, groups = other, one, by_series
+    for shared, others in groups.items():
+        for some in _chunks(others):
+            statement = select(SAMPLES).where(one == shared, other.in_(some))
             for row in connection.execute(statement).mappings():
-                yield (row["series_id"], minute), statistics_of(row)
+                yield (row["series_id"], row["minute"]), statistics_of(row)
 
 
 def _write(connection: Connection, merged: Mapping[tuple[int, int], Statistics]) -> None:

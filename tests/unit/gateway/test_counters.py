@@ -94,3 +94,7 @@ def test_limits_are_told_by_name_before_they_are_met() -> None:
     told = msgspec.json.decode(counters.report())["limit_hits"]
 
     assert told == {"queue": 1} | {limit.value: 0 for limit in Limit if limit != "queue"}
+
+
+def test_a_report_says_when_its_process_began() -> None:
+    assert msgspec.json.decode(Counters("1", 17.5).report())["began_at"] == 17.5

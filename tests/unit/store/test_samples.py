@@ -142,3 +142,12 @@ def test_a_batch_of_many(any_database):
     with any_database.read() as connection:
         assert (count_samples(connection), count_series(connection)) == (1200, 1200)
     assert slots(any_database, series[-1], Window(1, 2, 1))[0].count == 2
+
+
+def test_many_minutes_of_one_series(any_database):
+    minutes = range(700)
+    for _ in range(2):
+        put(any_database, *((LATENCY, minute, of_values({1.0: 1})) for minute in minutes))
+    found = slots(any_database, LATENCY, Window(0, 700, 1))
+    assert {seen.count for seen in found.values()} == {2}
+    assert len(found) == 700
