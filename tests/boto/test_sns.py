@@ -2,10 +2,12 @@
 
 import base64
 import json
+import sys
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from support.receiver import Receiver
-from support.server import Server, eventually
+from support.server import Server, eventually, run_to_its_end
 
 ACCOUNT = "000000000000"
 PREFIX = f"arn:aws:sns:us-east-1:{ACCOUNT}:"
@@ -490,3 +492,20 @@ def test_the_key_is_its_owner_s_only(server: Server) -> None:
     key = server.home / "message-key.pem"
     assert key.stat().st_mode & 0o777 == 0o600
     eventually(lambda: b"PRIVATE KEY" in key.read_bytes())
+
+
+def test_from_topic_to_queue_by_the_command_line(
+    server: Server, sns: Any, sqs: Any, topic: str
+) -> None:
+    url = sqs.create_queue(QueueName=f"q-{uuid.uuid4().hex}")["QueueUrl"]
+    queue = f"arn:aws:sqs:us-east-1:{ACCOUNT}:{url.rpartition('/')[2]}"
+    raw = {"RawMessageDelivery": "true"}
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue, Attributes=raw)
+    aws = str(Path(sys.executable).with_name("aws"))
+    publish = [aws, "sns", "publish", "--topic-arn", topic, "--message", "by hand"]
+    published = json.loads(run_to_its_end(publish, server.env))
+    assert published["MessageId"]
+    # Its sqs has an address of its own, whatever AWS_ENDPOINT_URL says.
+    receive = [aws, "--endpoint-url", server.url, "sqs", "receive-message", "--queue-url", url]
+    received = json.loads(run_to_its_end(receive, server.env))
+    assert received["Messages"][0]["Body"] == "by hand"

@@ -27,6 +27,7 @@ MESSAGES_SENT = "messages"
 """What a database's listeners hear, with the queue's name, when messages were sent to it."""
 
 _M = MESSAGES.c
+_NEVER_RECEIVED = {"first_received_at": None, "receipt": None}
 _KEEP_EMPTIED_SECONDS = 3600.0
 """A sender may still have known the queue by its old id."""
 
@@ -80,20 +81,11 @@ def take_exhausted(
         _visible(queue, now), _M.receives >= most_receives
     )
     found = connection.execute(spent.limit(limit).with_for_update(skip_locked=True)).all()
+    anew = {"queue_id": target.queue_id, "visible_at": now, "receives": 0, **_NEVER_RECEIVED}
     for sequence, content in found:
         kept = msgspec.structs.replace(_content(content), source_arn=source_arn)
-        connection.execute(
-            update(MESSAGES)
-            .where(_M.sequence == sequence)
-            .values(
-                queue_id=target.queue_id,
-                content=msgspec.json.encode(kept),
-                visible_at=now,
-                receives=0,
-                first_received_at=None,
-                receipt=None,
-            )
-        )
+        moved = update(MESSAGES).where(_M.sequence == sequence)
+        connection.execute(moved.values(content=msgspec.json.encode(kept), **anew))
     if found:
         tell(connection, MESSAGES_SENT, target.name)
     return len(found)

@@ -4,12 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sagehen.api.arrivals import Arrivals
 from sagehen.api.call import Call
 from sagehen.api.cloudwatch.operations import OPERATIONS
 from sagehen.config import Settings
 from sagehen.domain.names import ArnMaker
-from sagehen.store.grouped import GroupedWrites
 from sagehen.wire.faults import AwsError
 from sagehen.wire.match import match
 from sagehen.wire.parse import parse
