@@ -71,7 +71,7 @@ class Statistics:
         return made
 
     def percentile(self, percent: float) -> float | None:
-        """The least value that `percent` of all did not exceed, within 1 %; None where nobody knows.
+        """The least value that `percent` of all did not exceed, within 1 %; None if nobody knows.
 
         So of two values the 90th percentile is the greater one, as in CloudWatch.
         """
