@@ -21,13 +21,16 @@ class Bookkeeping:
 
     Args:
         root: the folder of drafts and parts.
+        writes: share their waits for the disk with others' of this process; its own where None.
     """
 
-    def __init__(self, database: Database, root: Path, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, root: Path, clock: Clock, writes: GroupedWrites | None = None
+    ) -> None:
         self._database = database
         self._clock = clock
         self._files = BlobFiles(root)
-        self._writes = GroupedWrites(database)
+        self._writes = writes or GroupedWrites(database)
         self._started_at = clock.now()
         self.uploads = Uploads(database, self._writes, self._files, clock)
 

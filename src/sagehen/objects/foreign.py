@@ -50,6 +50,7 @@ from sagehen.objects.listing import fold
 from sagehen.objects.store import CHUNK_BYTES, Copy
 from sagehen.objects.uploads import Completion
 from sagehen.store.database import Database
+from sagehen.store.grouped import GroupedWrites
 
 __all__ = ["ForeignObjectStore"]
 
@@ -69,8 +70,15 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 class ForeignObjectStore(Bookkeeping):
     """An ObjectStore over an obstore store. Tags are refused: obstore cannot read them."""
 
-    def __init__(self, remote: Remote, database: Database, root: Path, clock: Clock) -> None:
-        super().__init__(database, root, clock)
+    def __init__(
+        self,
+        remote: Remote,
+        database: Database,
+        root: Path,
+        clock: Clock,
+        writes: GroupedWrites | None = None,
+    ) -> None:
+        super().__init__(database, root, clock, writes)
         self._remote = remote
 
     def delete_bucket(self, name: str) -> None:

@@ -13,22 +13,30 @@ from sagehen.objects.foreign import ForeignObjectStore
 from sagehen.objects.local import LocalObjectStore
 from sagehen.objects.store import ObjectStore
 from sagehen.store.database import Database
+from sagehen.store.grouped import GroupedWrites
 
 __all__ = ["open_object_store", "open_remote"]
 
 
 def open_object_store(
-    settings: Settings, home: Home, database: Database, clock: Clock
+    settings: Settings,
+    home: Home,
+    database: Database,
+    clock: Clock,
+    writes: GroupedWrites | None = None,
 ) -> ObjectStore:
     """The object store in force. Any number of processes may have it open; one sweeps it.
+
+    Args:
+        writes: of this process's other writes, to share their waits for the disk.
 
     Raises:
         SettingError: `object_store_url` or its options are not what obstore takes.
     """
     remote = open_remote(settings)
     if remote is None:
-        return LocalObjectStore(database, home.objects, clock)
-    return ForeignObjectStore(remote, database, home.objects, clock)
+        return LocalObjectStore(database, home.objects, clock, writes)
+    return ForeignObjectStore(remote, database, home.objects, clock, writes)
 
 
 def open_remote(settings: Settings) -> Any:

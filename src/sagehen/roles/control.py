@@ -38,11 +38,11 @@ __all__: list[str] = []
 
 async def _main(start: Start) -> None:
     database = Database(start.settings.state_url)
-    objects = open_object_store(start.settings, start.home, database, SYSTEM)
+    writes = GroupedWrites(database)
+    objects = open_object_store(start.settings, start.home, database, SYSTEM, writes)
     agent = AgentClient(start.home.agent_socket)
     # Named by its home, not its process: after a restart it takes its own lease over at once.
     holder = f"{socket.gethostname()}:{start.home.path}"
-    writes = GroupedWrites(database)
     recorder = Recorder(SYSTEM, database, start.settings.max_metric_series)
     dispatcher = make_dispatcher(
         start.settings, start.home, database, writes, objects, recorder.record, SYSTEM, holder

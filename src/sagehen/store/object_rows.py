@@ -60,12 +60,12 @@ _THE_OBJECT = (OBJECTS.c.bucket == bindparam("of_bucket"), OBJECTS.c.key == bind
 _FIND_OBJECT = select(*_INFO_COLUMNS).where(*_THE_OBJECT)
 _OPEN_OBJECT = select(OBJECTS).where(*_THE_OBJECT)
 _FIND_BUCKET = select(BUCKETS).where(BUCKETS.c.name == bindparam("of_name"))
+_LOCK_BUCKET = _FIND_BUCKET.with_for_update()
 
 
 def find_bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket | None:
     """A bucket; with `lock`, nobody else changes what it holds until the transaction ends."""
-    statement = _FIND_BUCKET.with_for_update() if lock else _FIND_BUCKET
-    row = connection.execute(statement, {"of_name": name}).first()
+    row = connection.execute(_LOCK_BUCKET if lock else _FIND_BUCKET, {"of_name": name}).first()
     return Bucket(*row) if row else None
 
 

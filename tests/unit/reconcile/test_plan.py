@@ -38,6 +38,7 @@ class Case:
     endpoint: Any
     instances: tuple[tuple[InstanceRecord, InstanceState | None], ...] = ()
     retries: dict[str, Retry] = field(default_factory=dict)
+    busy: frozenset[str] = frozenset()
     agent_away: bool = False
     status: EndpointStatus | None = None
     reason: str | None = None
@@ -134,6 +135,13 @@ CASES = [
          IN_SERVICE)), wake_at=SOON),
     Case("leaving: now", SERVING, (SERVES, (instance("i2", "d0", IN_SERVICE, stop_at=NOW),
          IN_SERVICE)), stop=("i2",)),
+    Case("leaving: not while it works on an asynchronous request", SERVING, (SERVES,
+         (instance("i2", "d0", IN_SERVICE, stop_at=NOW), IN_SERVICE)), busy=frozenset({"i2"})),
+    Case("deleting: whatever it works on", DELETING, ((LEAVING, IN_SERVICE),),
+         busy=frozenset({"i1"}), stop=("i1",)),
+    Case("shrinking: the one that works on an asynchronous request stays", SHRINKING, (SERVES,
+         SERVES_TOO), busy=frozenset({"i2"}), status=EndpointStatus.IN_SERVICE, current=ONE,
+         stop_at={"i1": SOON}, wake_at=SOON),
     Case("leaving: the clock was set back", SERVING, (SERVES, (instance("i2", "d0", IN_SERVICE,
          stop_at=NOW + 3600), IN_SERVICE)), stop=("i2",), wake_at=NOW + 3600),
     Case("leaving: the agent stops it", SERVING, (SERVES, (instance("i2", "d0", STOPPING,
@@ -188,6 +196,7 @@ def take(case: Case) -> Step:
         instances=tuple(row for row, _ in case.instances),
         reports=None if case.agent_away else reports,
         retries=case.retries,
+        busy=case.busy,
         now=NOW,
     )
     return make_plan(facts, counted_ids())

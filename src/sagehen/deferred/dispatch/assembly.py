@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from sagehen.clock import Clock
 from sagehen.config import Settings
+from sagehen.deferred.dispatch.ask import Asker
 from sagehen.deferred.dispatch.data_log import DataLog
 from sagehen.deferred.dispatch.dispatcher import Dispatcher
 from sagehen.deferred.dispatch.endings import Endings
@@ -16,7 +17,7 @@ from sagehen.deferred.dispatch.outputs import Outputs
 from sagehen.deferred.dispatch.patience import Patience
 from sagehen.deferred.dispatch.places import Places
 from sagehen.deferred.dispatch.threads import Threads
-from sagehen.deferred.dispatch.work import Limits, Work
+from sagehen.deferred.dispatch.work import Work
 from sagehen.deferred.record import Record
 from sagehen.home import Home
 from sagehen.objects.store import ObjectStore
@@ -49,23 +50,31 @@ def make_dispatcher(
     routes = RouteFileReader(home.routes, clock)
     places = Places(routes, clock, settings.async_concurrency, random.random)
 
+    patience = Patience(clock, settings.async_store_patience_seconds)
+
     def make_work(let_go: Callable[[Job], None]) -> Work:
-        return Work(
-            database=database,
-            writes=writes,
+        asker = Asker(
             objects=objects,
             inputs=Inputs(database, objects, threads, clock, settings.max_async_input_bytes),
             containers=Containers(),
-            outputs=Outputs(objects, threads, MOST_BODY_BYTES),
-            endings=Endings(
-                writes, Patience(clock, DATABASE_PATIENCE_SECONDS), record, settings.region, clock
-            ),
             threads=threads,
-            patience=Patience(clock, settings.async_store_patience_seconds),
+            patience=patience,
+            clock=clock,
+            most_response_bytes=settings.max_async_response_bytes,
+            let_go=let_go,
+        )
+        in_database = Patience(clock, DATABASE_PATIENCE_SECONDS)
+        return Work(
+            database=database,
+            writes=writes,
+            asker=asker,
+            outputs=Outputs(objects, threads, MOST_BODY_BYTES),
+            endings=Endings(writes, in_database, record, settings.region, clock),
+            threads=threads,
+            patience=patience,
             data_log=DataLog(home.logs / "endpoints", settings.container_log_bytes, clock),
             clock=clock,
-            limits=Limits(settings.max_async_response_bytes, settings.max_async_redeliveries),
-            let_go=let_go,
+            most_redeliveries=settings.max_async_redeliveries,
         )
 
     return Dispatcher(writes, places, make_work, clock, holder, settings.max_async_in_flight)

@@ -110,7 +110,7 @@ class Dispatcher:
         """Take on what there is room for; the seconds until the next turn if nothing happens."""
         self._wake.clear()
         if self._places.refresh():
-            await self._work.containers.keep(self._places.addresses)
+            await self._work.asker.containers.keep(self._places.addresses)
         now = self._clock.monotonic()
         renew = self._renewed is None or now - self._renewed >= RENEW_SECONDS
         claimed = await self._claim(renew)
@@ -272,5 +272,5 @@ class Dispatcher:
 
         with contextlib.suppress(*AWAY):
             await self._writes.join(give_all_back)
-        await self._work.containers.close()
+        await self._work.asker.containers.close()
         self._work.threads.close()

@@ -4,59 +4,43 @@ look what an earlier attempt has written → ask the container → write the obj
                                          ↘ the instance was lost: back into the queue
 """
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from sagehen.clock import Clock
+from sagehen.deferred.dispatch.ask import MOST_LOGGED_BYTES, Asker
 from sagehen.deferred.dispatch.data_log import DataLog
 from sagehen.deferred.dispatch.endings import Ending, Endings
 from sagehen.deferred.dispatch.failures import (
     Failure,
     answered_with_error,
-    input_missing,
     lost_too_often,
     not_stored,
 )
-from sagehen.deferred.dispatch.inputs import Inputs
 from sagehen.deferred.dispatch.invoke import (
     Answer,
-    Containers,
     InputBroken,
     InstanceLost,
     NotStarted,
 )
 from sagehen.deferred.dispatch.jobs import Job
-from sagehen.deferred.dispatch.notices import MOST_BODY_BYTES, wants_body
 from sagehen.deferred.dispatch.outputs import Outputs
 from sagehen.deferred.dispatch.patience import AWAY, Patience
-from sagehen.deferred.dispatch.places import Place
 from sagehen.deferred.dispatch.spool import Spool
 from sagehen.deferred.dispatch.threads import Threads
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.errors import SagehenError
-from sagehen.objects.store import ObjectStore
 from sagehen.store import async_leases, async_requests
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 
-__all__ = ["Limits", "Work"]
+__all__ = ["Work"]
 
 log = logging.getLogger(__name__)
 
 PLAIN = "text/plain; charset=utf-8"
-MOST_LOGGED_BYTES = 2000
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Of one request."""
-
-    most_response_bytes: int
-    most_redeliveries: int
-    """How often it is sent again after its instance was lost."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +49,19 @@ class Work:
 
     Args:
         patience: with the object store, while it is away.
-        let_go: gives a job's slot back.
+        most_redeliveries: how often a request is sent again after its instance was lost.
     """
 
     database: Database
     writes: GroupedWrites
-    objects: ObjectStore
-    inputs: Inputs
-    containers: Containers
+    asker: Asker
     outputs: Outputs
     endings: Endings
     threads: Threads
     patience: Patience
     data_log: DataLog
     clock: Clock
-    limits: Limits
-    let_go: Callable[[Job], None]
+    most_redeliveries: int
 
     async def run(self, job: Job) -> None:
         """Bring a leased request to its end, or back into the queue.
@@ -105,7 +86,7 @@ class Work:
             return
         if job.verdict is not None:
             raise job.verdict
-        answer, ending = await self._asked(job)
+        answer, ending = await self.asker.ask(job)
         try:
             if answer.is_success:
                 await self._succeed(job, answer, ending)
@@ -123,57 +104,6 @@ class Work:
             return False
         await self._end(job, Ending(found.outcome, found.body))
         return True
-
-    # Asking
-
-    async def _asked(self, job: Job) -> tuple[Answer, Ending]:
-        """The container's answer, whatever it is."""
-        place = job.place
-        if place is None:
-            raise NotStarted("The instance that it was leased for is gone.")
-        if job.broken_off is not None:
-            raise job.broken_off
-        asking = asyncio.ensure_future(self._ask(job, place))
-        job.asking = asking
-        try:
-            return await asking
-        except asyncio.CancelledError:
-            if job.broken_off is not None and not _is_cancelled():
-                raise job.broken_off from None
-            raise
-        finally:
-            job.asking = None
-            self.let_go(job)
-
-    async def _ask(self, job: Job, place: Place) -> tuple[Answer, Ending]:
-        request = job.queued.request
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                body = await self.patience(
-                    lambda: stack.enter_async_context(self.inputs.open(job.queued))
-                )
-            except AWAY as error:
-                raise input_missing(request.input_location or "the queue", str(error)) from error
-            began = self.clock.monotonic()
-            answer = await self.containers.invoke(
-                place.address, request, body, lambda: self._spool(job.queued)
-            )
-            place.answered()
-            ending = Ending(
-                Outcome(state=AsyncState.SUCCEEDED, status=answer.status),
-                model_seconds=self.clock.monotonic() - began,
-                download_seconds=body.seconds,
-            )
-            return answer, ending
-
-    def _spool(self, queued: QueuedRequest) -> Spool:
-        wanted = wants_body(queued, success=True) or wants_body(queued, success=False)
-        return Spool(
-            self.objects.draft,
-            self.threads,
-            self.limits.most_response_bytes,
-            MOST_BODY_BYTES if wanted else MOST_LOGGED_BYTES,
-        )
 
     # Ending
 
@@ -216,20 +146,23 @@ class Work:
         await self._log(job, failure, answer)
         spool = answer.spool if answer else await self._spool_text(job.queued, failure.text)
         ending.body = spool.whole
-        if output.failure_location is not None:
-            try:
-                if not await self._store(job, ending, spool):
-                    return
-            except (SagehenError, *AWAY) as error:
-                log.error("A failure object cannot be written: %s", error, extra=_about(job))
-                ending.outcome = Outcome(
-                    state=failure.state, failure_reason=failure.reason, status=outcome.status
-                )
-                ending.failed_by = (*ending.failed_by, "ResponseUploadFailures")
-        await self._end(job, ending)
+        if output.failure_location is None or await self._store_failure(job, ending, spool):
+            await self._end(job, ending)
+
+    async def _store_failure(self, job: Job, ending: Ending, spool: Spool) -> bool:
+        """As `_store`; a failure object that cannot be written keeps no request from its end."""
+        try:
+            return await self._store(job, ending, spool)
+        except (SagehenError, *AWAY) as error:
+            log.error("A failure object cannot be written: %s", error, extra=_about(job))
+            ending.outcome = msgspec.structs.replace(
+                ending.outcome, location=None, content_type=None
+            )
+            ending.failed_by = (*ending.failed_by, "ResponseUploadFailures")
+            return True
 
     async def _spool_text(self, queued: QueuedRequest, text: str) -> Spool:
-        spool = self._spool(queued)
+        spool = self.asker.spool(queued)
         await spool.write(text.encode())
         return spool
 
@@ -273,7 +206,7 @@ class Work:
         lost = job.queued.lost
         about = _about(job) | {"lost": lost + 1, "reason": str(error)}
         log.warning("An instance was lost while it worked on a request.", extra=about)
-        if lost >= self.limits.most_redeliveries:
+        if lost >= self.most_redeliveries:
             await self._fail(job, lost_too_often(job.queued.request.endpoint_name, lost + 1))
             return
         self._rest(job, error)
@@ -304,12 +237,6 @@ class Work:
             text = f'Received {side} error ({answer.status}) from primary with message "{said}"'
         inference_id = job.queued.request.inference_id
         await self.threads.run(lambda: self.data_log.write(place, inference_id, text))
-
-
-def _is_cancelled() -> bool:
-    """It is the whole attempt that is to end, not only the asking."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _about(job: Job) -> dict[str, object]:

@@ -74,7 +74,7 @@ class Bench:
         self.settings = settings
         self.clock = HandClock(1000.0)
         self.writes = GroupedWrites(database)
-        self.objects = LocalObjectStore(database, home.objects, self.clock)
+        self.objects = LocalObjectStore(database, home.objects, self.clock, self.writes)
         self.metrics: list[tuple[str, Mapping[str, str], float]] = []
         self.notices: list[Notice] = []
         self.containers: dict[str, Container] = {}
@@ -191,7 +191,7 @@ class Bench:
 
     async def restart(self) -> None:
         """Control was killed and is there again."""
-        await self.dispatcher._work.containers.close()
+        await self.dispatcher._work.asker.containers.close()
         self.dispatcher = self.new_dispatcher()
 
     async def begun(self, container: Container, count: int = 1) -> None:

@@ -150,7 +150,7 @@ async def test_an_input_that_is_not_there(bench, location, said) -> None:
 async def test_an_input_that_is_too_large(bench) -> None:
     await bench.container()
     bench.serve()
-    bench.dispatcher._work.inputs._most_bytes = 3
+    bench.dispatcher._work.asker.inputs._most_bytes = 3
     sequence = bench.enqueue(input_location=bench.put("a", b"1234"))
     await bench.work()
     assert "has 4 bytes; at most 3" in bench.get(sequence).outcome.failure_reason
