@@ -66,7 +66,9 @@ def _metric_row(metric: Metric) -> str:
 
 def operations_table() -> str:
     services: dict[str, Mapping[str, Any]] = {
-        "sagemaker-runtime": dict.fromkeys(("InvokeEndpoint", "InvokeEndpointWithResponseStream")),
+        "sagemaker-runtime": dict.fromkeys(
+            ("InvokeEndpoint", "InvokeEndpointAsync", "InvokeEndpointWithResponseStream")
+        ),
         "s3": S3_OPERATIONS,
         **OPERATIONS,
     }

@@ -1,17 +1,17 @@
 """InvokeEndpointAsync with a real boto3 client of a real server: what is taken, and what is not."""
 
 import json
-import subprocess
 import urllib.error
 import urllib.request
 import uuid
 
 import pytest
 from botocore.exceptions import ClientError
+from typer.testing import CliRunner
 
+from sagehen.cli import app
 from support.asynchronous import BUCKET, AsyncEndpoint
 from support.deploy import DOUBLE
-from support.server import SAGEHEN
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +149,45 @@ def test_an_object_may_lie_in_a_bucket_called_endpoints(deploy):
     deploy.s3.abort_multipart_upload(Bucket="endpoints", Key=key, UploadId=upload["UploadId"])
 
 
+LIMITED = """
+import time
+
+def model_fn(model_dir): return None
+def input_fn(body, content_type): return body
+def output_fn(answer, accept): return answer
+
+def predict_fn(body, model):
+    if body == b"slow":
+        time.sleep(60)
+    return bytes(1001) if body == b"long" else str(len(body)).encode()
+"""
+
+
+def test_the_containers_variables_take_effect(deploy):
+    """Those of SageMaker's guide: larger than the default, and smaller."""
+    environment = {
+        "MMS_MAX_REQUEST_SIZE": "30000000",
+        "MMS_MAX_RESPONSE_SIZE": "1000",
+        "MMS_DEFAULT_RESPONSE_TIMEOUT": "1",
+    }
+    endpoint = AsyncEndpoint(deploy, "limited", LIMITED, environment)
+    body = bytes(27_000_000)
+    deploy.s3.put_object(Bucket=BUCKET, Key="large", Body=body)
+    asked = {
+        name: endpoint.invoke(InferenceId=name, ContentType="application/octet-stream", **given)
+        for name, given in {
+            "large": {"InputLocation": f"s3://{BUCKET}/large"},
+            "long": {"Body": b"long"},
+            "slow": {"Body": b"slow"},
+        }.items()
+    }
+    assert endpoint.ended("large")["state"] == "SUCCEEDED"
+    assert endpoint.read(asked["large"]["OutputLocation"]) == str(len(body)).encode()
+    for name in ("long", "slow"):
+        ended = endpoint.ended(name)
+        assert (ended["state"], ended["container_status"]) == ("FAILED", 500)
+
+
 @pytest.fixture(scope="module")
 def working(deploy):
     """One that works on what it gets; a word that is no JSON fails."""
@@ -160,9 +199,8 @@ def working(deploy):
 
 def sagehen(server, *arguments):
     """What `sagehen async …` prints, and its exit status."""
-    command = [SAGEHEN, "async", *arguments, "--home", str(server.home)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout + done.stderr
+    done = CliRunner().invoke(app, ["async", *arguments, "--home", str(server.home)])
+    return done.exit_code, done.output
 
 
 def test_pause_cancel_resume(working, server):

@@ -10,10 +10,10 @@ __all__ = ["Arrivals"]
 
 
 class Arrivals:
-    """Made in the event loop that its waiters run in."""
+    """Its waiters run in one event loop."""
 
     def __init__(self, most_waiting: int) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._most = most_waiting
         self._waiting: dict[str, dict[asyncio.Event, None]] = {}
         self._count = 0
@@ -22,9 +22,11 @@ class Arrivals:
 
     def tell(self, queue_name: str) -> None:
         """Messages have come. May be called from any thread."""
-        # It may close in this very instant; then nobody needs to be woken.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.wake_one, queue_name)
+        loop = self._loop
+        if loop is not None:
+            # It may close in this very instant; then nobody needs to be woken.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self.wake_one, queue_name)
 
     def close(self) -> None:
         """Let nobody wait any longer."""
@@ -49,6 +51,7 @@ class Arrivals:
         """
         if self._count >= self._most:
             raise LimitExceeded(f"{self._count} ReceiveMessage calls are waiting already.")
+        self._loop = asyncio.get_running_loop()
         event = asyncio.Event()
         self._waiting.setdefault(queue_name, {})[event] = None
         self._count += 1

@@ -1,8 +1,10 @@
 """What makes an endpoint asynchronous: AsyncInferenceConfig, and what goes with it."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
+from sagehen.api.call import Call
 from sagehen.api.containers import containers_of
 from sagehen.api.refusals import refused
 from sagehen.config import Settings
@@ -11,9 +13,11 @@ from sagehen.domain.bucket_names import is_bucket_name
 from sagehen.domain.locations import parse_location
 from sagehen.domain.records import ModelRecord
 from sagehen.errors import Invalid
+from sagehen.objects.faults import BucketExists
+from sagehen.store import endpoint_configs
 from sagehen.wire.faults import AwsError
 
-__all__ = ["check_async_config", "check_async_models", "plan_async"]
+__all__ = ["check_async_config", "check_async_models", "make_default_bucket", "plan_async"]
 
 _PATHS = ("S3OutputPath", "S3FailurePath")
 
@@ -79,10 +83,27 @@ def plan_async(
     )
 
 
+def make_default_bucket(call: Call, config_name: str) -> None:
+    """Make the bucket of the outputs of a config that names none, where it is not there.
+
+    Before the transaction that deploys: the object store may be far away.
+    """
+    with call.database.read() as connection:
+        config = endpoint_configs.get(connection, config_name)
+    asynchronous = config and config.definition.get("AsyncInferenceConfig")
+    if asynchronous and not asynchronous["OutputConfig"].get("S3OutputPath"):
+        with suppress(BucketExists):
+            call.objects.create_bucket(_default_bucket(call.settings))
+
+
+def _default_bucket(settings: Settings) -> str:
+    """The SageMaker SDK's."""
+    return f"sagemaker-{settings.region}-{settings.account_id}"
+
+
 def _default_path(settings: Settings, endpoint_name: str) -> str:
-    """Where no S3OutputPath is given: the SDK's default bucket, and its folder there."""
-    bucket = f"sagemaker-{settings.region}-{settings.account_id}"
-    return f"s3://{bucket}/async-endpoint-outputs/{endpoint_name}"
+    """Where the SageMaker SDK has outputs go that are given no place."""
+    return f"s3://{_default_bucket(settings)}/async-endpoint-outputs/{endpoint_name}"
 
 
 def _check_path(member: str, path: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
+from sagehen.api.async_configs import make_default_bucket
 from sagehen.api.call import Call
 from sagehen.api.capacity import check_capacity, this_machine
 from sagehen.api.deployment_config import check_deployment_config
@@ -41,6 +42,7 @@ def create_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     name, now = params["EndpointName"], call.clock.now()
     arn = call.arns.sagemaker("endpoint", name)
     versions = look_up_versions(call, params["EndpointConfigName"])
+    make_default_bucket(call, params["EndpointConfigName"])
     with call.database.write() as connection:
         if endpoints.get(connection, name) is not None:
             raise existing("endpoint", arn)
@@ -88,6 +90,7 @@ def update_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     if excluded and not params.get("RetainAllVariantProperties"):
         raise refused(f"{_EXCLUDED} needs RetainAllVariantProperties to be true.")
     versions = look_up_versions(call, params["EndpointConfigName"])
+    make_default_bucket(call, params["EndpointConfigName"])
     with call.database.write() as connection:
         record, current = _changeable(call, connection, params["EndpointName"])
         config_name = params["EndpointConfigName"]

@@ -7,6 +7,7 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
+from sagehen.api.arrivals import Arrivals
 from sagehen.api.call import Call
 from sagehen.api.sagemaker import OPERATIONS
 from sagehen.config import Settings
@@ -14,6 +15,7 @@ from sagehen.domain.names import ArnMaker
 from sagehen.domain.objects import Attributes
 from sagehen.objects.local import LocalObjectStore
 from sagehen.store.database import Database
+from sagehen.store.grouped import GroupedWrites
 from sagehen.wire.faults import AwsError
 from support.clock import HandClock
 
@@ -62,11 +64,14 @@ class Server:
         return Call(
             settings=self.settings,
             database=self.database,
+            writes=GroupedWrites(self.database),
             objects=self.objects,
             clock=self.clock,
             arns=ArnMaker("000000000000", "us-east-1"),
             request_id="r",
             hint=self._hint,
+            seal=lambda envelope: envelope.message,
+            arrivals=Arrivals(10),
         )
 
     def _hint(self) -> None:

@@ -78,6 +78,17 @@ def test_without_a_path_outputs_go_to_the_sdks_default_bucket(server):
     assert described["AsyncInferenceConfig"] == {"OutputConfig": {}}
 
 
+def test_that_bucket_is_made_where_it_is_needed(server):
+    asynchronous(server, "named")
+    asynchronous(server, "unnamed", {"OutputConfig": {}})
+    name = "sagemaker-us-east-1-000000000000"
+    in_service(server, "a", "named")
+    assert name not in [one.name for one in server.objects.buckets()]
+    in_service(server, "b", "unnamed")
+    in_service(server, "c", "unnamed")
+    assert name in [one.name for one in server.objects.buckets()]
+
+
 @pytest.mark.parametrize("member", ["S3OutputPath", "S3FailurePath"])
 @pytest.mark.parametrize(
     "path",

@@ -4,10 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from sagehen.api.arrivals import Arrivals
 from sagehen.api.call import Call
 from sagehen.api.cloudwatch.operations import OPERATIONS
 from sagehen.config import Settings
 from sagehen.domain.names import ArnMaker
+from sagehen.store.grouped import GroupedWrites
 from sagehen.wire.faults import AwsError
 from sagehen.wire.match import match
 from sagehen.wire.parse import parse
@@ -63,14 +65,14 @@ class CloudWatch:
         return Call(
             settings=self.settings,
             database=self.database,
-            writes=None,
+            writes=GroupedWrites(self.database),
             objects=None,
             clock=self.clock,
             arns=ArnMaker("000000000000", "us-east-1"),
             request_id="r",
             hint=lambda: None,
-            seal=None,
-            arrivals=None,
+            seal=lambda envelope: envelope.message,
+            arrivals=Arrivals(10),
         )
 
 

@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 from starlette.routing import Router
 
 from sagehen.api.app import Application
+from sagehen.api.arrivals import Arrivals
 from sagehen.api.call import Call
 from sagehen.clock import SYSTEM
 from sagehen.config import Settings
@@ -22,6 +23,7 @@ from sagehen.domain.names import ArnMaker
 from sagehen.home import prepare_home
 from sagehen.objects import LocalObjectStore
 from sagehen.store.database import Database
+from sagehen.store.grouped import GroupedWrites
 from sagehen.store.migrate import upgrade
 from sagehen.wire.sigv4 import Verifier
 
@@ -49,11 +51,14 @@ class S3Server:
         return Call(
             settings=self.settings,
             database=self.database,
+            writes=GroupedWrites(self.database),
             objects=self.store,
             clock=SYSTEM,
             arns=ArnMaker(self.settings.account_id, self.settings.region),
             request_id=request_id,
             hint=lambda: None,
+            seal=lambda envelope: envelope.message,
+            arrivals=Arrivals(10),
         )
 
     def _run(self) -> None:
