@@ -3,7 +3,7 @@
 import uuid
 
 import msgspec
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from sagehen.domain.queues import QueueRecord
 from sagehen.store import rows
@@ -22,6 +22,13 @@ __all__ = [
 ]
 
 
+# Every send, receive and delete asks for a queue: put together once.
+_GET = select(*[QUEUES.c[field] for field in QueueRecord.__struct_fields__]).where(
+    QUEUES.c.name == bindparam("name")
+)
+_LOCK = _GET.with_for_update()
+
+
 def insert(connection: Connection, record: QueueRecord) -> bool:
     """Add a queue; False where the name is taken."""
     return rows.insert_new(connection, QUEUES, record)
@@ -29,8 +36,8 @@ def insert(connection: Connection, record: QueueRecord) -> bool:
 
 def get(connection: Connection, name: str, lock: bool = False) -> QueueRecord | None:
     """The queue of that name, which keeps its case; with `lock`, nobody else changes it."""
-    found = rows.select_records(connection, QUEUES, QueueRecord, QUEUES.c.name == name, lock=lock)
-    return found[0] if found else None
+    row = connection.execute(_LOCK if lock else _GET, {"name": name}).one_or_none()
+    return QueueRecord(**row._mapping) if row else None
 
 
 def by_arn(connection: Connection, arn: str) -> QueueRecord | None:

@@ -24,6 +24,8 @@ Post = Callable[[Parcel], Awaitable[Answer]]
 
 LONGEST_REST_SECONDS = 1.0
 ERROR_SECONDS = 1.0
+MOST_UNDER_WAY = 4096
+"""Attempts, with those that have ended and are not noted yet."""
 
 
 class Deliverer:
@@ -46,7 +48,8 @@ class Deliverer:
         self._clock = clock
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._under_way: dict[str, dict[int, asyncio.Task[None]]] = {}
+        """By subscription, then by delivery."""
         self._known: dict[str, str] = {}
         """The receivers of subscriptions that something is due for."""
 
@@ -62,7 +65,7 @@ class Deliverer:
             while True:
                 await self._rest(await self._turn_or_back_off())
         finally:
-            tasks = list(self._under_way.values())
+            tasks = self._tasks()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -80,7 +83,7 @@ class Deliverer:
         for arn, due_at in sorted(due.items(), key=lambda one: one[1]):
             if due_at > now:
                 soonest = min(soonest, due_at)
-            elif self._receivers.is_full:
+            elif self._receivers.is_full or len(self._tasks()) >= MOST_UNDER_WAY:
                 break
             elif arn not in self._known or self._receivers.room(self._known[arn]) > 0:
                 soonest = min(soonest, await self._begin(arn, now))
@@ -88,8 +91,8 @@ class Deliverer:
 
     async def drain(self) -> None:
         """Wait until every attempt that was begun has ended."""
-        while self._under_way:
-            await asyncio.gather(*self._under_way.values())
+        while tasks := self._tasks():
+            await asyncio.gather(*tasks)
 
     async def _turn_or_back_off(self) -> float:
         try:
@@ -108,38 +111,44 @@ class Deliverer:
 
         When it should be looked at again, where it has more.
         """
-        found = await self._outbox.subscription(arn)
+        under_way = self._under_way.get(arn, {})
+        found = await self._outbox.look(arn, now, self._receivers.most_each, under_way)
         if found is None:
             await self._outbox.drop(arn)
             return now + LONGEST_REST_SECONDS
-        subscription, topic, policy = found
-        receiver = self._known[arn] = receiver_of(subscription)
-        room = self._receivers.room(receiver)
-        allowed = self._throttle.allows(arn, policy.most_per_second, now)
-        if room <= 0 or allowed == 0:
-            return now + (
-                1 / (policy.most_per_second or 1) if allowed == 0 else LONGEST_REST_SECONDS
-            )
-        limit = room if allowed is None else min(room, allowed)
-        for delivery in await self._outbox.due(arn, now, limit, list(self._under_way)):
-            self._throttle.use(arn, policy.most_per_second, now)
-            parcel = Parcel(delivery=delivery, subscription=subscription, topic=topic)
+        receiver = self._known[arn] = receiver_of(found.subscription)
+        allowed = self._throttle.allows(arn, found.most_per_second, now)
+        if allowed == 0 and found.most_per_second:
+            return now + 1 / found.most_per_second
+        room = max(0, self._receivers.room(receiver))
+        for parcel in found.parcels[: room if allowed is None else min(room, allowed)]:
+            self._throttle.use(arn, found.most_per_second, now)
             self._receivers.begin(receiver)
             task = asyncio.create_task(self._attempt(parcel, receiver))
-            self._under_way[delivery.delivery_id] = task
+            self._under_way.setdefault(arn, {})[parcel.delivery.delivery_id] = task
         return now + LONGEST_REST_SECONDS
 
     async def _attempt(self, parcel: Parcel, receiver: str) -> None:
+        arn = parcel.subscription.arn
         try:
-            answer = await self._post(parcel)
+            answer = await self._post_and_make_room(parcel, receiver)
             await self._outbox.settle(parcel, answer)
         except Exception:
-            about = {"action": "deliver", "subscription": parcel.subscription.arn}
+            about = {"action": "deliver", "subscription": arn}
             log.exception("What came of a delivery could not be noted.", extra=about)
             # It is due still: not at once, or what fails at once would be tried without end.
             await self._clock.sleep(ERROR_SECONDS)
         finally:
-            del self._under_way[parcel.delivery.delivery_id]
+            del self._under_way[arn][parcel.delivery.delivery_id]
+            if not self._under_way[arn]:
+                del self._under_way[arn]
+            self._wake.set()
+
+    async def _post_and_make_room(self, parcel: Parcel, receiver: str) -> Answer:
+        try:
+            return await self._post(parcel)
+        finally:
+            # The next need not wait until the disk has noted this one.
             self._receivers.end(receiver)
             self._wake.set()
 
@@ -152,6 +161,9 @@ class Deliverer:
         except Exception as error:
             log.exception("A delivery failed.", extra={"action": "deliver"})
             return Answer(Verdict.FAILED, f"{type(error).__name__}: {error}")
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for tasks in self._under_way.values() for task in tasks.values()]
 
     def _forget_all_but(self, arns: set[str]) -> None:
         self._throttle.forget(arns)

@@ -3,28 +3,35 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
+import msgspec
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
 from sagehen.deferred.delivery.schedule import next_delay
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.deferred.record import Record
-from sagehen.domain.delivery_policy import DeliveryPolicy, effective_policy
-from sagehen.domain.topics import Delivery, PostKind, SubscriptionRecord, TopicRecord
+from sagehen.domain.delivery_policy import effective_policy
+from sagehen.domain.topics import PostKind, SubscriptionRecord
 from sagehen.store import deliveries, subscriptions, topics
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 from sagehen.store.notice_queues import put_dead_letter
 
-__all__ = ["Outbox"]
+__all__ = ["Found", "Outbox"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-Subscribed = tuple[SubscriptionRecord, TopicRecord, DeliveryPolicy]
+
+class Found(msgspec.Struct, frozen=True):
+    """A subscription, how many a second it takes at most, and what is due for it."""
+
+    subscription: SubscriptionRecord
+    most_per_second: int | None
+    parcels: list[Parcel]
 
 
 class Outbox:
@@ -49,15 +56,13 @@ class Outbox:
         """When the first delivery of each subscription that has any is due."""
         return await asyncio.to_thread(self._read, deliveries.due_by_subscription)
 
-    async def due(self, arn: str, now: float, limit: int, without: Sequence[int]) -> list[Delivery]:
-        """What is due for a subscription, but for what is under way."""
+    async def look(
+        self, arn: str, now: float, limit: int, without: Collection[int]
+    ) -> Found | None:
+        """What is due for a subscription but for what is under way; None: it is gone."""
         return await asyncio.to_thread(
-            self._read, lambda connection: deliveries.due(connection, arn, now, limit, without)
+            self._read, lambda connection: _look(connection, arn, now, limit, list(without))
         )
-
-    async def subscription(self, arn: str) -> Subscribed | None:
-        """The subscription with its topic and what both say of deliveries; None: it is gone."""
-        return await asyncio.to_thread(self._read, lambda connection: _find(connection, arn))
 
     async def drop(self, arn: str) -> None:
         """Forget what is on its way to a subscription that is gone."""
@@ -96,17 +101,23 @@ class Outbox:
         log.warning(sentence, extra=about)
 
 
-def _find(connection: Connection, arn: str) -> Subscribed | None:
+def _look(
+    connection: Connection, arn: str, now: float, limit: int, without: list[int]
+) -> Found | None:
     subscription = subscriptions.get(connection, arn)
     if subscription is None:
         return None
     topic = topics.get(connection, subscription.topic_arn)
     if topic is None:
         return None
+    parcels = [
+        Parcel(delivery=one, subscription=subscription, topic=topic)
+        for one in deliveries.due(connection, arn, now, limit, without)
+    ]
     policy = effective_policy(
         topic.attributes.get("DeliveryPolicy"), subscription.attributes.get("DeliveryPolicy")
     )
-    return subscription, topic, policy
+    return Found(subscription, policy.most_per_second, parcels)
 
 
 def _give_up(connection: Connection, parcel: Parcel) -> bool:

@@ -21,13 +21,13 @@ class Receivers:
 
     def __init__(self, most: int, most_each: int) -> None:
         self._most = most
-        self._most_each = most_each
+        self.most_each = most_each
         self._on_the_way: Counter[str] = Counter()
         self._total = 0
 
     def room(self, receiver: str) -> int:
         """How many more may be sent to it now."""
-        return min(self._most - self._total, self._most_each - self._on_the_way[receiver])
+        return min(self._most - self._total, self.most_each - self._on_the_way[receiver])
 
     @property
     def is_full(self) -> bool:
