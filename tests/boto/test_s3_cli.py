@@ -1,6 +1,5 @@
 """The AWS CLI's `s3` commands, as people type them."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,35 +8,14 @@ from urllib.request import urlopen
 
 import pytest
 
-# Starting Python and the CLI takes longer than most commands: one process does them all.
-COMMANDS = """
-import json, sys
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
-from awscli.clidriver import create_clidriver
-
-for line in sys.stdin:
-    printed, wrong = StringIO(), StringIO()
-    with redirect_stdout(printed), redirect_stderr(wrong):
-        status = create_clidriver().main(json.loads(line))
-    print(json.dumps([status, printed.getvalue(), wrong.getvalue()]), flush=True)
-"""
+from support.aws_cli import aws_cli
 
 
 @pytest.fixture(scope="module")
 def cli(aws):
     """`cli("s3 ls", …)` runs `aws s3 ls …`; gives what it prints."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", COMMANDS], env=aws.env, text=True, **pipes) as aws:
-
-        def run(command, *more):
-            words = [*command.split(), *map(str, more)]
-            print(json.dumps(words), file=aws.stdin, flush=True)
-            status, printed, wrong = json.loads(aws.stdout.readline())
-            assert status == 0, wrong
-            return printed
-
-        yield run
+    with aws_cli(aws) as cli:
+        yield cli
 
 
 def test_the_command_itself(aws):
