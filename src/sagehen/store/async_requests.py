@@ -188,15 +188,19 @@ def backlog(connection: Connection, endpoint_name: str) -> tuple[int, int]:
 
 def oldest_received_at(connection: Connection, endpoint_name: str) -> float | None:
     """When the oldest was accepted that has not ended; None where there is none."""
-    times = [
-        connection.scalar(
-            select(_COLUMNS.received_at)
-            .where(_COLUMNS.endpoint_name == endpoint_name, _COLUMNS.state == state)
-            .order_by(_COLUMNS.sequence)
-            .limit(1)
-        )
-        for state in (QUEUED, LEASED)
-    ]
+    waiting = (
+        select(_COLUMNS.received_at)
+        .where(_COLUMNS.endpoint_name == endpoint_name, _COLUMNS.state == QUEUED)
+        .order_by(_COLUMNS.sequence)
+        .limit(1)
+    )
+    # As an expression, the name cannot lead SQLite to an index of all the endpoint's requests:
+    # those that are worked on are few.
+    name = func.coalesce(_COLUMNS.endpoint_name, "")
+    worked_on = select(func.min(_COLUMNS.received_at)).where(
+        name == endpoint_name, _COLUMNS.state == LEASED
+    )
+    times = [connection.scalar(statement) for statement in (waiting, worked_on)]
     return min((time for time in times if time is not None), default=None)
 
 
