@@ -360,6 +360,7 @@ async def test_what_has_no_body_is_not_followed_by_one(setup, status):
 
 async def test_who_holds_too_much_already_says_so(setup, monkeypatch):
     monkeypatch.setattr("sagehen.modelserver.server.MAX_HELD_BYTES", 3)
+    setup.server.max_body_bytes = 2  # What one request may be fits at any time.
     one, two = await setup.connect(), await setup.connect()
     ask = b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi"
     one.writer.write(ask)
