@@ -63,14 +63,14 @@ class CloudWatch:
         return Call(
             settings=self.settings,
             database=self.database,
-            writes=GroupedWrites(self.database),
+            writes=None,
             objects=None,
             clock=self.clock,
             arns=ArnMaker("000000000000", "us-east-1"),
             request_id="r",
             hint=lambda: None,
-            seal=lambda envelope: envelope.message,
-            arrivals=Arrivals(10),
+            seal=None,
+            arrivals=None,
         )
 
 
