@@ -4,7 +4,8 @@ loop, and the dispatcher of asynchronous requests."""
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Coroutine
+from typing import Any
 
 from sagehen.agent.client import AgentClient
 from sagehen.api.app import Application
@@ -18,14 +19,13 @@ from sagehen.api.operations import OPERATIONS
 from sagehen.api.own_paths import OwnPaths
 from sagehen.api.sns.certificate import certificate_route
 from sagehen.clock import SYSTEM
-from sagehen.config import Settings
 from sagehen.credentials import load_credentials
 from sagehen.deferred.dispatch.assembly import make_dispatcher
 from sagehen.deferred.dispatch.sweeps import Sweeps
 from sagehen.domain.names import ArnMaker
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
-from sagehen.objects import ObjectStore, open_object_store
+from sagehen.objects import open_object_store
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
 from sagehen.roles.notices import Notices
@@ -36,87 +36,110 @@ from sagehen.wire.sigv4 import Verifier
 __all__: list[str] = []
 
 
+class _Control:
+    """What the process is made of. Made in the event loop that it runs in."""
+
+    def __init__(self, start: Start) -> None:
+        self._settings = settings = start.settings
+        self._database = Database(settings.state_url)
+        self._writes = GroupedWrites(self._database)
+        self._objects = open_object_store(
+            settings, start.home, self._database, SYSTEM, self._writes
+        )
+        self._agent = AgentClient(start.home.agent_socket)
+        # Named by its home, not its process: after a restart it takes its own leases over at once.
+        holder = f"{socket.gethostname()}:{start.home.path}"
+        recorder = Recorder(SYSTEM, self._database, settings.max_metric_series)
+        store = (self._database, self._writes, self._objects)
+        self._dispatcher = make_dispatcher(
+            settings, start.home, *store, recorder.record, SYSTEM, holder
+        )
+        self._loop = self._make_loop(start, holder)
+        self._dispatcher.on_idle = self._loop.hint
+        self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
+        self._observations = Observations(SYSTEM)
+        self._sampler = Sampler(
+            settings, self._database, recorder, self._observations, self._agent, SYSTEM, holder
+        )
+        keys = load_credentials(start.home.credentials)
+        self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
+
+    def _make_loop(self, start: Start, holder: str) -> EndpointLoop:
+        return EndpointLoop(
+            self._database,
+            self._agent,
+            start.home,
+            SYSTEM,
+            holder,
+            busy=lambda: self._dispatcher.busy,
+            on_routes=self._dispatcher.hint,
+        )
+
+    def app(self) -> Application:
+        """What answers every request."""
+        account_id = self._settings.account_id
+        intake = Intake(self._writes, account_id, self._hint_dispatcher)
+        return Application(
+            OPERATIONS,
+            self._verifier,
+            self._make_call,
+            self._own_paths().app,
+            AsyncInvocations(self._verifier, intake, SYSTEM),
+        )
+
+    def _own_paths(self) -> OwnPaths:
+        queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
+        more = [*queues.routes, certificate_route(self.notices.signer)]
+        measured = self._sampler.measured
+        return OwnPaths(self._observations, self._database, self._agent, measured, more)
+
+    def _hint_dispatcher(self, _: str) -> None:
+        self._dispatcher.hint()
+
+    def _make_call(self, request_id: str) -> Call:
+        return Call(
+            settings=self._settings,
+            database=self._database,
+            writes=self._writes,
+            objects=self._objects,
+            clock=SYSTEM,
+            arns=ArnMaker(self._settings.account_id, self._settings.region),
+            request_id=request_id,
+            hint=self._loop.hint,
+            seal=self.notices.seal,
+            arrivals=self.notices.arrivals,
+        )
+
+    def duties(self) -> list[Coroutine[Any, Any, object]]:
+        """What is done beside answering, until it is cancelled."""
+        history = self._settings.async_history_seconds
+        return [
+            self._loop.run(),
+            self._dispatcher.run(),
+            self._sampler.run(),
+            *self.notices.duties(),
+            Sweeps(self._writes, SYSTEM, history).run(),
+            asyncio.to_thread(self._objects.sweep),
+        ]
+
+    async def close(self) -> None:
+        """Once nothing uses it any more."""
+        await self.notices.close()
+        self._writes.close()
+        self._database.close()
+
+
 async def _main(start: Start) -> None:
-    database = Database(start.settings.state_url)
-    writes = GroupedWrites(database)
-    objects = open_object_store(start.settings, start.home, database, SYSTEM, writes)
-    agent = AgentClient(start.home.agent_socket)
-    # Named by its home, not its process: after a restart it takes its own lease over at once.
-    holder = f"{socket.gethostname()}:{start.home.path}"
-    recorder = Recorder(SYSTEM, database, start.settings.max_metric_series)
-    dispatcher = make_dispatcher(
-        start.settings, start.home, database, writes, objects, recorder.record, SYSTEM, holder
-    )
-    loop = EndpointLoop(
-        database,
-        agent,
-        start.home,
-        SYSTEM,
-        holder,
-        busy=lambda: dispatcher.busy,
-        on_routes=dispatcher.hint,
-    )
-    dispatcher.on_idle = loop.hint
-    keys = load_credentials(start.home.credentials)
-    verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, start.settings.region)
-    intake = Intake(writes, start.settings.account_id, lambda _: dispatcher.hint())
-    notices = Notices(start, database, writes, recorder.record, holder)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, notices.arrivals.close)
-    queues = AsyncPaths(AsyncQueues(database, SYSTEM, lambda _: dispatcher.hint()))
-    more_paths = [*queues.routes, certificate_route(notices.signer)]
-    observations = Observations(SYSTEM)
-    sampler = Sampler(start.settings, database, recorder, observations, agent, SYSTEM, holder)
-    app = Application(
-        OPERATIONS,
-        verifier,
-        _call_maker(start.settings, database, writes, objects, notices, loop.hint),
-        OwnPaths(observations, database, agent, sampler.measured, more_paths).app,
-        AsyncInvocations(verifier, intake, SYSTEM),
-    )
-    duties = [
-        asyncio.create_task(loop.run()),
-        asyncio.create_task(dispatcher.run()),
-        asyncio.create_task(sampler.run()),
-        *(asyncio.create_task(duty) for duty in notices.duties()),
-        asyncio.create_task(Sweeps(writes, SYSTEM, start.settings.async_history_seconds).run()),
-        asyncio.create_task(asyncio.to_thread(objects.sweep)),
-    ]
+    control = _Control(start)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
+    duties = [asyncio.create_task(duty) for duty in control.duties()]
     try:
-        await serve_on(start.home.control_socket, app)
+        await serve_on(start.home.control_socket, control.app())
     finally:
         for duty in duties:
             duty.cancel()
         await asyncio.gather(*duties, return_exceptions=True)
-        await notices.close()
-        writes.close()
-        database.close()
-
-
-def _call_maker(
-    settings: Settings,
-    database: Database,
-    writes: GroupedWrites,
-    objects: ObjectStore,
-    notices: Notices,
-    hint: Callable[[], None],
-) -> Callable[[str], Call]:
-    arns = ArnMaker(settings.account_id, settings.region)
-
-    def make(request_id: str) -> Call:
-        return Call(
-            settings=settings,
-            database=database,
-            writes=writes,
-            objects=objects,
-            clock=SYSTEM,
-            arns=arns,
-            request_id=request_id,
-            hint=hint,
-            seal=notices.seal,
-            arrivals=notices.arrivals,
-        )
-
-    return make
+        await control.close()
 
 
 if __name__ == "__main__":
