@@ -2,9 +2,11 @@
 
 import json
 import os
+import socket
 
 import pytest
 
+from support.async_bench import AsyncBench
 from support.deploy import Deployer
 
 BIG = 9 * 2**20  # over boto3's threshold for multipart uploads
@@ -51,3 +53,20 @@ def test_objects_go_there_and_back(server, beyond, tmp_path):
     assert "Contents" not in s3.list_objects_v2(Bucket="there")
     outside = server.client("s3").list_objects_v2(Bucket="outside", Prefix="kept/there/")
     assert "Contents" not in outside
+
+
+def test_an_asynchronous_answer_waits_for_a_store_that_is_away(
+    server, beyond, short_path, wait_until
+):
+    bench = AsyncBench(Deployer(beyond))
+    assert bench.endpoint("patient")["EndpointStatus"] == "InService"
+    began, gate = short_path / "began", short_path / "gate"
+    called = bench.call("patient", number=1, began=began, gate=gate)
+    wait_until(began.exists)
+    server.stop()
+    with socket.create_server(("127.0.0.1", server.port)) as nobody:
+        nobody.settimeout(60)
+        gate.touch()
+        nobody.accept()[0].close()  # The answer is to be written, and cannot be.
+    server.start()
+    assert json.loads(called.output(60))["number"] == 1

@@ -1,5 +1,6 @@
 """A home on a disk that fills up: errors say so, deleting works, and all recovers."""
 
+import json
 import os
 import subprocess
 import tempfile
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
+from support.async_bench import AsyncBench
 from support.deploy import Deployer
 from support.server import Server, eventually
 
@@ -53,6 +55,11 @@ def create_models_until_refused(sagemaker) -> None:
         sagemaker.create_model(ModelName=f"m{number}", PrimaryContainer=container)
 
 
+def ask_until_refused(runtime) -> None:
+    for _ in range(1000):
+        runtime.invoke_endpoint_async(EndpointName="patient", Body=b"x" * 100_000)
+
+
 def test_a_full_disk_is_said_and_survived(small):
     deployer = Deployer(small)
     deployer.endpoint("steady")
@@ -82,6 +89,25 @@ def test_a_state_without_room_is_said(small):
     assert deployer.settled("before")["EndpointStatus"] == "InService"
     # Nobody was flooded with the same trouble over and over.
     assert (small.home.parent / "up.log").stat().st_size < 20_000
+
+
+def test_asynchronous_requests_wait_for_room(small, short_path):
+    """What was accepted is answered once there is room; what does not fit is refused."""
+    bench = AsyncBench(Deployer(small))
+    assert bench.endpoint("patient")["EndpointStatus"] == "InService"
+    began, gate = short_path / "began", short_path / "gate"
+    accepted = bench.call("patient", number=1, began=began, gate=gate)
+    eventually(began.exists)
+    filler = small.home.parent / "filler"
+    with pytest.raises(OSError, match="No space left"):
+        fill(filler)
+    with pytest.raises(ClientError, match="disk that holds the state is full") as refused:
+        ask_until_refused(bench.deploy.runtime)
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
+    gate.touch()
+    assert not accepted.has_ended
+    filler.unlink()
+    assert json.loads(accepted.output())["number"] == 1
 
 
 def creates_endpoint(deployer, name: str) -> bool:

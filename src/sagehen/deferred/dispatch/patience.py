@@ -1,5 +1,6 @@
 """Tries again for a while what is away: the object store, the database, a full disk."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -10,6 +11,7 @@ from sagehen.errors import Unavailable
 
 __all__ = ["AWAY", "Patience"]
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 AWAY = (Unavailable, OSError, SQLAlchemyError)
@@ -17,6 +19,7 @@ AWAY = (Unavailable, OSError, SQLAlchemyError)
 
 FIRST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 5.0
+TELL_SECONDS = 10.0
 
 
 class Patience:
@@ -28,6 +31,7 @@ class Patience:
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
         self._seconds = seconds
+        self._told_at: float | None = None
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` gives; raises what it raised last when it has been AWAY for too long."""
@@ -36,8 +40,16 @@ class Patience:
         while True:
             try:
                 return await work()
-            except AWAY:
+            except AWAY as error:
                 if self._clock.monotonic() - began + wait > self._seconds:
                     raise
+                self._tell(error)
             await self._clock.sleep(wait)
             wait = min(LONGEST_WAIT_SECONDS, 2 * wait)
+
+    def _tell(self, error: BaseException) -> None:
+        """Now and then: a thousand requests may wait for the same."""
+        now = self._clock.monotonic()
+        if self._told_at is None or now - self._told_at >= TELL_SECONDS:
+            self._told_at = now
+            log.warning("Asynchronous requests wait: %s", error, extra={"action": "wait"})
