@@ -130,8 +130,8 @@ def test_operation_that_is_not_there_yet_is_named(server):
 
 
 def test_service_that_is_not_there_is_named(server):
-    answer = error_of(lambda: client(server, "sqs").list_queues())
-    assert "sqs" in answer["Error"]["Message"]
+    answer = error_of(lambda: client(server, "dynamodb").list_tables())
+    assert "dynamodb" in answer["Error"]["Message"]
 
 
 def test_over_long_name(server):
