@@ -21,12 +21,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from support.server import eventually
 
-ROUNDS = int(os.environ.get("ASYNC_KILL_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("ASYNC_KILL_ROUNDS", "5"))
 SEED = int(os.environ.get("ASYNC_KILL_SEED", "0")) or random.randrange(1, 2**32)
 CLIENTS = 20
+ROLES = ("control", "gateway", "agent", "instance")
 MOST_REQUESTS_AHEAD = 200
 """Of what is answered: a backlog that only grows proves nothing more."""
 TIMEOUT_SECONDS = 120
+LOST = b"Connection reset by peer"
+"""What a request says whose instance was lost each time that it was sent."""
 SCRIPT = """
 import json, time
 
@@ -77,21 +80,20 @@ class Clients:
 
     def _run(self) -> None:
         client = self._server.client("sagemaker-runtime", read_timeout=30)
+        s3 = self._server.client("s3", read_timeout=30)
         while not self._ending.is_set():
             if self.ahead() > MOST_REQUESTS_AHEAD:
                 self._ending.wait(0.05)
                 continue
-            self._call(client, next(self._numbers))
+            self._call(client, s3, next(self._numbers))
 
-    def _call(self, client, number: int) -> None:
+    def _call(self, client, s3, number: int) -> None:
         name = f"n-{number}"
-        self.told.unanswered.add(name)
         try:
+            given = self._question(s3, number)
+            self.told.unanswered.add(name)
             answer = client.invoke_endpoint_async(
-                EndpointName="sure",
-                InferenceId=name,
-                ContentType="application/json",
-                Body=json.dumps(number),
+                EndpointName="sure", InferenceId=name, ContentType="application/json", **given
             )
         except (ClientError, BotoCoreError):
             self._ending.wait(0.02)  # Nobody listens for a moment.
@@ -99,6 +101,13 @@ class Clients:
         assert answer["InferenceId"] == name
         self.told.accepted[name] = (answer["OutputLocation"], answer["FailureLocation"])
         self.told.unanswered.discard(name)
+
+    def _question(self, s3, number: int) -> dict[str, str]:
+        """Every fourth lies in the object store."""
+        if number % 4:
+            return {"Body": json.dumps(number)}
+        s3.put_object(Bucket="questions", Key=str(number), Body=json.dumps(number))
+        return {"InputLocation": f"s3://questions/{number}"}
 
 
 class Notices(threading.Thread):
@@ -150,9 +159,13 @@ class Killer:
         self._server = server
         self._chance = chance
         self.killed: Counter[str] = Counter()
+        self._left: list[str] = []
+        """Each has its turn, in an order of chance."""
 
     def kill_one(self) -> None:
-        role = self._chance.choice(["control", "gateway", "agent", "instance"])
+        if not self._left:
+            self._left = self._chance.sample(ROLES, len(ROLES))
+        role = self._left.pop()
         before = self._pids(role)
         if not before:
             return  # An instance that has not come back yet: another round kills something else.
@@ -177,7 +190,8 @@ def sure(make_server, make_deployer):
     """A server with an asynchronous endpoint of two instances; the URL of its notices' queue."""
     server = make_server()
     deployer = make_deployer(server)
-    deployer.s3.create_bucket(Bucket="results")
+    for bucket in ("questions", "results"):
+        deployer.s3.create_bucket(Bucket=bucket)
     queue = server.client("sqs").create_queue(QueueName="notices")["QueueUrl"]
     topics = {name: topic_to(server, queue, name) for name in ("success", "error")}
     deployer.config("model", SCRIPT)
@@ -253,6 +267,8 @@ def wrongs(told: Told, notices: Notices, written: dict[str, bytes]):
             yield name, f"has another's answer: {written[output]!r}"
         elif there == [output] and number % 10 == 3:
             yield name, "was refused and has an answer"
+        elif there == [failure] and number % 10 != 3 and LOST not in written[failure]:
+            yield name, f"failed for another reason: {written[failure]!r}"
         status = "Completed" if there == [output] else "Failed"
         if notices.statuses[name] != {status}:
             yield name, f"has a notice of {notices.statuses[name]}, and is {status}"
