@@ -188,15 +188,17 @@ def backlog(connection: Connection, endpoint_name: str) -> tuple[int, int]:
 
 def oldest_received_at(connection: Connection, endpoint_name: str) -> float | None:
     """When the oldest was accepted that has not ended; None where there is none."""
-    times = [
-        connection.scalar(
-            select(_COLUMNS.received_at)
-            .where(_COLUMNS.endpoint_name == endpoint_name, _COLUMNS.state == state)
-            .order_by(_COLUMNS.sequence)
-            .limit(1)
-        )
-        for state in (QUEUED, LEASED)
-    ]
+    waiting = (
+        select(_COLUMNS.received_at)
+        .where(_COLUMNS.endpoint_name == endpoint_name, _COLUMNS.state == QUEUED)
+        .order_by(_COLUMNS.sequence)
+        .limit(1)
+    )
+    # Few are worked on at once. Hidden from the index by names, by which SQLite would rather read
+    # all that ever were the endpoint's.
+    mine = func.coalesce(_COLUMNS.endpoint_name, "") == endpoint_name
+    running = select(func.min(_COLUMNS.received_at)).where(mine, _COLUMNS.state == LEASED)
+    times = [connection.scalar(waiting), connection.scalar(running)]
     return min((time for time in times if time is not None), default=None)
 
 

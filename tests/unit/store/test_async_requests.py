@@ -354,7 +354,7 @@ def test_a_worker_does_not_wait_for_what_another_is_leasing(postgres: Database) 
         (lambda connection: queue.find(connection, "End", "id"), "inference"),
         (lambda connection: queue.position(connection, "End", 9), "queued"),
         (lambda connection: queue.failures(connection, "End"), "failed"),
-        (lambda connection: queue.oldest_received_at(connection, "End"), "queued"),
+        (lambda connection: queue.oldest_received_at(connection, "End"), "queued leased"),
         (lambda connection: queue.forget(connection, 1, 1), "ended_at"),
     ],
 )
@@ -365,12 +365,14 @@ def test_rows_are_found_by_index(database: Database, act, index: str) -> None:
     with database.write() as connection:
         act(connection)
     event.remove(database.engine, "before_cursor_execute", listener)
-    statement, given = next(one for one in asked if one[0].startswith("SELECT"))
-    with database.read() as connection:
-        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)
-        said = " ".join(row[3] for row in plan)
-    assert f"ix_async_requests_{index}" in said
-    assert "TEMP B-TREE" not in said
+    selects = [one for one in asked if one[0].startswith("SELECT")]
+    assert len(selects) == len(index.split())
+    for (statement, given), name in zip(selects, index.split(), strict=True):
+        with database.read() as connection:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)
+            said = " ".join(row[3] for row in plan)
+        assert f"ix_async_requests_{name}" in said
+        assert "TEMP B-TREE" not in said
 
 
 def test_outcomes_are_whole(any_database: Database, enqueue: Enqueue, lease: Lease, get) -> None:
