@@ -160,6 +160,8 @@ def forget(connection: Connection, before: float, limit: int) -> int:
         .where(_COLUMNS.ended_at < before)
         .order_by(_COLUMNS.ended_at)
         .limit(limit)
+        # Locked: nothing is redriven between being found and being deleted.
+        .with_for_update(skip_locked=True)
     )
     sequences = connection.scalars(old).all()
     connection.execute(delete(BODIES).where(BODIES.c.sequence.in_(sequences)))

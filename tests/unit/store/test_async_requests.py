@@ -344,6 +344,23 @@ def test_a_worker_does_not_wait_for_what_another_is_leasing(postgres: Database) 
         assert leases.lease(second, "Skip", 3, "w", 1500, 1530) == []
 
 
+def test_what_is_being_redriven_is_not_forgotten(postgres: Database) -> None:
+    with postgres.write() as connection:
+        (sequence,) = queue.enqueue(connection, [(request(endpoint_name="Again"), None)])
+        leases.lease(connection, "Again", 1, "w", 1000, 1030)
+        leases.finish(connection, sequence, 1, FAILURE, 5)
+    with postgres.engine.connect() as first, postgres.engine.connect() as second:
+        assert queue.redrive(first, [sequence], 3000) == [sequence]
+        second.execute(text("SET lock_timeout = 1000"))
+        queue.forget(second, 6, 1000)
+        first.commit()
+        second.commit()
+    with postgres.read() as connection:
+        found = queue.get(connection, sequence)
+        assert found is not None
+        assert found.state is AsyncState.QUEUED
+
+
 @pytest.mark.parametrize(
     ("act", "index"),
     [
