@@ -116,6 +116,23 @@ def side(status: int) -> str:
     return "client" if 400 <= status < 500 else "server"
 
 
+async def test_what_http_cannot_carry_fails_at_once(bench) -> None:
+    container = await bench.container()
+    bench.serve()
+    kind = {"content_type": "text/csv\x01"}
+    sequences = [
+        bench.enqueue(b"1", **kind),
+        bench.enqueue(input_location=bench.put("a", b"1", **kind), content_type=None),
+    ]
+    await bench.work()
+    for sequence in sequences:
+        ended = bench.get(sequence)
+        assert (ended.state, ended.attempt) == ("FAILED", 1)
+        reason = "ClientError: The request cannot be sent to the container: Forbidden"
+        assert ended.outcome.failure_reason.startswith(reason)
+    assert container.got == []
+
+
 async def test_without_a_failure_path_there_is_no_object(bench) -> None:
     await bench.container()
     bench.serve()
