@@ -313,6 +313,20 @@ def test_an_endpoints_queue_outlives_it_until_all_has_ended(
         assert found == EndpointQueue(endpoint_name="End", mode=QueueMode.DRAINING)
 
 
+def test_an_endpoint_takes_up_what_was_abandoned_once_all_has_ended(
+    any_database: Database, enqueue: Enqueue, lease: Lease
+) -> None:
+    enqueue(request())
+    (running,) = lease()
+    with any_database.write() as connection:
+        queue.abandon(connection, "End")
+        assert not queue.take_up(connection, "End")
+        assert queue.endpoint_queue(connection, "End").abandoned_to == running.sequence
+        leases.finish(connection, running.sequence, 1, FAILURE, 5)
+        assert queue.take_up(connection, "End")
+        assert queue.endpoint_queue(connection, "End").abandoned_to == 0
+
+
 def test_no_two_workers_lease_the_same(any_database: Database, enqueue: Enqueue) -> None:
     sequences = enqueue(*(request(number) for number in range(200)))
     taken: list[int] = []

@@ -377,6 +377,21 @@ async def test_what_waits_for_a_deleted_endpoint_fails(bench) -> None:
     assert len(bench.notices) == 4
 
 
+async def test_what_a_deleted_endpoint_left_is_redriven_to_a_new_one(bench) -> None:
+    await bench.container()
+    bench.serve()
+    sequence = bench.enqueue(b"1")
+    bench.delete()
+    await bench.work()
+    assert bench.get(sequence).state is AsyncState.FAILED
+    bench.serve()
+    await bench.work()
+    with bench.database.write() as connection:
+        async_requests.redrive(connection, [sequence], bench.clock.now())
+    await bench.work()
+    assert bench.get(sequence).state is AsyncState.SUCCEEDED
+
+
 async def test_what_a_deleted_endpoint_works_on_is_broken_off(bench) -> None:
     container = await bench.container()
     bench.serve()
