@@ -193,5 +193,5 @@ def test_numbers_of_any_length_can_be_asked_about() -> None:
 
 def test_a_policy_nested_without_end_is_refused() -> None:
     nested = '{"a":' * 600 + '["x"]' + "}" * 600
-    with pytest.raises(Invalid, match="nested too deeply|too complex"):
+    with pytest.raises(Invalid, match="Filter policy is"):
         read_policy(nested, BODY)

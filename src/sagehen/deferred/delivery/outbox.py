@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Subscribed = tuple[SubscriptionRecord, TopicRecord, DeliveryPolicy]
+
+SHED_AT_ONCE = 500
+"""In one transaction: others want to write too."""
 
 
 class Outbox:
@@ -78,8 +82,23 @@ class Outbox:
             self._log(parcel, answer, "A delivery failed and is tried again.")
         elif await self._writes.join(lambda connection: _give_up(connection, parcel)):
             self._log(parcel, answer, "A delivery was given up.")
-            if parcel.delivery.notice.dimensions:
-                self._record("NotificationFailures", parcel.delivery.notice.dimensions, 1)
+            self._count(parcel)
+
+    async def shed(self, most: int) -> int:
+        """Give up what waits beyond `most` for each subscription; how many deliveries."""
+        gone = 0
+        for arn in await self.due_by_subscription():
+            while shed := await self._writes.join(partial(_shed, arn, most)):
+                gone += len(shed)
+                about = {"action": "shed", "subscription": arn, "deliveries": len(shed)}
+                log.warning("Deliveries were given up: too many wait.", extra=about)
+                for parcel in shed:
+                    self._count(parcel)
+        return gone
+
+    def _count(self, parcel: Parcel) -> None:
+        if parcel.delivery.notice.dimensions:
+            self._record("NotificationFailures", parcel.delivery.notice.dimensions, 1)
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         with self._database.read() as connection:
@@ -107,6 +126,20 @@ def _find(connection: Connection, arn: str) -> Subscribed | None:
         topic.attributes.get("DeliveryPolicy"), subscription.attributes.get("DeliveryPolicy")
     )
     return subscription, topic, policy
+
+
+def _shed(arn: str, most: int, connection: Connection) -> list[Parcel]:
+    """Give up some of what is beyond `most`. Nothing of a subscription that is gone: all of it is
+    dropped when it is due."""
+    found = _find(connection, arn)
+    if found is None:
+        return []
+    subscription, topic, _ = found
+    parcels = [
+        Parcel(delivery=one, subscription=subscription, topic=topic)
+        for one in deliveries.excess(connection, arn, most, SHED_AT_ONCE)
+    ]
+    return [one for one in parcels if _give_up(connection, one)]
 
 
 def _give_up(connection: Connection, parcel: Parcel) -> bool:
