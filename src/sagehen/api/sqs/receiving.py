@@ -83,9 +83,11 @@ async def _take(call: Call, params: dict[str, Any]) -> _Taken:
 def _move_dead(call: Call, connection: Connection, queue: QueueRecord, now: float) -> int | None:
     """Move dead letters to where they belong; after how many receives one is dead."""
     policy = queue.dead_letters
-    target = policy and queues.by_arn(connection, policy.dead_letter_target_arn)
-    if policy is None or target is None:
-        return None  # Where it was deleted, they stay where they are.
+    if policy is None:
+        return None
+    target = queues.by_arn(connection, policy.dead_letter_target_arn)
+    if target is None:
+        return None  # It was deleted: they stay where they are.
     most, source = int(policy.max_receive_count or 1), call.arns.sqs(queue.name)
     messages.take_exhausted(connection, queue, most, target, source, now, _DEAD_AT_ONCE)
     return most

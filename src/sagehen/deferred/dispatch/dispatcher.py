@@ -31,6 +31,8 @@ BEAT_SECONDS = 10.0
 RENEW_SECONDS = 1.5
 LONGEST_REST_SECONDS = 1.0
 ERROR_REST_SECONDS = 1.0
+STOP_SECONDS = 10.0
+"""For writing down what came of requests, when control ends."""
 MOST_RECLAIMED = 10
 """How often control may be lost over a request."""
 RECLAIMED_AT_ONCE = 500
@@ -272,8 +274,15 @@ class Dispatcher:
                 await self._wake.wait()
 
     async def _stop(self) -> None:
-        """Break off what is worked on; who comes next goes on with it at once."""
-        held = [job.held for job in self._jobs.values()]
+        """Let what has its answer end, and break off the rest; who comes next goes on with it."""
+        held = [job.held for job in self._jobs.values() if not job.ends]
+        for job, task in self._tasks.items():
+            if not job.ends:
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=STOP_SECONDS)
+        # What is being written still is not given back: another would not see it, and ask again.
+        # Its lease runs out, or is taken over by this worker's next life.
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

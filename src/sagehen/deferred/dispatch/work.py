@@ -106,6 +106,7 @@ class Work:
         if job.verdict is not None:
             raise job.verdict
         answer, ending = await self._asked(job)
+        job.ends = True
         try:
             if answer.is_success:
                 await self._succeed(job, answer, ending)
@@ -202,6 +203,7 @@ class Work:
         answer: Answer | None = None,
     ) -> None:
         """End it with its failure object, where it is to have one and that can be written."""
+        job.ends = True
         output = job.queued.request.output
         outcome = Outcome(
             state=failure.state,
