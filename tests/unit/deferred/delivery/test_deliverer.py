@@ -213,9 +213,9 @@ async def test_one_receiver_that_hangs_has_its_share_and_no_more(world: World) -
     world.answers["http://stuck:1/y"] = [released] * 9
     world.publish(*"12345")
     deliverer = world.deliverer(most_each=2)
-    for _ in range(9):
-        await deliverer.turn()
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        while sum("well" in host for host, _ in world.posted) < 5:
+            await deliverer.turn()
     assert sorted(one for host, one in world.posted if "well" in host) == list("12345")
     assert sum("stuck" in host for host, _ in world.posted) == 2
     released.set()
@@ -273,7 +273,7 @@ async def test_unsubscribed_meanwhile(world: World) -> None:
     world.publish("1", "2", "3")
     deliverer = world.deliverer()
     await deliverer.turn()
-    await asyncio.sleep(0.01)
+    await world.asked.wait()
     with world.database.write() as connection:
         topics.delete(connection, TOPIC)
         assert subscriptions.get(connection, arn) is None
@@ -288,7 +288,9 @@ async def test_a_hint_ends_the_rest(world: World) -> None:
     deliverer = world.deliverer()
     world.database.listen("deliveries", deliverer.hint)
     running = asyncio.create_task(deliverer.run())
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(10):
+        while not await deliverer._lease.is_held():
+            await asyncio.sleep(0)
     world.publish("1")
     # By itself it would look again after a second.
     await asyncio.wait_for(world.asked.wait(), 0.9)
