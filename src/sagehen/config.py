@@ -215,6 +215,12 @@ class Settings(BaseSettings):
         gt=0,
         description="Notifications that are delivered to one receiver (a host and port) at once.",
     )
+    max_waiting_deliveries: int = Field(
+        1_000_000,
+        gt=0,
+        description="Notifications that wait for one subscriber; of more, those that would be "
+        "tried last are given up.",
+    )
     max_topics: int = Field(10_000, gt=0, description="Topics; more are refused.")
     max_topic_subscriptions: int = Field(
         1000, gt=0, description="Subscriptions of one topic; more are refused."

@@ -144,21 +144,24 @@ def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -
 
 def delete_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Ask for the endpoint to go; it is `Deleting` until its instances have stopped."""
-    name = params["EndpointName"]
-    with call.database.write() as connection:
-        record = endpoints.get_for_update(connection, name)
-        if record is None:
-            raise _missing(call, name)
-        if record.status in _BUSY:
-            raise in_progress(record.arn)
-        deleting = msgspec.structs.replace(
-            record, status=EndpointStatus.DELETING, modified_at=call.clock.now()
-        )
-        endpoints.update(connection, deleting)
-        # In the same transaction: what a new endpoint of this name gets later is not lost with it.
-        async_requests.abandon(connection, record.name)
+    # With the other writers, not beside them: those who queue requests lock the same rows.
+    call.writes.run(lambda connection: _delete(call, connection, params["EndpointName"]))
     call.hint()
     return {}
+
+
+def _delete(call: Call, connection: Connection, name: str) -> None:
+    record = endpoints.get_for_update(connection, name)
+    if record is None:
+        raise _missing(call, name)
+    if record.status in _BUSY:
+        raise in_progress(record.arn)
+    deleting = msgspec.structs.replace(
+        record, status=EndpointStatus.DELETING, modified_at=call.clock.now()
+    )
+    endpoints.update(connection, deleting)
+    # In the same transaction: what a new endpoint of this name gets later is not lost with it.
+    async_requests.abandon(connection, record.name)
 
 
 def _changeable(call: Call, connection: Connection, name: str) -> tuple[EndpointRecord, Deployment]:

@@ -1,6 +1,7 @@
 """The values and operators in a filter policy's lists: each becomes a test of one value."""
 
 import ipaddress
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -167,4 +168,8 @@ def _number(value: float) -> float:
 
 def _rounded(value: Any) -> float:
     """SNS compares numbers to five places."""
-    return round(float(value), _DECIMALS)
+    try:
+        return round(float(value), _DECIMALS)
+    except OverflowError:
+        # JSON has integers of any length: these are beyond any that a policy may name.
+        return math.inf if value > 0 else -math.inf

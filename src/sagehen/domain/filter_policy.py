@@ -62,8 +62,11 @@ def read_policy(text: str, scope: str = ATTRIBUTES) -> FilterPolicy:
         raise Invalid(f"failed to parse JSON. {error}") from None
     if not isinstance(given, dict):
         raise Invalid("Filter policy must be a JSON object")
-    test = _all_of(given, scope)
-    _check_complexity(list(_leaves(given, 1)))
+    try:
+        test = _all_of(given, scope)
+        _check_complexity(list(_leaves(given, 1)))
+    except RecursionError:
+        raise Invalid("Filter policy is nested too deeply") from None
     return FilterPolicy(test, scope)
 
 

@@ -46,8 +46,9 @@ class Notices:
         self.arrivals = Arrivals(settings.max_long_polls)
         self._http = HttpPost(self.seal, SYSTEM, settings.delivery_timeout_seconds)
         mail = MailPost(settings, links, self.seal, SYSTEM)
+        outbox = Outbox(database, writes, SYSTEM, record, random.Random())
         self._deliverer = Deliverer(
-            Outbox(database, writes, SYSTEM, record, random.Random()),
+            outbox,
             {
                 "email": mail.send,
                 "email-json": mail.send,
@@ -59,7 +60,7 @@ class Notices:
             Receivers(settings.max_deliveries, settings.max_receiver_deliveries),
             SYSTEM,
         )
-        self._sweeps = TopicSweeps(writes, SYSTEM)
+        self._sweeps = TopicSweeps(writes, outbox, SYSTEM, settings.max_waiting_deliveries)
         database.listen(MESSAGES_SENT, self.arrivals.tell)
         database.listen(DELIVERIES_DUE, self._deliverer.hint)
 

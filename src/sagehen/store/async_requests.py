@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Select,
     delete,
+    exists,
     func,
     insert,
     literal,
@@ -40,6 +42,7 @@ __all__ = [
     "position",
     "redrive",
     "set_mode",
+    "take_up",
 ]
 
 MOST_COUNTED = 100_000
@@ -160,6 +163,8 @@ def forget(connection: Connection, before: float, limit: int) -> int:
         .where(_COLUMNS.ended_at < before)
         .order_by(_COLUMNS.ended_at)
         .limit(limit)
+        # Locked: nothing is redriven between being found and being deleted.
+        .with_for_update(skip_locked=True)
     )
     sequences = connection.scalars(old).all()
     connection.execute(delete(BODIES).where(BODIES.c.sequence.in_(sequences)))
@@ -194,13 +199,10 @@ def oldest_received_at(connection: Connection, endpoint_name: str) -> float | No
         .order_by(_COLUMNS.sequence)
         .limit(1)
     )
-    # As an expression, the name cannot lead SQLite to an index of all the endpoint's requests:
-    # those that are worked on are few.
-    name = func.coalesce(_COLUMNS.endpoint_name, "")
-    worked_on = select(func.min(_COLUMNS.received_at)).where(
-        name == endpoint_name, _COLUMNS.state == LEASED
+    running = select(func.min(_COLUMNS.received_at)).where(
+        _of_running(endpoint_name), _COLUMNS.state == LEASED
     )
-    times = [connection.scalar(statement) for statement in (waiting, worked_on)]
+    times = [connection.scalar(waiting), connection.scalar(running)]
     return min((time for time in times if time is not None), default=None)
 
 
@@ -227,11 +229,33 @@ def abandon(connection: Connection, endpoint_name: str) -> None:
     )
 
 
+def take_up(connection: Connection, endpoint_name: str) -> bool:
+    """There is an endpoint of the name again: what was abandoned, and is redriven later, is its.
+
+    False while one of the abandoned is still worked on. None may be waiting.
+    """
+    columns = ENDPOINTS.c
+    mine = columns.endpoint_name == endpoint_name
+    running = exists().where(
+        _of_running(endpoint_name),
+        _COLUMNS.state == LEASED,
+        _COLUMNS.sequence <= columns.abandoned_to,
+    )
+    statement = update(ENDPOINTS).where(mine, ~running).values(abandoned_to=0)
+    return connection.execute(statement).rowcount == 1
+
+
 def drop_endpoint(connection: Connection, endpoint_name: str) -> bool:
     """Forget the queue of an endpoint that is gone; False while requests of it have not ended."""
     columns = ENDPOINTS.c
     empty = (columns.queued == 0) & (columns.leased == 0)
     return delete_where(connection, ENDPOINTS, columns.endpoint_name == endpoint_name, empty)
+
+
+def _of_running(endpoint_name: str) -> ColumnElement[bool]:
+    # Few are worked on at once. Hidden from the index by names, by which SQLite would rather read
+    # all that ever were the endpoint's.
+    return func.coalesce(_COLUMNS.endpoint_name, "") == endpoint_name
 
 
 def _read(connection: Connection, statement: Select[Any]) -> list[QueuedRequest]:

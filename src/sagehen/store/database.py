@@ -1,18 +1,20 @@
 """Opens the state and gives out transactions."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 
 from sagehen.errors import SettingError, StateFull
+from sagehen.store.turns import Turns
 
 __all__ = ["Database", "tell"]
 
 _LOCK_WAIT_SECONDS = 30
 _TOLD = "sagehen.told"
+_Told = set[tuple[str, str]]
 
 FULL = "The disk that holds the state is full. Make room, then try again."
 
@@ -30,6 +32,9 @@ class Database:
         self._sqlite = self.engine.dialect.name == "sqlite"
         if self._sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
+        # SQLite has one writer at a time, and lets those who wait for it look now and then: beside
+        # one that begins again at once, the others would wait for seconds.
+        self._turns = Turns(_LOCK_WAIT_SECONDS) if self._sqlite else None
         self._listeners: list[tuple[str, Callable[[str], None]]] = []
 
     def listen(self, subject: str, listener: Callable[[str], None]) -> None:
@@ -56,9 +61,17 @@ class Database:
 
         Raises:
             StateFull: there is no room for it.
+            Unavailable: too many writes of this process came before it.
         """
+        turn = self._turns.turn() if self._turns else nullcontext()
+        with turn, self._transaction() as (connection, told):
+            yield connection
+        self._hint(told)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[tuple[Connection, _Told]]:
         with self.engine.connect() as connection:
-            told: set[tuple[str, str]] = set()
+            told: _Told = set()
             connection.info[_TOLD] = told
             if self._sqlite:
                 # Take the write lock at once: a lock taken half-way can fail with SQLITE_BUSY
@@ -66,15 +79,14 @@ class Database:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             try:
                 with _telling_when_full():
-                    yield connection
+                    yield connection, told
             except BaseException:
                 connection.rollback()
                 raise
             with _telling_when_full():
                 connection.commit()
-        self._hint(told)
 
-    def _hint(self, told: set[tuple[str, str]]) -> None:
+    def _hint(self, told: _Told) -> None:
         for subject, what in told:
             for wanted, listener in self._listeners:
                 if wanted == subject:
@@ -89,7 +101,7 @@ def tell(connection: Connection, subject: str, what: str = "") -> None:
 
     It is a hint, no promise: a process that dies in between tells nobody.
     """
-    told: set[tuple[str, str]] | None = connection.info.get(_TOLD)
+    told: _Told | None = connection.info.get(_TOLD)
     if told is not None:
         told.add((subject, what))
 

@@ -11,7 +11,16 @@ from sagehen.domain.topics import Delivery, PostKind
 from sagehen.store.database import tell
 from sagehen.store.topic_tables import DELIVERIES, NOTICES
 
-__all__ = ["DELIVERIES_DUE", "add", "drop", "due", "due_by_subscription", "finish", "postpone"]
+__all__ = [
+    "DELIVERIES_DUE",
+    "add",
+    "drop",
+    "due",
+    "due_by_subscription",
+    "excess",
+    "finish",
+    "postpone",
+]
 
 DELIVERIES_DUE = "deliveries"
 """What a database's listeners hear when something was added."""
@@ -81,6 +90,19 @@ def due(
         .where(_D.delivery_id.not_in(list(without)))
         .order_by(_D.due_at, _D.delivery_id)
         .limit(limit)
+    )
+    return [_delivery(row) for row in connection.execute(statement)]
+
+
+def excess(connection: Connection, subscription_arn: str, most: int, limit: int) -> list[Delivery]:
+    """Of a subscription with more than `most` deliveries, some of those that are due last."""
+    # By the index alone: only what is found is read.
+    beyond = select(_D.delivery_id).where(_D.subscription_arn == subscription_arn)
+    found = beyond.order_by(_D.due_at, _D.delivery_id).offset(most).limit(limit)
+    statement = (
+        select(DELIVERIES, NOTICES.c.content)
+        .join(NOTICES, NOTICES.c.notice_id == _D.notice_id)
+        .where(_D.delivery_id.in_(found.scalar_subquery()))
     )
     return [_delivery(row) for row in connection.execute(statement)]
 

@@ -4,7 +4,7 @@ disk."""
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -18,7 +18,10 @@ __all__ = ["GroupedWrites", "attempt"]
 Result = TypeVar("Result")
 _Waiting = tuple[Callable[[Connection], Any], Future[Any]]
 
+_Outcome = tuple[Future[Any], Any, Exception | None]
+
 MOST_IN_GROUP = 128
+MOST_TRIES = 5
 
 
 class GroupedWrites:
@@ -77,11 +80,8 @@ class GroupedWrites:
         group = self._take_group()
         if not group:
             return
-        outcomes: list[tuple[Future[Any], Any, Exception | None]] = []
         try:
-            with self._database.write() as connection:
-                for work, done in group:
-                    outcomes.append((done, *attempt(connection, work)))
+            outcomes = self._commit(group)
         except BaseException as error:
             for _, done in group:
                 done.set_exception(error)
@@ -92,11 +92,26 @@ class GroupedWrites:
             else:
                 done.set_exception(fault)
 
+    def _commit(self, group: Sequence[_Waiting], tries: int = MOST_TRIES) -> list[_Outcome]:
+        """What came of each, once all are on disk."""
+        try:
+            with self._database.write() as connection:
+                return [(done, *attempt(connection, work)) for work, done in group]
+        except OperationalError as error:
+            if tries <= 1 or not _was_in_a_circle(error):
+                raise
+        return self._commit(group, tries - 1)
+
     def _take_group(self) -> list[_Waiting]:
         """The next to be done; who was cancelled before it began is left out."""
         count = min(len(self._waiting), MOST_IN_GROUP)
         group = [self._waiting.popleft() for _ in range(count)]
         return [one for one in group if one[1].set_running_or_notify_cancel()]
+
+
+def _was_in_a_circle(error: OperationalError) -> bool:
+    """Each waited for the other's rows: nothing is wrong with either."""
+    return getattr(error.orig, "sqlstate", None) in ("40P01", "40001")
 
 
 def attempt(

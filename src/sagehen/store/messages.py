@@ -5,7 +5,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from sagehen.domain.queues import MessageContent, NewMessage, QueueMessage, QueueRecord
 from sagehen.store.database import tell
@@ -39,16 +49,22 @@ def send(connection: Connection, queue: QueueRecord, new: Sequence[NewMessage], 
 
 
 def receive(
-    connection: Connection, queue: QueueRecord, limit: int, visibility_seconds: float, now: float
+    connection: Connection,
+    queue: QueueRecord,
+    limit: int,
+    visibility_seconds: float,
+    now: float,
+    most_receives: int | None = None,
 ) -> list[QueueMessage]:
-    """Take up to `limit` messages, which nobody else gets for `visibility_seconds`."""
-    statement = (
-        select(MESSAGES)
-        .where(_visible(queue, now))
-        .order_by(_M.visible_at, _M.sequence)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
+    """Take up to `limit` messages, which nobody else gets for `visibility_seconds`.
+
+    Args:
+        most_receives: those that were received so often are passed over.
+    """
+    wanted = _visible(queue, now)
+    if most_receives is not None:
+        wanted = and_(wanted, _M.receives < most_receives)
+    statement = _in_order(select(MESSAGES).where(wanted), limit)
     received = [_received(row, now) for row in connection.execute(statement)]
     for one in received:
         connection.execute(
@@ -75,20 +91,20 @@ def take_exhausted(
 ) -> int:
     """Move messages that were received `most_receives` times to the dead letters' queue.
 
-    They keep their id, and the time they were sent. How many there were.
+    They keep their id, and the time they were sent. How many there were among the first `limit`:
+    those behind them are not looked at, however long the queue is.
     """
-    spent = select(_M.sequence, _M.content).where(
-        _visible(queue, now), _M.receives >= most_receives
-    )
-    found = connection.execute(spent.limit(limit).with_for_update(skip_locked=True)).all()
+    first = select(_M.sequence, _M.content, _M.receives).where(_visible(queue, now))
+    found = connection.execute(_in_order(first, limit)).all()
+    spent = [row for row in found if row.receives >= most_receives]
     anew = {"queue_id": target.queue_id, "visible_at": now, "receives": 0, **_NEVER_RECEIVED}
-    for sequence, content in found:
+    for sequence, content, _ in spent:
         kept = msgspec.structs.replace(_content(content), source_arn=source_arn)
         moved = update(MESSAGES).where(_M.sequence == sequence)
         connection.execute(moved.values(content=msgspec.json.encode(kept), **anew))
-    if found:
+    if spent:
         tell(connection, MESSAGES_SENT, target.name)
-    return len(found)
+    return len(spent)
 
 
 def remove(connection: Connection, queue: QueueRecord, sequence: int, receipt: str) -> bool:
@@ -115,8 +131,9 @@ def change_visibility(
 
 def next_visible(connection: Connection, queue: QueueRecord, now: float) -> float | None:
     """When the first message of a queue can be received; None where it has none."""
-    kept = _M.sent_at > now - queue.retention_seconds
-    statement = select(func.min(_M.visible_at)).where(_M.queue_id == queue.queue_id, kept)
+    # In the index's order, not by min(): for that SQLite reads all that is kept.
+    mine = and_(_M.queue_id == queue.queue_id, _kept(queue, now))
+    statement = select(_M.visible_at).where(mine).order_by(_M.visible_at).limit(1)
     found: float | None = connection.scalar(statement)
     return found
 
@@ -156,8 +173,19 @@ def _delete_some(connection: Connection, where: ColumnElement[bool], limit: int)
 
 
 def _visible(queue: QueueRecord, now: float) -> ColumnElement[bool]:
-    kept = _M.sent_at > now - queue.retention_seconds
-    return and_(_M.queue_id == queue.queue_id, _M.visible_at <= now, kept)
+    return and_(_M.queue_id == queue.queue_id, _M.visible_at <= now, _kept(queue, now))
+
+
+def _kept(queue: QueueRecord, now: float) -> ColumnElement[bool]:
+    # Hidden from the index by times of sending, by which all messages would be read: what is found
+    # by when it is visible is the first of these.
+    return _M.sent_at + 0.0 > now - queue.retention_seconds
+
+
+def _in_order(statement: Select[Any], limit: int) -> Select[Any]:
+    """The first that nobody else is about to take."""
+    ordered = statement.order_by(_M.visible_at, _M.sequence)
+    return ordered.limit(limit).with_for_update(skip_locked=True)
 
 
 def _held(queue: QueueRecord, sequence: int, receipt: str) -> ColumnElement[bool]:

@@ -180,3 +180,18 @@ def test_depth_counts_towards_the_combinations() -> None:
         read_policy(json.dumps(nested), BODY)
     with pytest.raises(Invalid, match="Empty objects"):
         read_policy('{"a": {}}', BODY)
+
+
+def test_numbers_of_any_length_can_be_asked_about() -> None:
+    policy = {"a": [{"numeric": [">", 5]}]}
+    long = "9" * 400
+    assert read_policy(json.dumps(policy), BODY).accepts(f'{{"a":{long}}}', {})
+    assert not read_policy(json.dumps(policy), BODY).accepts(f'{{"a":-{long}}}', {})
+    number = {"a": MessageAttribute("Number", long)}
+    assert not read_policy('{"a":[5]}', ATTRIBUTES).accepts("", number)
+
+
+def test_a_policy_nested_without_end_is_refused() -> None:
+    nested = '{"a":' * 600 + '["x"]' + "}" * 600
+    with pytest.raises(Invalid, match="Filter policy is"):
+        read_policy(nested, BODY)

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import Connection, text
@@ -100,6 +101,33 @@ async def test_who_is_cancelled_harms_nobody(database: Database) -> None:
     await kept
     assert names(database) == {"kept"}
     writes.close()
+
+
+def test_who_waits_for_each_other_is_done_again(postgres: Database) -> None:
+    writes = GroupedWrites(postgres)
+    rows_of = "SELECT name FROM buckets WHERE name = '{}' FOR UPDATE"
+    with postgres.write() as connection:
+        for name in ("circle-a", "circle-b"):
+            rows.insert_bucket(connection, Bucket(name, 0))
+    both = threading.Barrier(2)
+    tries: list[tuple[str, ...]] = []
+
+    def lock(*names: str) -> Callable[[Connection], str]:
+        def work(connection: Connection) -> str:
+            connection.execute(text(rows_of.format(names[0])))
+            if names not in tries:
+                tries.append(names)
+                both.wait(10)
+            connection.execute(text(rows_of.format(names[1])))
+            return "done"
+
+        return work
+
+    others = GroupedWrites(postgres)
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(writes.run, lock("circle-a", "circle-b"))
+        other = threads.submit(others.run, lock("circle-b", "circle-a"))
+        assert (one.result(), other.result()) == ("done", "done")
 
 
 def test_the_databases_own_trouble_is_everybodys(database: Database) -> None:

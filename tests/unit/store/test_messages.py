@@ -1,5 +1,6 @@
 """Messages of queues: who gets them, for how long, and when they go. With either database."""
 
+import itertools
 import threading
 import uuid
 
@@ -127,6 +128,46 @@ def test_dead_letters_keep_what_they_were(any_database: Database) -> None:
     assert (letter.message_id, letter.body, letter.sent_at, letter.receives) == ("id", "b", 0, 1)
     assert letter.content.attributes == content.attributes
     assert letter.content.source_arn == "source"
+
+
+def test_dead_letters_behind_others_are_passed_over(any_database: Database) -> None:
+    queue, dead = make_queue(any_database), make_queue(any_database, "dead")
+    send(any_database, queue, *map(str, range(6)))
+    receive(any_database, queue, now=0, seconds=0)
+    send(any_database, queue, "new", now=1)
+    with any_database.write() as connection:
+        assert messages.take_exhausted(connection, queue, 1, dead, "source", now=1, limit=4) == 4
+        (found,) = messages.receive(connection, queue, 10, 30, now=1, most_receives=1)
+        assert found.body == "new"
+        assert messages.take_exhausted(connection, queue, 1, dead, "source", now=1, limit=4) == 2
+
+
+def test_a_receiver_reads_as_much_however_many_wait(database: Database) -> None:
+    queue, dead = make_queue(database), make_queue(database, "dead")
+    few, many = 200, 5000
+
+    def steps() -> list[int]:
+        """Of SQLite's machine, in hundreds, for each thing that a receiver does."""
+        taken = []
+        for act in (
+            lambda connection: messages.take_exhausted(connection, queue, 3, dead, "x", 9, 100),
+            lambda connection: messages.receive(connection, queue, 10, 30, 9, most_receives=3),
+            lambda connection: messages.next_visible(connection, queue, 9),
+        ):
+            count = itertools.count()
+            with database.write() as connection:
+                driver = connection.connection.driver_connection
+                driver.set_progress_handler(lambda count=count: next(count) * 0, 100)
+                act(connection)
+                driver.set_progress_handler(None, 0)
+            taken.append(next(count))
+        return taken
+
+    send(database, queue, *map(str, range(few)))
+    before = steps()
+    send(database, queue, *map(str, range(many - few)))
+    for one, other in zip(before, steps(), strict=True):
+        assert other <= 1.5 * one + 2
 
 
 def test_nobody_gets_what_another_got(any_database: Database) -> None:

@@ -71,24 +71,26 @@ async def _take(call: Call, params: dict[str, Any]) -> _Taken:
     def work(connection: Connection) -> _Taken:
         queue = find_queue(call, connection, params)
         now = call.clock.now()
-        _move_dead(call, connection, queue, now)
+        most = _move_dead(call, connection, queue, now)
         visibility = params.get("VisibilityTimeout", queue.visibility_seconds)
         limit = params.get("MaxNumberOfMessages", 1)
-        found = messages.receive(connection, queue, limit, visibility, now)
+        found = messages.receive(connection, queue, limit, visibility, now, most)
         return _Taken(queue, found, messages.next_visible(connection, queue, now))
 
     return await call.writes.join(work)
 
 
-def _move_dead(call: Call, connection: Connection, queue: QueueRecord, now: float) -> None:
+def _move_dead(call: Call, connection: Connection, queue: QueueRecord, now: float) -> int | None:
+    """Move dead letters to where they belong; after how many receives one is dead."""
     policy = queue.dead_letters
     if policy is None:
-        return
+        return None
     target = queues.by_arn(connection, policy.dead_letter_target_arn)
     if target is None:
-        return  # It was deleted: they stay where they are.
+        return None  # It was deleted: they stay where they are.
     most, source = int(policy.max_receive_count or 1), call.arns.sqs(queue.name)
     messages.take_exhausted(connection, queue, most, target, source, now, _DEAD_AT_ONCE)
+    return most
 
 
 def _tell_all(call: Call, params: dict[str, Any], taken: _Taken) -> list[dict[str, Any]]:

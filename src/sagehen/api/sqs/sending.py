@@ -51,17 +51,17 @@ async def send_message_batch(call: Call, params: dict[str, Any]) -> dict[str, An
             400,
         )
 
-    def work(connection: Connection) -> dict[str, NewMessage]:
+    def work(connection: Connection) -> tuple[dict[str, NewMessage], list[dict[str, Any]]]:
         queue = find_queue(call, connection, params)
         given = [{"Id": entry_id, "message": one} for entry_id, one in made.items()]
         fitting, larger = try_each(given, lambda one: _check_size(queue, one["message"]))
-        failed.extend(larger)
         if fitting:
             messages.send(connection, queue, list(fitting.values()), call.clock.now())
-        return fitting
+        return fitting, larger
 
-    sent = await call.writes.join(work)
-    return batch_answer([{"Id": entry_id, **_told(one)} for entry_id, one in sent.items()], failed)
+    sent, larger = await call.writes.join(work)
+    told = [{"Id": entry_id, **_told(one)} for entry_id, one in sent.items()]
+    return batch_answer(told, failed + larger)
 
 
 def _message(given: dict[str, Any]) -> NewMessage:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -14,7 +15,7 @@ from sagehen.deferred.delivery.schedule import next_delay
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.deferred.record import Record
 from sagehen.domain.delivery_policy import effective_policy
-from sagehen.domain.topics import PostKind, SubscriptionRecord
+from sagehen.domain.topics import PostKind, SubscriptionRecord, TopicRecord
 from sagehen.store import deliveries, subscriptions, topics
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
@@ -32,6 +33,10 @@ class Found(msgspec.Struct, frozen=True):
     subscription: SubscriptionRecord
     most_per_second: int | None
     parcels: list[Parcel]
+
+
+SHED_AT_ONCE = 500
+"""In one transaction: others want to write too."""
 
 
 class Outbox:
@@ -83,8 +88,23 @@ class Outbox:
             self._log(parcel, answer, "A delivery failed and is tried again.")
         elif await self._writes.join(lambda connection: _give_up(connection, parcel)):
             self._log(parcel, answer, "A delivery was given up.")
-            if parcel.delivery.notice.dimensions:
-                self._record("NotificationFailures", parcel.delivery.notice.dimensions, 1)
+            self._count(parcel)
+
+    async def shed(self, most: int) -> int:
+        """Give up what waits beyond `most` for each subscription; how many deliveries."""
+        gone = 0
+        for arn in await self.due_by_subscription():
+            while shed := await self._writes.join(partial(_shed, arn, most)):
+                gone += len(shed)
+                about = {"action": "shed", "subscription": arn, "deliveries": len(shed)}
+                log.warning("Deliveries were given up: too many wait.", extra=about)
+                for parcel in shed:
+                    self._count(parcel)
+        return gone
+
+    def _count(self, parcel: Parcel) -> None:
+        if parcel.delivery.notice.dimensions:
+            self._record("NotificationFailures", parcel.delivery.notice.dimensions, 1)
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         with self._database.read() as connection:
@@ -104,12 +124,10 @@ class Outbox:
 def _look(
     connection: Connection, arn: str, now: float, limit: int, without: list[int]
 ) -> Found | None:
-    subscription = subscriptions.get(connection, arn)
-    if subscription is None:
+    found = _find(connection, arn)
+    if found is None:
         return None
-    topic = topics.get(connection, subscription.topic_arn)
-    if topic is None:
-        return None
+    subscription, topic = found
     parcels = [
         Parcel(delivery=one, subscription=subscription, topic=topic)
         for one in deliveries.due(connection, arn, now, limit, without)
@@ -118,6 +136,27 @@ def _look(
         topic.attributes.get("DeliveryPolicy"), subscription.attributes.get("DeliveryPolicy")
     )
     return Found(subscription, policy.most_per_second, parcels)
+
+
+def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRecord] | None:
+    """A subscription and its topic; None where either is gone."""
+    subscription = subscriptions.get(connection, arn)
+    topic = subscription and topics.get(connection, subscription.topic_arn)
+    return (subscription, topic) if subscription and topic else None
+
+
+def _shed(arn: str, most: int, connection: Connection) -> list[Parcel]:
+    """Give up some of what is beyond `most`. Nothing of a subscription that is gone: all of it is
+    dropped when it is due."""
+    found = _find(connection, arn)
+    if found is None:
+        return []
+    subscription, topic = found
+    parcels = [
+        Parcel(delivery=one, subscription=subscription, topic=topic)
+        for one in deliveries.excess(connection, arn, most, SHED_AT_ONCE)
+    ]
+    return [one for one in parcels if _give_up(connection, one)]
 
 
 def _give_up(connection: Connection, parcel: Parcel) -> bool:

@@ -1,10 +1,12 @@
-"""Frees what topics and queues no longer need: subscriptions nobody confirmed, old messages."""
+"""Frees what topics and queues no longer need: subscriptions nobody confirmed, old messages, and
+more deliveries than may wait."""
 
 import logging
 
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
+from sagehen.deferred.delivery.outbox import Outbox
 from sagehen.store import messages, queues, subscriptions
 from sagehen.store.grouped import GroupedWrites
 
@@ -18,11 +20,19 @@ AT_ONCE = 500
 
 
 class TopicSweeps:
-    """Runs every half minute; several controls may do so at once."""
+    """Runs every half minute; several controls may do so at once.
 
-    def __init__(self, writes: GroupedWrites, clock: Clock) -> None:
+    Args:
+        most_waiting: deliveries of one subscription.
+    """
+
+    def __init__(
+        self, writes: GroupedWrites, outbox: Outbox, clock: Clock, most_waiting: int
+    ) -> None:
         self._writes = writes
+        self._outbox = outbox
         self._clock = clock
+        self._most_waiting = most_waiting
 
     async def run(self) -> None:
         """Sweep until cancelled."""
@@ -37,6 +47,7 @@ class TopicSweeps:
         """Free all there is to free, a little at a time."""
         while await self._writes.join(self._sweep_some) > 0:
             pass
+        await self._outbox.shed(self._most_waiting)
 
     def _sweep_some(self, connection: Connection) -> int:
         now = self._clock.now()

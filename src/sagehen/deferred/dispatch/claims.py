@@ -72,7 +72,7 @@ class Claims:
         claimed.abandoned = {one.endpoint_name: one.abandoned_to for one in queues}
         self._end_due(connection, claimed)
         for queue in queues:
-            if queue.queued or queue.leased or queue.mode is not QueueMode.OPEN:
+            if queue != EndpointQueue(endpoint_name=queue.endpoint_name):
                 self._end_abandoned(connection, queue, claimed)
         self._lease(connection, queues, claimed)
         return claimed
@@ -87,7 +87,8 @@ class Claims:
         self, connection: Connection, queue: EndpointQueue, claimed: Claimed
     ) -> None:
         name, up_to = queue.endpoint_name, queue.abandoned_to
-        if name not in self.free and _is_gone(connection, name):
+        is_gone = name not in self.free and _is_gone(connection, name)
+        if is_gone:
             async_requests.abandon(connection, name)
             up_to = async_requests.endpoint_queue(connection, name).abandoned_to
             claimed.abandoned[name] = up_to
@@ -98,6 +99,8 @@ class Claims:
             )
             claimed.to_end += left
             claimed.more |= len(left) == limit
+            if not left and not is_gone:
+                async_requests.take_up(connection, name)
 
     def _lease(
         self, connection: Connection, queues: Sequence[EndpointQueue], claimed: Claimed

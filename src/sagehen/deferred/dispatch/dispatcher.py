@@ -7,7 +7,8 @@ are free slots → a task for each → its end wakes again
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -30,6 +31,8 @@ BEAT_SECONDS = 10.0
 RENEW_SECONDS = 1.5
 LONGEST_REST_SECONDS = 1.0
 ERROR_REST_SECONDS = 1.0
+STOP_SECONDS = 10.0
+"""For writing down what came of requests, when control ends."""
 MOST_RECLAIMED = 10
 """How often control may be lost over a request."""
 RECLAIMED_AT_ONCE = 500
@@ -62,6 +65,9 @@ class Dispatcher:
         """By sequence."""
         self._tasks: dict[Job, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
+        self._leasing = asyncio.Lock()
+        """Held while rows are leased that are not yet in `_jobs`: until then their leases cannot be
+        renewed, and they must not be taken for a lost worker's."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._renewed: float | None = None
         """Monotonic; None while another dispatches, or nobody."""
@@ -113,15 +119,16 @@ class Dispatcher:
             await self._work.asker.containers.keep(self._places.addresses)
         now = self._clock.monotonic()
         renew = self._renewed is None or now - self._renewed >= RENEW_SECONDS
-        claimed = await self._claim(renew)
-        if claimed is None:
-            self._renewed = None
-            return LONGEST_REST_SECONDS
-        self._fresh = False
-        if renew:
-            self._renewed = now
-        self._break_off(claimed)
-        self._take_on(claimed)
+        async with self._leasing:
+            claimed = await self._claim(renew)
+            if claimed is None:
+                self._renewed = None
+                return LONGEST_REST_SECONDS
+            self._fresh = False
+            if renew:
+                self._renewed = now
+            self._break_off(claimed)
+            self._take_on(claimed)
         return self._seconds_to_wait(claimed)
 
     async def _claim(self, renew: bool) -> Claimed | None:
@@ -212,13 +219,16 @@ class Dispatcher:
                 await self.beat()
             except AWAY as error:
                 log.error("Leases cannot be renewed: %s", error, extra={"action": "dispatch"})
+            except Exception:
+                # Without it all that is worked on would be taken for lost.
+                log.exception("Renewing leases failed.", extra={"action": "dispatch"})
 
     async def beat(self) -> None:
-        held = [job.held for job in self._jobs.values()]
-        until = self._clock.now() + REQUEST_LEASE_SECONDS
-        renewal = await self._writes.join(
-            lambda connection: async_leases.renew(connection, held, until)
-        )
+        async with self._leasing:
+            held = [job.held for job in self._jobs.values()]
+            renewal, until, reclaimed = await self._writes.join(
+                partial(self._renew, held, self._renewed is not None)
+            )
         for sequence, attempt in held:
             job = self._jobs.get(sequence)
             if job is None or job.queued.attempt != attempt:
@@ -229,19 +239,25 @@ class Dispatcher:
                 job.lease_until = until - 1
             if sequence in renewal.cancelled:
                 job.break_off(cancelled())
-        if self._renewed is not None:
-            # After the renewal: what is worked on here is not taken for lost.
-            await self._reclaim()
-
-    async def _reclaim(self) -> None:
-        now = self._clock.now()
-        count = await self._writes.join(
-            lambda connection: async_leases.reclaim(connection, now, RECLAIMED_AT_ONCE)
-        )
-        if count:
+        if reclaimed:
             self._wake.set()
-            about = {"action": "reclaim", "requests": count}
+            about = {"action": "reclaim", "requests": reclaimed}
             log.warning("Requests whose worker was lost are queued again.", extra=about)
+
+    def _renew(
+        self, held: Sequence[tuple[int, int]], reclaims: bool, connection: Connection
+    ) -> tuple[async_leases.Renewal, float, int]:
+        """What came of renewing, until when that is, and how many others' leases had run out.
+
+        In one transaction, and by the time at which it is made: however long it waited for the
+        disk, what is worked on here is not taken for lost. Runs in the thread that writes.
+        """
+        now = self._clock.now()
+        until = now + REQUEST_LEASE_SECONDS
+        renewal = async_leases.renew(connection, held, until)
+        if not reclaims:
+            return renewal, until, 0
+        return renewal, until, async_leases.reclaim(connection, now, RECLAIMED_AT_ONCE)
 
     def _lose(self, job: Job) -> None:
         """It is somebody else's, unless it has ended in this very moment."""
@@ -258,8 +274,15 @@ class Dispatcher:
                 await self._wake.wait()
 
     async def _stop(self) -> None:
-        """Break off what is worked on; who comes next goes on with it at once."""
-        held = [job.held for job in self._jobs.values()]
+        """Let what has its answer end, and break off the rest; who comes next goes on with it."""
+        held = [job.held for job in self._jobs.values() if not job.ends]
+        for job, task in self._tasks.items():
+            if not job.ends:
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=STOP_SECONDS)
+        # What is being written still is not given back: another would not see it, and ask again.
+        # Its lease runs out, or is taken over by this worker's next life.
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -17,6 +17,7 @@ __all__ = [
     "input_missing",
     "input_too_large",
     "lost_too_often",
+    "not_sendable",
     "not_stored",
     "timed_out",
     "unreadable_answer",
@@ -74,6 +75,11 @@ def lost_too_often(endpoint: str, times: int) -> Failure:
     said = f"Connection reset by peer for the {endpoint} endpoint. Please retry."
     reason = f"InternalServerError: {said} Its instance was lost {times} times."
     return Failure(reason, text=said)
+
+
+def not_sendable(why: str) -> Failure:
+    """Such as a ContentType with control characters, which HTTP cannot carry."""
+    return Failure(f"ClientError: The request cannot be sent to the container: {why}")
 
 
 def unreadable_answer(why: str) -> Failure:

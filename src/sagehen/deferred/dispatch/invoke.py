@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import aiohttp
 
-from sagehen.deferred.dispatch.failures import timed_out, unreadable_answer
+from sagehen.deferred.dispatch.failures import not_sendable, timed_out, unreadable_answer
 from sagehen.deferred.dispatch.inputs import Input
 from sagehen.deferred.dispatch.spool import Spool
 from sagehen.domain.asynchronous import AsyncRequest
@@ -77,6 +77,8 @@ class Containers:
                 raise unreadable_answer(error.message) from error
             if isinstance(error, aiohttp.ClientError | ConnectionError):
                 raise InstanceLost(str(error) or type(error).__name__) from error
+            if isinstance(error, ValueError):
+                raise not_sendable(str(error)) from error
             raise
 
     async def _ask(self, address: str, request: AsyncRequest, body: Input, spool: Spool) -> Answer:

@@ -31,6 +31,8 @@ class Job:
     """While its container is asked: what a cancellation breaks off."""
     broken_off: Failure | None = None
     """Why it is to be asked no longer."""
+    ends: bool = False
+    """What comes of it is known, and is being written down."""
     is_lost: bool = False
     """Its lease was another's when it was to be renewed."""
 

@@ -87,6 +87,7 @@ class Work:
         if job.verdict is not None:
             raise job.verdict
         answer, ending = await self.asker.ask(job)
+        job.ends = True
         try:
             if answer.is_success:
                 await self._succeed(job, answer, ending)
@@ -132,6 +133,7 @@ class Work:
         answer: Answer | None = None,
     ) -> None:
         """End it with its failure object, where it is to have one and that can be written."""
+        job.ends = True
         output = job.queued.request.output
         outcome = Outcome(
             state=failure.state,

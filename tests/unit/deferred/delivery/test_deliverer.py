@@ -12,6 +12,7 @@ import pytest
 from sagehen.deferred.delivery.deliverer import Deliverer
 from sagehen.deferred.delivery.outbox import Outbox
 from sagehen.deferred.delivery.receivers import Receivers
+from sagehen.deferred.delivery.topic_sweeps import TopicSweeps
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.deferred.held_lease import HeldLease
 from sagehen.domain.notices import Notice
@@ -43,12 +44,16 @@ class World:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """A post was made."""
 
-    def deliverer(self, holder: str = "a", most_each: int = 2) -> Deliverer:
-        outbox = Outbox(
+    def outbox(self) -> Outbox:
+        return Outbox(
             self.database, self.writes, self.clock, lambda *one: self.recorded.append(one), Middle()
         )
+
+    def deliverer(self, holder: str = "a", most_each: int = 2) -> Deliverer:
         lease = HeldLease(self.database, self.clock, "deliveries", holder)
-        return Deliverer(outbox, {"http": self.post}, lease, Receivers(100, most_each), self.clock)
+        return Deliverer(
+            self.outbox(), {"http": self.post}, lease, Receivers(100, most_each), self.clock
+        )
 
     async def post(self, parcel: Parcel) -> Answer:
         self.asked.set()
@@ -166,6 +171,30 @@ async def test_given_up_after_the_last_attempt(world: World) -> None:
     assert letter.content.envelope.message_id == "1"
 
 
+async def test_no_more_wait_for_a_dead_receiver_than_may(world: World) -> None:
+    queue = QueueRecord(name="dead", queue_id="d", created_at=0, modified_at=0, attributes={})
+    with world.database.write() as connection:
+        queues.insert(connection, queue)
+    target = {"deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead"}
+    world.subscribe("http://a/", RedrivePolicy=json.dumps(target))
+    world.publish("0")
+    world.answers["http://a/"] = [FAILED]
+    await turns(world.deliverer())
+    world.publish(*"12345", endpoint="e")
+    sweeps = TopicSweeps(world.writes, world.outbox(), world.clock, most_waiting=3)
+    await sweeps.sweep()
+    assert world.left() == 3
+    assert world.recorded == [("NotificationFailures", {"endpoint": "e"}, 1)] * 2
+    with world.database.write() as connection:
+        letters = messages.receive(connection, queue, 10, 0, world.clock.now())
+        notices = connection.exec_driver_sql("SELECT count(*) FROM notices").scalar_one()
+    kept = [one.content.envelope.message_id for one in letters if one.content.envelope]
+    assert sorted(kept) == ["0", "4", "5"]
+    assert notices == 3
+    await sweeps.sweep()
+    assert world.left() == 3
+
+
 async def test_a_refusal_is_final(world: World) -> None:
     world.subscribe("http://a/")
     world.answers["http://a/"] = [Answer(Verdict.REFUSED, "404")]
@@ -184,9 +213,9 @@ async def test_one_receiver_that_hangs_has_its_share_and_no_more(world: World) -
     world.answers["http://stuck:1/y"] = [released] * 9
     world.publish(*"12345")
     deliverer = world.deliverer(most_each=2)
-    for _ in range(9):
-        await deliverer.turn()
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        while sum("well" in host for host, _ in world.posted) < 5:
+            await deliverer.turn()
     assert sorted(one for host, one in world.posted if "well" in host) == list("12345")
     assert sum("stuck" in host for host, _ in world.posted) == 2
     released.set()
@@ -244,7 +273,7 @@ async def test_unsubscribed_meanwhile(world: World) -> None:
     world.publish("1", "2", "3")
     deliverer = world.deliverer()
     await deliverer.turn()
-    await asyncio.sleep(0.01)
+    await world.asked.wait()
     with world.database.write() as connection:
         topics.delete(connection, TOPIC)
         assert subscriptions.get(connection, arn) is None
@@ -259,7 +288,9 @@ async def test_a_hint_ends_the_rest(world: World) -> None:
     deliverer = world.deliverer()
     world.database.listen("deliveries", deliverer.hint)
     running = asyncio.create_task(deliverer.run())
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(10):
+        while not await deliverer._lease.is_held():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
     world.publish("1")
     # By itself it would look again after a second.
     await asyncio.wait_for(world.asked.wait(), 0.9)

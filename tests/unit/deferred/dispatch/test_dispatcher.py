@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import threading
 
 import pytest
 from aiohttp import web
 from sqlalchemy.exc import OperationalError
 
+from sagehen.deferred.dispatch import dispatcher
 from sagehen.domain.asynchronous import AsyncState, Output, QueueMode
 from sagehen.errors import Unavailable
 from sagehen.store import async_leases, async_requests
@@ -114,6 +116,23 @@ async def test_an_error_of_the_container_is_final(bench, status, reason) -> None
 
 def side(status: int) -> str:
     return "client" if 400 <= status < 500 else "server"
+
+
+async def test_what_http_cannot_carry_fails_at_once(bench) -> None:
+    container = await bench.container()
+    bench.serve()
+    kind = {"content_type": "text/csv\x01"}
+    sequences = [
+        bench.enqueue(b"1", **kind),
+        bench.enqueue(input_location=bench.put("a", b"1", **kind), content_type=None),
+    ]
+    await bench.work()
+    for sequence in sequences:
+        ended = bench.get(sequence)
+        assert (ended.state, ended.attempt) == ("FAILED", 1)
+        reason = "ClientError: The request cannot be sent to the container: Forbidden"
+        assert ended.outcome.failure_reason.startswith(reason)
+    assert container.got == []
 
 
 async def test_without_a_failure_path_there_is_no_object(bench) -> None:
@@ -360,6 +379,21 @@ async def test_what_waits_for_a_deleted_endpoint_fails(bench) -> None:
     assert len(bench.notices) == 4
 
 
+async def test_what_a_deleted_endpoint_left_is_redriven_to_a_new_one(bench) -> None:
+    await bench.container()
+    bench.serve()
+    sequence = bench.enqueue(b"1")
+    bench.delete()
+    await bench.work()
+    assert bench.get(sequence).state is AsyncState.FAILED
+    bench.serve()
+    await bench.work()
+    with bench.database.write() as connection:
+        async_requests.redrive(connection, [sequence], bench.clock.now())
+    await bench.work()
+    assert bench.get(sequence).state is AsyncState.SUCCEEDED
+
+
 async def test_what_a_deleted_endpoint_works_on_is_broken_off(bench) -> None:
     container = await bench.container()
     bench.serve()
@@ -535,6 +569,79 @@ async def test_leases_are_kept_while_it_is_worked_on(bench) -> None:
     assert bench.get(sequence).attempt == 1
 
 
+async def test_a_slow_disk_does_not_make_a_running_request_lost(bench, monkeypatch) -> None:
+    container = await bench.container()
+    bench.serve()
+    gate = asyncio.Event()
+
+    async def wait(_: web.Request) -> web.Response:
+        await gate.wait()
+        return web.Response(body=b"done")
+
+    container.answer = wait
+    sequence = bench.enqueue(b"1")
+    await bench.begun(container)
+    join = bench.writes.join
+
+    async def slow(work):
+        bench.clock.seconds += 40
+        done = await join(work)
+        bench.clock.seconds += 40
+        return done
+
+    monkeypatch.setattr(bench.writes, "join", slow)
+    await bench.dispatcher.beat()
+    assert bench.get(sequence).state is AsyncState.LEASED
+    monkeypatch.undo()
+    gate.set()
+    await bench.work()
+    assert (bench.get(sequence).attempt, len(container.got)) == (1, 1)
+
+
+async def test_what_was_leased_a_moment_ago_is_not_lost(bench, monkeypatch) -> None:
+    container = await bench.container()
+    bench.serve()
+    sequence = bench.enqueue(b"1")
+    join = bench.writes.join
+    committed = asyncio.Event()
+
+    async def slow(work):
+        done = await join(work)
+        if not committed.is_set():
+            committed.set()
+            bench.clock.seconds += 40
+            # The other writers' turn, before who leased hears of it.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return done
+
+    monkeypatch.setattr(bench.writes, "join", slow)
+    turning = asyncio.create_task(bench.dispatcher.turn())
+    await committed.wait()
+    await bench.dispatcher.beat()
+    await turning
+    await bench.work()
+    assert (bench.get(sequence).attempt, len(container.got)) == (1, 1)
+
+
+async def test_a_beat_that_fails_is_not_the_last(bench, monkeypatch) -> None:
+    beats: list[int] = []
+    enough = asyncio.Event()
+
+    async def beat() -> None:
+        beats.append(1)
+        if len(beats) > 2:
+            enough.set()
+            await asyncio.Event().wait()
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(bench.dispatcher, "beat", beat)
+    beating = asyncio.create_task(bench.dispatcher._beat())
+    async with asyncio.timeout(10):
+        await enough.wait()
+    beating.cancel()
+
+
 async def test_only_one_dispatches(bench) -> None:
     await bench.container()
     bench.serve()
@@ -566,6 +673,57 @@ async def test_what_is_stopped_is_given_back(bench) -> None:
     await bench.dispatcher._stop()
     given = bench.get(sequence)
     assert (given.state, given.lost, given.reclaimed) == ("QUEUED", 0, 0)
+
+
+async def test_an_answer_is_written_down_before_control_ends(bench, monkeypatch) -> None:
+    container = await bench.container()
+    bench.serve()
+    sequence = bench.enqueue(b"1")
+    writing, go_on = slow_puts(bench, monkeypatch)
+    await bench.dispatcher.turn()
+    await asyncio.to_thread(writing.wait, 10)
+    stopping = asyncio.create_task(bench.dispatcher._stop())
+    await asyncio.sleep(0)
+    go_on.set()
+    await stopping
+    assert bench.get(sequence).state is AsyncState.SUCCEEDED
+    assert len(container.got) == 1
+
+
+async def test_what_is_still_written_when_control_ends_is_not_given_back(
+    bench, monkeypatch
+) -> None:
+    container = await bench.container()
+    bench.serve()
+    sequence = bench.enqueue(b"1")
+    writing, go_on = slow_puts(bench, monkeypatch)
+    monkeypatch.setattr(dispatcher, "STOP_SECONDS", 0.01)
+    await bench.dispatcher.turn()
+    await asyncio.to_thread(writing.wait, 10)
+    threads = bench.dispatcher._work.threads
+    await bench.dispatcher._stop()
+    assert bench.get(sequence).state is AsyncState.LEASED
+    go_on.set()
+    await asyncio.to_thread(threads._pool.shutdown)
+    await bench.restart()
+    await bench.work()
+    ended = bench.get(sequence)
+    assert (ended.state, ended.attempt) == ("SUCCEEDED", 2)
+    assert len(container.got) == 1
+
+
+def slow_puts(bench, monkeypatch) -> tuple[threading.Event, threading.Event]:
+    """Set when an object is being written, and to be set for it to be."""
+    writing, go_on = threading.Event(), threading.Event()
+    put = bench.objects.put
+
+    def slow(*given):
+        writing.set()
+        go_on.wait(10)
+        return put(*given)
+
+    monkeypatch.setattr(bench.objects, "put", slow)
+    return writing, go_on
 
 
 # What is away
