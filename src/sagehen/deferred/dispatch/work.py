@@ -172,6 +172,7 @@ class Work:
         return Spool(
             self.objects.draft,
             self.threads,
+            self.patience,
             self.limits.most_response_bytes,
             MOST_BODY_BYTES if wanted else MOST_LOGGED_BYTES,
         )
