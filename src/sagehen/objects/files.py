@@ -63,19 +63,19 @@ class Draft:
         return bytes(self._held) if self._file is None else None
 
     def write(self, data: bytes) -> None:
-        """Add `data`.
+        """Add `data`, or nothing of it: what did not fit may be written again later.
 
         Raises:
             StorageFull: it does not fit on the disk.
         """
+        if self._file is None and self.size + len(data) <= MOST_HELD_BYTES:
+            self._held += data
+        else:
+            self._write_out(self._open(), data, self.size)
         self._md5.update(data)
         if self._digest:
             self._digest.update(data)
         self.size += len(data)
-        if self._file is None and self.size <= MOST_HELD_BYTES:
-            self._held += data
-        else:
-            self._write_out(self._open(), data)
 
     def settle(self) -> None:
         """Put what was written on disk for good, still under the draft's name."""
@@ -94,17 +94,29 @@ class Draft:
         if self._file is None:
             with _telling_when_full():
                 # Without a buffer of its own: callers hand over large pieces.
-                self._file = self.path.open("xb", buffering=0)
-            self._write_out(self._file, self._held)
-            self._held = bytearray()
+                file = self.path.open("xb", buffering=0)
+            try:
+                self._write_out(file, self._held, 0)
+            except BaseException:
+                file.close()
+                self.path.unlink()
+                raise
+            self._file, self._held = file, bytearray()
         return self._file
 
-    def _write_out(self, file: BinaryIO, data: bytes | bytearray) -> None:
+    def _write_out(self, file: BinaryIO, data: bytes | bytearray, before: int) -> None:
+        """Behind the `before` bytes that are there."""
         view = memoryview(data)
         with _telling_when_full():
             _leave_reserve(self.path.parent)
-            while view:
-                view = view[file.write(view) :]
+            try:
+                while view:
+                    view = view[file.write(view) :]
+            except OSError:
+                with contextlib.suppress(OSError):
+                    file.seek(before)
+                    file.truncate()
+                raise
 
 
 class BlobFiles:

@@ -47,7 +47,7 @@ class Asker:
 
         Raises:
             Failure: there is none to be had, or the job was broken off.
-            NotStarted, InstanceLost, InputBroken, StorageFull: as `Containers.invoke`.
+            NotStarted, InstanceLost, InputBroken: as `Containers.invoke`.
         """
         place = job.place
         if place is None:
@@ -93,6 +93,7 @@ class Asker:
         return Spool(
             self.objects.draft,
             self.threads,
+            self.patience,
             self.most_response_bytes,
             MOST_BODY_BYTES if wanted else MOST_LOGGED_BYTES,
         )

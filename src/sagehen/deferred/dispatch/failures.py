@@ -10,6 +10,7 @@ from sagehen.errors import SagehenError
 
 __all__ = [
     "Failure",
+    "answer_not_kept",
     "answer_too_large",
     "answered_with_error",
     "cancelled",
@@ -90,6 +91,13 @@ def answer_too_large(most: int) -> Failure:
     return Failure(
         f"InternalServerError: The container's answer has more than {most} bytes "
         "(max_async_response_bytes)."
+    )
+
+
+def answer_not_kept(why: str) -> Failure:
+    return Failure(
+        f"InternalServerError: The container's answer could not be kept: {why}",
+        metric="ResponseUploadFailures",
     )
 
 

@@ -59,7 +59,6 @@ class Containers:
         Raises:
             Failure: it took too long, or gave an answer that cannot be kept.
             NotStarted, InstanceLost, InputBroken
-            StorageFull: the answer does not fit on the disk.
         """
         spool = make_spool()
         try:

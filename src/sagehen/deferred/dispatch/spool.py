@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sagehen.deferred.dispatch.failures import answer_too_large
+from sagehen.deferred.dispatch.failures import answer_not_kept, answer_too_large
+from sagehen.deferred.dispatch.patience import AWAY, Patience
 from sagehen.deferred.dispatch.threads import Threads
 from sagehen.objects.files import MOST_HELD_BYTES, Draft
 
@@ -19,6 +20,7 @@ class Spool:
     """
     Args:
         make_draft: of the object store that it goes to.
+        patience: with a disk that is full: a container that has answered is not asked again.
         most_bytes: more are refused.
         kept_bytes: as many of its first bytes stay in memory, for a notice.
     """
@@ -27,11 +29,13 @@ class Spool:
         self,
         make_draft: Callable[[], Draft],
         threads: Threads,
+        patience: Patience,
         most_bytes: int,
         kept_bytes: int = 0,
     ) -> None:
         self._make_draft = make_draft
         self._threads = threads
+        self._patience = patience
         self._most_bytes = most_bytes
         self._kept_bytes = kept_bytes
         self._waiting = bytearray()
@@ -52,12 +56,7 @@ class Spool:
         return bytes(self._kept)
 
     async def write(self, data: bytes) -> None:
-        """Add `data`.
-
-        Raises:
-            Failure: it is too much.
-            StorageFull: it does not fit on the disk.
-        """
+        """Add `data`. Raises Failure: it is too much, or for long it did not fit on the disk."""
         self.size += len(data)
         if self.size > self._most_bytes:
             raise answer_too_large(self._most_bytes)
@@ -68,14 +67,17 @@ class Spool:
             await self._flush()
 
     async def end(self) -> None:
-        """All has been written. Raises StorageFull."""
+        """All has been written. Raises Failure as `write` does."""
         if self.size > MOST_HELD_BYTES and self._waiting:
             await self._flush()
 
     async def _flush(self) -> None:
         waiting = bytes(self._waiting)
         self._waiting.clear()
-        await self._threads.run(lambda: self._write_out(waiting))
+        try:
+            await self._patience(lambda: self._threads.run(lambda: self._write_out(waiting)))
+        except AWAY as error:
+            raise answer_not_kept(str(error)) from error
 
     def _write_out(self, data: bytes) -> None:
         if self._draft is None:

@@ -1,6 +1,7 @@
 """Requests on their way: each ends once, with one object and one notice, whatever happens."""
 
 import asyncio
+import errno
 import json
 import threading
 
@@ -11,6 +12,7 @@ from sqlalchemy.exc import OperationalError
 from sagehen.deferred.dispatch import dispatcher
 from sagehen.domain.asynchronous import AsyncState, Output, QueueMode
 from sagehen.errors import Unavailable
+from sagehen.objects import files
 from sagehen.store import async_leases, async_requests
 from sagehen.store.grouped import GroupedWrites
 
@@ -768,6 +770,43 @@ def discarding(put):
             raise
 
     return call
+
+
+@pytest.mark.parametrize("size", [10_000, 100_000, 450_000])
+async def test_a_full_disk_makes_nobody_be_asked_again(bench, monkeypatch, size) -> None:
+    container = await bench.container()
+    bench.serve()
+    sequence = bench.enqueue(b"x" * size)
+    until = bench.clock.now() + 60
+    leave_reserve = files._leave_reserve
+
+    def full(folder) -> None:
+        if bench.clock.now() < until:
+            raise OSError(errno.ENOSPC, "full")
+        leave_reserve(folder)
+
+    monkeypatch.setattr(files, "_leave_reserve", full)
+    await bench.work()
+    assert bench.get(sequence).state is AsyncState.SUCCEEDED
+    assert bench.object("0000.out")[0] == b"x" * size * 2
+    assert len(container.got) == 1
+    assert list((bench.home.objects / "drafts").iterdir()) == []
+
+
+async def test_a_disk_that_stays_full_fails_what_was_answered(bench, monkeypatch) -> None:
+    container = await bench.container()
+    bench.serve()
+    sequence = bench.enqueue(b"x" * 100_000)
+
+    def full(folder) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(files, "_leave_reserve", full)
+    await bench.work()
+    ended = bench.get(sequence)
+    assert ended.state is AsyncState.FAILED
+    assert "could not be kept: The disk" in ended.outcome.failure_reason
+    assert len(container.got) == 1
 
 
 async def test_a_store_that_stays_away_fails_the_request(bench, monkeypatch) -> None:
