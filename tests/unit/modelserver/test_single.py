@@ -66,7 +66,9 @@ async def test_other_paths_and_methods(serving, model, method, path, status):
         assert (await (await server.connect()).request(method, path)).status == status
 
 
-async def test_what_comes_before_the_model_is_loaded_may_go_elsewhere(put_script, base_dir, environment):
+async def test_what_comes_before_the_model_is_loaded_may_go_elsewhere(
+    put_script, base_dir, environment
+):
     gate = base_dir / "gate"
     script = f"""
 def model_fn(model_dir):
