@@ -85,7 +85,8 @@ def predict_fn(data, model): return 1
     assert b" 503 " in await reader.readuntil(b"The model is still loading.")
     writer.write(b"POST /invocations HTTP/1.1\r\nhost: x\r\n\r\n")
     said = await reader.readuntil(b"The model is still loading.")
-    assert b" 503 " in said and b"x-sagehen-not-started: 1" in said
+    assert b" 503 " in said
+    assert b"x-sagehen-not-started: 1" in said
     await asyncio.to_thread(gate.write_text, "go")
     await ready.wait()
     stop.set()
