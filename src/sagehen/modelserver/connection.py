@@ -14,8 +14,9 @@ from typing import NamedTuple, cast
 import httptools
 
 from sagehen.modelserver.contract import Answer, Request
-from sagehen.modelserver.replies import answer_too_large, error
-from sagehen.modelserver.server import PIECE_BYTES, Server
+from sagehen.modelserver.replies import answer_too_large, body_too_large, error, not_started
+from sagehen.modelserver.room import Stay
+from sagehen.modelserver.server import LARGE_BYTES, PIECE_BYTES, Server
 from sagehen.modelserver.streaming import Stream
 
 __all__ = ["Connection"]
@@ -63,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._head_bytes = 0
         self._body_bytes = 0
         self._in_head = True
+        self._stay: Stay | None = None
 
     # asyncio's side
 
@@ -76,6 +78,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._parser = None
         self._deaf = True
+        self._leave()
         self._drop_unanswered()
 
     def data_received(self, data: bytes) -> None:
@@ -121,10 +124,43 @@ class Connection(asyncio.Protocol):
         if self._deaf:
             return
         length = self._headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self._server.max_body_bytes:
+        size = int(length) if length.isdigit() else 0
+        if size > self._server.max_body_bytes:
             self._refuse_body()
-        elif b"expect" in self._headers and self._transport is not None:
+        elif size > LARGE_BYTES:
+            self._stay = self._server.room.enter(size, self._let_in)
+            if self._stay.entered:
+                self._let_in()
+            elif self._server.draining:
+                self.turn_away()
+            else:
+                self.receiving_since = 0.0
+                self._pace_reading()
+        else:
+            self._expect_body()
+
+    def _let_in(self) -> None:
+        """There is room for the body."""
+        self.receiving_since = self._server.clock.monotonic()
+        self._expect_body()
+        self._pace_reading()
+
+    def _expect_body(self) -> None:
+        if b"expect" in self._headers and self._transport is not None:
             self._transport.write(_CONTINUE)
+
+    @property
+    def _waits_for_room(self) -> bool:
+        return self._stay is not None and not self._stay.entered
+
+    def turn_away(self) -> None:
+        if self._waits_for_room:
+            self._refuse(not_started())
+
+    def _leave(self) -> None:
+        if self._stay is not None:
+            self._stay.leave()
+            self._stay = None
 
     def on_body(self, body: bytes) -> None:
         pieces = self._body_bytes // PIECE_BYTES
@@ -148,6 +184,7 @@ class Connection(asyncio.Protocol):
             chunks[0] if len(chunks) == 1 else b"".join(chunks),
             self._answered,
         )
+        request.stay = self._stay
         legacy = self._parser.get_http_version() == "1.0"
         self._unanswered.append(_Turn(request, self._parser.should_keep_alive(), legacy))
         self._new_request()
@@ -277,10 +314,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse_body(self) -> None:
         if not self._deaf:
-            limit = self._server.max_body_bytes
-            self._refuse(
-                error(413, "RequestEntityTooLargeException", f"The body is over {limit} bytes.")
-            )
+            self._refuse(body_too_large(self._server.max_body_bytes))
 
     def _refuse(self, answer: Answer) -> None:
         """Answer, in its turn, what cannot be read to its end, and read nothing more."""
@@ -288,6 +322,8 @@ class Connection(asyncio.Protocol):
             return
         self._deaf = True
         self.receiving_since = 0.0
+        self._leave()
+        self._pace_reading()
         refused = Request("", "", {}, b"", lambda _: self._flush())
         self._unanswered.append(_Turn(refused, False, False))
         refused.respond(answer)
@@ -296,7 +332,8 @@ class Connection(asyncio.Protocol):
         """Read no further while the client does not take its answers, or asks too far ahead."""
         if self._transport is None or self._transport.is_closing():
             return
-        pause = self._write_blocked or len(self._unanswered) >= MAX_PIPELINED
+        asks_too_far = len(self._unanswered) >= MAX_PIPELINED
+        pause = self._write_blocked or asks_too_far or self._waits_for_room
         if pause != self._paused:
             self._paused = pause
             if pause:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from sagehen.modelserver.room import Stay
 from sagehen.modelserver.streaming import Stream
 
 __all__ = [
@@ -47,7 +48,7 @@ class Refusal(Exception):
 class Request:
     """One HTTP request, complete, and the way back. Header names are lower-case bytes."""
 
-    __slots__ = ("_on_answer", "abandoned", "answer", "body", "headers", "method", "path")
+    __slots__ = ("_on_answer", "abandoned", "answer", "body", "headers", "method", "path", "stay")
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class Request:
         self.body = body
         self.answer: Answer | None = None
         self.abandoned = False  # whoever asked has gone
+        self.stay: Stay | None = None  # of a large body
         self._on_answer = on_answer
 
     def respond(self, answer: Answer) -> None:

@@ -11,6 +11,7 @@ __all__ = [
     "RaisedElsewhere",
     "abandoned",
     "answer_too_large",
+    "body_too_large",
     "by_model",
     "dying",
     "error",
@@ -20,6 +21,7 @@ __all__ = [
     "not_loaded",
     "not_started",
     "queue_full",
+    "still_loading",
     "timed_out",
     "too_much_held",
     "traceback_answer",
@@ -60,6 +62,15 @@ def dying() -> Answer:
 def healthy(slots: int) -> Answer:
     """The answer to /ping; it tells the platform how many requests to send at once."""
     return Answer(200, headers=(("x-sagehen-slots", str(slots)),))
+
+
+def body_too_large(most: int) -> Answer:
+    return error(
+        413,
+        "RequestEntityTooLargeException",
+        f"The body is over {most} bytes: TS_MAX_REQUEST_SIZE, MMS_MAX_REQUEST_SIZE or, "
+        "for XGBoost, MAX_CONTENT_LENGTH sets how many it may have.",
+    )
 
 
 def answer_too_large(size: int, most: int) -> Answer:
@@ -110,8 +121,17 @@ def worker_died(how: str) -> Answer:
 
 def not_started() -> Answer:
     """For what arrives while the server is ending: it is safe to send it elsewhere."""
-    answer = error(503, "ServiceUnavailableException", "The server is ending.")
-    return answer._replace(headers=(("x-sagehen-not-started", "1"),), close=True)
+    return _not_begun("The server is ending.")._replace(close=True)
+
+
+def still_loading() -> Answer:
+    """For what a platform sends that does not know yet that the container was started again."""
+    return _not_begun("The model is still loading.")
+
+
+def _not_begun(why: str) -> Answer:
+    answer = error(503, "ServiceUnavailableException", why)
+    return answer._replace(headers=(("x-sagehen-not-started", "1"),))
 
 
 def abandoned() -> Answer:

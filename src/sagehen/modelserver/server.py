@@ -9,11 +9,17 @@ from typing import Protocol
 from sagehen.clock import SYSTEM, Clock
 from sagehen.modelserver.contract import Request
 from sagehen.modelserver.replies import failure, not_started, too_much_held
+from sagehen.modelserver.room import Room
 
 __all__ = ["Server"]
 
 MAX_HELD_BYTES = 512 * 1024 * 1024
-"""Bodies of all requests that wait or are worked on; one of the largest size is always taken."""
+"""Bodies of all requests that wait or are worked on, large ones counted apart; one of the largest
+size is always taken."""
+
+LARGE_BYTES = 8 * 1024 * 1024
+"""A body of more, whose length is told first, is not read before there is room for it. It waits
+where others are refused, for who sends such bodies has time, and none to send them twice."""
 
 RECEIVE_SECONDS = 60.0
 """How long a request may take to arrive once its first byte has, and for each of the pieces that a
@@ -29,6 +35,9 @@ class Connected(Protocol):
 
     receiving_since: float
     """When the request that comes now began to, by the server's clock; 0 between requests."""
+
+    def turn_away(self) -> None:
+        """Begin nothing of a body that waits for room."""
 
     def close(self) -> None:
         """Close once what was written has been sent."""
@@ -54,18 +63,20 @@ class Server:
         self.connections: set[Connected] = set()
         self._awaited = 0  # requests that have no answer yet, and somebody who waits for it
         self._held_bytes = 0
+        self.room = Room(MAX_HELD_BYTES)
         self._settled = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
 
     def begin(self, request: Request) -> None:
         """A whole request is here: hand it on, or turn it away if the server is ending."""
         self._awaited += 1
-        self._held_bytes += len(request.body)
+        if request.stay is None:
+            self._held_bytes += len(request.body)
         if self.draining:
             request.respond(not_started())
             return
         most_held = max(MAX_HELD_BYTES, self.max_body_bytes)
-        if self._held_bytes > most_held:
+        if request.stay is None and self._held_bytes > most_held:
             request.respond(too_much_held(most_held))
             return
         try:
@@ -75,7 +86,10 @@ class Server:
 
     def end(self, request: Request) -> None:
         """A request that was begun has its answer."""
-        self._held_bytes -= len(request.body)
+        if request.stay is None:
+            self._held_bytes -= len(request.body)
+        else:
+            request.stay.leave()
         if not request.abandoned:
             self._awaited -= 1
             self._settled.set()
@@ -96,6 +110,8 @@ class Server:
         The user's code may never come back to answer what its caller has given up.
         """
         self.draining = True
+        for connection in tuple(self.connections):
+            connection.turn_away()
         while self._awaited:
             await self._change()
         if self._sweeper is not None:

@@ -2,11 +2,9 @@
 
 from sagehen.modelserver.contract import Request
 from sagehen.modelserver.loading import LoadedModel
-from sagehen.modelserver.replies import dying, error, healthy
+from sagehen.modelserver.replies import dying, error, healthy, still_loading
 
 __all__ = ["SingleModel"]
-
-_LOADING = error(503, "ServiceUnavailableException", "The model is still loading.")
 
 
 class SingleModel:
@@ -23,7 +21,7 @@ class SingleModel:
         elif request.method != wanted:
             request.respond(error(405, "MethodNotAllowedException", f"{path} takes {wanted} only."))
         elif self.loaded is None:
-            request.respond(_LOADING)
+            request.respond(still_loading())
         elif path == "/ping":
             runner = self.loaded.runner
             request.respond(dying() if runner.stuck else healthy(runner.slots))

@@ -66,7 +66,9 @@ async def test_other_paths_and_methods(serving, model, method, path, status):
         assert (await (await server.connect()).request(method, path)).status == status
 
 
-async def test_ping_is_503_until_the_model_is_loaded(put_script, base_dir, environment):
+async def test_what_comes_before_the_model_is_loaded_may_go_elsewhere(
+    put_script, base_dir, environment
+):
     gate = base_dir / "gate"
     script = f"""
 def model_fn(model_dir):
@@ -80,7 +82,11 @@ def predict_fn(data, model): return 1
     task = asyncio.create_task(serve(environment("python"), stop, ready))
     reader, writer = await connected(f"{base_dir}/s.sock")
     writer.write(b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n")
-    assert b" 503 " in await reader.readline()
+    assert b" 503 " in await reader.readuntil(b"The model is still loading.")
+    writer.write(b"POST /invocations HTTP/1.1\r\nhost: x\r\n\r\n")
+    said = await reader.readuntil(b"The model is still loading.")
+    assert b" 503 " in said
+    assert b"x-sagehen-not-started: 1" in said
     await asyncio.to_thread(gate.write_text, "go")
     await ready.wait()
     stop.set()

@@ -1,0 +1,64 @@
+"""Memory for large bodies: who finds none waits, unread, for those before it to be answered."""
+
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["Room", "Stay"]
+
+
+class Stay:
+    """A body's claim, from when its length is known until its request is answered."""
+
+    def __init__(self, room: "Room", size: int, on_entry: Callable[[], None]) -> None:
+        self.size = size
+        self.on_entry = on_entry
+        self.entered = False
+        self._room = room
+
+    def leave(self) -> None:
+        """Give the memory back, or wait no more; again does nothing."""
+        self._room.left(self)
+
+
+class Room:
+    """First come, first served. One of any size is let in where there is no other."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._inside: set[Stay] = set()
+        self.taken = 0
+        """Bytes."""
+        self._waiting: deque[Stay] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many."""
+        return len(self._waiting)
+
+    def enter(self, size: int, on_entry: Callable[[], None]) -> Stay:
+        """Claim memory; `on_entry` is called when it is there, unless it is at once."""
+        stay = Stay(self, size, on_entry)
+        if not self._waiting and self._fits(stay):
+            self._let_in(stay)
+        else:
+            self._waiting.append(stay)
+        return stay
+
+    def left(self, stay: Stay) -> None:
+        if stay in self._inside:
+            self._inside.remove(stay)
+            self.taken -= stay.size
+        elif stay in self._waiting:
+            self._waiting.remove(stay)
+        while self._waiting and self._fits(self._waiting[0]):
+            next_one = self._waiting.popleft()
+            self._let_in(next_one)
+            next_one.on_entry()
+
+    def _fits(self, stay: Stay) -> bool:
+        return not self._inside or self.taken + stay.size <= self.most_bytes
+
+    def _let_in(self, stay: Stay) -> None:
+        stay.entered = True
+        self._inside.add(stay)
+        self.taken += stay.size
