@@ -30,11 +30,12 @@ from sagehen.objects.faults import (
     ConditionFailed,
     NoSuchKey,
     NoSuchUpload,
+    StorageFull,
 )
-from sagehen.objects.files import Draft
+from sagehen.objects.files import MOST_HELD_BYTES, Draft
 from sagehen.objects.listing import fold
 from sagehen.objects.local_object import LocalObject
-from sagehen.objects.store import Copy
+from sagehen.objects.store import Copy, SmallObject
 from sagehen.objects.uploads import Completion
 from sagehen.store import object_rows as rows
 
@@ -89,18 +90,7 @@ class LocalObjectStore(Bookkeeping):
         attributes: Attributes,
         condition: WriteCondition = ALWAYS,
     ) -> ObjectInfo:
-        value = draft.checksum
-        checksum = Checksum(draft.algorithm, value) if draft.algorithm and value else None
-        info = ObjectInfo(
-            bucket=bucket,
-            key=key,
-            object_id=secrets.token_hex(16),
-            size=draft.size,
-            etag=draft.md5.hex(),
-            modified_at=self._clock.now(),
-            attributes=attributes,
-            checksum=checksum,
-        )
+        info = self._describe(bucket, key, draft, attributes)
         try:
             if (data := draft.held) is not None:
                 self._commit(info, [], condition, data)
@@ -112,6 +102,43 @@ class LocalObjectStore(Bookkeeping):
             self._files.remove([draft.blob_id])
             raise
         return info
+
+    def put_rows(self, connection: Connection, smalls: Sequence[SmallObject]) -> list[bool]:
+        buckets = sorted({small.bucket for small in smalls})
+        there = {name for name in buckets if rows.find_bucket(connection, name, lock=True)}
+        # A file that is replaced goes when the transaction is on disk, which others know.
+        in_files = rows.in_files(connection, [(small.bucket, small.key) for small in smalls])
+        made = [
+            self._make_row(small)
+            if small.bucket in there and (small.bucket, small.key) not in in_files
+            else None
+            for small in smalls
+        ]
+        rows.put_objects(connection, [row for row in made if row is not None])
+        return [row is not None for row in made]
+
+    def _make_row(self, small: SmallObject) -> tuple[ObjectInfo, bytes] | None:
+        if len(small.data) > MOST_HELD_BYTES:
+            return None
+        try:
+            draft = self.draft()
+        except StorageFull:
+            return None
+        draft.write(small.data)
+        return self._describe(small.bucket, small.key, draft, small.attributes), small.data
+
+    def _describe(self, bucket: str, key: str, draft: Draft, attributes: Attributes) -> ObjectInfo:
+        value = draft.checksum
+        return ObjectInfo(
+            bucket=bucket,
+            key=key,
+            object_id=secrets.token_hex(16),
+            size=draft.size,
+            etag=draft.md5.hex(),
+            modified_at=self._clock.now(),
+            attributes=attributes,
+            checksum=Checksum(draft.algorithm, value) if draft.algorithm and value else None,
+        )
 
     def copy(self, copy: Copy) -> ObjectInfo:
         with self.open(copy.source_bucket, copy.source_key) as source:

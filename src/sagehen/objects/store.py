@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
+from sqlalchemy import Connection
 
 from sagehen.domain.objects import (
     ALWAYS,
@@ -19,7 +20,7 @@ from sagehen.domain.objects import (
 from sagehen.objects.files import Draft
 from sagehen.objects.uploads import Completion, Uploads
 
-__all__ = ["CHUNK_BYTES", "Copy", "ObjectStore", "OpenObject"]
+__all__ = ["CHUNK_BYTES", "Copy", "ObjectStore", "OpenObject", "SmallObject"]
 
 CHUNK_BYTES = 2**20
 """How much of an object is in memory at once while it is read."""
@@ -38,6 +39,15 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     algorithm: str | None = None
     """Of the copy's checksum; the source's own where None."""
     condition: WriteCondition = ALWAYS
+
+
+class SmallObject(msgspec.Struct, frozen=True):
+    """An object that is all in memory, on its way in."""
+
+    bucket: str
+    key: str
+    data: bytes
+    attributes: Attributes
 
 
 class OpenObject(Protocol):
@@ -102,6 +112,12 @@ class ObjectStore(Protocol):
 
         Raises NoSuchBucket, ConditionFailed, NoSuchKey (a condition on an absent object),
         KeyNotStorable, StorageFull.
+        """
+
+    def put_rows(self, connection: Connection, smalls: Sequence[SmallObject]) -> list[bool]:
+        """Put objects as a part of a transaction of the state's: they are there once it is on disk.
+
+        False where one has to be `put` by itself: nothing of it was written, and `put` says why.
         """
 
     def copy(self, copy: Copy) -> ObjectInfo:

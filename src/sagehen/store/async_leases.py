@@ -4,7 +4,7 @@ A worker's claim is the row's `attempt`, which grows with each lease: what a wor
 request whose attempt has moved on since does not count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,6 +12,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
+    Row,
     Select,
     Update,
     bindparam,
@@ -27,10 +28,13 @@ from sagehen.store.async_rows import count, read_row
 from sagehen.store.async_tables import BODIES, LEASED, QUEUED, REQUESTS
 
 __all__ = [
+    "Ended",
     "Renewal",
     "cancellations",
     "finish",
+    "finish_all",
     "give_back",
+    "hold",
     "lease",
     "lease_abandoned",
     "lease_due",
@@ -83,21 +87,37 @@ _CLAIM = (
     )
     .returning(*REQUESTS.c)
 )
-_FINISH = (
-    _mine()
-    .values(
-        state=bindparam("state"),
-        outcome=bindparam("outcome"),
-        ended_at=bindparam("ended_at"),
-        **_NOBODYS,
-    )
-    .returning(_COLUMNS.endpoint_name, _COLUMNS.input_location)
+_CANCELLED = select(_COLUMNS.sequence, _COLUMNS.attempt).where(
+    _COLUMNS.cancel_requested_at.is_not(None), _COLUMNS.state == LEASED
 )
+_HOLD = (
+    select(_COLUMNS.sequence, _COLUMNS.attempt, _COLUMNS.endpoint_name, _COLUMNS.input_location)
+    .where(_COLUMNS.sequence.in_(bindparam("held", expanding=True)), _COLUMNS.state == LEASED)
+    # In their order, so that no two transactions wait for each other's row.
+    .order_by(_COLUMNS.sequence)
+    .with_for_update()
+)
+_FINISH = _mine().values(
+    state=bindparam("state"),
+    outcome=bindparam("outcome"),
+    ended_at=bindparam("ended_at"),
+    **_NOBODYS,
+)
+_DROP_BODIES = delete(BODIES).where(BODIES.c.sequence.in_(bindparam("ended", expanding=True)))
 _GIVE_BACK = (
     _mine()
     .values(state=QUEUED, lost=_COLUMNS.lost + bindparam("lost", type_=Integer), **_NOBODYS)
     .returning(_COLUMNS.endpoint_name)
 )
+
+
+class Ended(NamedTuple):
+    """What came of a request that is worked on."""
+
+    sequence: int
+    attempt: int
+    outcome: Outcome
+    at: float
 
 
 class Renewal(NamedTuple):
@@ -175,9 +195,7 @@ def renew(connection: Connection, held: Sequence[Held], until: float) -> Renewal
 
 def cancellations(connection: Connection) -> list[Held]:
     """Requests that are worked on and were asked to end."""
-    asked = _COLUMNS.cancel_requested_at.is_not(None) & (_COLUMNS.state == LEASED)
-    rows = connection.execute(select(_COLUMNS.sequence, _COLUMNS.attempt).where(asked))
-    return [(row.sequence, row.attempt) for row in rows]
+    return [(row.sequence, row.attempt) for row in connection.execute(_CANCELLED)]
 
 
 def finish(
@@ -187,20 +205,47 @@ def finish(
 
     Then nothing may be told of it either. An inline body stays for as long as it may be redriven.
     """
-    ended = {
-        "of": sequence,
-        "by": attempt,
-        "state": outcome.state.value,
-        "outcome": msgspec.json.encode(outcome).decode(),
-        "ended_at": now,
+    return bool(finish_all(connection, [Ended(sequence, attempt, outcome, now)]))
+
+
+def finish_all(connection: Connection, ends: Sequence[Ended]) -> set[Held]:
+    """As `finish`, of at most some hundreds; those that were their attempt's, and are ended."""
+    asked = {(one.sequence, one.attempt): one for one in ends}
+    held = _hold(connection, asked)
+    if not held:
+        return set()
+    connection.execute(_FINISH, [_finish_row(asked[mine]) for mine in held])
+    count(connection, (row.endpoint_name for row in held.values()), leased=-1)
+    done = [
+        row.sequence
+        for mine, row in held.items()
+        if row.input_location is None and asked[mine].outcome.state.value == "SUCCEEDED"
+    ]
+    if done:
+        connection.execute(_DROP_BODIES, {"ended": done})
+    return set(held)
+
+
+def hold(connection: Connection, held: Collection[Held]) -> set[Held]:
+    """Those that are their attempt's, and will be until the transaction ends; of some hundreds."""
+    return set(_hold(connection, held))
+
+
+def _hold(connection: Connection, held: Collection[Held]) -> dict[Held, Row[Any]]:
+    given = {"held": [sequence for sequence, _ in held]}
+    found: Sequence[Any] = connection.execute(_HOLD, given).all()
+    rows = {(row.sequence, row.attempt): row for row in found}
+    return {mine: row for mine, row in rows.items() if mine in held}
+
+
+def _finish_row(ended: Ended) -> dict[str, Any]:
+    return {
+        "of": ended.sequence,
+        "by": ended.attempt,
+        "state": ended.outcome.state.value,
+        "outcome": msgspec.json.encode(ended.outcome).decode(),
+        "ended_at": ended.at,
     }
-    row = connection.execute(_FINISH, ended).first()
-    if row is None:
-        return False
-    count(connection, [row.endpoint_name], leased=-1)
-    if row.input_location is None and outcome.state.value == "SUCCEEDED":
-        connection.execute(delete(BODIES).where(BODIES.c.sequence == sequence))
-    return True
 
 
 def give_back(connection: Connection, sequence: int, attempt: int, *, lost: bool) -> bool:

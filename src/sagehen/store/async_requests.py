@@ -9,7 +9,10 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Integer,
+    Row,
     Select,
+    bindparam,
     delete,
     exists,
     func,
@@ -22,12 +25,13 @@ from sqlalchemy import (
 from sagehen.domain.asynchronous import AsyncRequest, EndpointQueue, QueuedRequest, QueueMode
 from sagehen.store.async_rows import count, read_row, row_of
 from sagehen.store.async_tables import BODIES, ENDPOINTS, FAILED, LEASED, QUEUED, REQUESTS
-from sagehen.store.rows import delete_where, select_records, upsert
+from sagehen.store.rows import delete_where, upsert
 
 __all__ = [
     "MOST_COUNTED",
     "abandon",
     "backlog",
+    "bodies",
     "body",
     "cancel",
     "drop_endpoint",
@@ -51,7 +55,17 @@ MOST_COUNTED = 100_000
 MOST_FOUND = 100
 
 _COLUMNS = REQUESTS.c
+# Statements of each request's way are made once: to make one takes longer than to run it.
+_QUEUE_FIELDS = EndpointQueue.__struct_fields__
+_QUEUES = select(*(ENDPOINTS.c[name] for name in _QUEUE_FIELDS)).order_by(ENDPOINTS.c.endpoint_name)
+_QUEUE = _QUEUES.where(ENDPOINTS.c.endpoint_name == bindparam("name"))
 _INSERT = insert(REQUESTS).returning(_COLUMNS.sequence, sort_by_parameter_order=True)
+_INSERT_BODIES = insert(BODIES)
+_BODY = select(BODIES.c.body).where(BODIES.c.sequence == bindparam("of"))
+_BODIES = select(BODIES.c.sequence, BODIES.c.body).where(
+    BODIES.c.sequence.in_(bindparam("of", expanding=True)),
+    func.length(BODIES.c.body) <= bindparam("most", type_=Integer),
+)
 
 
 def enqueue(
@@ -59,20 +73,29 @@ def enqueue(
 ) -> list[int]:
     """Put requests at the end, each with its inline body where it has one; their sequences."""
     sequences = list(connection.scalars(_INSERT, [row_of(request) for request, _ in requests]))
-    bodies = [
+    inlines = [
         {"sequence": sequence, "body": inline}
         for sequence, (_, inline) in zip(sequences, requests, strict=True)
         if inline is not None
     ]
-    if bodies:
-        connection.execute(insert(BODIES), bodies)
+    if inlines:
+        connection.execute(_INSERT_BODIES, inlines)
     count(connection, (request.endpoint_name for request, _ in requests), queued=1)
     return sequences
 
 
 def body(connection: Connection, sequence: int) -> bytes | None:
     """The inline body; None where the input is an object, or where it has gone with success."""
-    return connection.scalar(select(BODIES.c.body).where(BODIES.c.sequence == sequence))
+    return connection.scalar(_BODY, {"of": sequence})
+
+
+def bodies(connection: Connection, sequences: Sequence[int], most_bytes: int) -> dict[int, bytes]:
+    """By sequence, the inline bodies that have no more than so many bytes; of some hundreds."""
+    found: dict[int, bytes] = {}
+    if sequences:
+        given = {"of": sequences, "most": most_bytes}
+        found.update((row[0], row[1]) for row in connection.execute(_BODIES, given))
+    return found
 
 
 def get(connection: Connection, sequence: int) -> QueuedRequest | None:
@@ -174,15 +197,13 @@ def forget(connection: Connection, before: float, limit: int) -> int:
 
 def endpoint_queue(connection: Connection, endpoint_name: str) -> EndpointQueue:
     """How the endpoint's queue stands; empty and open where nothing is known of it."""
-    mine = ENDPOINTS.c.endpoint_name == endpoint_name
-    found = select_records(connection, ENDPOINTS, EndpointQueue, mine)
-    return found[0] if found else EndpointQueue(endpoint_name=endpoint_name)
+    row = connection.execute(_QUEUE, {"name": endpoint_name}).first()
+    return _read_queue(row) if row else EndpointQueue(endpoint_name=endpoint_name)
 
 
 def endpoint_queues(connection: Connection) -> list[EndpointQueue]:
     """Every endpoint that ever had a queue and was not deleted since, by name."""
-    order = [ENDPOINTS.c.endpoint_name]
-    return select_records(connection, ENDPOINTS, EndpointQueue, order=order)
+    return [_read_queue(row) for row in connection.execute(_QUEUES)]
 
 
 def backlog(connection: Connection, endpoint_name: str) -> tuple[int, int]:
@@ -256,6 +277,11 @@ def _of_running(endpoint_name: str) -> ColumnElement[bool]:
     # Few are worked on at once. Hidden from the index by names, by which SQLite would rather read
     # all that ever were the endpoint's.
     return func.coalesce(_COLUMNS.endpoint_name, "") == endpoint_name
+
+
+def _read_queue(row: Row[Any]) -> EndpointQueue:
+    queue: dict[str, Any] = dict(zip(_QUEUE_FIELDS, row, strict=True))
+    return EndpointQueue(**queue | {"mode": QueueMode(queue["mode"])})
 
 
 def _read(connection: Connection, statement: Select[Any]) -> list[QueuedRequest]:

@@ -39,6 +39,7 @@ __all__ = [
     "find_object",
     "find_upload",
     "holds_object",
+    "in_files",
     "insert_blobs",
     "insert_bucket",
     "insert_upload",
@@ -50,6 +51,7 @@ __all__ = [
     "open_object",
     "put_blob",
     "put_object",
+    "put_objects",
     "set_attributes",
     "uploads_of",
 ]
@@ -58,6 +60,11 @@ _INFO_COLUMNS = [OBJECTS.c[name] for name in ObjectInfo.__struct_fields__]
 _THE_OBJECT = (OBJECTS.c.bucket == bindparam("of_bucket"), OBJECTS.c.key == bindparam("of_key"))
 _FIND_OBJECT = select(*_INFO_COLUMNS).where(*_THE_OBJECT)
 _OPEN_OBJECT = select(OBJECTS).where(*_THE_OBJECT)
+_IN_FILES = select(OBJECTS.c.key).where(
+    OBJECTS.c.bucket == bindparam("of_bucket"),
+    OBJECTS.c.key.in_(bindparam("of_keys", expanding=True)),
+    OBJECTS.c.data.is_(None),
+)
 _FIND_BUCKET = select(BUCKETS).where(BUCKETS.c.name == bindparam("of_name"))
 _LOCK_BUCKET = _FIND_BUCKET.with_for_update()
 
@@ -114,14 +121,26 @@ def put_object(connection: Connection, info: ObjectInfo, data: bytes | None = No
     Args:
         data: its bytes; None where blobs hold them.
     """
-    values = {
-        **msgspec.structs.asdict(info),
-        "key": info.key.encode(),
-        "attributes": _json(info.attributes),
-        "checksum": _json(info.checksum) if info.checksum else None,
-        "data": data,
-    }
-    connection.execute(_put_object(connection.dialect.name), values)
+    connection.execute(_put_object(connection.dialect.name), _object_row(info, data))
+
+
+def put_objects(connection: Connection, objects: Sequence[tuple[ObjectInfo, bytes]]) -> None:
+    """Write objects with their bytes over those of the same keys, the last of a key last."""
+    # In the order of their keys, so that no two transactions wait for each other's row.
+    inside = sorted(objects, key=lambda one: (one[0].bucket, one[0].key))
+    values = [_object_row(info, data) for info, data in inside]
+    if values:
+        connection.execute(_put_object(connection.dialect.name), values)
+
+
+def in_files(connection: Connection, keys: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Those of the buckets and keys whose object's bytes are in files."""
+    found: set[tuple[str, str]] = set()
+    for bucket in {bucket for bucket, _ in keys}:
+        of_bucket = [key.encode() for name, key in keys if name == bucket]
+        given = {"of_bucket": bucket, "of_keys": of_bucket}
+        found.update((bucket, key.decode()) for key in connection.scalars(_IN_FILES, given))
+    return found
 
 
 def set_attributes(connection: Connection, info: ObjectInfo, attributes: Attributes) -> None:
@@ -257,6 +276,16 @@ def _key_range(
         # UTF-8 has no byte 0xFF, so the last byte of a prefix can always be raised by one.
         where.append(column < prefix[:-1] + bytes([prefix[-1] + 1]))
     return where
+
+
+def _object_row(info: ObjectInfo, data: bytes | None) -> dict[str, Any]:
+    return {
+        **msgspec.structs.asdict(info),
+        "key": info.key.encode(),
+        "attributes": _json(info.attributes),
+        "checksum": _json(info.checksum) if info.checksum else None,
+        "data": data,
+    }
 
 
 def _object_key(bucket: str, key: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from sagehen.clock import SYSTEM
 from sagehen.domain.objects import Attributes, ListingQuery, ObjectInfo, WriteCondition
 from sagehen.objects import Copy, LocalObjectStore, faults
 from sagehen.objects.files import MOST_HELD_BYTES
+from sagehen.objects.store import SmallObject
 from sagehen.store.database import Database
 from support.clock import HandClock
 
@@ -55,6 +56,39 @@ def test_large_objects_are_files_and_small_ones_are_not(
     assert files(root) == 1
     put(local, "large", b"small now")
     assert files(root) == 0
+
+
+def test_small_objects_are_put_with_what_else_is_written(
+    local: LocalObjectStore, put: Put, database: Database, root: Path
+) -> None:
+    for key in ("old", "file"):
+        put(local, key, LARGE if key == "file" else b"old")
+    given = [
+        ("models", "old", b"new"),
+        ("models", "file", b"new"),
+        ("models", "twice", b"first"),
+        ("models", "twice", b"last"),
+        ("models", "large", LARGE),
+        ("none", "new", b"new"),
+    ]
+    smalls = [SmallObject(*one, Attributes(metadata={"a": "b"})) for one in given]
+    with database.write() as connection:
+        assert local.put_rows(connection, smalls) == [True, False, True, True, False, False]
+        connection.rollback()
+    with local.open("models", "old") as found:
+        assert b"".join(found.chunks()) == b"old", "nothing is there before the commit"
+    with database.write() as connection:
+        local.put_rows(connection, smalls)
+    kept = {}
+    for info in local.list_page("models", ListingQuery()).objects:
+        with local.open("models", info.key) as found:
+            kept[info.key] = b"".join(found.chunks())
+    assert kept == {"old": b"new", "file": LARGE, "twice": b"last"}
+    as_put = put(local, "old", b"new")
+    with local.open("models", "twice") as found:
+        assert found.info.etag != as_put.etag
+        assert found.info.attributes.metadata == {"a": "b"}
+    assert files(root) == 1
 
 
 def test_a_killed_writer_leaves_only_whole_objects(

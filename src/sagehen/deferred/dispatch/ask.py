@@ -1,7 +1,6 @@
 """Asks a container: the input there, the answer back; what can be broken off on the way."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -68,13 +67,11 @@ class Asker:
 
     async def _ask(self, job: Job, place: Place) -> tuple[Answer, Ending]:
         request = job.queued.request
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                body = await self.patience(
-                    lambda: stack.enter_async_context(self.inputs.open(job.queued))
-                )
-            except AWAY as error:
-                raise input_missing(request.input_location or "the queue", str(error)) from error
+        try:
+            body = await self.patience(lambda: self.inputs.open(job.queued, job.body))
+        except AWAY as error:
+            raise input_missing(request.input_location or "the queue", str(error)) from error
+        try:
             began = self.clock.monotonic()
             answer = await self.containers.invoke(
                 place.address, request, body, lambda: self.spool(job.queued)
@@ -86,6 +83,8 @@ class Asker:
                 download_seconds=body.seconds,
             )
             return answer, ending
+        finally:
+            body.close()
 
     def spool(self, queued: QueuedRequest) -> Spool:
         """An empty one, which keeps as much in memory as a notice or the log is to have."""

@@ -69,7 +69,7 @@ def make_dispatcher(
             writes=writes,
             asker=asker,
             outputs=Outputs(objects, threads, MOST_BODY_BYTES),
-            endings=Endings(writes, in_database, record, settings.region, clock),
+            endings=Endings(writes, objects, in_database, record, settings.region, clock),
             threads=threads,
             patience=patience,
             data_log=DataLog(home.logs / "endpoints", settings.container_log_bytes, clock),

@@ -15,6 +15,8 @@ LEASE_NAME = "dispatch"
 LEASE_SECONDS = 5.0
 """Of the right to dispatch; each request has a lease of its own."""
 
+MOST_BODY_BYTES = 16 * 2**10
+"""Inline bodies up to this size are read with the lease, and held until they are sent."""
 MOST_ENDED_AT_ONCE = 64
 MOST_RECLAIMED_AT_ONCE = 10_000
 """More than one worker has at once; what is left over runs out."""
@@ -31,6 +33,8 @@ class Claimed:
     """By endpoint name: up to which sequence requests are of one that is gone."""
     at: float = 0
     """Seconds since the epoch."""
+    bodies: dict[int, bytes] = field(default_factory=dict)
+    """By sequence: inline bodies of what is to be sent, where they are small."""
     cancelled: list[tuple[int, int]] = field(default_factory=list)
     """Requests that are worked on and are to end: sequences and attempts."""
     more: bool = False
@@ -114,6 +118,8 @@ class Claims:
             claimed.to_send += async_leases.lease(
                 connection, name, limit, self.worker, self.now, self.until
             )
+        inline = [one.sequence for one in claimed.to_send if one.request.input_location is None]
+        claimed.bodies = async_requests.bodies(connection, inline, MOST_BODY_BYTES)
 
 
 def share(wants: Mapping[str, int], room: int, first: int) -> dict[str, int]:

@@ -149,7 +149,8 @@ class Dispatcher:
     def _take_on(self, claimed: Claimed) -> None:
         for queued in (*claimed.to_end, *claimed.to_send):
             name = queued.request.endpoint_name
-            job = Job(queued, claimed.at + REQUEST_LEASE_SECONDS - 1)
+            until = claimed.at + REQUEST_LEASE_SECONDS - 1
+            job = Job(queued, until, claimed.bodies.get(queued.sequence))
             job.verdict = verdict(
                 queued,
                 abandoned_to=claimed.abandoned.get(name, 0),

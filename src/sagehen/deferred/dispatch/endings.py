@@ -1,8 +1,11 @@
-"""The end of a request: its final state, its notice and its metrics, once."""
+"""The end of a request: its object where that is small, its final state and its notice in one
+transaction; then its metrics, once."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import Connection
@@ -10,14 +13,16 @@ from sqlalchemy import Connection
 from sagehen.clock import Clock
 from sagehen.deferred.dispatch.notices import notice_of
 from sagehen.deferred.dispatch.patience import Patience
+from sagehen.deferred.dispatch.together import Together
 from sagehen.deferred.record import Record
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.domain.notices import Notice
+from sagehen.objects.store import ObjectStore, SmallObject
 from sagehen.store import async_leases
 from sagehen.store.grouped import GroupedWrites, attempt
 from sagehen.store.topics import publish
 
-__all__ = ["Ending", "Endings"]
+__all__ = ["Ended", "Ending", "Endings"]
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +42,34 @@ class Ending:
     upload_seconds: float | None = None
 
 
+class Ended(Enum):
+    """What came of ending a request."""
+
+    DONE = auto()
+    TAKEN = auto()
+    """It is no longer this attempt's: nothing was written or told."""
+    NOT_STORED = auto()
+    """Its object has to be put by itself: nothing was written or told."""
+
+
+class _End(NamedTuple):
+    """What is written of an end."""
+
+    row: async_leases.Ended
+    small: SmallObject | None
+    notice: Notice | None
+
+    @property
+    def held(self) -> tuple[int, int]:
+        return self.row.sequence, self.row.attempt
+
+
+class _Written(NamedTuple):
+    ended: Ended
+    told: bool = True
+    """Its notice is on its way, where there is one."""
+
+
 class Endings:
     """
     Args:
@@ -44,18 +77,28 @@ class Endings:
     """
 
     def __init__(
-        self, writes: GroupedWrites, patience: Patience, record: Record, region: str, clock: Clock
+        self,
+        writes: GroupedWrites,
+        objects: ObjectStore,
+        patience: Patience,
+        record: Record,
+        region: str,
+        clock: Clock,
     ) -> None:
-        self._writes = writes
+        self._objects = objects
+        self._together = Together(writes, self._write)
         self._patience = patience
         self._record = record
         self._region = region
         self._clock = clock
 
-    async def end(self, queued: QueuedRequest, ending: Ending) -> bool:
+    async def end(
+        self, queued: QueuedRequest, ending: Ending, small: SmallObject | None = None
+    ) -> Ended:
         """Write the end down and publish its notice, in one transaction.
 
-        False where the request is no longer this attempt's: then nothing was written or told.
+        Args:
+            small: the answer's object, where it is not there yet; it is put in the same one.
 
         Raises:
             SQLAlchemyError, StateFull: it could not be written. Its lease will run out.
@@ -66,20 +109,39 @@ class Endings:
         if notice is not None:
             notice = msgspec.structs.replace(notice, dimensions=about)
 
-        def work(connection: Connection) -> bool | None:
-            held = (queued.sequence, queued.attempt)
-            if not async_leases.finish(connection, *held, ending.outcome, now):
-                return None
-            return notice is None or _published(connection, notice)
-
-        told = await self._patience(lambda: self._writes.join(work))
-        if told is None:
-            return False
+        row = async_leases.Ended(queued.sequence, queued.attempt, ending.outcome, now)
+        end = _End(row, small, notice)
+        began = self._clock.monotonic()
+        written = await self._patience(lambda: self._together.put(end))
+        if written.ended is not Ended.DONE:
+            return written.ended
+        if small is not None:
+            ending.upload_seconds = self._clock.monotonic() - began
         for name, value in _measures(queued, ending, now):
             self._record(name, about, value)
-        if not told:
+        if not written.told:
             self._record("NotificationFailures", about, 1)
-        return True
+        return Ended.DONE
+
+    def _write(self, connection: Connection, ends: Sequence[_End]) -> list[_Written]:
+        """What came of each. Runs in the thread that writes."""
+        ours = async_leases.hold(connection, {end.held for end in ends})
+        smalls = [end for end in ends if end.small is not None and end.held in ours]
+        put = self._objects.put_rows(connection, [end.small for end in smalls if end.small])
+        not_put = {end.held for end, is_put in zip(smalls, put, strict=True) if not is_put}
+        async_leases.finish_all(connection, [end.row for end in ends if end.held in ours - not_put])
+        return [_told(connection, end, ours, not_put) for end in ends]
+
+
+_Held = tuple[int, int]
+
+
+def _told(connection: Connection, end: _End, ours: set[_Held], not_put: set[_Held]) -> _Written:
+    if end.held not in ours:
+        return _Written(Ended.TAKEN)
+    if end.held in not_put:
+        return _Written(Ended.NOT_STORED)
+    return _Written(Ended.DONE, end.notice is None or _published(connection, end.notice))
 
 
 def _published(connection: Connection, notice: Notice) -> bool:

@@ -1,7 +1,6 @@
 """What a request is about: its body, inline or an object, in pieces."""
 
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from sagehen.clock import Clock
 from sagehen.deferred.dispatch.failures import input_missing, input_too_large
@@ -29,14 +28,26 @@ class Input:
         self._clock = clock
         self._first = first
         self._rest: Iterator[bytes] = iter(())
+        self._close: Callable[[], None] | None = None
         self.size = size
         self.seconds = seconds
         self.broken: Exception | None = None
         """What went wrong in the middle of it."""
 
-    def then(self, rest: Iterator[bytes]) -> None:
-        """What comes after the first piece."""
+    def then(self, rest: Iterator[bytes], close: Callable[[], None]) -> None:
+        """What comes after the first piece, and what lets go of it."""
         self._rest = rest
+        self._close = close
+
+    @property
+    def whole(self) -> bytes | None:
+        """All of it, where that is one piece."""
+        return self._first if len(self._first) == self.size else None
+
+    def close(self) -> None:
+        """Let go of it. Quick."""
+        if self._close is not None:
+            self._close()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """All of it, once. What it raises is kept as `broken`, whoever swallows it."""
@@ -79,9 +90,11 @@ class Inputs:
         self._clock = clock
         self._most_bytes = most_bytes
 
-    @contextlib.asynccontextmanager
-    async def open(self, queued: QueuedRequest) -> AsyncIterator[Input]:
-        """The input of a request.
+    async def open(self, queued: QueuedRequest, body: bytes | None = None) -> Input:
+        """The input of a request, to be closed.
+
+        Args:
+            body: the inline one, where it has been read already.
 
         Raises:
             Failure: there is none, or it is too large.
@@ -90,18 +103,15 @@ class Inputs:
         url = queued.request.input_location
         began = self._clock.monotonic()
         if url is None:
-            body = await self._threads.run(lambda: self._inline(queued.sequence))
-            yield Input(self._threads, self._clock, len(body), body, 0)
-            return
+            if body is None:
+                body = await self._threads.run(lambda: self._inline(queued.sequence))
+            return Input(self._threads, self._clock, len(body), body, 0)
         opened, rest, first = await self._threads.run(lambda: self._begin(url))
         seconds = self._clock.monotonic() - began
-        try:
-            found = Input(self._threads, self._clock, opened.info.size, first, seconds)
-            found.content_type = opened.info.attributes.headers.get("content-type")
-            found.then(rest)
-            yield found
-        finally:
-            opened.close()
+        found = Input(self._threads, self._clock, opened.info.size, first, seconds)
+        found.content_type = opened.info.attributes.headers.get("content-type")
+        found.then(rest, opened.close)
+        return found
 
     def _inline(self, sequence: int) -> bytes:
         with self._database.read() as connection:

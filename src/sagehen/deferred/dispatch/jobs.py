@@ -15,6 +15,7 @@ class Job:
     """
     Args:
         lease_until: as far as is known here; nobody else has the request before.
+        body: inline, where it has been read already.
         verdict: why it is to be ended without being sent; None where it is to be sent.
         place: where it is sent.
         has_slot: it has a slot there.
@@ -23,6 +24,7 @@ class Job:
 
     queued: QueuedRequest
     lease_until: float
+    body: bytes | None = None
     verdict: Failure | None = None
     place: Place | None = None
     has_slot: bool = False

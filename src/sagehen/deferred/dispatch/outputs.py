@@ -16,8 +16,8 @@ from sagehen.deferred.dispatch.threads import Threads
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.domain.locations import Location, parse_location
 from sagehen.domain.objects import Attributes, ObjectInfo
-from sagehen.errors import NotFound
-from sagehen.objects.store import ObjectStore
+from sagehen.errors import Invalid, NotFound
+from sagehen.objects.store import ObjectStore, SmallObject
 
 __all__ = ["Found", "Outputs", "mark_of"]
 
@@ -55,14 +55,20 @@ class Outputs:
         Raises:
             SagehenError, OSError, SQLAlchemyError: it was not written.
         """
-        assert outcome.location is not None
-        location = parse_location(outcome.location)
-        metadata = {MARK: mark_of(queued)}
-        if outcome.state is not AsyncState.SUCCEEDED:
-            metadata[OUTCOME] = json.dumps(msgspec.to_builtins(outcome), separators=(",", ":"))
-        headers = {"content-type": outcome.content_type or "application/octet-stream"}
-        attributes = Attributes(headers=headers, metadata=metadata)
+        location, attributes = _describe(queued, outcome)
         await self._threads.run(lambda: self._put(location, spool, attributes))
+
+    def small(self, queued: QueuedRequest, outcome: Outcome, spool: Spool) -> SmallObject | None:
+        """The same object, where it is so small that it may be a row; None where it has to be
+        `put`."""
+        data = spool.held
+        if data is None:
+            return None
+        try:
+            location, attributes = _describe(queued, outcome)
+        except Invalid:
+            return None
+        return SmallObject(location.bucket, location.key, data, attributes)
 
     def _put(self, location: Location, spool: Spool, attributes: Attributes) -> None:
         draft = spool.take_draft()
@@ -115,3 +121,13 @@ class Outputs:
             return None
         with self._objects.open(info.bucket, info.key) as found:
             return b"".join(found.chunks())
+
+
+def _describe(queued: QueuedRequest, outcome: Outcome) -> tuple[Location, Attributes]:
+    assert outcome.location is not None
+    location = parse_location(outcome.location)
+    metadata = {MARK: mark_of(queued)}
+    if outcome.state is not AsyncState.SUCCEEDED:
+        metadata[OUTCOME] = json.dumps(msgspec.to_builtins(outcome), separators=(",", ":"))
+    headers = {"content-type": outcome.content_type or "application/octet-stream"}
+    return location, Attributes(headers=headers, metadata=metadata)

@@ -51,6 +51,11 @@ class Spool:
         return bytes(self._kept) if self.size <= self._kept_bytes else None
 
     @property
+    def held(self) -> bytes | None:
+        """All of it, where it is so little that it needs no file."""
+        return bytes(self._waiting) if self.size <= MOST_HELD_BYTES else None
+
+    @property
     def beginning(self) -> bytes:
         """Its first `kept_bytes`."""
         return bytes(self._kept)

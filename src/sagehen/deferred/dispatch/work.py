@@ -1,6 +1,7 @@
 """One attempt at one request, from its lease to its end.
 
 look what an earlier attempt has written → ask the container → write the object → end
+                                         ↘ a small object: written with the end, in one transaction
                                          ↘ the instance was lost: back into the queue
 """
 
@@ -12,7 +13,7 @@ import msgspec
 from sagehen.clock import Clock
 from sagehen.deferred.dispatch.ask import MOST_LOGGED_BYTES, Asker
 from sagehen.deferred.dispatch.data_log import DataLog
-from sagehen.deferred.dispatch.endings import Ending, Endings
+from sagehen.deferred.dispatch.endings import Ended, Ending, Endings
 from sagehen.deferred.dispatch.failures import (
     Failure,
     answered_with_error,
@@ -32,6 +33,7 @@ from sagehen.deferred.dispatch.spool import Spool
 from sagehen.deferred.dispatch.threads import Threads
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.errors import SagehenError
+from sagehen.objects.store import SmallObject
 from sagehen.store import async_leases, async_requests
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
@@ -117,6 +119,9 @@ class Work:
             status=answer.status,
         )
         ending.body = answer.spool.whole
+        small = self.outputs.small(job.queued, ending.outcome, answer.spool)
+        if small is not None and await self._end(job, ending, small):
+            return
         try:
             stored = await self._store(job, ending, answer.spool)
         except (SagehenError, *AWAY) as error:
@@ -192,15 +197,20 @@ class Work:
 
         return await self.patience(lambda: self.threads.run(read))
 
-    async def _end(self, job: Job, ending: Ending) -> None:
+    async def _end(self, job: Job, ending: Ending, small: SmallObject | None = None) -> bool:
+        """Whether that is all; False where the `small` object has to be put by itself."""
         ending.variant_name = job.variant_name
-        if not await self.endings.end(job.queued, ending):
+        ended = await self.endings.end(job.queued, ending, small)
+        if ended is Ended.NOT_STORED:
+            return False
+        if ended is Ended.TAKEN:
             log.warning("A request was ended by another meanwhile.", extra=_about(job))
-            return
+            return True
         outcome = ending.outcome
         if outcome.state is not AsyncState.SUCCEEDED:
             about = _about(job) | {"state": outcome.state.value}
             log.info("A request failed: %s", outcome.failure_reason, extra=about)
+        return True
 
     # Going back
 

@@ -16,6 +16,9 @@ from sagehen.objects import files
 from sagehen.store import async_leases, async_requests
 from sagehen.store.grouped import GroupedWrites
 
+LARGE = b"x" * 20_000
+"""More than an object may have to be a row."""
+
 
 async def test_a_request_is_answered(bench) -> None:
     container = await bench.container()
@@ -457,9 +460,9 @@ async def test_cancelled_while_it_runs(bench) -> None:
 async def test_an_answer_that_was_written_is_never_asked_for_again(bench, monkeypatch) -> None:
     container = await bench.container()
     bench.serve()
-    sequence = bench.enqueue(b"1")
+    sequence = bench.enqueue(LARGE)
     with monkeypatch.context() as patches:
-        patches.setattr(async_leases, "finish", killed)
+        patches.setattr(async_leases, "finish_all", killed)
         await bench.work_once()
     assert bench.outputs() == ["0000.out"]
     assert bench.get(sequence).state is AsyncState.LEASED
@@ -469,6 +472,47 @@ async def test_an_answer_that_was_written_is_never_asked_for_again(bench, monkey
     assert (ended.state, ended.attempt, ended.reclaimed) == ("SUCCEEDED", 2, 1)
     assert ended.outcome.content_type == "text/csv"
     assert len(container.got) == 1
+
+
+async def test_a_small_answer_is_there_with_its_end_or_not_at_all(bench, monkeypatch) -> None:
+    container = await bench.container()
+    bench.serve()
+    sequences = [bench.enqueue(b"1"), bench.enqueue(b"2")]
+    with monkeypatch.context() as patches:
+        patches.setattr(async_leases, "finish_all", killed)
+        await bench.work_once()
+    assert bench.outputs() == []
+    assert {bench.get(one).state for one in sequences} == {AsyncState.LEASED}
+    await bench.restart()
+    await bench.work()
+    assert {bench.get(one).state for one in sequences} == {AsyncState.SUCCEEDED}
+    assert [bench.object(name)[0] for name in bench.outputs()] == [b"11", b"22"]
+    assert len(container.got) == 4
+
+
+async def test_a_small_answer_takes_the_place_of_a_large_one(bench) -> None:
+    await bench.container()
+    bench.serve()
+    output = Output(location="s3://outs/same.out")
+    for body in (LARGE, b"1"):
+        sequence = bench.enqueue(body, output=output)
+        await bench.work()
+        assert bench.get(sequence).state is AsyncState.SUCCEEDED
+        assert bench.object("same.out")[0] == 2 * body
+    files = [path for path in (bench.home.objects / "blobs").rglob("*") if path.is_file()]
+    assert files == []
+
+
+async def test_small_answers_that_nobody_can_keep_fail_alone(bench) -> None:
+    await bench.container()
+    bench.serve(slots=8)
+    places = ["s3://outs/good", "s3://none/bad", "s3://outs/fine", "s3://none/worse"]
+    ends = [bench.enqueue(b"1", output=Output(location=place)) for place in places]
+    await bench.work()
+    states = [bench.get(sequence).state.value for sequence in ends]
+    assert states == ["SUCCEEDED", "FAILED"] * 2
+    assert bench.outputs() == ["fine", "good"]
+    assert "There is no bucket none" in bench.get(ends[1]).outcome.failure_reason
 
 
 def killed(*_: object) -> bool:
@@ -481,7 +525,7 @@ async def test_a_failure_that_was_written_is_found_too(bench, monkeypatch) -> No
     bench.serve()
     sequence = bench.enqueue(input_location="s3://ins/later")
     with monkeypatch.context() as patches:
-        patches.setattr(async_leases, "finish", killed)
+        patches.setattr(async_leases, "finish_all", killed)
         await bench.work_once()
     bench.put("later", b"1")
     await bench.restart()
@@ -715,7 +759,11 @@ async def test_what_is_still_written_when_control_ends_is_not_given_back(
 
 
 def slow_puts(bench, monkeypatch) -> tuple[threading.Event, threading.Event]:
-    """Set when an object is being written, and to be set for it to be."""
+    """Set when an object is being written, and to be set for it to be.
+
+    None is small enough to be written together with its request's end.
+    """
+    monkeypatch.setattr(bench.dispatcher._work.outputs, "small", lambda *_: None)
     writing, go_on = threading.Event(), threading.Event()
     put = bench.objects.put
 
@@ -817,7 +865,7 @@ async def test_a_store_that_stays_away_fails_the_request(bench, monkeypatch) -> 
         raise Unavailable("The object store failed: away")
 
     monkeypatch.setattr(bench.objects, "put", away)
-    sequence = bench.enqueue(b"1")
+    sequence = bench.enqueue(LARGE)
     await bench.work()
     ended = bench.get(sequence)
     assert ended.state is AsyncState.FAILED
