@@ -177,7 +177,8 @@ def _told(row: QueuedRequest, position: int | None = None) -> dict[str, Any]:
         # How many are to be sent before it.
         "position": position,
         "cancel_requested": row.cancel_requested,
-        "attempts": row.attempt,
+        # To be ended without being sent is no attempt.
+        "attempts": 0 if row.started_at is None else row.attempt,
         "lost_instances": row.lost,
         "redrives": row.redrives,
         "received_at": request.received_at,

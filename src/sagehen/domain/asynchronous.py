@@ -117,7 +117,7 @@ class QueuedRequest(msgspec.Struct, frozen=True, kw_only=True):
     lease_until: float | None = None
     cancel_requested: bool = False
     started_at: float | None = None
-    """When the last attempt began."""
+    """When it was last taken up to be sent."""
     ended_at: float | None = None
     outcome: Outcome | None = None
 

@@ -11,12 +11,14 @@ import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Double,
     Integer,
     Row,
     Select,
     Update,
     bindparam,
     delete,
+    func,
     or_,
     select,
     tuple_,
@@ -83,7 +85,8 @@ _CLAIM = (
         attempt=_COLUMNS.attempt + 1,
         worker=bindparam("worker"),
         lease_until=bindparam("lease_until"),
-        started_at=bindparam("started_at"),
+        # What is ended without being sent does not start.
+        started_at=func.coalesce(bindparam("started_at", type_=Double), _COLUMNS.started_at),
     )
     .returning(*REQUESTS.c)
 )
@@ -136,8 +139,8 @@ def lease(
 
     They are taken as they stand: one that should be ended instead of sent is the worker's to end.
     """
-    given = {"name": endpoint_name, "most": limit, "now": now}
-    return _claim(connection, _FIRST, given, worker, until)
+    given = {"name": endpoint_name, "most": limit}
+    return _claim(connection, _FIRST, given, worker, until, started_at=now)
 
 
 def lease_abandoned(
@@ -146,11 +149,10 @@ def lease_abandoned(
     up_to: int,
     limit: int,
     worker: str,
-    now: float,
     until: float,
 ) -> list[QueuedRequest]:
-    """Claim what waits for an endpoint that was deleted after the sequence `up_to`."""
-    given = {"name": endpoint_name, "up_to": up_to, "most": limit, "now": now}
+    """Claim what waits for an endpoint that was deleted after the sequence `up_to`, to end it."""
+    given = {"name": endpoint_name, "up_to": up_to, "most": limit}
     return _claim(connection, _ABANDONED, given, worker, until)
 
 
@@ -162,12 +164,22 @@ def lease_due(
 
 
 def _claim(
-    connection: Connection, waiting: Select[Any], given: dict[str, Any], worker: str, until: float
+    connection: Connection,
+    waiting: Select[Any],
+    given: dict[str, Any],
+    worker: str,
+    until: float,
+    started_at: float | None = None,
 ) -> list[QueuedRequest]:
     claimed = connection.scalars(waiting, given).all()
     if not claimed:
         return []
-    claim = {"claimed": claimed, "worker": worker, "lease_until": until, "started_at": given["now"]}
+    claim = {
+        "claimed": claimed,
+        "worker": worker,
+        "lease_until": until,
+        "started_at": started_at,
+    }
     leased = [read_row(row) for row in connection.execute(_CLAIM, claim).mappings()]
     leased.sort(key=lambda one: one.sequence)
     count(connection, (one.request.endpoint_name for one in leased), queued=-1, leased=1)

@@ -205,6 +205,18 @@ def test_what_is_too_old_or_cancelled_is_claimed_to_be_ended(
         assert queue.cancel(connection, waiting, 1500)
 
 
+def test_what_is_only_ended_has_not_started(
+    any_database: Database, enqueue: Enqueue, lease: Lease, get
+) -> None:
+    sent, left = enqueue(request(), request(1))
+    lease(1)
+    with any_database.write() as connection:
+        leases.give_back(connection, sent, 1, lost=True)
+        leases.lease_abandoned(connection, "End", left, 9, "w", 9999)
+    assert (get(sent).attempt, get(sent).started_at) == (2, 1500)
+    assert (get(left).attempt, get(left).started_at) == (1, None)
+
+
 def test_failures_are_listed_and_sent_again(
     any_database: Database, enqueue: Enqueue, lease: Lease, get, counts
 ) -> None:

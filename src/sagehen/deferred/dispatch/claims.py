@@ -99,7 +99,7 @@ class Claims:
         limit = min(self.room, MOST_ENDED_AT_ONCE) - len(claimed.to_end)
         if up_to and limit > 0:
             left = async_leases.lease_abandoned(
-                connection, name, up_to, limit, self.worker, self.now, self.until
+                connection, name, up_to, limit, self.worker, self.until
             )
             claimed.to_end += left
             claimed.more |= len(left) == limit
