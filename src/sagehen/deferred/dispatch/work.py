@@ -125,10 +125,20 @@ class Work:
         try:
             stored = await self._store(job, ending, answer.spool)
         except (SagehenError, *AWAY) as error:
-            await self._fail(job, not_stored(location, str(error)), ending)
-            return
+            stored = await self._is_stored(job)
+            if not stored:
+                await self._fail(job, not_stored(location, str(error)), ending)
         if stored:
             await self._end(job, ending)
+
+    async def _is_stored(self, job: Job) -> bool:
+        """Whether the answer is there although its writing failed, as far as can be seen: a store
+        that goes away may have written it. Then there must be no failure object beside it."""
+        try:
+            found = await self.outputs.find(job.queued)
+        except (SagehenError, *AWAY):
+            return False
+        return found is not None and found.outcome.state is AsyncState.SUCCEEDED
 
     async def _fail(
         self,

@@ -875,6 +875,23 @@ async def test_a_store_that_stays_away_fails_the_request(bench, monkeypatch) -> 
     assert len(bench.notices) == 1
 
 
+async def test_an_answer_that_was_written_although_that_failed_is_one(bench, monkeypatch) -> None:
+    container = await bench.container()
+    bench.serve()
+    sequence = bench.enqueue(b"1")
+    put = bench.objects.put
+
+    def put_and_fail(*given):
+        put(*given)
+        raise Unavailable("The object store failed: away")
+
+    monkeypatch.setattr(bench.objects, "put", put_and_fail)
+    await bench.work()
+    assert bench.get(sequence).state is AsyncState.SUCCEEDED
+    assert bench.outputs() == ["0000.out"]
+    assert len(container.got) == 1
+
+
 async def test_a_bucket_that_is_gone_is_not_waited_for(bench) -> None:
     await bench.container()
     bench.serve()
