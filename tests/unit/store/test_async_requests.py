@@ -366,7 +366,7 @@ def test_a_worker_does_not_wait_for_what_another_is_leasing(postgres: Database) 
     with postgres.engine.connect() as first, postgres.engine.connect() as second:
         rows = text("SELECT sequence FROM async_requests WHERE endpoint_name='Skip' FOR UPDATE")
         assert len(first.execute(rows).fetchmany(3)) == 3
-        second.execute(text("SET lock_timeout = 1000"))
+        second.execute(text("SET LOCAL lock_timeout = 1000"))
         assert leases.lease(second, "Skip", 3, "w", 1500, 1530) == []
 
 
@@ -377,7 +377,7 @@ def test_what_is_being_redriven_is_not_forgotten(postgres: Database) -> None:
         leases.finish(connection, sequence, 1, FAILURE, 5)
     with postgres.engine.connect() as first, postgres.engine.connect() as second:
         assert queue.redrive(first, [sequence], 3000) == [sequence]
-        second.execute(text("SET lock_timeout = 1000"))
+        second.execute(text("SET LOCAL lock_timeout = 1000"))
         queue.forget(second, 6, 1000)
         first.commit()
         second.commit()

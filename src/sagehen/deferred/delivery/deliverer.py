@@ -85,7 +85,7 @@ class Deliverer:
                 soonest = min(soonest, due_at)
             elif self._receivers.is_full or len(self._tasks()) >= MOST_UNDER_WAY:
                 break
-            elif arn not in self._known or self._receivers.room(self._known[arn]) > 0:
+            elif arn not in self._known or self._receivers.room(self._known[arn], arn) > 0:
                 soonest = min(soonest, await self._begin(arn, now))
         return max(0.0, soonest - self._clock.now())
 
@@ -120,10 +120,10 @@ class Deliverer:
         allowed = self._throttle.allows(arn, found.most_per_second, now)
         if allowed == 0 and found.most_per_second:
             return now + 1 / found.most_per_second
-        room = max(0, self._receivers.room(receiver))
+        room = max(0, self._receivers.room(receiver, arn))
         for parcel in found.parcels[: room if allowed is None else min(room, allowed)]:
             self._throttle.use(arn, found.most_per_second, now)
-            self._receivers.begin(receiver)
+            self._receivers.begin(receiver, arn)
             task = asyncio.create_task(self._attempt(parcel, receiver))
             self._under_way.setdefault(arn, {})[parcel.delivery.delivery_id] = task
         return now + LONGEST_REST_SECONDS
@@ -149,7 +149,7 @@ class Deliverer:
             return await self._post(parcel)
         finally:
             # The next need not wait until the disk has noted this one.
-            self._receivers.end(receiver)
+            self._receivers.end(receiver, parcel.subscription.arn)
             self._wake.set()
 
     async def _post(self, parcel: Parcel) -> Answer:

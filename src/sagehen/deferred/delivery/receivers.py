@@ -17,31 +17,39 @@ def receiver_of(subscription: SubscriptionRecord) -> str:
 
 
 class Receivers:
-    """Counts what is on its way, so that one that hangs does not hold up the others."""
+    """Counts what is on its way, so that one that hangs does not hold up the others: neither a
+    receiver all others, nor one of its paths, which has a subscription of its own, the rest."""
 
     def __init__(self, most: int, most_each: int) -> None:
         self._most = most
         self.most_each = most_each
+        self._most_of_one = max(1, most_each * 3 // 4)
         self._on_the_way: Counter[str] = Counter()
+        """By receiver, and by subscription."""
         self._total = 0
 
-    def room(self, receiver: str) -> int:
-        """How many more may be sent to it now."""
-        return min(self._most - self._total, self.most_each - self._on_the_way[receiver])
+    def room(self, receiver: str, subscription_arn: str) -> int:
+        """How many more of the subscription's may be sent now."""
+        return min(
+            self._most - self._total,
+            self.most_each - self._on_the_way[receiver],
+            self._most_of_one - self._on_the_way[subscription_arn],
+        )
 
     @property
     def is_full(self) -> bool:
         return self._total >= self._most
 
-    def begin(self, receiver: str) -> None:
-        self._on_the_way[receiver] += 1
+    def begin(self, receiver: str, subscription_arn: str) -> None:
+        self._on_the_way.update((receiver, subscription_arn))
         self._total += 1
 
-    def end(self, receiver: str) -> None:
+    def end(self, receiver: str, subscription_arn: str) -> None:
         self._total -= 1
-        self._on_the_way[receiver] -= 1
-        if not self._on_the_way[receiver]:
-            del self._on_the_way[receiver]
+        for one in (receiver, subscription_arn):
+            self._on_the_way[one] -= 1
+            if not self._on_the_way[one]:
+                del self._on_the_way[one]
 
 
 class Throttle:

@@ -225,6 +225,21 @@ async def test_one_receiver_that_hangs_has_its_share_and_no_more(world: World) -
     assert len(world.posted) == 15
 
 
+async def test_a_path_that_hangs_leaves_room_for_the_others_of_its_host(world: World) -> None:
+    world.subscribe("http://app:1/stuck")
+    world.subscribe("http://app:1/well")
+    released = asyncio.Event()
+    world.answers["http://app:1/stuck"] = [released] * 9
+    world.publish(*"123456789")
+    deliverer = world.deliverer(most_each=4)
+    async with asyncio.timeout(10):
+        while sum("well" in url for url, _ in world.posted) < 9:
+            await deliverer.turn()
+    assert sum("stuck" in url for url, _ in world.posted) == 3
+    released.set()
+    await deliverer.drain()
+
+
 async def test_nothing_is_begun_twice(world: World) -> None:
     world.subscribe("http://a/")
     released = asyncio.Event()

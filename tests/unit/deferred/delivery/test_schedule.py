@@ -79,14 +79,16 @@ def test_receivers_are_hosts_not_paths() -> None:
 
 
 def test_room_for_each_and_for_all() -> None:
-    receivers = Receivers(most=3, most_each=2)
-    receivers.begin("a")
-    receivers.begin("a")
-    assert (receivers.room("a"), receivers.room("b")) == (0, 1)
-    receivers.begin("b")
+    receivers = Receivers(most=5, most_each=4)
+    for subscription_arn in ("x", "x", "x", "y"):
+        receivers.begin("a", subscription_arn)
+    assert (receivers.room("a", "z"), receivers.room("b", "z")) == (0, 1)
+    receivers.begin("b", "z")
     assert receivers.is_full
-    receivers.end("a")
-    assert (receivers.room("a"), receivers.room("b")) == (1, 1)
+    receivers.end("b", "z")
+    receivers.end("a", "y")
+    assert receivers.room("a", "x") == 0, "one subscription never has all"
+    assert (receivers.room("a", "y"), receivers.room("b", "z")) == (1, 2)
 
 
 def test_a_throttle_saves_a_second_s_worth() -> None:
