@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -76,7 +77,8 @@ class OwnPaths:
                 Route("/_sagehen/status", self.status),
                 Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
                 *more,
-            ]
+            ],
+            exception_handlers={HTTPException: _refused},
         )
 
     async def health(self, _: Request) -> Response:
@@ -142,6 +144,15 @@ class OwnPaths:
     def _check_state(self) -> None:
         with self._database.read() as connection:
             connection.execute(text("SELECT 1"))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """A path that is none, or a method that it does not take."""
+    assert isinstance(error, HTTPException)
+    message = f"{error.detail}: {request.method} {request.url.path}"
+    answer = _json({"message": message}, error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _trouble(check: Callable[[], Awaitable[None]]) -> str | None:

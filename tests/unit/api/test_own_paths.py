@@ -341,4 +341,7 @@ async def test_a_report_has_a_bound(server: Server) -> None:
     ],
 )
 async def test_other_paths_and_methods(server: Server, method: str, path: str, status: int) -> None:
-    assert (await server.ask(method, path)).status == status
+    answer = await server.ask(method, path)
+    assert answer.status == status
+    if status >= 400:
+        assert path in answer.json["message"]
