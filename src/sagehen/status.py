@@ -38,15 +38,26 @@ def render_status(status: dict[str, Any]) -> RenderableType:
         show_edge=False,
     )
     for endpoint in status["endpoints"]:
+        queue = endpoint.get("queue")
         for number, variant in enumerate(endpoint["variants"] or [{}]):
             first = (endpoint["name"], endpoint["status"]) if number == 0 else ("", "")
-            table.add_row(*first, *_cells(variant))
+            table.add_row(*first, *_cells(variant, is_queued=queue is not None))
     reasons = [
         Text(f"{endpoint['name']}: {endpoint['failure_reason']}")
         for endpoint in status["endpoints"]
         if endpoint.get("failure_reason")
     ]
-    return Group(Text(status["url"]), table, *reasons, *_instance_reasons(status["endpoints"]))
+    queues = [
+        Text(
+            f"{endpoint['name']}: {queue['mode']}, {queue['queued']} queued, "
+            f"{queue['in_process']} in process"
+        )
+        for endpoint in status["endpoints"]
+        if (queue := endpoint.get("queue"))
+    ]
+    return Group(
+        Text(status["url"]), table, *queues, *reasons, *_instance_reasons(status["endpoints"])
+    )
 
 
 def _instance_reasons(endpoints: list[dict[str, Any]]) -> list[Text]:
@@ -60,14 +71,15 @@ def _instance_reasons(endpoints: list[dict[str, Any]]) -> list[Text]:
     ]
 
 
-def _cells(variant: dict[str, Any]) -> tuple[str, ...]:
+def _cells(variant: dict[str, Any], *, is_queued: bool) -> tuple[str, ...]:
+    """Calls and times are those of gateways, which what is queued does not pass."""
     if not variant:
         return ("", "", "", "", "", "")
     memory = variant.get("memory_bytes")
     return (
         variant["name"] + (" (shadow)" if variant.get("shadow") else ""),
         f"{variant['in_service']}/{variant['desired']}",
-        str(variant.get("invocations", 0)),
+        "" if is_queued else str(variant.get("invocations", 0)),
         _latency(variant.get("p50_latency_milliseconds"), variant.get("p99_latency_milliseconds")),
         str(variant["loaded_models"] or 0) if variant["multi_model"] else "",
         f"{memory / 2**20:.0f} MiB" if memory else "",

@@ -27,9 +27,12 @@ VARIANT = {
 }
 
 
-def shown(*variants: dict[str, Any], status: str = "InService") -> str:
+def shown(
+    *variants: dict[str, Any], status: str = "InService", queue: dict[str, Any] | None = None
+) -> str:
     endpoint: dict[str, Any] = {"name": "house-prices", "status": status, "failure_reason": None}
     endpoint["variants"] = variants
+    endpoint["queue"] = queue
     text = io.StringIO()
     console = Console(file=text, width=80)
     console.print(render_status({"url": "http://127.0.0.1:9000", "endpoints": [endpoint]}))
@@ -41,6 +44,13 @@ def test_eighty_columns_show_every_number() -> None:
 
     for value in ("SystemUpdating", "10/10", "1234567", "12/4568", "400", "12345 MiB"):
         assert value in told
+
+
+def test_an_asynchronous_endpoint_has_a_queue_and_no_calls() -> None:
+    told = shown(VARIANT, queue={"mode": "PAUSED", "queued": 12, "in_process": 4})
+
+    assert "house-prices: PAUSED, 12 queued, 4 in process" in told
+    assert "1234567" not in told
 
 
 @pytest.mark.parametrize(

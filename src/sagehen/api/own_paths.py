@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,9 +19,10 @@ from sagehen import __version__
 from sagehen.api.exposition import InstanceSample, Measured, expose, measure, merged
 from sagehen.api.observations import GatewayReport, Observations
 from sagehen.api.status import World, tell_status
+from sagehen.domain.asynchronous import EndpointQueue
 from sagehen.domain.records import EndpointRecord, InstanceRecord
 from sagehen.errors import LimitExceeded, SagehenError
-from sagehen.store import endpoints, instances
+from sagehen.store import async_requests, endpoints, instances
 from sagehen.store.database import Database
 
 __all__ = ["Agent", "OwnPaths"]
@@ -75,7 +77,8 @@ class OwnPaths:
                 Route("/_sagehen/status", self.status),
                 Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
                 *more,
-            ]
+            ],
+            exception_handlers={HTTPException: _refused},
         )
 
     async def health(self, _: Request) -> Response:
@@ -110,7 +113,7 @@ class OwnPaths:
         return Response(status_code=204)
 
     async def _observe(self) -> World:
-        (known, rows), samples = await asyncio.gather(
+        (known, rows, queues), samples = await asyncio.gather(
             asyncio.to_thread(self._read), self._samples()
         )
         seen = self._observations
@@ -119,7 +122,9 @@ class OwnPaths:
             known, totals, seen.present(), seen.containers(), seen.limit_hits(), samples
         )
         measured = merged(measured, self._measure_more({one.name for one in known}))
-        return World(endpoints=known, instances=rows, totals=totals, measured=measured)
+        return World(
+            endpoints=known, instances=rows, totals=totals, measured=measured, queues=queues
+        )
 
     async def _samples(self) -> Sequence[InstanceSample]:
         try:
@@ -128,13 +133,26 @@ class OwnPaths:
         except (SagehenError, TimeoutError):
             return ()
 
-    def _read(self) -> tuple[list[EndpointRecord], list[InstanceRecord]]:
+    def _read(
+        self,
+    ) -> tuple[list[EndpointRecord], list[InstanceRecord], dict[str, EndpointQueue]]:
         with self._database.read() as connection:
-            return endpoints.all(connection), instances.all(connection)
+            queues = async_requests.endpoint_queues(connection)
+            by_name = {one.endpoint_name: one for one in queues}
+            return endpoints.all(connection), instances.all(connection), by_name
 
     def _check_state(self) -> None:
         with self._database.read() as connection:
             connection.execute(text("SELECT 1"))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """A path that is none, or a method that it does not take."""
+    assert isinstance(error, HTTPException)
+    message = f"{error.detail}: {request.method} {request.url.path}"
+    answer = _json({"message": message}, error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _trouble(check: Callable[[], Awaitable[None]]) -> str | None:

@@ -2,13 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sagehen.api.exposition import Measured
 from sagehen.api.observations import VariantCounts, VariantKey
+from sagehen.domain.asynchronous import EndpointQueue
 from sagehen.domain.containers import InstanceState
-from sagehen.domain.records import EndpointRecord, InstanceRecord, VariantPlan
+from sagehen.domain.records import (
+    Deployment,
+    EndpointRecord,
+    InstanceRecord,
+    VariantPlan,
+)
 
 __all__ = ["World", "tell_status"]
 
@@ -21,6 +27,8 @@ class World:
     instances: Sequence[InstanceRecord]
     totals: Mapping[VariantKey, VariantCounts]
     measured: Measured
+    queues: Mapping[str, EndpointQueue] = field(default_factory=dict)
+    """Of asynchronous endpoints, by name; of which nothing was ever asked there is none."""
 
 
 def tell_status(world: World) -> dict[str, Any]:
@@ -48,6 +56,7 @@ def _endpoint(
         "pending_config_name": pending.config_name if pending else None,
         "created_at": endpoint.created_at,
         "modified_at": endpoint.modified_at,
+        "queue": _queue(shown, world.queues.get(endpoint.name)),
         "variants": [
             _variant(one, groups[shown.deployment_id, one.name], endpoint.name, world)
             | {"shadow": one is shown.shadow}
@@ -56,6 +65,14 @@ def _endpoint(
         if shown
         else [],
     }
+
+
+def _queue(shown: Deployment | None, queue: EndpointQueue | None) -> dict[str, Any] | None:
+    """How the queue of an asynchronous endpoint stands; None of another."""
+    if shown is None or shown.asynchronous is None:
+        return None
+    queue = queue or EndpointQueue(endpoint_name="")
+    return {"mode": queue.mode.value, "queued": queue.queued, "in_process": queue.leased}
 
 
 def _variant(

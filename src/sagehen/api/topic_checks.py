@@ -31,10 +31,12 @@ def try_topics(call: Call, connection: Connection, plan: AsyncPlan | None) -> st
     ]
     if not missing:
         return None
+    here = call.arns.sns("")
+    strange = not all(arn.startswith(here) for arn in missing)
     reason = (
         f"The TestNotification could not be published, for there is no topic {', '.join(missing)}. "
         "Create it with CreateTopic, then try again."
-    )
+    ) + (f" The topics of this server are {here}NAME." if strange else "")
     if call.settings.topics_required:
         return reason
     log.warning("%s", reason, extra={"action": "try_topics", "id": call.request_id})

@@ -5,16 +5,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sagehen.api.observations import Observations
 from sagehen.api.own_paths import LARGEST_REPORT_BYTES, OwnPaths
 from sagehen.clock import SYSTEM
+from sagehen.domain.asynchronous import AsyncPlan, QueueMode
 from sagehen.domain.containers import InstanceState
 from sagehen.domain.records import EndpointStatus
 from sagehen.errors import Unavailable
-from sagehen.store import endpoints, instances
+from sagehen.store import async_requests, endpoints, instances
 from sagehen.store.database import Database
 from sagehen.store.migrate import upgrade
 from support.fleet import NAME, deployment, endpoint, instance
@@ -269,6 +271,28 @@ async def test_the_status_tells_of_each_variant_and_instance(server: Server) -> 
     assert (second["id"], second["state"], second["loaded_models"]) == ("i2", "Starting", None)
 
 
+async def test_the_status_tells_how_queues_stand(server: Server) -> None:
+    plan = AsyncPlan(output_path="s3://bucket/out")
+    queued = msgspec.structs.replace(deployment("d1", 1), asynchronous=plan)
+    server.add(endpoint(EndpointStatus.IN_SERVICE, current=queued))
+
+    async def told() -> Any:
+        return (await server.ask("GET", "/_sagehen/status")).json["endpoints"][0]["queue"]
+
+    assert await told() == {"mode": "OPEN", "queued": 0, "in_process": 0}
+    with server.database.write() as connection:
+        async_requests.set_mode(connection, NAME, QueueMode.PAUSED)
+    assert await told() == {"mode": "PAUSED", "queued": 0, "in_process": 0}
+
+
+async def test_an_endpoint_that_is_not_asynchronous_has_no_queue(server: Server) -> None:
+    server.add(endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 1)))
+
+    (told,) = (await server.ask("GET", "/_sagehen/status")).json["endpoints"]
+
+    assert told["queue"] is None
+
+
 async def test_the_status_tells_which_variant_is_a_shadow(server: Server) -> None:
     server.add(
         endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 1, shadow=1)),
@@ -317,4 +341,7 @@ async def test_a_report_has_a_bound(server: Server) -> None:
     ],
 )
 async def test_other_paths_and_methods(server: Server, method: str, path: str, status: int) -> None:
-    assert (await server.ask(method, path)).status == status
+    answer = await server.ask(method, path)
+    assert answer.status == status
+    if status >= 400:
+        assert path in answer.json["message"]

@@ -116,6 +116,13 @@ def test_an_endpoint_whose_topic_is_missing_fails(server):
     server.DeleteEndpoint(EndpointName="e")
 
 
+def test_a_topic_of_another_region_can_never_be_there(server):
+    config(server, success="arn:aws:sns:eu-west-1:000000000000:good", error=None)
+    server.CreateEndpoint(EndpointName="e", EndpointConfigName="c")
+    reason = server.DescribeEndpoint(EndpointName="e")["FailureReason"]
+    assert reason.endswith("The topics of this server are arn:aws:sns:us-east-1:000000000000:NAME.")
+
+
 def test_an_update_whose_topic_is_missing_changes_nothing(server):
     both(server)
     in_service(server)
