@@ -104,7 +104,8 @@ class LocalObjectStore(Bookkeeping):
         return info
 
     def put_rows(self, connection: Connection, smalls: Sequence[SmallObject]) -> list[bool]:
-        buckets = sorted({small.bucket for small in smalls})
+        # PostgreSQL takes no text with this character, so no bucket has it.
+        buckets = sorted({small.bucket for small in smalls if "\0" not in small.bucket})
         there = {name for name in buckets if rows.find_bucket(connection, name, lock=True)}
         # A file that is replaced goes when the transaction is on disk, which others know.
         in_files = rows.in_files(connection, [(small.bucket, small.key) for small in smalls])
@@ -116,6 +117,11 @@ class LocalObjectStore(Bookkeeping):
         ]
         rows.put_objects(connection, [row for row in made if row is not None])
         return [row is not None for row in made]
+
+    def read_rows(
+        self, connection: Connection, places: Sequence[tuple[str, str]]
+    ) -> list[SmallObject]:
+        return [SmallObject(*found) for found in rows.read_objects(connection, places)]
 
     def _make_row(self, small: SmallObject) -> tuple[ObjectInfo, bytes] | None:
         if len(small.data) > MOST_HELD_BYTES:

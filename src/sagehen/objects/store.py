@@ -42,7 +42,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SmallObject(msgspec.Struct, frozen=True):
-    """An object that is all in memory, on its way in."""
+    """An object that is all in memory."""
 
     bucket: str
     key: str
@@ -119,6 +119,11 @@ class ObjectStore(Protocol):
 
         False where one has to be `put` by itself: nothing of it was written, and `put` says why.
         """
+
+    def read_rows(
+        self, connection: Connection, places: Sequence[tuple[str, str]]
+    ) -> list[SmallObject]:
+        """Of the buckets and keys, those objects that a transaction of the state's can read."""
 
     def copy(self, copy: Copy) -> ObjectInfo:
         """Raises what `head` and `put` raise."""

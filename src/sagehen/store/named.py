@@ -2,7 +2,18 @@
 
 from typing import Generic, TypeVar
 
-from sqlalchemy import JSON, Column, ColumnElement, Connection, Double, String, Table
+import msgspec
+from sqlalchemy import (
+    JSON,
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    String,
+    Table,
+    bindparam,
+    select,
+)
 
 from sagehen.domain.records import NamedRecord
 from sagehen.store import rows
@@ -33,6 +44,10 @@ class Named(Generic[Record]):
     def __init__(self, table: Table, kind: type[Record]) -> None:
         self.table = table
         self.kind = kind
+        # Made once: to make it takes longer than to run it.
+        columns = (table.c[name] for name in kind.__struct_fields__)
+        self._get = select(*columns).where(table.c.key == bindparam("of_key"))
+        self._get_for_update = self._get.with_for_update()
 
     def insert(self, connection: Connection, record: Record) -> None:
         """Add a record; raises AlreadyExists."""
@@ -69,8 +84,12 @@ class Named(Generic[Record]):
         return page(connection, self.table, self.kind, query)
 
     def _find(self, connection: Connection, name: str, lock: bool) -> Record | None:
-        found = rows.select_records(connection, self.table, self.kind, self._is(name), lock=lock)
-        return found[0] if found else None
+        statement = self._get_for_update if lock else self._get
+        row = connection.execute(statement, {"of_key": rows.name_key(name)}).first()
+        if row is None:
+            return None
+        fields = self.kind.__struct_fields__
+        return msgspec.convert(dict(zip(fields, row, strict=True)), self.kind)
 
     def _is(self, name: str) -> ColumnElement[bool]:
         return self.table.c.key == rows.name_key(name)

@@ -52,6 +52,7 @@ __all__ = [
     "put_blob",
     "put_object",
     "put_objects",
+    "read_objects",
     "set_attributes",
     "uploads_of",
 ]
@@ -64,6 +65,11 @@ _IN_FILES = select(OBJECTS.c.key).where(
     OBJECTS.c.bucket == bindparam("of_bucket"),
     OBJECTS.c.key.in_(bindparam("of_keys", expanding=True)),
     OBJECTS.c.data.is_(None),
+)
+_READ_OBJECTS = select(OBJECTS.c.key, OBJECTS.c.data, OBJECTS.c.attributes).where(
+    OBJECTS.c.bucket == bindparam("of_bucket"),
+    OBJECTS.c.key.in_(bindparam("of_keys", expanding=True)),
+    OBJECTS.c.data.is_not(None),
 )
 _FIND_BUCKET = select(BUCKETS).where(BUCKETS.c.name == bindparam("of_name"))
 _LOCK_BUCKET = _FIND_BUCKET.with_for_update()
@@ -135,12 +141,22 @@ def put_objects(connection: Connection, objects: Sequence[tuple[ObjectInfo, byte
 
 def in_files(connection: Connection, keys: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
     """Those of the buckets and keys whose object's bytes are in files."""
-    found: set[tuple[str, str]] = set()
-    for bucket in {bucket for bucket, _ in keys}:
-        of_bucket = [key.encode() for name, key in keys if name == bucket]
-        given = {"of_bucket": bucket, "of_keys": of_bucket}
-        found.update((bucket, key.decode()) for key in connection.scalars(_IN_FILES, given))
-    return found
+    return {
+        (given["of_bucket"], key.decode())
+        for given in _by_bucket(keys)
+        for key in connection.scalars(_IN_FILES, given)
+    }
+
+
+def read_objects(
+    connection: Connection, keys: Sequence[tuple[str, str]]
+) -> list[tuple[str, str, bytes, Attributes]]:
+    """Those of the buckets and keys whose object's bytes are in its row, with both."""
+    return [
+        (given["of_bucket"], key.decode(), data, msgspec.json.decode(attributes, type=Attributes))
+        for given in _by_bucket(keys)
+        for key, data, attributes in connection.execute(_READ_OBJECTS, given)
+    ]
 
 
 def set_attributes(connection: Connection, info: ObjectInfo, attributes: Attributes) -> None:
@@ -276,6 +292,15 @@ def _key_range(
         # UTF-8 has no byte 0xFF, so the last byte of a prefix can always be raised by one.
         where.append(column < prefix[:-1] + bytes([prefix[-1] + 1]))
     return where
+
+
+def _by_bucket(keys: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Parameters of a statement for each bucket that may be there."""
+    of_bucket: dict[str, list[bytes]] = {}
+    # PostgreSQL takes no text with this character, so no bucket has it.
+    for bucket, key in dict.fromkeys(one for one in keys if "\0" not in one[0]):
+        of_bucket.setdefault(bucket, []).append(key.encode())
+    return [{"of_bucket": bucket, "of_keys": keys} for bucket, keys in sorted(of_bucket.items())]
 
 
 def _object_row(info: ObjectInfo, data: bytes | None) -> dict[str, Any]:

@@ -70,10 +70,11 @@ def test_small_objects_are_put_with_what_else_is_written(
         ("models", "twice", b"last"),
         ("models", "large", LARGE),
         ("none", "new", b"new"),
+        ("no\0ne", "new", b"new"),
     ]
     smalls = [SmallObject(*one, Attributes(metadata={"a": "b"})) for one in given]
     with database.write() as connection:
-        assert local.put_rows(connection, smalls) == [True, False, True, True, False, False]
+        assert local.put_rows(connection, smalls) == [True, False, True, True] + [False] * 3
         connection.rollback()
     with local.open("models", "old") as found:
         assert b"".join(found.chunks()) == b"old", "nothing is there before the commit"
@@ -84,6 +85,11 @@ def test_small_objects_are_put_with_what_else_is_written(
         with local.open("models", info.key) as found:
             kept[info.key] = b"".join(found.chunks())
     assert kept == {"old": b"new", "file": LARGE, "twice": b"last"}
+    places = [(small.bucket, small.key) for small in smalls]
+    with database.read() as connection:
+        read = local.read_rows(connection, places)
+    assert {one.key: one.data for one in read} == {"old": b"new", "twice": b"last"}
+    assert read[0].attributes.metadata == {"a": "b"}
     as_put = put(local, "old", b"new")
     with local.open("models", "twice") as found:
         assert found.info.etag != as_put.etag

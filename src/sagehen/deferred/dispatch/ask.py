@@ -68,7 +68,7 @@ class Asker:
     async def _ask(self, job: Job, place: Place) -> tuple[Answer, Ending]:
         request = job.queued.request
         try:
-            body = await self.patience(lambda: self.inputs.open(job.queued, job.body))
+            body = await self.patience(lambda: self.inputs.open(job.queued, job.input))
         except AWAY as error:
             raise input_missing(request.input_location or "the queue", str(error)) from error
         try:

@@ -1,10 +1,11 @@
 """Which requests are taken out of the queue next: one transaction's reads and leases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
+from sagehen.deferred.dispatch.inputs import SmallInput
 from sagehen.domain.asynchronous import EndpointQueue, QueuedRequest, QueueMode
 from sagehen.domain.records import EndpointStatus
 from sagehen.store import async_leases, async_requests, endpoints, leases
@@ -15,8 +16,6 @@ LEASE_NAME = "dispatch"
 LEASE_SECONDS = 5.0
 """Of the right to dispatch; each request has a lease of its own."""
 
-MOST_BODY_BYTES = 16 * 2**10
-"""Inline bodies up to this size are read with the lease, and held until they are sent."""
 MOST_ENDED_AT_ONCE = 64
 MOST_RECLAIMED_AT_ONCE = 10_000
 """More than one worker has at once; what is left over runs out."""
@@ -33,8 +32,8 @@ class Claimed:
     """By endpoint name: up to which sequence requests are of one that is gone."""
     at: float = 0
     """Seconds since the epoch."""
-    bodies: dict[int, bytes] = field(default_factory=dict)
-    """By sequence: inline bodies of what is to be sent, where they are small."""
+    inputs: dict[int, SmallInput] = field(default_factory=dict)
+    """By sequence: of what is to be sent, those that are small and near."""
     cancelled: list[tuple[int, int]] = field(default_factory=list)
     """Requests that are worked on and are to end: sequences and attempts."""
     more: bool = False
@@ -51,6 +50,7 @@ class Claims:
         first: which endpoint's turn it is to be the first, as a number that grows.
         until: of the leases.
         renew: the right to dispatch has to be renewed.
+        read: finds those inputs that are small and near.
         fresh: what this worker has leased by now was leased in an earlier life.
     """
 
@@ -61,6 +61,7 @@ class Claims:
     now: float
     until: float
     renew: bool
+    read: Callable[[Connection, Sequence[QueuedRequest]], dict[int, SmallInput]]
     fresh: bool = False
 
     def __call__(self, connection: Connection) -> Claimed | None:
@@ -118,8 +119,7 @@ class Claims:
             claimed.to_send += async_leases.lease(
                 connection, name, limit, self.worker, self.now, self.until
             )
-        inline = [one.sequence for one in claimed.to_send if one.request.input_location is None]
-        claimed.bodies = async_requests.bodies(connection, inline, MOST_BODY_BYTES)
+        claimed.inputs = self.read(connection, claimed.to_send)
 
 
 def share(wants: Mapping[str, int], room: int, first: int) -> dict[str, int]:

@@ -142,6 +142,7 @@ class Dispatcher:
             now=now,
             until=now + REQUEST_LEASE_SECONDS,
             renew=renew,
+            read=self._work.asker.inputs.read_small,
             fresh=self._fresh,
         )
         return await self._writes.join(claims)
@@ -150,7 +151,7 @@ class Dispatcher:
         for queued in (*claimed.to_end, *claimed.to_send):
             name = queued.request.endpoint_name
             until = claimed.at + REQUEST_LEASE_SECONDS - 1
-            job = Job(queued, until, claimed.bodies.get(queued.sequence))
+            job = Job(queued, until, claimed.inputs.get(queued.sequence))
             job.verdict = verdict(
                 queued,
                 abandoned_to=claimed.abandoned.get(name, 0),

@@ -1,6 +1,10 @@
 """What a request is about: its body, inline or an object, in pieces."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from sqlalchemy import Connection
 
 from sagehen.clock import Clock
 from sagehen.deferred.dispatch.failures import input_missing, input_too_large
@@ -12,7 +16,16 @@ from sagehen.objects.store import ObjectStore, OpenObject
 from sagehen.store import async_requests
 from sagehen.store.database import Database
 
-__all__ = ["Input", "Inputs"]
+__all__ = ["Input", "Inputs", "SmallInput"]
+
+MOST_SMALL_BYTES = 16 * 2**10
+"""Inputs up to this size are read with the lease where they can be, and held until the end."""
+
+
+class SmallInput(NamedTuple):
+    data: bytes
+    content_type: str | None = None
+    """Of the object, where somebody gave it one."""
 
 
 class Input:
@@ -90,21 +103,43 @@ class Inputs:
         self._clock = clock
         self._most_bytes = most_bytes
 
-    async def open(self, queued: QueuedRequest, body: bytes | None = None) -> Input:
+    def read_small(
+        self, connection: Connection, requests: Sequence[QueuedRequest]
+    ) -> dict[int, SmallInput]:
+        """By sequence, those inputs that are small and in the state itself; of some hundreds."""
+        most = min(MOST_SMALL_BYTES, self._most_bytes)
+        inline = [one.sequence for one in requests if one.request.input_location is None]
+        bodies = async_requests.bodies(connection, inline, most)
+        found = {sequence: SmallInput(body) for sequence, body in bodies.items()}
+        places = {one.sequence: place for one in requests if (place := _place(one)) is not None}
+        if places:
+            smalls = self._objects.read_rows(connection, list(places.values()))
+            objects = {(one.bucket, one.key): one for one in smalls if len(one.data) <= most}
+            found |= {
+                sequence: SmallInput(one.data, one.attributes.headers.get("content-type"))
+                for sequence, place in places.items()
+                if (one := objects.get(place)) is not None
+            }
+        return found
+
+    async def open(self, queued: QueuedRequest, small: SmallInput | None = None) -> Input:
         """The input of a request, to be closed.
 
         Args:
-            body: the inline one, where it has been read already.
+            small: where it has been read already.
 
         Raises:
             Failure: there is none, or it is too large.
             Unavailable, OSError, SQLAlchemyError: it cannot be read now.
         """
+        if small is not None:
+            made = Input(self._threads, self._clock, len(small.data), small.data, 0)
+            made.content_type = small.content_type
+            return made
         url = queued.request.input_location
         began = self._clock.monotonic()
         if url is None:
-            if body is None:
-                body = await self._threads.run(lambda: self._inline(queued.sequence))
+            body = await self._threads.run(lambda: self._inline(queued.sequence))
             return Input(self._threads, self._clock, len(body), body, 0)
         opened, rest, first = await self._threads.run(lambda: self._begin(url))
         seconds = self._clock.monotonic() - began
@@ -133,3 +168,15 @@ class Inputs:
         except BaseException:
             opened.close()
             raise
+
+
+def _place(queued: QueuedRequest) -> tuple[str, str] | None:
+    """The bucket and the key of the input, where it is an object, and well named."""
+    url = queued.request.input_location
+    if url is None:
+        return None
+    with suppress(Invalid, UnicodeError):
+        location = parse_location(url)
+        location.key.encode()
+        return location.bucket, location.key
+    return None

@@ -119,7 +119,8 @@ def _open(kind: str, where: str) -> aiohttp.ClientSession:
     )
     return aiohttp.ClientSession(
         connector=connector,
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+        # A Unix socket is there at once or not at all.
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None if kind == "unix" else 10),
         cookie_jar=aiohttp.DummyCookieJar(),
         # The object is what the container sent, byte for byte.
         auto_decompress=False,

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from sagehen.deferred.dispatch.failures import Failure
+from sagehen.deferred.dispatch.inputs import SmallInput
 from sagehen.deferred.dispatch.places import Place
 from sagehen.domain.asynchronous import QueuedRequest
 
@@ -15,7 +16,7 @@ class Job:
     """
     Args:
         lease_until: as far as is known here; nobody else has the request before.
-        body: inline, where it has been read already.
+        input: where it has been read already.
         verdict: why it is to be ended without being sent; None where it is to be sent.
         place: where it is sent.
         has_slot: it has a slot there.
@@ -24,7 +25,7 @@ class Job:
 
     queued: QueuedRequest
     lease_until: float
-    body: bytes | None = None
+    input: SmallInput | None = None
     verdict: Failure | None = None
     place: Place | None = None
     has_slot: bool = False
