@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
+from sagehen.errors import Unavailable
 from sagehen.store.grouped import GroupedWrites
 
 __all__ = ["Together"]
@@ -65,7 +66,7 @@ class Together(Generic[Item, Result]):
             items = [item for item, _ in batch]
             results = await self._writes.join(partial(self._call, items))
         except Exception as error:
-            if len(batch) > 1 and not isinstance(error, OperationalError):
+            if len(batch) > 1 and not isinstance(error, OperationalError | Unavailable):
                 # One of them is at fault, and the others need not suffer for it.
                 for one in batch:
                     await self._write_batch([one])

@@ -5,6 +5,7 @@ look what an earlier attempt has written → ask the container → write the obj
                                          ↘ the instance was lost: back into the queue
 """
 
+import contextlib
 import logging
 from dataclasses import dataclass
 
@@ -120,8 +121,11 @@ class Work:
         )
         ending.body = answer.spool.whole
         small = self.outputs.small(job.queued, ending.outcome, answer.spool)
-        if small is not None and await self._end(job, ending, small):
-            return
+        # A database that is away for longer gets as much patience as any object: to give the
+        # request back would have its container asked again.
+        with contextlib.suppress(*AWAY):
+            if small is not None and await self._end(job, ending, small):
+                return
         try:
             stored = await self._store(job, ending, answer.spool)
         except (SagehenError, *AWAY) as error:

@@ -14,6 +14,7 @@ from sagehen.domain.asynchronous import AsyncState, Output, QueueMode
 from sagehen.errors import Unavailable
 from sagehen.objects import files
 from sagehen.store import async_leases, async_requests
+from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 
 LARGE = b"x" * 20_000
@@ -873,6 +874,34 @@ async def test_a_store_that_stays_away_fails_the_request(bench, monkeypatch) -> 
     assert ended.outcome.location is None
     assert bench.counted("ResponseUploadFailures") == [1, 1]
     assert len(bench.notices) == 1
+
+
+async def test_a_database_that_is_away_for_minutes_makes_nobody_be_asked_again(
+    bench, monkeypatch
+) -> None:
+    container = await bench.container()
+    bench.serve()
+    sequence = bench.enqueue(b"1")
+    answer = container.answer
+    until = 0.0
+
+    async def answer_and_away(request: web.Request) -> web.StreamResponse:
+        nonlocal until
+        until = bench.clock.now() + 120
+        return await answer(request)
+
+    container.answer = answer_and_away
+    write = Database.write
+
+    def away(database):
+        if bench.clock.now() < until:
+            raise OperationalError("", {}, Exception("away"))
+        return write(database)
+
+    monkeypatch.setattr(Database, "write", away)
+    await bench.work()
+    assert bench.get(sequence).state is AsyncState.SUCCEEDED
+    assert len(container.got) == 1
 
 
 async def test_an_answer_that_was_written_although_that_failed_is_one(bench, monkeypatch) -> None:

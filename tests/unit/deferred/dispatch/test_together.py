@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError
 
 from sagehen.deferred.dispatch.together import Together
 from sagehen.domain.objects import Bucket
-from sagehen.errors import Conflict
+from sagehen.errors import Conflict, StateFull
 from sagehen.store import object_rows as rows
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
@@ -30,6 +30,8 @@ class Written:
                 raise Conflict("bad")
             if name == "away":
                 raise OperationalError("INSERT", {}, Exception("away"))
+            if name == "full":
+                raise StateFull("full")
         return [name.upper() for name in names]
 
     @property
@@ -60,12 +62,15 @@ async def test_one_at_fault_is_alone(database: Database) -> None:
     assert written.names == ["a", "b"]
 
 
-async def test_a_database_that_is_away_is_so_for_all(database: Database) -> None:
+@pytest.mark.parametrize(("why", "error"), [("away", OperationalError), ("full", StateFull)])
+async def test_a_database_that_is_away_is_so_for_all(
+    database: Database, why: str, error: type[Exception]
+) -> None:
     writes, written = GroupedWrites(database), Written(database)
     together = Together(writes, written)
-    given = (together.put(name) for name in ("a", "away", "b"))
+    given = (together.put(name) for name in ("a", why, "b"))
     results = await asyncio.gather(*given, return_exceptions=True)
-    assert [type(result) for result in results] == [OperationalError] * 3
+    assert [type(result) for result in results] == [error] * 3
     assert len(written.together) == 1
     assert await together.put("c") == "C", "it is tried again"
     writes.close()
