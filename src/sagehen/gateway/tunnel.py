@@ -1,4 +1,4 @@
-"""Relays a request to control as it is, and its answer back: both flow, neither is kept."""
+"""Relays a request to control as it is, and its answer back: both flow, nothing large is kept."""
 
 from sagehen.gateway.answers import field_lines, status_line
 from sagehen.gateway.away import control_is_away
@@ -24,16 +24,24 @@ _PER_CONNECTION = frozenset(
 _SET_BY_US = _PER_CONNECTION | {b"content-length", b"date"}
 
 
+_SMALL_BYTES = 16 * 1024
+"""Answers up to this go on whole or not at all: of one that breaks off after its head boto3 makes a
+success with nothing in it."""
+
+
 class Tunnel:
     """The handler of one request: also the receiver of control's answer to it."""
 
-    __slots__ = ("_chunked", "_early", "_exchange", "_pool", "_upstream")
+    __slots__ = ("_chunked", "_early", "_exchange", "_pool", "_small", "_small_head", "_upstream")
 
     def __init__(self, exchange: Exchange, pool: Pool) -> None:
         self._exchange = exchange
         self._pool = pool
         self._upstream: Upstream | None = None
         self._early: list[bytes] = []
+        self._small_head: tuple[int, bytes, int] | None = None
+        """Status, fields and length of an answer that is kept until it is whole."""
+        self._small: list[bytes] = []
         self._chunked = any(name.lower() == b"transfer-encoding" for name, _ in exchange.headers)
 
     # What the client's connection calls
@@ -102,13 +110,22 @@ class Tunnel:
         fields = [field for field in headers if field[0].lower() not in dropped]
         if not any(name.lower() == b"x-amzn-requestid" for name, _ in fields):
             fields.append((b"x-amzn-RequestId", exchange.request_id))
-        exchange.begin_answer(status, field_lines(fields), length, bodiless)
+        if length is not None and length <= _SMALL_BYTES and not bodiless:
+            self._small_head = (status, field_lines(fields), length)
+        else:
+            exchange.begin_answer(status, field_lines(fields), length, bodiless)
 
     def answer_continues(self, data: bytes) -> None:
-        self._exchange.continue_answer(data)
+        if self._small_head is not None:
+            self._small.append(data)
+        else:
+            self._exchange.continue_answer(data)
 
     def answer_ends(self) -> None:
         self._upstream = None
+        if self._small_head is not None:
+            self._exchange.begin_answer(*self._small_head, bodiless=False)
+            self._exchange.continue_answer(b"".join(self._small))
         self._exchange.channel.release()
         self._exchange.end_answer()
 
