@@ -1,5 +1,6 @@
 """Which requests are taken out of the queue next: one transaction's reads and leases."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,8 +10,11 @@ from sagehen.deferred.dispatch.inputs import SmallInput
 from sagehen.domain.asynchronous import EndpointQueue, QueuedRequest, QueueMode
 from sagehen.domain.records import EndpointStatus
 from sagehen.store import async_leases, async_requests, endpoints, leases
+from sagehen.store.grouped import attempt
 
 __all__ = ["LEASE_NAME", "Claimed", "Claims", "share"]
+
+log = logging.getLogger(__name__)
 
 LEASE_NAME = "dispatch"
 LEASE_SECONDS = 5.0
@@ -119,7 +123,13 @@ class Claims:
             claimed.to_send += async_leases.lease(
                 connection, name, limit, self.worker, self.now, self.until
             )
-        claimed.inputs = self.read(connection, claimed.to_send)
+        # A reading that fails is told when the request is sent: here it would stop all endpoints.
+        found, error = attempt(
+            connection, lambda connection: self.read(connection, claimed.to_send)
+        )
+        if error is not None:
+            log.error("Inputs cannot be read with their leases.", exc_info=error)
+        claimed.inputs = found or {}
 
 
 def share(wants: Mapping[str, int], room: int, first: int) -> dict[str, int]:

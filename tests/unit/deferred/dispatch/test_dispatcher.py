@@ -904,6 +904,21 @@ async def test_a_database_that_is_away_for_minutes_makes_nobody_be_asked_again(
     assert len(container.got) == 1
 
 
+async def test_an_input_that_cannot_be_read_with_its_lease_stops_nobody(bench, monkeypatch) -> None:
+    container = await bench.container()
+    bench.serve()
+    location = bench.put("a", b"1")
+    sequences = [bench.enqueue(b"1"), bench.enqueue(input_location=location)]
+
+    def broken(*_):
+        raise KeyError("broken")
+
+    monkeypatch.setattr(bench.objects, "read_rows", broken)
+    await bench.work()
+    assert [bench.get(one).state for one in sequences] == ["SUCCEEDED", "SUCCEEDED"]
+    assert len(container.got) == 2
+
+
 async def test_an_answer_that_was_written_although_that_failed_is_one(bench, monkeypatch) -> None:
     container = await bench.container()
     bench.serve()
