@@ -98,7 +98,8 @@ class Clients:
         except (ClientError, BotoCoreError):
             self._ending.wait(0.02)  # Nobody listens for a moment.
             return
-        assert answer["InferenceId"] == name
+        if answer.get("InferenceId") != name:
+            return  # boto3 makes a success of a head whose body was cut off.
         self.told.accepted[name] = (answer["OutputLocation"], answer["FailureLocation"])
         self.told.unanswered.discard(name)
 
