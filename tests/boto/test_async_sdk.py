@@ -209,6 +209,8 @@ def test_a_failure_is_found_without_waiting_too(text_predictor, sdk, wait_until)
         raise AssertionError("It cannot have an answer.")
 
     wait_until(has_failed)
+    with pytest.raises(sdk.exceptions.AsyncInferenceModelError, match="There is no object"):
+        answer.get_result()
 
 
 def test_an_update_keeps_what_is_asynchronous(predictor, session, aws, waits, promised):

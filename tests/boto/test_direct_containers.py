@@ -103,3 +103,4 @@ def test_when_one_is_killed_both_come_back(direct, wait_until):
     os.kill(before["treble"], signal.SIGKILL)
     for hostname, pid in before.items():
         wait_until(lambda hostname=hostname, pid=pid: pid_of(hostname) not in (None, pid))
+    assert [ask(direct, one)[0] for one in ("double", "treble")] == [14, 21]

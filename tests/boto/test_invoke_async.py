@@ -146,7 +146,10 @@ def test_an_object_may_lie_in_a_bucket_called_endpoints(deploy):
     deploy.s3.create_bucket(Bucket="endpoints")
     key = "asked/async-invocations"
     upload = deploy.s3.create_multipart_upload(Bucket="endpoints", Key=key)
+    listed = deploy.s3.list_multipart_uploads(Bucket="endpoints")["Uploads"]
+    assert [one["UploadId"] for one in listed] == [upload["UploadId"]]
     deploy.s3.abort_multipart_upload(Bucket="endpoints", Key=key, UploadId=upload["UploadId"])
+    assert "Uploads" not in deploy.s3.list_multipart_uploads(Bucket="endpoints")
 
 
 LIMITED = """

@@ -1,32 +1,12 @@
 """What agents tell of their instances, as samples of a variant: SageMaker tells of all together."""
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
+from sagehen.api.exposition import InstanceSample
 from sagehen.domain.statistics import Statistics, of_values
 from sagehen.metrics import METRICS, OWN, Kind
 
-__all__ = ["Hosts", "InstanceSample"]
-
-
-class InstanceSample(Protocol):
-    """One number about one instance; those that end in Sum and Count only grow."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def endpoint(self) -> str: ...
-
-    @property
-    def variant(self) -> str: ...
-
-    @property
-    def instance(self) -> str: ...
-
-    @property
-    def value(self) -> float: ...
-
+__all__ = ["Hosts"]
 
 _Place = tuple[str, ...]
 """A metric's name, endpoint, variant, instance."""

@@ -8,13 +8,14 @@ from typing import Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from sagehen.api.exposition import InstanceSample
 from sagehen.api.observations import Observations
 from sagehen.clock import Clock
 from sagehen.config import Settings
 from sagehen.domain.statistics import of_values
 from sagehen.errors import SagehenError
 from sagehen.metering.backlogs import Gauge, backlogs
-from sagehen.metering.hosts import Hosts, InstanceSample
+from sagehen.metering.hosts import Hosts
 from sagehen.metering.invocations import concurrency, dimensions_of, samples_of
 from sagehen.metering.recorder import Recorder
 from sagehen.store import leases

@@ -49,8 +49,9 @@ async def test_news_come_from_any_thread() -> None:
     arrivals = Arrivals(10)
     arrivals.tell("q")  # Nobody waits yet.
     with arrivals.waiting("q") as event:
+        assert not event.is_set()
         await asyncio.to_thread(arrivals.tell, "q")
-        await asyncio.wait_for(event.wait(), 5)
+        assert await asyncio.wait_for(event.wait(), 5)
 
 
 async def test_so_many_may_wait() -> None:

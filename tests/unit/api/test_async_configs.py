@@ -33,6 +33,10 @@ def asynchronous(server, name="c", config=PLAIN, **more):
     return server.config(name, AsyncInferenceConfig=config, **more)
 
 
+def described(server):
+    return server.DescribeEndpointConfig(EndpointConfigName="c")["AsyncInferenceConfig"]
+
+
 def serving(server, config=PLAIN):
     """The endpoint `e`, in service with the asynchronous config `c`."""
     asynchronous(server, "c", config)
@@ -124,6 +128,7 @@ def test_paths_that_are_no_place_in_s3(server, refusal, member, path):
 )
 def test_paths_that_are(server, path):
     asynchronous(server, "c", {"OutputConfig": {"S3OutputPath": path}})
+    assert described(server) == {"OutputConfig": {"S3OutputPath": path}}
 
 
 @pytest.mark.parametrize(
@@ -152,6 +157,7 @@ def test_capture_that_is_switched_off_is_no_hindrance(server):
         "CaptureOptions": [{"CaptureMode": "Input"}],
     }
     asynchronous(server, "c", DataCaptureConfig=capture)
+    assert described(server) == PLAIN
 
 
 def many(server, name="many"):

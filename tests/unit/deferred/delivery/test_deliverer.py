@@ -308,6 +308,6 @@ async def test_a_hint_ends_the_rest(world: World) -> None:
             await asyncio.sleep(0)
     world.publish("1")
     # By itself it would look again after a second.
-    await asyncio.wait_for(world.asked.wait(), 0.9)
+    assert await asyncio.wait_for(world.asked.wait(), 0.9)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
