@@ -22,6 +22,7 @@ from sagehen.reconcile.retries import backoff_seconds
 from sagehen.reconcile.routes import RouteFile
 from sagehen.reconcile.watch import Agent, AgentWatch
 from sagehen.store.database import Database
+from sagehen.wake import Wake
 
 __all__ = ["LEASE_NAME", "EndpointLoop", "new_instance_id"]
 
@@ -79,9 +80,8 @@ class EndpointLoop:
             lambda: new_instance_id(chosen),
             on_routes,
         )
-        self._wake = asyncio.Event()
+        self._wake = Wake()
         self._watch = AgentWatch(agent, clock, self._wake.set)
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._renewed: float | None = None
         """Monotonic; None while another holds the lease, or nobody."""
         self._waits = False
@@ -91,21 +91,16 @@ class EndpointLoop:
 
     def hint(self) -> None:
         """Rows have changed: look now. May be called from any thread, at any time."""
-        loop = self._loop
-        if loop is not None:
-            # It may close in this very instant; then nobody needs to be woken.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._wake.set)
+        self._wake.hint()
 
     async def run(self) -> None:
         """Reconcile until cancelled; then let go of the lease."""
-        self._loop = asyncio.get_running_loop()
+        self._wake.begin()
         watching = asyncio.create_task(self._watch.run())
         try:
             while True:
                 await self._rest(await self._turn_or_back_off())
         finally:
-            self._loop = None
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             if self._renewed is not None:

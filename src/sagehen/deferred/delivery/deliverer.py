@@ -5,7 +5,6 @@ as far as its receiver has room → an attempt each → accepted, tried again la
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -14,6 +13,7 @@ from sagehen.deferred.delivery.outbox import Outbox
 from sagehen.deferred.delivery.receivers import Receivers, Throttle, receiver_of
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.deferred.held_lease import HeldLease
+from sagehen.wake import Wake
 
 __all__ = ["Deliverer", "Post"]
 
@@ -46,8 +46,8 @@ class Deliverer:
         self._receivers = receivers
         self._throttle = Throttle()
         self._clock = clock
-        self._wake = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
+        self._wake = Wake()
+        self._wake.begin()
         self._under_way: dict[str, dict[int, asyncio.Task[None]]] = {}
         """By subscription, then by delivery."""
         self._known: dict[str, str] = {}
@@ -55,15 +55,13 @@ class Deliverer:
 
     def hint(self, _: str = "") -> None:
         """There may be something to do. May be called from any thread."""
-        # The loop may close in this very instant; then nobody needs to be woken.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._wake.set)
+        self._wake.hint()
 
     async def run(self) -> None:
         """Deliver until cancelled; what is under way then is tried again by whoever comes next."""
         try:
             while True:
-                await self._rest(await self._turn_or_back_off())
+                await self._wake.rest(await self._turn_or_back_off())
         finally:
             tasks = self._tasks()
             for task in tasks:
@@ -101,10 +99,6 @@ class Deliverer:
             log.exception("Delivering failed and is tried again.", extra={"action": "deliver"})
             await self._clock.sleep(ERROR_SECONDS)
             return 0
-
-    async def _rest(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
 
     async def _begin(self, arn: str, now: float) -> float:
         """Begin the attempts for one subscription that its receiver has room for.

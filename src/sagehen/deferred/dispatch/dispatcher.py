@@ -21,6 +21,7 @@ from sagehen.deferred.dispatch.places import Places
 from sagehen.deferred.dispatch.work import Work
 from sagehen.store import async_leases, leases
 from sagehen.store.grouped import GroupedWrites
+from sagehen.wake import Wake
 
 __all__ = ["Dispatcher"]
 
@@ -64,11 +65,10 @@ class Dispatcher:
         self._jobs: dict[int, Job] = {}
         """By sequence."""
         self._tasks: dict[Job, asyncio.Task[None]] = {}
-        self._wake = asyncio.Event()
+        self._wake = Wake()
         self._leasing = asyncio.Lock()
         """Held while rows are leased that are not yet in `_jobs`: until then their leases cannot be
         renewed, and they must not be taken for a lost worker's."""
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._renewed: float | None = None
         """Monotonic; None while another dispatches, or nobody."""
         self._fresh = True
@@ -83,21 +83,16 @@ class Dispatcher:
 
     def hint(self) -> None:
         """There may be something to do. May be called from any thread, at any time."""
-        loop = self._loop
-        if loop is not None:
-            # It may close in this very instant; then nobody needs to be woken.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._wake.set)
+        self._wake.hint()
 
     async def run(self) -> None:
         """Dispatch until cancelled; then give back what is not finished."""
-        self._loop = asyncio.get_running_loop()
+        self._wake.begin()
         beating = asyncio.create_task(self._beat())
         try:
             while True:
-                await self._rest(await self._turn_or_wait())
+                await self._wake.rest(await self._turn_or_wait())
         finally:
-            self._loop = None
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
             await self._stop()
@@ -266,14 +261,6 @@ class Dispatcher:
         if job.is_lost:
             self._tasks[job].cancel()
         job.is_lost = True
-
-    async def _rest(self, seconds: float) -> None:
-        """Until woken, at most `seconds`."""
-        if seconds <= 0:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
 
     async def _stop(self) -> None:
         """Let what has its answer end, and break off the rest; who comes next goes on with it."""

@@ -1,0 +1,45 @@
+"""What ends a loop's rest: a hint from any thread, or time."""
+
+import asyncio
+import contextlib
+
+__all__ = ["Wake"]
+
+
+class Wake:
+    """Set from anywhere, waited for in one event loop."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self) -> None:
+        """Hear hints from now on, in the running event loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def hint(self) -> None:
+        """There may be something to do. May be called from any thread, at any time."""
+        loop = self._loop
+        if loop is not None:
+            # It may close in this very instant; then nobody needs to be woken.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._event.set)
+
+    def set(self) -> None:
+        """As `hint`, from the event loop itself."""
+        self._event.set()
+
+    def clear(self) -> None:
+        """What was hinted by now is about to be looked at."""
+        self._event.clear()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+    async def rest(self, seconds: float) -> None:
+        """Until woken, at most `seconds`."""
+        if seconds <= 0:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
