@@ -14,6 +14,7 @@ from sagehen.store import (  # noqa: F401 — each adds its tables to METADATA
     sample_tables,
     tags,
     topic_tables,
+    training_jobs,
 )
 from sagehen.store.tables import METADATA
 

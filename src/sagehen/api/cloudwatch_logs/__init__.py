@@ -1,0 +1,1 @@
+"""CloudWatch Logs, read only: what containers print."""

@@ -1,0 +1,1 @@
+"""EventBridge: rules, their targets, events."""

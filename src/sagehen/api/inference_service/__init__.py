@@ -1,0 +1,1 @@
+"""The Async-Inference-Service: jobs of hours behind a tiny HTTP API."""

@@ -1,0 +1,1 @@
+"""Training jobs: SageMaker's operations on them."""

@@ -1,0 +1,1 @@
+"""`sagehen apply` and `sagehen delete`: a CloudFormation template against a running server."""

@@ -1,0 +1,1 @@
+"""Training jobs: what is wanted of them, step by step."""

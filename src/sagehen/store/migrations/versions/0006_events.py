@@ -1,0 +1,10 @@
+"""EventBridge's rules and their targets."""
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    pass
