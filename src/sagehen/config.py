@@ -285,6 +285,12 @@ class Settings(BaseSettings):
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
     )
+    job_patience_seconds: float = Field(
+        3600,
+        gt=0,
+        description="How long the object store may be away for a training job's inputs and "
+        "outputs before its attempt is lost.",
+    )
 
     @property
     def gateway_count(self) -> int:
