@@ -46,7 +46,7 @@ def delays(protocol: str, **attributes: str) -> list[float]:
         )
         topic = TopicRecord(arn="t", created_at=0, attributes={})
         parcel = Parcel(delivery=delivery, subscription=to, topic=topic)
-        delay = next_delay(parcel, random.Random(5))
+        delay = next_delay(parcel, random.Random(5), 0)
         if delay is None:
             return found
         found.append(delay)
