@@ -285,6 +285,12 @@ class Settings(BaseSettings):
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
     )
+    max_event_rules: int = Field(
+        300,
+        gt=0,
+        description="Rules of EventBridge; more are refused. Each event is held "
+        "against all of them.",
+    )
 
     @property
     def gateway_count(self) -> int:

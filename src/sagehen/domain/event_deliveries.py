@@ -46,7 +46,7 @@ def address_of(rule: RuleRecord, target_id: str) -> str:
 
 def is_address(arn: str) -> bool:
     """Whether it is a target's and not a subscription's."""
-    return arn.split(":", 3)[2] == "events"
+    return arn.split(":")[2:3] == ["events"]
 
 
 def read_address(address: str) -> tuple[str, str]:

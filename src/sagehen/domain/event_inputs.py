@@ -27,7 +27,8 @@ _OWN = (
     "aws.events.event",
     "aws.events.event.json",
 )
-MOST_PATHS = 100
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""What no message of a queue may have; JSON has it escaped."""
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -116,7 +117,8 @@ def _filled(
     }
     template = transformer["InputTemplate"]
     is_json = _is_json(template)
-    return "".join([_said(part, values, is_json) for part in _parts(template)])
+    text = "".join([_said(part, values, is_json) for part in _parts(template)])
+    return text if is_json else _NOT_TEXT.sub("\ufffd", text)
 
 
 def _said(part: _Part, values: Mapping[str, Any], is_json: bool) -> str:

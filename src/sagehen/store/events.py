@@ -39,27 +39,32 @@ def put_event(connection: Connection, event: Event) -> None:
 
 
 def put_undelivered(
-    connection: Connection, receiver: SubscriptionRecord, delivery: Delivery, why: str
+    connection: Connection,
+    receiver: SubscriptionRecord,
+    delivery: Delivery,
+    why: str,
+    tried_out: bool,
 ) -> None:
-    """Put an event that a webhook was not given into the dead letters' queue, if it has one."""
-    retries = int(receiver.attributes["MaximumRetryAttempts"])
-    exhausted = (
-        "MaximumEventAgeInSeconds" if delivery.attempts < retries else "MaximumRetryAttempts"
-    )
-    _put_dead_letter(
-        connection,
-        receiver.attributes.get("DeadLetters"),
-        delivery.notice.text_for(DEAD_LETTER),
-        delivery.notice.published_at,
-        {
-            "RULE_ARN": receiver.topic_arn,
-            "TARGET_ARN": receiver.endpoint,
-            "ERROR_CODE": "SDK_CLIENT_ERROR",
-            "ERROR_MESSAGE": why or "The webhook did not accept the event.",
-            "RETRY_ATTEMPTS": str(delivery.attempts),
-            "EXHAUSTED_RETRY_CONDITION": exhausted,
-        },
-    )
+    """Put an event that a webhook was not given into the dead letters' queue, if it has one.
+
+    Args:
+        tried_out: it would have been tried again, were it not too often or too late.
+    """
+    told = {
+        "RULE_ARN": receiver.topic_arn,
+        "TARGET_ARN": receiver.endpoint,
+        "ERROR_CODE": "SDK_CLIENT_ERROR",
+        "ERROR_MESSAGE": why or "The webhook did not accept the event.",
+        "RETRY_ATTEMPTS": str(delivery.attempts),
+    }
+    if tried_out:
+        spent = delivery.attempts >= int(receiver.attributes["MaximumRetryAttempts"])
+        told["EXHAUSTED_RETRY_CONDITION"] = (
+            "MaximumRetryAttempts" if spent else "MaximumEventAgeInSeconds"
+        )
+    queue_arn = receiver.attributes.get("DeadLetters")
+    event = delivery.notice.text_for(DEAD_LETTER)
+    _put_dead_letter(connection, queue_arn, event, delivery.notice.published_at, told)
 
 
 def _wants(rule: RuleRecord, envelope: Mapping[str, object]) -> bool:

@@ -90,7 +90,7 @@ class Outbox:
                 lambda connection: deliveries.postpone(connection, parcel.delivery, due_at)
             )
             self._log(parcel, answer, "A delivery failed and is tried again.")
-        elif await self._writes.join(lambda connection: _give_up(connection, parcel, answer.why)):
+        elif await self._writes.join(lambda connection: _give_up(connection, parcel, answer)):
             self._log(parcel, answer, "A delivery was given up.")
             self._count(parcel)
 
@@ -162,15 +162,20 @@ def _shed(arn: str, most: int, connection: Connection) -> list[Parcel]:
         Parcel(delivery=one, subscription=subscription, topic=topic)
         for one in deliveries.excess(connection, arn, most, SHED_AT_ONCE)
     ]
-    return [one for one in parcels if _give_up(connection, one, "too many wait")]
+    return [
+        one
+        for one in parcels
+        if _give_up(connection, one, Answer(Verdict.REFUSED, "too many wait"))
+    ]
 
 
-def _give_up(connection: Connection, parcel: Parcel, why: str) -> bool:
+def _give_up(connection: Connection, parcel: Parcel, answer: Answer) -> bool:
     """Forget a delivery, or have it among the dead letters; False where it is gone already."""
     if not deliveries.finish(connection, parcel.delivery):
         return False
     if parcel.subscription.protocol == PROTOCOL:
-        put_undelivered(connection, parcel.subscription, parcel.delivery, why)
+        tried_out = answer.verdict is Verdict.FAILED
+        put_undelivered(connection, parcel.subscription, parcel.delivery, answer.why, tried_out)
     elif parcel.delivery.kind is PostKind.NOTIFICATION:
         put_dead_letter(
             connection,
