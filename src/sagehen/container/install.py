@@ -126,9 +126,7 @@ class Installer:
         self._marks.discard(mark)
         if process.returncode != 0:
             in_time = f" within {self._seconds:g} s" if late.is_set() else ""
-            raise RequirementsError(
-                f"{wanted} cannot be installed{in_time}: {_last_word(said)}"
-            )
+            raise RequirementsError(f"{wanted} cannot be installed{in_time}: {_last_word(said)}")
 
 
 def _relayed(process: "subprocess.Popen[str]") -> list[str]:

@@ -219,7 +219,9 @@ def test_a_project_is_installed_with_what_it_requires(make_environments, tmp_pat
     (folder / "wheels.py").write_text(Path(wheels_module.__file__).read_text())
     environments = make_environments()
     lease = environments.acquire(Wanted(folder, package=True))
-    assert said_by(lease.python, "import hue, shade; print(hue.VERSION, shade.VERSION)") == "1.0 1.0"
+    assert (
+        said_by(lease.python, "import hue, shade; print(hue.VERSION, shade.VERSION)") == "1.0 1.0"
+    )
     (folder / "backend.py").write_text(BACKEND.replace("hue", "tint"))
     other = environments.acquire(Wanted(folder, package=True))
     assert said_by(other.python, "import tint; print(tint.VERSION)") == "1.0"
@@ -230,5 +232,5 @@ def test_a_project_is_installed_with_what_it_requires(make_environments, tmp_pat
 def test_a_project_that_cannot_be_built_says_so(make_environments, tmp_path):
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "setup.py").write_text("raise SystemExit('no')\n")
-    with pytest.raises(RequirementsError, match="^The package in code cannot be installed: ERROR"):
+    with pytest.raises(RequirementsError, match=r"^The package in code cannot be installed: ERROR"):
         make_environments().acquire(Wanted(tmp_path / "code", package=True))
