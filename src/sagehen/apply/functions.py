@@ -52,7 +52,8 @@ def is_function(value: Any, *, in_conditions: bool = False) -> bool:
     if not isinstance(value, dict) or len(value) != 1:
         return False
     (name,) = value
-    return name == "Ref" or name.startswith("Fn::") or (in_conditions and name == "Condition")
+    names = ("Ref", "Condition") if in_conditions else ("Ref",)
+    return name in names or str(name).startswith("Fn::")
 
 
 def evaluate(value: Any, scope: Scope, path: str) -> Any:
@@ -169,16 +170,13 @@ def _get_att(argument: Any, scope: Scope, path: str) -> Any:
 
 
 def _sub(argument: Any, scope: Scope, path: str) -> str:
-    template, given = (argument, {}) if isinstance(argument, str) else (None, None)
-    if isinstance(argument, list) and len(argument) == 2:
-        template, given = argument
-    if not isinstance(template, str) or not isinstance(given, dict):
+    template, values = argument if _is_pair(argument) else (argument, {})
+    if not isinstance(template, str) or not isinstance(values, dict):
         raise Invalid(
             "Template error: One or more Fn::Sub intrinsic functions don't specify expected "
             "arguments. Specify a string as first argument, and an optional second argument to "
             f"specify a mapping of values to replace in the string ({path})"
         )
-    values = given
 
     def replaced(found: re.Match[str]) -> str:
         literal, name = found[1], found[2].strip()
@@ -190,6 +188,10 @@ def _sub(argument: Any, scope: Scope, path: str) -> str:
         return _text("Fn::Sub", what, scope, path)
 
     return _IN_SUB.sub(replaced, template)
+
+
+def _is_pair(argument: Any) -> bool:
+    return isinstance(argument, list) and len(argument) == 2
 
 
 def _join(argument: Any, scope: Scope, path: str) -> str:

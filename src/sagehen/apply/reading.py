@@ -150,7 +150,7 @@ def _say(error: yaml.MarkedYAMLError, name: str) -> str:
     return f"YAML not well-formed. ({where}: {what})"
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """CloudFormation's YAML."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012

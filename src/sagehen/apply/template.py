@@ -222,7 +222,10 @@ def _policy(path: str, value: dict[str, Any], member: str, allowed: tuple[str, .
 
 
 def _check_conditions(template: Template) -> None:
-    owners = [*template.resources.values(), *template.outputs.values()]
+    owners: list[ResourceSource | Output] = [
+        *template.resources.values(),
+        *template.outputs.values(),
+    ]
     for owner in owners:
         if owner.condition is not None and owner.condition not in template.conditions:
             raise Invalid(
