@@ -13,6 +13,7 @@ from sagehen.store import (  # noqa: F401 — each adds its tables to METADATA
     models,
     object_rows,
     sample_tables,
+    stacks,
     tags,
     topic_tables,
     training_jobs,
