@@ -19,9 +19,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sagehen.api.async_queues import AsyncQueues
+from sagehen.api.own_answers import json_answer, refusal, whole_body
 from sagehen.api.same_site import foreign_page
 from sagehen.domain.asynchronous import QueueMode
-from sagehen.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
+from sagehen.errors import Invalid, SagehenError
 
 __all__ = ["AsyncPaths"]
 
@@ -35,13 +36,6 @@ _MODES = {
     "drain": QueueMode.DRAINING,
     "resume": QueueMode.OPEN,
 }
-_STATUSES: tuple[tuple[type[SagehenError], int], ...] = (
-    (NotFound, 404),
-    (Conflict, 409),
-    (Invalid, 400),
-    (Unavailable, 503),
-)
-
 _Answering = Callable[[Request], Awaitable[dict[str, Any]]]
 
 
@@ -92,7 +86,7 @@ class AsyncPaths:
 
     async def _redrive(self, request: Request) -> dict[str, Any]:
         name = request.path_params["endpoint"]
-        body = await _body(request)
+        body = await whole_body(request, LARGEST_BODY_BYTES)
         try:
             wanted = msgspec.json.decode(body or b"{}", type=_Redrive)
         except msgspec.DecodeError as error:
@@ -111,19 +105,16 @@ def _told(answering: _Answering) -> Callable[[Request], Awaitable[Response]]:
         if request.method not in ("GET", "HEAD"):
             reason = foreign_page(request.headers)
             if reason is not None:
-                return _json({"message": f"A page of another site may not do this: {reason}."}, 403)
+                message = f"A page of another site may not do this: {reason}."
+                return json_answer({"message": message}, 403)
         try:
-            return _json(await answering(request))
+            return json_answer(await answering(request))
         except SagehenError as error:
-            return _json({"message": str(error)}, _status(error))
+            return refusal(error)
         except ClientDisconnect:
             return Response(status_code=400)
 
     return answer
-
-
-def _status(error: SagehenError) -> int:
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
 
 
 def _named(request: Request) -> tuple[str, str]:
@@ -137,16 +128,3 @@ def _number(request: Request, name: str, default: int, least: int, most: int) ->
     if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
         return int(text)
     raise Invalid(f"{name} must be a number from {least} to {most}.")
-
-
-async def _body(request: Request) -> bytes:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_BODY_BYTES:
-            raise Invalid(f"The body may have {LARGEST_BODY_BYTES} bytes at most.")
-    return body
-
-
-def _json(body: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(body), status, media_type="application/json")

@@ -18,6 +18,7 @@ from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.own_paths import OwnPaths
 from sagehen.api.sns.certificate import certificate_route
+from sagehen.api.stacks import stack_routes
 from sagehen.clock import SYSTEM
 from sagehen.credentials import load_credentials
 from sagehen.deferred.dispatch.assembly import make_dispatcher
@@ -89,7 +90,8 @@ class _Control:
 
     def _own_paths(self) -> OwnPaths:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
-        more = [*queues.routes, certificate_route(self.notices.signer)]
+        stacks = stack_routes(self._verifier, self._database, SYSTEM)
+        more = [*queues.routes, *stacks, certificate_route(self.notices.signer)]
         measured = self._sampler.measured
         return OwnPaths(self._observations, self._database, self._agent, measured, more)
 

@@ -24,7 +24,18 @@ __all__ = [
     "service",
 ]
 
-SERVED = ("cloudwatch", "iam", "s3", "sagemaker", "sagemaker-runtime", "sns", "sqs", "sts")
+SERVED = (
+    "cloudwatch",
+    "events",
+    "iam",
+    "logs",
+    "s3",
+    "sagemaker",
+    "sagemaker-runtime",
+    "sns",
+    "sqs",
+    "sts",
+)
 
 CBOR = "smithy-rpc-v2-cbor"
 """botocore's name of that protocol."""
