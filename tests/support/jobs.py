@@ -34,6 +34,10 @@ class JobsUnderTest:
     async def trains(self, attempt: str = "j-1") -> JobReport:
         return await self.reports(lambda report: len(report.phases) == 3, attempt)
 
+    async def turn(self) -> None:
+        """Let others have a moment: for what can only be looked at."""
+        await asyncio.sleep(0.005)
+
     async def run(self, spec: JobSpec) -> JobReport:
         """From its PUT to its end."""
         self.jobs.put(spec)
