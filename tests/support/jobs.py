@@ -8,6 +8,9 @@ from sagehen.agent.jobs.jobs import Jobs
 from sagehen.agent.jobs.surroundings import JobSurroundings
 from sagehen.domain.jobs import JobReport, JobSpec
 
+LOOK_SECONDS = 2.03
+"""From one look at checkpoints to the next: nothing else is waited for so long."""
+
 MakeSpec = Callable[..., JobSpec]
 
 
