@@ -51,7 +51,7 @@ async def running(
     jobs: JobsUnderTest, make_spec: MakeSpec, clock: SteppedClock, base: Path
 ) -> Running:
     jobs.jobs.put(make_spec(WAITS, checkpoint=CHECKPOINT))
-    while not (base.parent / "tmp" / "ready").exists():  # noqa: ASYNC110
+    while not (base.parent / "tmp" / "ready").exists():
         await jobs.turn()
     return Running(jobs, clock, base / "checkpoints")
 
