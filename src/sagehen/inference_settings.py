@@ -20,7 +20,7 @@ def _items(value: Any) -> Any:
     if isinstance(value, str):
         value = value.strip().removeprefix("[").removesuffix("]").split(",")
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
-        raise ValueError("Input should be one text with commas, or a list of texts")  # noqa: TRY004
+        raise ValueError("Input should be one text with commas, or a list of texts")
     stripped = (one.strip().strip("\"'") for one in value)
     return tuple(dict.fromkeys(one for one in stripped if one))
 

@@ -1,5 +1,5 @@
-"""Control's process: the API of every service but the runtime's synchronous calls, the reconcile
-loop, and the dispatcher of asynchronous requests."""
+"""Control's process: the API of every service but the runtime's synchronous calls, the loops over
+endpoints and training jobs, and the dispatcher of asynchronous requests."""
 
 import asyncio
 import signal
@@ -19,6 +19,7 @@ from sagehen.api.operations import OPERATIONS
 from sagehen.api.own_paths import OwnPaths
 from sagehen.api.sns.certificate import certificate_route
 from sagehen.api.stacks import stack_routes
+from sagehen.api.training.job_paths import JobPaths
 from sagehen.clock import SYSTEM
 from sagehen.credentials import load_credentials
 from sagehen.deferred.dispatch.assembly import make_dispatcher
@@ -27,6 +28,8 @@ from sagehen.domain.names import ArnMaker
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
 from sagehen.objects import open_object_store
+from sagehen.reconcile.jobs.interrupts import Interrupts
+from sagehen.reconcile.jobs.loop import JobLoop
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
 from sagehen.roles.notices import Notices
@@ -57,6 +60,7 @@ class _Control:
         )
         self._loop = self._make_loop(start, holder)
         self._dispatcher.on_idle = self._loop.hint
+        self._jobs = self._make_job_loop(holder)
         self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
         self._observations = Observations(SYSTEM)
         self._sampler = Sampler(
@@ -76,6 +80,18 @@ class _Control:
             on_routes=self._dispatcher.hint,
         )
 
+    def _make_job_loop(self, holder: str) -> JobLoop:
+        settings = self._settings
+        return JobLoop(
+            self._database,
+            self._agent,
+            SYSTEM,
+            holder,
+            ArnMaker(settings.account_id, settings.region),
+            most_running=settings.running_jobs,
+            max_restarts=settings.max_job_restarts,
+        )
+
     def app(self) -> Application:
         """What answers every request."""
         account_id = self._settings.account_id
@@ -91,7 +107,9 @@ class _Control:
     def _own_paths(self) -> OwnPaths:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
         stacks = stack_routes(self._verifier, self._database, SYSTEM)
-        more = [*queues.routes, *stacks, certificate_route(self.notices.signer)]
+        jobs = JobPaths(Interrupts(self._database, self._agent))
+        routes = [*queues.routes, *jobs.routes, *stacks]
+        more = [*routes, certificate_route(self.notices.signer)]
         measured = self._sampler.measured
         return OwnPaths(self._observations, self._database, self._agent, measured, more)
 
@@ -117,6 +135,7 @@ class _Control:
         history = self._settings.async_history_seconds
         return [
             self._loop.run(),
+            self._jobs.run(),
             self._dispatcher.run(),
             self._sampler.run(),
             *self.notices.duties(),
