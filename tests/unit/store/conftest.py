@@ -7,6 +7,7 @@ from sagehen.store import (  # noqa: F401 — each adds its tables to METADATA
     async_tables,
     endpoint_configs,
     endpoints,
+    inference_tables,
     instances,
     leases,
     models,
