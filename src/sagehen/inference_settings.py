@@ -20,7 +20,7 @@ def _items(value: Any) -> Any:
     if isinstance(value, str):
         value = value.strip().removeprefix("[").removesuffix("]").split(",")
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
-        raise ValueError("Input should be one text with commas, or a list of texts")  # noqa: TRY004
+        raise ValueError("Input should be one text with commas, or a list of texts")
     stripped = (one.strip().strip("\"'") for one in value)
     return tuple(dict.fromkeys(one for one in stripped if one))
 
@@ -147,6 +147,12 @@ class InferenceServiceSettings(_Frozen):
         pattern=r"^s3://[^/]+/?.*$",
         max_length=1024,
         description="What every job gets as its channel training-data; default: none.",
+    )
+    allowed_inputs: Items = Field(
+        (),
+        max_length=100,
+        description="What the `input` of a request may begin with, such as s3://bucket/folder/; "
+        "default: the service's own bucket.",
     )
     output_uri: str | None = Field(
         None,

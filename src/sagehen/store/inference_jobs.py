@@ -86,13 +86,13 @@ def active(connection: Connection, stage: str, limit: int) -> list[InferenceJobR
     )
 
 
-def lost(connection: Connection, stage: str) -> list[str]:
-    """The training job ids of those that hold a slot though their training job is over or gone."""
+def lost(connection: Connection, stage: str) -> list[InferenceJobRecord]:
+    """Those that hold a slot though their training job is over or gone."""
     table = TRAINING_JOBS.table
     running = (table.c.job_id == _C.job_id) & table.c.status.in_(("InProgress", "Stopping"))
     where = (_C.stage == stage) & (_C.state == ACTIVE)
-    statement = select(_C.job_id).where(where, ~select(table.c.job_id).where(running).exists())
-    return list(connection.scalars(statement))
+    holding = ~select(table.c.job_id).where(running).exists()
+    return rows.select_records(connection, JOBS, InferenceJobRecord, where, holding)
 
 
 def page(
