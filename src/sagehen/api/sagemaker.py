@@ -17,6 +17,7 @@ from sagehen.api.endpoints import (
 )
 from sagehen.api.models import create_model, delete_model, describe_model, list_models
 from sagehen.api.tags import add_tags, delete_tags, list_tags
+from sagehen.api.training.creation import create_training_job
 
 __all__ = ["OPERATIONS"]
 
@@ -35,6 +36,7 @@ OPERATIONS: dict[str, Operation] = {
     "DeleteEndpoint": delete_endpoint,
     "UpdateEndpoint": update_endpoint,
     "UpdateEndpointWeightsAndCapacities": update_endpoint_weights_and_capacities,
+    "CreateTrainingJob": create_training_job,
     "AddTags": add_tags,
     "ListTags": list_tags,
     "DeleteTags": delete_tags,
