@@ -9,24 +9,25 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select
 
-from sagehen.domain.inference_service import InferenceJobRecord
+from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
 from sagehen.store import rows
 from sagehen.store.inference_tables import ACTIVE, JOBS, QUEUED
 from sagehen.store.training_jobs import TRAINING_JOBS
 
 __all__ = [
-    "active",
     "active_by_type",
     "add",
     "by_job_id",
     "first_queued",
     "forget",
     "get",
+    "in_state",
     "lost",
     "page",
     "position",
     "queued",
     "save",
+    "stages",
 ]
 
 _C = JOBS.c
@@ -78,12 +79,16 @@ def position(connection: Connection, job: InferenceJobRecord) -> int:
     return connection.scalar(select(func.count()).select_from(JOBS).where(where)) or 0
 
 
-def active(connection: Connection, stage: str, limit: int) -> list[InferenceJobRecord]:
-    """Jobs that hold a slot, the oldest first."""
-    where = (_C.stage == stage) & (_C.state == ACTIVE)
-    return rows.select_records(
-        connection, JOBS, InferenceJobRecord, where, order=[_C.sequence], limit=limit
-    )
+def in_state(connection: Connection, stage: str, state: InferenceState) -> list[InferenceJobRecord]:
+    """The jobs that wait, or those that hold a slot, the oldest first."""
+    condition = {InferenceState.QUEUED: QUEUED, InferenceState.ACTIVE: ACTIVE}[state]
+    where = (_C.stage == stage) & (_C.state == condition)
+    return rows.select_records(connection, JOBS, InferenceJobRecord, where, order=[_C.sequence])
+
+
+def stages(connection: Connection) -> list[str]:
+    """The stages of all jobs, whether or not they still have a service."""
+    return list(connection.scalars(select(_C.stage).distinct()))
 
 
 def lost(connection: Connection, stage: str) -> list[InferenceJobRecord]:

@@ -26,10 +26,12 @@ from sagehen.store import inference_jobs, training_jobs
 from sagehen.store.grouped import attempt
 from sagehen.wire.faults import AwsError
 
-__all__ = ["MakeJob", "Slots", "remaining_slots"]
+__all__ = ["MakeJob", "Slots"]
 
 MakeJob = Callable[[Connection, dict[str, Any], dict[str, str], float], TrainingJobRecord]
 """Given CreateTrainingJob's parameters, tags and the time, make a training job; raises AwsError."""
+
+_NO_ROOM = "ResourceLimitExceeded"
 
 
 class Slots:
@@ -54,14 +56,21 @@ class Slots:
         """
         self.fill(connection, service)
         taken = inference_jobs.active_by_type(connection, service.stage)
-        if not has_room(taken, job.type, service.settings):
+        if not _has_room(taken, job.type, service.settings):
             return self._enqueue(connection, service, job), 0
         job, fault = self._begin(connection, service, job)
         if fault is not None:
-            raise Failed(str(fault)) from fault
+            raise Failed(fault.message) from fault
         inference_jobs.add(connection, job)
         taken[job.type] = taken.get(job.type, 0) + 1
-        return job, remaining_slots(taken, job.type, service.settings)
+        return job, _remaining(taken, job.type, service.settings)
+
+    def check(self, connection: Connection, service: Service, kind: str) -> None:
+        """Raise Full where a job of this type would neither begin nor wait now. It may look
+        different a moment later: this only spares what `admit` would refuse most likely."""
+        taken = inference_jobs.active_by_type(connection, service.stage)
+        if not _has_room(taken, kind, service.settings):
+            _check_queue(connection, service, kind)
 
     def on_end(self, connection: Connection, training: TrainingJobRecord) -> None:
         """A training job is about to end: free its slot, tell of it, and begin who waits for it.
@@ -86,13 +95,7 @@ class Slots:
         """Begin jobs that wait, for as long as there are slots. `service` is locked."""
         if service.record.closing:
             return
-        taken = inference_jobs.active_by_type(connection, service.stage)
-        while any(
-            [
-                self._begin_waiting(connection, service, job, taken)
-                for job in inference_jobs.first_queued(connection, service.stage)
-            ]
-        ):
+        while self._begin_first(connection, service):
             pass
 
     def sweep(self, connection: Connection, stage: str) -> int:
@@ -112,33 +115,32 @@ class Slots:
     def _enqueue(
         self, connection: Connection, service: Service, job: InferenceJobRecord
     ) -> InferenceJobRecord:
-        settings = service.settings
-        limit = reached_limit(connection, service, job.type)
-        if settings.when_full == "refuse":
-            raise Full(job.type, limit, f"The limit of {limit} jobs is reached.")
-        waiting = inference_jobs.queued(connection, service.stage)
-        if waiting >= settings.max_queued:
-            raise Full(job.type, limit, f"{waiting} jobs wait already, as many as may.")
+        _check_queue(connection, service, job.type)
         inference_jobs.add(connection, job)
         return job
 
-    def _begin_waiting(
-        self,
-        connection: Connection,
-        service: Service,
-        job: InferenceJobRecord,
-        taken: dict[str, int],
-    ) -> bool:
-        """Whether the job waits no longer."""
-        if not has_room(taken, job.type, service.settings):
+    def _begin_first(self, connection: Connection, service: Service) -> bool:
+        """Whether a job was waiting that waits no longer: the first of those that have room."""
+        waiting = inference_jobs.first_queued(connection, service.stage)
+        if not waiting:
             return False
+        taken = inference_jobs.active_by_type(connection, service.stage)
+        for job in waiting:
+            if _has_room(taken, job.type, service.settings):
+                return self._begin_waiting(connection, service, job)
+        return False
+
+    def _begin_waiting(
+        self, connection: Connection, service: Service, job: InferenceJobRecord
+    ) -> bool:
         begun, fault = self._begin(connection, service, job)
-        if fault is not None:
+        if fault is None:
+            inference_jobs.save(connection, begun)
+        elif fault.code == _NO_ROOM:
+            return False  # Of training jobs there are too many. It waits on.
+        else:
             now = self._clock.now()
-            finish(connection, service, refused_ending(job, str(fault), now), now)
-            return True
-        inference_jobs.save(connection, begun)
-        taken[job.type] = taken.get(job.type, 0) + 1
+            finish(connection, service, refused_ending(job, fault.message, now), now)
         return True
 
     def _begin(
@@ -169,11 +171,11 @@ class Slots:
             finish(connection, service, ended_by(job, training), now)
 
 
-def has_room(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> bool:
-    return remaining_slots(taken, kind, settings) > 0
+def _has_room(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> bool:
+    return _remaining(taken, kind, settings) > 0
 
 
-def remaining_slots(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:
+def _remaining(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:
     """How many more jobs of this type may run, never negative.
 
     Args:
@@ -185,10 +187,20 @@ def remaining_slots(taken: dict[str, int], kind: str, settings: InferenceService
     return max(0, free)
 
 
-def reached_limit(connection: Connection, service: Service, kind: str) -> int:
-    """The limit that keeps this type out: its own where that is reached, else that of all."""
-    taken = inference_jobs.active_by_type(connection, service.stage)
+def _check_queue(connection: Connection, service: Service, kind: str) -> None:
+    """Raise Full where no job of this type may wait."""
     settings = service.settings
+    taken = inference_jobs.active_by_type(connection, service.stage)
+    limit = _reached_limit(taken, kind, settings)
+    if settings.when_full == "refuse":
+        raise Full(kind, limit, f"The limit of {limit} jobs at once is reached.")
+    waiting = inference_jobs.queued(connection, service.stage)
+    if waiting >= settings.max_queued:
+        raise Full(kind, limit, f"{waiting} jobs wait already, which is as many as may.")
+
+
+def _reached_limit(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:
+    """The limit that keeps this type out: its own where that is reached, else that of all."""
     if settings.total_limit is None or taken.get(kind, 0) >= settings.limit:
         return settings.limit
     return settings.total_limit
