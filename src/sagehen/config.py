@@ -312,7 +312,7 @@ class Settings(BaseSettings):
         "RetryStrategy says where it has one, and as often as needed if it is a spot job.",
     )
     inference_service: InferenceServiceSettings = Field(
-        default_factory=InferenceServiceSettings,
+        InferenceServiceSettings.model_validate({}),
         description="The Async-Inference-Service: a section, `[inference_service]`, of the keys "
         "below.",
     )

@@ -36,7 +36,7 @@ class TypeSettings(_Frozen):
     """What is special about one type."""
 
     image: str | None = Field(
-        None, min_length=1, max_length=255, description="Its image; default: as image says."
+        default=None, min_length=1, max_length=255, description="Its image; default: as image says."
     )
     hyperparameters: dict[str, str] = Field(
         default_factory=dict,

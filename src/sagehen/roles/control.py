@@ -4,7 +4,7 @@ loop, and the dispatcher of asynchronous requests."""
 import asyncio
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from typing import Any
 
 from sagehen.agent.client import AgentClient
@@ -14,6 +14,7 @@ from sagehen.api.async_invocations import AsyncInvocations
 from sagehen.api.async_paths import AsyncPaths
 from sagehen.api.async_queues import AsyncQueues
 from sagehen.api.call import Call
+from sagehen.api.exposition import Measured, merged
 from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.own_paths import OwnPaths
@@ -28,6 +29,7 @@ from sagehen.metering.sampler import Sampler
 from sagehen.objects import open_object_store
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
+from sagehen.roles.inference import Inference
 from sagehen.roles.notices import Notices
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
@@ -61,6 +63,7 @@ class _Control:
         self._sampler = Sampler(
             settings, self._database, recorder, self._observations, self._agent, SYSTEM, holder
         )
+        self.inference = Inference(settings, self._database, self._writes, self._objects)
         keys = load_credentials(start.home.credentials)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
 
@@ -85,12 +88,20 @@ class _Control:
             self._make_call,
             self._own_paths().app,
             AsyncInvocations(self._verifier, intake, SYSTEM),
+            self.inference.app,
         )
 
     def _own_paths(self) -> OwnPaths:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
-        more = [*queues.routes, certificate_route(self.notices.signer)]
-        measured = self._sampler.measured
+        more = [
+            *queues.routes,
+            *self.inference.routes(self._verifier),
+            certificate_route(self.notices.signer),
+        ]
+
+        def measured(endpoints: Container[str]) -> Measured:
+            return merged(self._sampler.measured(endpoints), self.inference.measured())
+
         return OwnPaths(self._observations, self._database, self._agent, measured, more)
 
     def _hint_dispatcher(self, _: str) -> None:
@@ -118,6 +129,7 @@ class _Control:
             self._dispatcher.run(),
             self._sampler.run(),
             *self.notices.duties(),
+            *self.inference.duties(),
             Sweeps(self._writes, SYSTEM, history).run(),
             asyncio.to_thread(self._objects.sweep),
         ]
@@ -131,6 +143,7 @@ class _Control:
 
 async def _main(start: Start) -> None:
     control = _Control(start)
+    await asyncio.to_thread(control.inference.begin)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
     duties = [asyncio.create_task(duty) for duty in control.duties()]
     try:

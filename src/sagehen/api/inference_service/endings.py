@@ -18,6 +18,9 @@ __all__ = ["ended_by", "finish", "lost_ending", "refused_ending", "removed_endin
 
 log = logging.getLogger(__name__)
 
+_RESULTS = ("output.tar.gz", "data/", "model.tar.gz", "model/")
+"""What a job may leave below its folder, the likeliest result first."""
+
 
 def ended_by(job: InferenceJobRecord, training: TrainingJobRecord) -> InferenceJobRecord:
     """`job` as its training job has ended."""
@@ -87,9 +90,10 @@ def _publish(
 
 
 def _result_uri(training: TrainingJobRecord) -> str | None:
-    if not training.has_artifacts:
-        return None
-    return f"{training.output_folder}/output.tar.gz"
+    """What a reader looks for first: what it wrote to /opt/ml/output/data, else its model."""
+    artifacts: tuple[str, ...] = getattr(training, "artifacts", ("output.tar.gz",))
+    found = next((one for one in _RESULTS if one in artifacts), None)
+    return None if found is None else f"{training.output_folder}/{found}"
 
 
 def _failed(job: InferenceJobRecord, reason: str, now: float) -> InferenceJobRecord:

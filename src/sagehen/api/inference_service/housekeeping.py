@@ -31,7 +31,7 @@ class Housekeeping:
         """
         lost = self._slots.sweep(connection, stage)
         service = load_service(connection, stage)
-        settings = service.settings if service else InferenceServiceSettings()
+        settings = service.settings if service else InferenceServiceSettings.model_validate({})
         now = self._clock.now()
         inference_jobs.forget(connection, stage, now - settings.history_seconds, FORGOTTEN_AT_ONCE)
         inference_services.forget_answers(connection, stage, now - settings.idempotency_seconds)

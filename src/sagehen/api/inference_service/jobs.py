@@ -1,8 +1,7 @@
 """What may be asked of a service's jobs besides another one: look at them, stop them."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
@@ -20,8 +19,11 @@ __all__ = ["Jobs", "StopJob"]
 PAGE = 50
 LARGEST_PAGE = 100
 
-StopJob = Callable[[Connection, str, str], None]
-"""Given the name of a training job and our id of it, have it stopped; nothing where it is over."""
+
+class StopJob(Protocol):
+    """Have a training job stopped, by its name and our id of it; nothing where it is over."""
+
+    def __call__(self, connection: Connection, name: str, job_id: str) -> None: ...
 
 
 class Jobs:
@@ -79,7 +81,7 @@ class Jobs:
         """Without the service's lock: whoever ends a training job takes that one second."""
         job = _existing(connection, stage, name)
         if job.state is InferenceState.ACTIVE:
-            self._stop_job(connection, job.job_name, job.job_id or "")
+            self._stop_job(connection, name=job.job_name, job_id=job.job_id or "")
         return describe(connection, job)
 
 

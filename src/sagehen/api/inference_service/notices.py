@@ -73,7 +73,7 @@ def _facts(job: InferenceJobRecord, event_id: str) -> dict[str, Any]:
 
 def _letter(job: InferenceJobRecord, event_id: str) -> str:
     status = str(job.status)
-    if job.secondary not in (None, job.status):
+    if job.secondary is not None and str(job.secondary) != status:
         status = f"{status} ({job.secondary})"
     lines = {
         "Model": job.type,

@@ -1,6 +1,7 @@
 """Services come and go: the one of sagehen.toml with control's start, others by request."""
 
 import logging
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -113,17 +114,12 @@ class Services:
             NotFound: there is none.
             Conflict: it is that of the settings.
         """
-        removed = self._writes.run(lambda connection: self._close(connection, stage))
-        stopped = 0
-        for name, job_id in self._active(stage):
-            self._writes.run(
-                lambda connection, name=name, job_id=job_id: self._stop_job(
-                    connection, name, job_id
-                )
-            )
-            stopped += 1
-        self._writes.run(lambda connection: inference_services.delete_service(connection, stage))
-        return {"stage": stage, "removed_jobs": removed, "stopped_jobs": stopped}
+        removed = self._writes.run(partial(self._close, stage=stage))
+        active = self._active(stage)
+        for name, job_id in active:
+            self._writes.run(partial(self._stop_job, name=name, job_id=job_id))
+        self._writes.run(partial(inference_services.delete_service, stage=stage))
+        return {"stage": stage, "removed_jobs": removed, "stopped_jobs": len(active)}
 
     def _close(self, connection: Connection, stage: str) -> int:
         """Take no more requests, and empty the queue; how many jobs that were."""
