@@ -12,7 +12,7 @@ __all__ = ["InferenceServiceSettings", "TypeSettings", "filled"]
 _MOST_RUNTIME_SECONDS = 28 * 24 * 3600
 """SageMaker's, of a training job."""
 
-_PLACEHOLDER = re.compile(r"\{([A-Za-z]*)\}")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]*)\}")
 
 
 def _items(value: Any) -> Any:

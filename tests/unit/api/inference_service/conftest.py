@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,10 @@ from sagehen.api.inference_service.slots import Slots
 from sagehen.api.training.creation import create_training_job_row
 from sagehen.config import Settings
 from sagehen.domain.names import ArnMaker
-from sagehen.domain.topics import SubscriptionRecord, SubscriptionState
 from sagehen.domain.training import JobStatus, SecondaryStatus, TrainingJobRecord, Transition
 from sagehen.inference_settings import InferenceServiceSettings
 from sagehen.objects.local import LocalObjectStore
-from sagehen.store import inference_services, queues, subscriptions, training_jobs
+from sagehen.store import training_jobs
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 from sagehen.store.topic_tables import NOTICES
@@ -175,6 +174,15 @@ class House:
             training_jobs.update(connection, ended)
             self.slots.on_end(connection, ended)
 
+    def foreign(self, name: str) -> None:
+        """A training job that no service made."""
+        definition = {
+            "TrainingJobName": name,
+            "OutputDataConfig": {"S3OutputPath": "s3://bucket/elsewhere"},
+        }
+        with self.database.write() as connection:
+            self._make(connection, definition, {}, self.clock.now())
+
     def notices(self) -> list[dict[str, Any]]:
         """What was published to somebody, as kept for delivery."""
         with self.database.read() as connection:
@@ -187,12 +195,18 @@ class House:
 
 
 @pytest.fixture
-def make_house(any_database: Database, tmp_path: Path) -> Callable[..., House]:
+def state(database: Database) -> Database:
+    """SQLite; what the database has a say in is tested with each kind."""
+    return database
+
+
+@pytest.fixture
+def make_house(state: Database, tmp_path: Path) -> Callable[..., House]:
     """`make_house(limit=2)`: with these settings of the service besides the usual ones."""
 
     def make(**service: Any) -> House:
         service.setdefault("emails", "who@example.com")
-        return House(any_database, tmp_path, **service)
+        return House(state, tmp_path, **service)
 
     return make
 

@@ -95,7 +95,9 @@ def test_the_status_line_may_always_be_200(make_house):
 
 def test_texts_are_settings_and_what_is_filled_in_stays_as_it_is(make_house):
     house = make_house(text_unsupported="{type}? no: {type}", text_limit="{limit} of {type}")
-    assert house.post({"type": "{limit}{type}"}).body["errMsg"] == "{limit}{type}? no: {limit}{type}"
+    assert (
+        house.post({"type": "{limit}{type}"}).body["errMsg"] == "{limit}{type}? no: {limit}{type}"
+    )
     house.start()
     assert house.post({"type": "model_a"}).body["errMsg"] == "1 of model_a"
 
