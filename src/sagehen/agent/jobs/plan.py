@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from sagehen.address import client_url
@@ -22,7 +23,9 @@ PROGRAM = "sagemaker_program"
 """The hyperparameter that names the script for our script runner."""
 
 
-def plan_job_launch(place: HostPlace, settings: Settings) -> LaunchPlan:
+def plan_job_launch(
+    place: HostPlace, settings: Settings, listener: Callable[[bytes], None] | None = None
+) -> LaunchPlan:
     """Everything that the launcher must know. Reads two small files.
 
     Raises:
@@ -40,6 +43,7 @@ def plan_job_launch(place: HostPlace, settings: Settings) -> LaunchPlan:
         log=place.log,
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(spec.instance_type, settings),
+        listener=listener,
     )
 
 
