@@ -18,6 +18,7 @@ from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.own_paths import OwnPaths
 from sagehen.api.sns.certificate import certificate_route
+from sagehen.api.stacks import stack_routes
 from sagehen.api.training.job_paths import JobPaths
 from sagehen.clock import SYSTEM
 from sagehen.credentials import load_credentials
@@ -105,8 +106,10 @@ class _Control:
 
     def _own_paths(self) -> OwnPaths:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
+        stacks = stack_routes(self._verifier, self._database, SYSTEM)
         jobs = JobPaths(Interrupts(self._database, self._agent))
-        more = [*queues.routes, *jobs.routes, certificate_route(self.notices.signer)]
+        routes = [*queues.routes, *jobs.routes, *stacks]
+        more = [*routes, certificate_route(self.notices.signer)]
         measured = self._sampler.measured
         return OwnPaths(self._observations, self._database, self._agent, measured, more)
 
