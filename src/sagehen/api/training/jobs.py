@@ -99,15 +99,16 @@ def _stop(call: Call, connection: Connection, name: str) -> None:
     record = _going_on(connection, name)
     if record.status is JobStatus.STOPPING:
         return
+    now = call.clock.now()
     course = Course(record)
-    course.stop(call.clock.now(), SecondaryStatus.STOPPED)
+    course.stop(now, SecondaryStatus.STOPPED)
     if record.stage is JobStage.WAITING:
         # Nothing runs that would have to end first: it is overdue.
         course.note(gives_up_at=0.0)
     training_jobs.update(connection, course.record)
     labels = tags.get(connection, record.arn)
     for state in course.moves:
-        put_event(connection, training_event(state, labels, call.arns))
+        put_event(connection, training_event(state, labels, call.arns, now))
 
 
 def _going_on(connection: Connection, name: str) -> TrainingJobRecord:
