@@ -305,11 +305,6 @@ class Settings(BaseSettings):
         description="Rules of EventBridge; more are refused. Each event is held "
         "against all of them.",
     )
-    inference_service: InferenceServiceSettings = Field(
-        default_factory=InferenceServiceSettings,
-        description="The Async-Inference-Service: a section, `[inference_service]`, of the keys "
-        "below.",
-    )
     max_running_jobs: int | None = Field(
         None,
         ge=1,
@@ -327,6 +322,11 @@ class Settings(BaseSettings):
         ge=0,
         description="How often a training job is begun again after its agent was lost; as its "
         "RetryStrategy says where it has one, and as often as needed if it is a spot job.",
+    )
+    inference_service: InferenceServiceSettings = Field(
+        InferenceServiceSettings.model_validate({}),
+        description="The Async-Inference-Service: a section, `[inference_service]`, of the keys "
+        "below.",
     )
 
     @property

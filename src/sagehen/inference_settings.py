@@ -12,7 +12,7 @@ __all__ = ["InferenceServiceSettings", "TypeSettings", "filled"]
 _MOST_RUNTIME_SECONDS = 28 * 24 * 3600
 """SageMaker's, of a training job."""
 
-_PLACEHOLDER = re.compile(r"\{([A-Za-z]*)\}")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]*)\}")
 
 
 def _items(value: Any) -> Any:
@@ -36,7 +36,7 @@ class TypeSettings(_Frozen):
     """What is special about one type."""
 
     image: str | None = Field(
-        None, min_length=1, max_length=255, description="Its image; default: as image says."
+        default=None, min_length=1, max_length=255, description="Its image; default: as image says."
     )
     hyperparameters: dict[str, str] = Field(
         default_factory=dict,
@@ -147,6 +147,12 @@ class InferenceServiceSettings(_Frozen):
         pattern=r"^s3://[^/]+/?.*$",
         max_length=1024,
         description="What every job gets as its channel training-data; default: none.",
+    )
+    allowed_inputs: Items = Field(
+        (),
+        max_length=100,
+        description="What the `input` of a request may begin with, such as s3://bucket/folder/; "
+        "default: the service's own bucket.",
     )
     output_uri: str | None = Field(
         None,

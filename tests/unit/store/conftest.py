@@ -8,6 +8,7 @@ from sagehen.store import (  # noqa: F401 — each adds its tables to METADATA
     endpoint_configs,
     endpoints,
     event_tables,
+    inference_tables,
     instances,
     leases,
     models,

@@ -29,4 +29,32 @@ PUT with what is given already changes nothing. Jobs that run go on as they were
 them, and their notices still come. The bucket and the topic stay.
 """
 
-__all__: list[str] = []
+from starlette.routing import Route
+
+from sagehen.api.inference_service.services import Services
+from sagehen.api.signed_paths import Asked, signed_route
+from sagehen.wire.sigv4 import Verifier
+
+__all__ = ["service_routes"]
+
+LARGEST_BODY_BYTES = 2**20
+_AT = "/_sagehen/inference-services"
+
+
+def service_routes(verifier: Verifier, services: Services) -> list[Route]:
+    """To be served with the other own paths."""
+
+    def get(asked: Asked) -> object:
+        return services.get(asked.path["stage"])
+
+    def put(asked: Asked) -> object:
+        return services.put(asked.path["stage"], asked.body)
+
+    def delete(asked: Asked) -> object:
+        return services.delete(asked.path["stage"])
+
+    acts = {"GET": get, "PUT": put, "DELETE": delete}
+    return [
+        signed_route(verifier, _AT, {"GET": lambda _: services.all()}),
+        signed_route(verifier, _AT + "/{stage}", acts, LARGEST_BODY_BYTES),
+    ]
