@@ -116,6 +116,11 @@ class Settings(BaseSettings):
         True,
         description="Put containers into cgroups (version 2) where this server may make some.",
     )
+    mount_opt_ml: bool = Field(
+        True,
+        description="Have containers see their folder at /opt/ml, where the kernel lets this "
+        "server: in a namespace of mounts of their own, and of users too if it is not root.",
+    )
     model_load_timeout_seconds: float = Field(
         360,
         gt=0,
@@ -285,10 +290,11 @@ class Settings(BaseSettings):
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
     )
-    mount_opt_ml: bool = Field(
-        True,
-        description="Have containers see their folder at /opt/ml, where the kernel lets this "
-        "server: in a namespace of mounts of their own, and of users too if it is not root.",
+    job_patience_seconds: float = Field(
+        3600,
+        gt=0,
+        description="How long the object store may be away for a training job's inputs and "
+        "outputs before its attempt is lost.",
     )
 
     @property

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from math import isclose
 
 
 @dataclass
@@ -61,6 +62,7 @@ class SteppedClock:
 
     async def sleeper(self, seconds: float) -> None:
         """Wait until somebody sleeps for just so long from now."""
-        while not any(until - self._monotonic == seconds for until, _ in self._sleepers):
-            self._slept.clear()
-            await self._slept.wait()
+        async with asyncio.timeout(30):
+            while not any(isclose(until - self._monotonic, seconds) for until, _ in self._sleepers):
+                self._slept.clear()
+                await self._slept.wait()
