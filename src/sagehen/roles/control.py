@@ -1,5 +1,5 @@
-"""Control's process: the API of every service but the runtime's synchronous calls, the reconcile
-loop, and the dispatcher of asynchronous requests."""
+"""Control's process: the API of every service but the runtime's synchronous calls, the loops over
+endpoints and training jobs, and the dispatcher of asynchronous requests."""
 
 import asyncio
 import signal
@@ -18,6 +18,7 @@ from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.own_paths import OwnPaths
 from sagehen.api.sns.certificate import certificate_route
+from sagehen.api.training.job_paths import JobPaths
 from sagehen.clock import SYSTEM
 from sagehen.credentials import load_credentials
 from sagehen.deferred.dispatch.assembly import make_dispatcher
@@ -26,6 +27,8 @@ from sagehen.domain.names import ArnMaker
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
 from sagehen.objects import open_object_store
+from sagehen.reconcile.jobs.interrupts import Interrupts
+from sagehen.reconcile.jobs.loop import JobLoop
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
 from sagehen.roles.notices import Notices
@@ -56,6 +59,7 @@ class _Control:
         )
         self._loop = self._make_loop(start, holder)
         self._dispatcher.on_idle = self._loop.hint
+        self._jobs = self._make_job_loop(holder)
         self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
         self._observations = Observations(SYSTEM)
         self._sampler = Sampler(
@@ -75,6 +79,18 @@ class _Control:
             on_routes=self._dispatcher.hint,
         )
 
+    def _make_job_loop(self, holder: str) -> JobLoop:
+        settings = self._settings
+        return JobLoop(
+            self._database,
+            self._agent,
+            SYSTEM,
+            holder,
+            ArnMaker(settings.account_id, settings.region),
+            most_running=settings.running_jobs,
+            max_restarts=settings.max_job_restarts,
+        )
+
     def app(self) -> Application:
         """What answers every request."""
         account_id = self._settings.account_id
@@ -89,7 +105,8 @@ class _Control:
 
     def _own_paths(self) -> OwnPaths:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
-        more = [*queues.routes, certificate_route(self.notices.signer)]
+        jobs = JobPaths(Interrupts(self._database, self._agent))
+        more = [*queues.routes, *jobs.routes, certificate_route(self.notices.signer)]
         measured = self._sampler.measured
         return OwnPaths(self._observations, self._database, self._agent, measured, more)
 
@@ -115,6 +132,7 @@ class _Control:
         history = self._settings.async_history_seconds
         return [
             self._loop.run(),
+            self._jobs.run(),
             self._dispatcher.run(),
             self._sampler.run(),
             *self.notices.duties(),
