@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from sagehen.api.async_queues import AsyncQueues
+from sagehen.api.own_answers import whole_body
 from sagehen.api.told import number_in, told
 from sagehen.domain.asynchronous import QueueMode
 from sagehen.errors import Invalid
@@ -82,7 +83,7 @@ class AsyncPaths:
 
     async def _redrive(self, request: Request) -> dict[str, Any]:
         name = request.path_params["endpoint"]
-        body = await _body(request)
+        body = await whole_body(request, LARGEST_BODY_BYTES)
         try:
             wanted = msgspec.json.decode(body or b"{}", type=_Redrive)
         except msgspec.DecodeError as error:
@@ -96,12 +97,3 @@ class AsyncPaths:
 
 def _named(request: Request) -> tuple[str, str]:
     return request.path_params["endpoint"], request.path_params["inference_id"]
-
-
-async def _body(request: Request) -> bytes:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_BODY_BYTES:
-            raise Invalid(f"The body may have {LARGEST_BODY_BYTES} bytes at most.")
-    return body

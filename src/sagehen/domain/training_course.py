@@ -98,7 +98,7 @@ class Course:
 
     def end(self, to: SecondaryStatus, at: float, reason: str | None = None) -> None:
         """Come to a final status; `reason` is why it failed."""
-        at = max(at, self.record.transitions[-1].started_at)
+        at = max(at, self.record.transitions[-1].started_at, self.record.started_at or at)
         if reason is not None:
             reason = reason[:LONGEST_REASON]
         self.move(

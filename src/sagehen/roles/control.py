@@ -4,7 +4,7 @@ endpoints and training jobs, and the dispatcher of asynchronous requests."""
 import asyncio
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from typing import Any
 
 from sagehen.agent.client import AgentClient
@@ -14,10 +14,12 @@ from sagehen.api.async_invocations import AsyncInvocations
 from sagehen.api.async_paths import AsyncPaths
 from sagehen.api.async_queues import AsyncQueues
 from sagehen.api.call import Call
+from sagehen.api.exposition import Measured, merged
 from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.own_paths import OwnPaths
 from sagehen.api.sns.certificate import certificate_route
+from sagehen.api.stacks import stack_routes
 from sagehen.api.training.job_paths import JobPaths
 from sagehen.clock import SYSTEM
 from sagehen.credentials import load_credentials
@@ -31,6 +33,7 @@ from sagehen.reconcile.jobs.interrupts import Interrupts
 from sagehen.reconcile.jobs.loop import JobLoop
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
+from sagehen.roles.inference import Inference
 from sagehen.roles.notices import Notices
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
@@ -59,12 +62,13 @@ class _Control:
         )
         self._loop = self._make_loop(start, holder)
         self._dispatcher.on_idle = self._loop.hint
-        self._jobs = self._make_job_loop(holder)
         self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
         self._observations = Observations(SYSTEM)
         self._sampler = Sampler(
             settings, self._database, recorder, self._observations, self._agent, SYSTEM, holder
         )
+        self.inference = Inference(settings, self._database, self._writes, self._objects)
+        self._jobs = self._make_job_loop(holder)
         keys = load_credentials(start.home.credentials)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
 
@@ -89,6 +93,7 @@ class _Control:
             ArnMaker(settings.account_id, settings.region),
             most_running=settings.running_jobs,
             max_restarts=settings.max_job_restarts,
+            on_end=[self.inference.on_end],
         )
 
     def app(self) -> Application:
@@ -101,13 +106,20 @@ class _Control:
             self._make_call,
             self._own_paths().app,
             AsyncInvocations(self._verifier, intake, SYSTEM),
+            self.inference.app,
         )
 
     def _own_paths(self) -> OwnPaths:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
+        stacks = stack_routes(self._verifier, self._database, SYSTEM)
         jobs = JobPaths(Interrupts(self._database, self._agent))
-        more = [*queues.routes, *jobs.routes, certificate_route(self.notices.signer)]
-        measured = self._sampler.measured
+        services = self.inference.routes(self._verifier)
+        routes = [*queues.routes, *jobs.routes, *stacks, *services]
+        more = [*routes, certificate_route(self.notices.signer)]
+
+        def measured(endpoints: Container[str]) -> Measured:
+            return merged(self._sampler.measured(endpoints), self.inference.measured())
+
         return OwnPaths(self._observations, self._database, self._agent, measured, more)
 
     def _hint_dispatcher(self, _: str) -> None:
@@ -136,6 +148,7 @@ class _Control:
             self._dispatcher.run(),
             self._sampler.run(),
             *self.notices.duties(),
+            *self.inference.duties(),
             Sweeps(self._writes, SYSTEM, history).run(),
             asyncio.to_thread(self._objects.sweep),
         ]
@@ -149,6 +162,7 @@ class _Control:
 
 async def _main(start: Start) -> None:
     control = _Control(start)
+    await asyncio.to_thread(control.inference.begin)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
     duties = [asyncio.create_task(duty) for duty in control.duties()]
     try:
