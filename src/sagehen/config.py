@@ -124,6 +124,11 @@ class Settings(BaseSettings):
         True,
         description="Put containers into cgroups (version 2) where this server may make some.",
     )
+    mount_opt_ml: bool = Field(
+        True,
+        description="Have containers see their folder at /opt/ml, where the kernel lets this "
+        "server: in a namespace of mounts of their own, and of users too if it is not root.",
+    )
     model_load_timeout_seconds: float = Field(
         360,
         gt=0,
