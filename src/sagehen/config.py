@@ -293,6 +293,18 @@ class Settings(BaseSettings):
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
     )
+    job_patience_seconds: float = Field(
+        3600,
+        gt=0,
+        description="How long the object store may be away for a training job's inputs and "
+        "outputs before its attempt is lost.",
+    )
+    max_event_rules: int = Field(
+        300,
+        gt=0,
+        description="Rules of EventBridge; more are refused. Each event is held "
+        "against all of them.",
+    )
     max_running_jobs: int | None = Field(
         None,
         ge=1,

@@ -7,7 +7,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
-from sagehen.deferred.dispatch.patience import AWAY
+from sagehen.patience import AWAY
 from sagehen.store.grouped import GroupedWrites
 
 __all__ = ["InferenceSweeps"]

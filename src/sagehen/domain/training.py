@@ -99,6 +99,8 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
     MaxPendingTimeInSeconds; None where it may wait for ever."""
     metrics: tuple[JobMetric, ...] = ()
     """FinalMetricDataList."""
+    artifacts: tuple[str, ...] = ()
+    """What was uploaded, below `output_folder`: `model.tar.gz`, for example."""
 
     @property
     def secondary(self) -> SecondaryStatus:
@@ -114,6 +116,18 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
         return bool(self.definition.get("EnableManagedSpotTraining"))
 
     @property
+    def total_seconds(self) -> float:
+        """How long its code has run, and it has waited between attempts and been begun again."""
+        if self.started_at is None:
+            return 0.0
+        waits = (
+            (one.ended_at or one.started_at) - one.started_at
+            for one in self.transitions
+            if one.started_at > self.started_at and one.status in _BETWEEN_ATTEMPTS
+        )
+        return self.run_seconds + sum(waits)
+
+    @property
     def max_runtime_seconds(self) -> float:
         """How long its code may run, over all attempts."""
         stopping: dict[str, int] = self.definition["StoppingCondition"]
@@ -126,7 +140,21 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
         return strategy["MaximumRetryAttempts"] if strategy else None
 
     @property
+    def max_wait_seconds(self) -> float | None:
+        """How long a spot job may wait and run, from its creation."""
+        stopping: dict[str, int] = self.definition["StoppingCondition"]
+        return stopping.get("MaxWaitTimeInSeconds") if self.spot else None
+
+    @property
     def output_folder(self) -> str:
         """The URI below which everything it writes is kept, without a slash at its end."""
         path: dict[str, Any] = self.definition["OutputDataConfig"]
         return f"{path['S3OutputPath'].rstrip('/')}/{self.name}/output"
+
+
+_BETWEEN_ATTEMPTS = (
+    SecondaryStatus.INTERRUPTED,
+    SecondaryStatus.RESTARTING,
+    SecondaryStatus.STARTING,
+    SecondaryStatus.DOWNLOADING,
+)

@@ -1,5 +1,5 @@
-"""Control's process: the API of every service but the runtime's synchronous calls, the reconcile
-loop, and the dispatcher of asynchronous requests."""
+"""Control's process: the API of every service but the runtime's synchronous calls, the loops over
+endpoints and training jobs, and the dispatcher of asynchronous requests."""
 
 import asyncio
 import signal
@@ -19,6 +19,8 @@ from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.own_paths import OwnPaths
 from sagehen.api.sns.certificate import certificate_route
+from sagehen.api.stacks import stack_routes
+from sagehen.api.training.job_paths import JobPaths
 from sagehen.clock import SYSTEM
 from sagehen.credentials import load_credentials
 from sagehen.deferred.dispatch.assembly import make_dispatcher
@@ -27,6 +29,8 @@ from sagehen.domain.names import ArnMaker
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
 from sagehen.objects import open_object_store
+from sagehen.reconcile.jobs.interrupts import Interrupts
+from sagehen.reconcile.jobs.loop import JobLoop
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
 from sagehen.roles.inference import Inference
@@ -64,6 +68,7 @@ class _Control:
             settings, self._database, recorder, self._observations, self._agent, SYSTEM, holder
         )
         self.inference = Inference(settings, self._database, self._writes, self._objects)
+        self._jobs = self._make_job_loop(holder)
         keys = load_credentials(start.home.credentials)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
 
@@ -76,6 +81,19 @@ class _Control:
             holder,
             busy=lambda: self._dispatcher.busy,
             on_routes=self._dispatcher.hint,
+        )
+
+    def _make_job_loop(self, holder: str) -> JobLoop:
+        settings = self._settings
+        return JobLoop(
+            self._database,
+            self._agent,
+            SYSTEM,
+            holder,
+            ArnMaker(settings.account_id, settings.region),
+            most_running=settings.running_jobs,
+            max_restarts=settings.max_job_restarts,
+            on_end=[self.inference.on_end],
         )
 
     def app(self) -> Application:
@@ -93,11 +111,11 @@ class _Control:
 
     def _own_paths(self) -> OwnPaths:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
-        more = [
-            *queues.routes,
-            *self.inference.routes(self._verifier),
-            certificate_route(self.notices.signer),
-        ]
+        stacks = stack_routes(self._verifier, self._database, SYSTEM)
+        jobs = JobPaths(Interrupts(self._database, self._agent))
+        services = self.inference.routes(self._verifier)
+        routes = [*queues.routes, *jobs.routes, *stacks, *services]
+        more = [*routes, certificate_route(self.notices.signer)]
 
         def measured(endpoints: Container[str]) -> Measured:
             return merged(self._sampler.measured(endpoints), self.inference.measured())
@@ -126,6 +144,7 @@ class _Control:
         history = self._settings.async_history_seconds
         return [
             self._loop.run(),
+            self._jobs.run(),
             self._dispatcher.run(),
             self._sampler.run(),
             *self.notices.duties(),

@@ -10,11 +10,18 @@ __all__ = [
     "JobFailed",
     "JobLost",
     "cannot_run",
+    "code_failed",
+    "download_failed",
     "internal_error",
+    "nothing_found",
     "out_of_memory",
     "script_failed",
 ]
 
+_MISSING = {
+    "NoSuchKey": "The specified key does not exist.",
+    "NoSuchBucket": "The specified bucket does not exist.",
+}
 _KINDS = ("AlgorithmError:", "ClientError:", "InternalServerError:")
 
 
@@ -35,6 +42,30 @@ class JobLost(SagehenError):
 def internal_error(cause: str) -> str:
     said = "InternalServerError: We encountered an internal error. Please try again."
     return _cut(f"{said} ({cause}", LONGEST_REASON - 1) + ")"
+
+
+def nothing_found(url: str, bucket: str, said: str = "") -> str:
+    """A channel's prefix holds nothing, or there is no such bucket."""
+    error = f" Error message from S3: {said}" if said else ""
+    return (
+        f'ClientError: Data download failed:No S3 objects found under S3 URL "{url}" given in '
+        "input data source. Please ensure that the bucket exists in the selected region, that "
+        "objects exist under that S3 prefix, and that the role has "
+        f'"s3:ListBucket" permissions on bucket "{bucket}".{error}'
+    )
+
+
+def download_failed(code: str, url: str) -> str:
+    """An object that is named is not there."""
+    return f"ClientError: Data download failed:{code} (404): {_MISSING[code]} ({url})"
+
+
+def code_failed(url: str, why: str) -> str:
+    """The archive with the code cannot be fetched or unpacked."""
+    return (
+        f"ClientError: The code archive {url} (hyperparameter sagemaker_submit_directory) cannot "
+        f"be used, it has to be a tar.gz in S3: {why}"
+    )
 
 
 def cannot_run(cause: str) -> str:

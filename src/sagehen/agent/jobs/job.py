@@ -15,11 +15,13 @@ import msgspec
 from sagehen.agent.folders import is_disk_full, remove_tree
 from sagehen.agent.jobs.configs import prepare_place
 from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code
+from sagehen.agent.jobs.fetching import Inputs
 from sagehen.agent.jobs.hosts import Hosts
 from sagehen.agent.jobs.orders import Orders
 from sagehen.agent.jobs.place import host_places
 from sagehen.agent.jobs.reports import EndedReports
 from sagehen.agent.jobs.surroundings import JobSurroundings
+from sagehen.agent.jobs.transfers import Transfers
 from sagehen.domain.jobs import (
     JobPhase,
     JobReport,
@@ -68,6 +70,10 @@ class Job:
         self._on_change = on_change
         self._places = host_places(around.home, spec)
         self._hosts = Hosts(self._places, around)
+        self._transfers = Transfers(
+            around.objects, around.threads, around.clock, around.settings.job_patience_seconds
+        )
+        self._inputs = Inputs(self._places, self._transfers)
         self._orders = Orders(around.clock, spec.stop_grace_seconds)
         self._began = (around.clock.now(), around.clock.monotonic())
         self._running_seconds = 0.0
@@ -99,6 +105,7 @@ class Job:
         self._work = asyncio.create_task(self._run())
         await asyncio.wait({self._work})
         await self._hosts.kill()
+        await self._transfers.halt()
         if not self._work.cancelled():
             await self._end(self._work.result())
         folder = self._around.home.jobs / self.spec.attempt_id
@@ -136,6 +143,7 @@ class Job:
     async def _prepare(self) -> None:
         await asyncio.to_thread(self._make_places)
         self._enter(JobPhase.DOWNLOADING)
+        await self._inputs.fetch()
 
     def _make_places(self) -> None:
         for place in self._places:

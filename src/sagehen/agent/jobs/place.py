@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from sagehen.agent.jobs.code import code_location
 from sagehen.domain.jobs import ChannelSpec, JobSpec
 from sagehen.domain.locations import parse_location
 from sagehen.errors import Invalid
@@ -103,6 +104,7 @@ def check_spec(spec: JobSpec) -> None:
         raise Invalid(f"Two channels have the same name: {', '.join(sorted(names))}.")
     for channel in spec.channels:
         _check_channel(channel)
+    code_location(spec)
     parse_location(spec.output_uri)
     if spec.checkpoint is not None:
         parse_location(spec.checkpoint.s3_uri)

@@ -33,6 +33,7 @@ def upgrade() -> None:
         sa.Column("ends_as", sa.String(length=32), nullable=False),
         sa.Column("gives_up_at", sa.Double(), nullable=True),
         sa.Column("metrics", sa.JSON(), nullable=False),
+        sa.Column("artifacts", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_training_jobs")),
         sa.UniqueConstraint("job_id", name=op.f("uq_training_jobs_job_id")),
     )
