@@ -171,7 +171,7 @@ class House:
                 status=status,
                 ended_at=now,
                 transitions=(*record.transitions, Transition(status=final, started_at=now)),
-                **changes,
+                **{"artifacts": ("model.tar.gz", "output.tar.gz"), **changes},
             )
             training_jobs.update(connection, ended)
             self.slots.on_end(connection, ended)
