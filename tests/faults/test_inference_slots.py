@@ -88,16 +88,18 @@ def kill_control(server, ended):
 
 def ended_jobs(server, kind):
     """All jobs of a type, once all have ended."""
-    eventually(lambda: all(job["TrainingJobStatus"] == "Completed" for job in jobs(server, kind)), 60)
+
+    def are_over():
+        return all(job["TrainingJobStatus"] == "Completed" for job in jobs(server, kind))
+
+    eventually(are_over, 60)
     return jobs(server, kind)
 
 
 def jobs(server, kind):
-    pages = server.client("sagemaker", retries={"max_attempts": 9}).get_paginator(
-        "list_training_jobs"
-    )
-        found = pages.paginate(NameContains=f"{kind}-job")
-    return [job for page in found for job in page["TrainingJobSummaries"]]
+    sagemaker = server.client("sagemaker", retries={"max_attempts": 9})
+    pages = sagemaker.get_paginator("list_training_jobs").paginate(NameContains=f"{kind}-job")
+    return [job for page in pages for job in page["TrainingJobSummaries"]]
 
 
 def notices(server, queue):
