@@ -445,10 +445,11 @@ def _say(error: ValidationError, file: Path) -> str:
     lines = []
     for fault in error.errors():
         name = ".".join(str(part) for part in fault["loc"]) or "settings"
+        message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
             lines.append(f"{name} is not a setting (in {file}).")
         elif isinstance(fault["input"], dict):
-            lines.append(f"{name}: {fault['msg'].removeprefix('Value error, ')}.")
+            lines.append(f"{name}: {message}.")
         else:
-            lines.append(f"{name}: {fault['msg']}, but it is {fault['input']!r}.")
+            lines.append(f"{name}: {message}, but it is {fault['input']!r}.")
     return "\n".join(lines)
