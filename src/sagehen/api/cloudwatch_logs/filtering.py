@@ -12,7 +12,7 @@ from sagehen.api.cloudwatch_logs.filter_patterns import read_filter
 from sagehen.api.cloudwatch_logs.groups import Group, Stream, find_group, find_stream
 from sagehen.api.cloudwatch_logs.lines import Line, lines_from, start_of_line
 from sagehen.api.cloudwatch_logs.reading import DEFAULT_LIMIT, event_bytes
-from sagehen.api.cloudwatch_logs.refusals import invalid
+from sagehen.api.cloudwatch_logs.refusals import invalid, not_built
 from sagehen.api.cloudwatch_logs.stored_log import open_log
 from sagehen.api.cloudwatch_logs.tokens import read_token, write_token
 
@@ -40,6 +40,8 @@ class _Place(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 def filter_log_events(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """One page of a group's events, of all its streams or some."""
+    if not params.get("startFromHead", True):
+        raise not_built("startFromHead false: the oldest events come first")
     group = find_group(call, params)
     streams = _streams(group, params)
     wanted = read_filter(params.get("filterPattern", ""))
