@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 __all__ = ["ENTRY", "HEADER", "RESOLUTION_MS", "Header", "put_aside", "read_header", "times_path"]
 
-RESOLUTION_MS = 50
+RESOLUTION_MS = 10
 
 _MAGIC = b"SGHTIME1"
 HEADER = struct.Struct("<8sQQQ")
