@@ -65,7 +65,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     volume_gb: int = 30
     """The most that a host's files may take, inputs and outputs together."""
     entrypoint: tuple[str, ...] = ()
-    """ContainerEntrypoint; empty: what the image stands for, with `train`."""
+    """ContainerEntrypoint; empty: what the image stands for."""
     arguments: tuple[str, ...] = ()
     hyperparameters: dict[str, str] = {}
     environment: dict[str, str] = {}
@@ -141,6 +141,9 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[JobMetric, ...] = ()
     stopping: bool = False
     """It has been told to end."""
+    artifacts: tuple[str, ...] = ()
+    """What was uploaded below `<output_uri>/<job_name>/output/`: `model.tar.gz`, `output.tar.gz`,
+    or `model/`, `data/` where they are not compressed; nothing where the folder was empty."""
 
 
 class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
