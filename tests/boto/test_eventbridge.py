@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from support.deploy import Deployer
 from support.receiver import Receiver, status
 from support.server import Server, eventually
 
@@ -127,6 +128,49 @@ def test_an_event_reaches_a_queue(events: Any, sqs: Any, rule: str, source: str)
         "resources": ["arn:x"],
         "detail": DETAIL,
     }
+
+
+def test_a_training_job_s_life_reaches_queue_topic_and_webhook(
+    events: Any, sqs: Any, sns: Any, receiver: Receiver, deploy: Deployer
+) -> None:
+    job = f"job-{uuid.uuid4().hex[:8]}"
+    url, arn = make_queue(sqs)
+    by_topic, topic_queue = make_queue(sqs)
+    topic = sns.create_topic(Name=f"t-{job}")["TopicArn"]
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=topic_queue)
+    pattern = {
+        "source": ["aws.sagemaker"],
+        "detail-type": ["SageMaker Training Job State Change"],
+        "detail": {"TrainingJobName": [job]},
+    }
+    ended = {**pattern, "detail": {**pattern["detail"], "TrainingJobStatus": ["Completed"]}}
+    events.put_rule(Name=f"all-{job}", EventPattern=json.dumps(pattern))
+    events.put_rule(Name=f"ended-{job}", EventPattern=json.dumps(ended))
+    put_targets(events, f"all-{job}", {"Id": "queue", "Arn": arn})
+    put_targets(
+        events,
+        f"ended-{job}",
+        {"Id": "topic", "Arn": topic},
+        {"Id": "hook", "Arn": receiver.url("/ended")},
+    )
+    created = deploy.training_job(job, "/bin/echo", "working")
+    (post,) = receiver.wait_for("/ended")
+    message = receive(sqs, by_topic)
+    assert message is not None
+    assert json.loads(json.loads(message["Body"])["Message"]) == post.json
+    assert post.json["resources"] == [created]
+    assert post.json["detail"]["TrainingJobArn"] == created
+    seen = []
+    while not seen or seen[-1] != "Completed":
+        message = receive(sqs, url)
+        assert message is not None
+        seen.append(json.loads(message["Body"])["detail"]["SecondaryStatus"])
+    assert [one for one in seen if one != "Pending"] == [
+        "Starting", "Downloading", "Training", "Uploading", "Completed",
+    ]  # fmt: skip
+    assert len(receiver.at("/ended")) == 1
+    for name in (f"all-{job}", f"ended-{job}"):
+        remove(events, name)
 
 
 def test_what_does_not_match_is_not_sent(events: Any, sqs: Any, rule: str, source: str) -> None:

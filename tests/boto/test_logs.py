@@ -183,6 +183,32 @@ def test_the_cli_follows_a_group(logs: Any, print_as: Callable[[str, str, str], 
     assert len(shown) == len(printed), "none twice"
 
 
+def test_a_training_job_s_log(logs: Any, deploy: Deployer) -> None:
+    began = int(time.time())
+    deploy.training_job("printing", "/bin/sh", "-c", "echo one; sleep 0.1; echo two; printf three")
+    asked = {"logGroupName": JOBS, "logStreamNamePrefix": "printing/"}
+
+    def messages() -> list[str]:
+        answer = logs.filter_log_events(**asked)
+        return [one["message"] for one in answer["events"]]
+
+    eventually(lambda: stream_of_a_job_is_there(logs, asked))
+    (stream,) = logs.describe_log_streams(**asked)["logStreams"]
+    job, host, epoch = stream["logStreamName"].replace("/algo-1-", "/algo-1/").split("/")
+    assert (job, host) == ("printing", "algo-1")
+    assert began - 1 <= int(epoch) <= began + 60
+    eventually(lambda: messages() == ["one", "two", "three"])
+    times = [one["timestamp"] for one in logs.filter_log_events(**asked)["events"]]
+    assert 80 <= times[1] - times[0] < 5_000, "when they were printed, not when they were read"
+
+
+def stream_of_a_job_is_there(logs: Any, asked: dict[str, Any]) -> bool:
+    try:
+        return bool(logs.describe_log_streams(**asked)["logStreams"])
+    except ClientError:
+        return False
+
+
 def test_names_are_no_paths(logs: Any, aws: Server) -> None:
     for group in ("/aws/sagemaker/Endpoints/..", f"{GROUP}/../logged", "/aws/lambda/f", "../logs"):
         with pytest.raises(ClientError) as caught:

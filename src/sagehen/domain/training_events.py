@@ -37,6 +37,7 @@ def training_event(record: TrainingJobRecord, tags: Mapping[str, str], arns: Arn
         account=arns.account_id,
         region=arns.region,
         happened_at=record.transitions[-1].started_at,
+        put_at=record.modified_at,
         resources=(record.arn,),
         detail=_detail(record, tags),
     )
