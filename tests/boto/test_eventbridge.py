@@ -346,6 +346,15 @@ def test_rules_are_listed_described_and_deleted(events: Any, sqs: Any) -> None:
     events.delete_rule(Name=names[0])
 
 
+def test_there_is_one_bus(events: Any) -> None:
+    arn = "arn:aws:events:us-east-1:000000000000:event-bus/default"
+    for name in ("default", arn):
+        assert events.describe_event_bus(Name=name)["Arn"] == arn
+    assert [one["Name"] for one in events.list_event_buses()["EventBuses"]] == ["default"]
+    assert events.list_event_buses(NamePrefix="my")["EventBuses"] == []
+    assert code_of(lambda: events.describe_event_bus(Name="my"))[0] == "ResourceNotFoundException"
+
+
 def test_missing_things_are_told(events: Any, rule: str) -> None:
     for call in (
         lambda: events.describe_rule(Name="none"),

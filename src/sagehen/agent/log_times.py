@@ -71,7 +71,8 @@ class LogTimes:
         """Finish what a kill has left half done: the log was put aside, and not its times."""
         if not self._path.exists():
             return
-        header = read_header(self._path.read_bytes()[: HEADER.size])
+        with self._path.open("rb") as file:
+            header = read_header(file.read(HEADER.size))
         aside = put_aside(self._log)
         if header is None or header.inode == inode or not aside.exists():
             return

@@ -14,8 +14,9 @@ __all__ = ["ENTRY", "HEADER", "RESOLUTION_MS", "Header", "put_aside", "read_head
 RESOLUTION_MS = 10
 
 _MAGIC = b"SGHTIME1"
-HEADER = struct.Struct("<8sQQQ")
-ENTRY = struct.Struct("<QQ")
+# In this machine's order of bytes, so that entries can be looked at where they lie.
+HEADER = struct.Struct("=8sQQQ")
+ENTRY = struct.Struct("=QQ")
 """Offset in the file; milliseconds since the epoch."""
 
 

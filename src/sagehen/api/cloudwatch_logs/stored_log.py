@@ -6,6 +6,7 @@ the file is put aside.
 
 import bisect
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +29,8 @@ class _File:
     size: int
     created_ms: int
     modified_at: float
-    offsets: tuple[int, ...]
-    times_ms: tuple[int, ...]
+    offsets: Sequence[int]
+    times_ms: Sequence[int]
     """Of what lies at each offset and behind it; neither goes back."""
 
     @property
@@ -131,8 +132,8 @@ def _file(path: Path) -> _File | None:
     if header is None or header.inode != found.st_ino:
         return _File(path, found.st_ino, 0, found.st_size, 0, found.st_mtime, (), ())
     whole = (len(data) - HEADER.size) // ENTRY.size * ENTRY.size
-    entries = list(ENTRY.iter_unpack(data[HEADER.size : HEADER.size + whole]))
-    offsets, times_ms = zip(*(entries or [(0, header.created_ms)]), strict=True)
+    # Not taken apart: there may be hundreds of thousands, of which a few are looked at.
+    entries = memoryview(data)[HEADER.size : HEADER.size + whole].cast("Q")
     return _File(
         path=path,
         inode=found.st_ino,
@@ -140,8 +141,8 @@ def _file(path: Path) -> _File | None:
         size=found.st_size,
         created_ms=header.created_ms,
         modified_at=found.st_mtime,
-        offsets=offsets,
-        times_ms=times_ms,
+        offsets=entries[0::2] if entries else (0,),
+        times_ms=entries[1::2] if entries else (header.created_ms,),
     )
 
 
