@@ -53,7 +53,7 @@ def is_function(value: Any, *, in_conditions: bool = False) -> bool:
         return False
     (name,) = value
     names = ("Ref", "Condition") if in_conditions else ("Ref",)
-    return name in names or str(name).startswith("Fn::")
+    return bool(name in names or name.startswith("Fn::"))
 
 
 def evaluate(value: Any, scope: Scope, path: str) -> Any:
