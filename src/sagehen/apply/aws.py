@@ -111,7 +111,9 @@ def told(error: ClientError | BotoCoreError) -> SagehenError:
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
         message = str(error.response.get("Error", {}).get("Message") or error)
-        kind = Unavailable if status >= 500 or code_of(error) == "ThrottlingException" else Invalid
+        kind: type[SagehenError] = (
+            Unavailable if status >= 500 or code_of(error) == "ThrottlingException" else Invalid
+        )
         if "already exist" in message:
             kind = AlreadyExists
         return kind(f"{error.operation_name}: {message}")

@@ -126,7 +126,8 @@ def _holds(value: Any, scope: Scope, path: str, settle: Callable[[str], bool]) -
             return {"Fn::And": all(held), "Fn::Or": any(held), "Fn::Not": not held[0]}[name]
         if name == "Fn::Equals":
             left, right = _arguments(name, argument, 2, path)
-            return _plain(evaluate(left, scope, path)) == _plain(evaluate(right, scope, path))
+            sides = [_plain(evaluate(one, scope, path)) for one in (left, right)]
+            return bool(sides[0] == sides[1])
     raise Invalid(
         f"Template format error: Conditions can only be boolean operations on parameters and "
         f"other conditions ({path})"

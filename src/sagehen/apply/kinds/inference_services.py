@@ -1,6 +1,7 @@
 """Sagehen::InferenceService: the keys of `[inference_service]` in CamelCase."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -66,10 +67,8 @@ class InferenceServiceKind(Kind):
         self.create(aws, live.name, after)
 
     def delete(self, aws: Aws, name: str) -> str | None:
-        try:
+        with suppress(NotFound):
             aws.own("DELETE", _AT, name)
-        except NotFound:
-            pass
         return None
 
 

@@ -47,9 +47,56 @@ class Kind(ABC):
     """The properties that nobody can see once they are given."""
     required: ClassVar[tuple[str, ...]] = ()
 
-    @property
+    members: Mapping[str, Read]
+    """What reads each property."""
+
     @abstractmethod
-    def comparable(properties: dict[str, Any]) -> dict[str, Any]:
+    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+        """`Ref`, and by its name each attribute; as they will be, where it is not there yet."""
+
+    @abstractmethod
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
+        """How it is; None where there is none. `properties` find it where it has no name."""
+
+    @abstractmethod
+    def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None: ...
+
+    @abstractmethod
+    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+        """Make it `after`; what was begun before may be done again."""
+
+    @abstractmethod
+    def delete(self, aws: Aws, name: str) -> str | None:
+        """Ask for it to go; none there is well. A sentence where it is kept after all."""
+
+    def read(self, logical_id: str, given: dict[str, Any]) -> dict[str, Any]:
+        """The properties as the API takes them; raises Invalid in CloudFormation's words."""
+        try:
+            return self.check(structure(self.members, self.required)(given, "#"))
+        except Invalid as error:
+            raise Invalid(
+                f"Properties validation failed for resource {logical_id} ({self.type}) with "
+                f"message: {error}"
+            ) from None
+
+    def check(self, properties: dict[str, Any]) -> dict[str, Any]:
+        """The same, if what has to hold between them does; raises Invalid."""
+        return properties
+
+    def is_fixed(self, member: str) -> bool:
+        """Whether it needs another resource to change this property."""
+        return member != "Tags" if self.fixed is None else member in self.fixed
+
+    def identity(self, properties: dict[str, Any]) -> dict[str, Any]:
+        """What cannot change, but for the name."""
+        return {
+            name: value
+            for name, value in properties.items()
+            if self.is_fixed(name) and name != self.name_property
+        }
+
+
+def comparable(properties: dict[str, Any]) -> dict[str, Any]:
     """The same, with tags as a mapping: they have no order."""
     tags = properties.get("Tags")
     if not isinstance(tags, list):
@@ -61,7 +108,8 @@ def tag_changes(
     live: Live, before: dict[str, Any], after: dict[str, Any]
 ) -> tuple[list[dict[str, str]], list[str]]:
     """The tags to be set, and the keys of those to go: what others have put there stays."""
-    there, wanted = ({one["Key"]: one for one in of.get("Tags", [])} for of in (live.properties, after))
+    there = {one["Key"]: one for one in live.properties.get("Tags", [])}
+    wanted = {one["Key"]: one for one in after.get("Tags", [])}
     changed = [tag for key, tag in wanted.items() if there.get(key) != tag]
     ours = [one["Key"] for one in before.get("Tags", [])]
     return changed, [key for key in ours if key in there and key not in wanted]

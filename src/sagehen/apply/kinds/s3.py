@@ -1,12 +1,13 @@
 """AWS::S3::Bucket."""
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from sagehen.apply.aws import Aws, Place, code_of
 from sagehen.apply.kinds.kind import Kind, Live
-from sagehen.apply.schema import TEXT
+from sagehen.apply.schema import TEXT, Read
 
 __all__ = ["BucketKind"]
 
@@ -18,7 +19,7 @@ class BucketKind(Kind):
     name_property = "BucketName"
     lower_names = True
     fixed = frozenset({"BucketName"})
-    members: ClassVar[Any] = {"BucketName": TEXT}
+    members: Mapping[str, Read] = {"BucketName": TEXT}
 
     def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
         domain = place.url_suffix

@@ -1,14 +1,14 @@
 """AWS::SNS::Topic, with the subscriptions it may name, and AWS::SNS::Subscription."""
 
 import json
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from sagehen.apply.aws import Aws, Place, code_of
 from sagehen.apply.kinds.kind import Kind, Live, tag_changes
-from sagehen.apply.schema import FLAG, JSON, TEXT, keyed_tags, list_of, one_of, structure
+from sagehen.apply.schema import FLAG, JSON, TEXT, Read, keyed_tags, list_of, one_of, structure
 
 __all__ = ["SubscriptionKind", "TopicKind"]
 
@@ -18,7 +18,7 @@ class TopicKind(Kind):
     name_property = "TopicName"
     longest_name = 256
     fixed = frozenset({"TopicName"})
-    members: ClassVar[Any] = {
+    members: Mapping[str, Read] = {
         "DisplayName": TEXT,
         "KmsMasterKeyId": TEXT,
         "SignatureVersion": one_of("1", "2"),
@@ -58,10 +58,9 @@ class TopicKind(Kind):
     def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
         sns, arn = aws.client("sns"), Place(aws).arn("sns", live.name)
         for key in self._attributes:
-            if key in after or key in before:
-                wanted = after.get(key, "")
-                if live.properties.get(key, "") != wanted:
-                    sns.set_topic_attributes(TopicArn=arn, AttributeName=key, AttributeValue=wanted)
+            ours, wanted = key in after or key in before, after.get(key, "")
+            if ours and live.properties.get(key, "") != wanted:
+                sns.set_topic_attributes(TopicArn=arn, AttributeName=key, AttributeValue=wanted)
         tags, gone = tag_changes(live, before, after)
         if gone:
             sns.untag_resource(ResourceArn=arn, TagKeys=gone)
@@ -92,7 +91,7 @@ class SubscriptionKind(Kind):
     type = "AWS::SNS::Subscription"
     fixed = frozenset({"Endpoint", "Protocol", "TopicArn"})
     required = ("TopicArn", "Protocol", "Endpoint")
-    members: ClassVar[Any] = {
+    members: Mapping[str, Read] = {
         "DeliveryPolicy": JSON,
         "Endpoint": TEXT,
         "FilterPolicy": JSON,
@@ -133,13 +132,13 @@ class SubscriptionKind(Kind):
 
     def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
         for key in self._attributes:
-            if key in after or key in before:
-                if live.properties.get(key) != after.get(key):
-                    aws.client("sns").set_subscription_attributes(
-                        SubscriptionArn=live.name,
-                        AttributeName=key,
-                        AttributeValue=_text(after.get(key, "")),
-                    )
+            ours = key in after or key in before
+            if ours and live.properties.get(key) != after.get(key):
+                aws.client("sns").set_subscription_attributes(
+                    SubscriptionArn=live.name,
+                    AttributeName=key,
+                    AttributeValue=_text(after.get(key, "")),
+                )
 
     def delete(self, aws: Aws, name: str) -> str | None:
         if name:

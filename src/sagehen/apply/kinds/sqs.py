@@ -1,13 +1,14 @@
 """AWS::SQS::Queue."""
 
 import json
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from sagehen.apply.aws import Aws, Place, code_of
 from sagehen.apply.kinds.kind import Kind, Live, tag_changes
-from sagehen.apply.schema import FLAG, JSON, TEXT, WHOLE, keyed_tags
+from sagehen.apply.schema import FLAG, JSON, TEXT, WHOLE, Read, keyed_tags
 
 __all__ = ["QueueKind"]
 
@@ -19,7 +20,7 @@ class QueueKind(Kind):
     name_property = "QueueName"
     longest_name = 80
     fixed = frozenset({"QueueName"})
-    members: ClassVar[Any] = {
+    members: Mapping[str, Read] = {
         "DelaySeconds": WHOLE,
         "KmsDataKeyReusePeriodSeconds": WHOLE,
         "KmsMasterKeyId": TEXT,
