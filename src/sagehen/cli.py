@@ -15,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from sagehen import __version__
+from sagehen.apply_verbs import apply, delete
 from sagehen.async_verbs import async_app
 from sagehen.config import Settings, load_settings
 from sagehen.credentials import Credentials, load_credentials
@@ -31,6 +32,8 @@ app = typer.Typer(
     help="SageMaker Inference on your own machines.", no_args_is_help=True, add_completion=False
 )
 app.add_typer(async_app, name="async")
+app.command("apply")(apply)
+app.command("delete")(delete)
 
 PortOption = Annotated[int | None, typer.Option(help="The port; 0 takes any free one. [9000]")]
 HostOption = Annotated[str | None, typer.Option(help="The address to listen on. [127.0.0.1]")]

@@ -17,10 +17,10 @@ from sagehen.apply.aws import Aws, told
 from sagehen.apply.desired import Desired, Resolver
 from sagehen.apply.differences import missing_from
 from sagehen.apply.kinds import KINDS, Live, comparable
-from sagehen.apply.plan import Action, Lives, Plan, Removal, Step, live_key
-from sagehen.apply.record import Kept, Phase, StackContent
+from sagehen.apply.plan import Action, Lives, Plan, Removal, Step, is_same, live_key
+from sagehen.apply.record import Kept, Phase
 from sagehen.apply.stack import Journal
-from sagehen.errors import Invalid, NotFound, SagehenError, Unavailable
+from sagehen.errors import Invalid, SagehenError, Unavailable
 
 __all__ = ["Interrupted", "Work", "look_at", "perform"]
 
@@ -89,33 +89,33 @@ def perform(plan: Plan, resolver: Resolver | None, work: Work) -> None:
 
 def _create(step: Step, desired: Desired, work: Work) -> Kept:
     before = work.journal.content
-    if step.action is Action.REPLACE and step.old is not None:
-        _set_aside(step.old, work.journal)
+    _make_room(desired, work.journal)
     work.journal.keep(_kept(desired, "creating"))
     if not step.takes_over:
         _wait_until_gone(desired, work, only_if_going=True)
-        work.say(f"Creating {desired.type} {desired.logical_id} ({desired.name or 'unnamed'})")
+        work.say(f"Creating {_what(desired)}")
         try:
             desired.kind.create(work.aws, desired.name, desired.properties)
-        except (ClientError, Invalid, NotFound) as error:
-            if isinstance(told_of(error), Unavailable):
-                raise
-            # It was refused, so nothing is there, or nothing of ours.
-            work.journal.write(before)
+        except (ClientError, SagehenError) as error:
+            if not isinstance(_told(error), Unavailable):
+                # It was refused: nothing is there, or nothing of ours.
+                work.journal.write(before)
             raise
     return _finish(step, desired, work)
 
 
 def _finish(step: Step, desired: Desired, work: Work) -> Kept:
-    """Wait for what was begun, and write it down."""
+    """Wait for what was begun, or was there, and write it down."""
     live = _wait_until_ready(desired, work)
     kept = _kept(desired, "ready", live)
+    _make_room(desired, work.journal)
     work.journal.keep(kept)
     return kept
 
 
 def _update(step: Step, desired: Desired, work: Work) -> Kept:
     assert step.old is not None
+    _make_room(desired, work.journal)
     work.journal.keep(msgspec.structs.replace(step.old, phase="updating"))
     live = _settled(desired, work)
     if live is None or live.status != "ready":
@@ -146,17 +146,13 @@ def _recreate(step: Step, desired: Desired, work: Work) -> Kept:
     return _create(step, desired, work)
 
 
-def _adopt(step: Step, desired: Desired, work: Work) -> Kept:
-    return _finish(step, desired, work)
-
-
 _STEPS: dict[Action, Callable[[Step, Desired, Work], Kept]] = {
     Action.CREATE: _create,
     Action.REPLACE: _create,
     Action.FINISH: _finish,
     Action.UPDATE: _update,
     Action.RECREATE: _recreate,
-    Action.ADOPT: _adopt,
+    Action.ADOPT: _finish,
 }
 
 
@@ -164,25 +160,18 @@ def _fold(step: Step, desired: Desired, journal: Journal) -> None:
     """What is only the stack's affair: policies, and who needs whom."""
     assert step.old is not None
     kept = msgspec.structs.replace(
-        step.old,
-        properties=desired.properties,
-        needs=desired.needs,
-        deletion_policy=desired.deletion_policy,
+        step.old, needs=desired.needs, deletion_policy=desired.deletion_policy
     )
     if journal.content.resources.get(kept.logical_id) != kept:
-        current = journal.content.resources.get(kept.logical_id)
-        if current is not None and current.name != kept.name:
-            _set_aside(current, journal)
+        _make_room(desired, journal)
         journal.keep(kept)
 
 
-def _set_aside(old: Kept, journal: Journal) -> None:
-    """The replaced one is a leftover from the moment on that its place is taken."""
-    content = journal.content
-    resources = {k: one for k, one in content.resources.items() if one != old}
-    journal.content = StackContent(
-        resources=resources, leftovers=(*content.leftovers, old), outputs=content.outputs
-    )
+def _make_room(desired: Desired, journal: Journal) -> None:
+    """What has its place until now is a leftover from now on, if it is another one."""
+    current = journal.content.resources.get(desired.logical_id)
+    if current is not None and not is_same(current, desired):
+        journal.set_aside(current, retained=desired.update_replace_policy == "Retain")
 
 
 def _remove(removal: Removal, work: Work) -> None:
@@ -277,7 +266,7 @@ def _poll(
             work.journal.beat()
             trouble = ""
         except (ClientError, BotoCoreError, Unavailable) as error:
-            if not isinstance(told_of(error), Unavailable):
+            if not isinstance(_told(error), Unavailable):
                 raise
             trouble = f" ({error})"
         if time.monotonic() > deadline:
@@ -299,12 +288,9 @@ def _what(desired: Desired) -> str:
     return f"{desired.type} {desired.logical_id} ({desired.name or 'unnamed'})"
 
 
-def told_of(error: Exception) -> SagehenError:
+def _told(error: ClientError | BotoCoreError | SagehenError) -> SagehenError:
     """An error of boto3's, or ours, as ours."""
-    if isinstance(error, ClientError | BotoCoreError):
-        return told(error)
-    assert isinstance(error, SagehenError)
-    return error
+    return error if isinstance(error, SagehenError) else told(error)
 
 
 @contextmanager

@@ -17,7 +17,17 @@ from sagehen.apply.kinds import Live, comparable
 from sagehen.apply.record import Kept, StackContent
 from sagehen.errors import AlreadyExists, Invalid
 
-__all__ = ["Action", "Lives", "Plan", "Removal", "Step", "live_key", "make_plan", "plan_removal"]
+__all__ = [
+    "Action",
+    "Lives",
+    "Plan",
+    "Removal",
+    "Step",
+    "is_same",
+    "live_key",
+    "make_plan",
+    "plan_removal",
+]
 
 Lives = Mapping[tuple[str, str], Live]
 """By type and name; what is not in it is not there."""
@@ -67,6 +77,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def changes_anything(self) -> bool:
         return bool(self.removals) or any(one.action is not Action.SAME for one in self.steps)
+
+    @property
+    def is_to_be_written(self) -> bool:
+        """Whether the record changes, if nothing else does."""
+        return any(
+            (one.old.needs, one.old.deletion_policy)
+            != (one.desired.needs, one.desired.deletion_policy)
+            for one in self.steps
+            if one.old is not None
+        )
 
     @property
     def destroys(self) -> bool:
@@ -120,14 +140,16 @@ def _removals(steps: Sequence[Step], content: StackContent) -> list[Removal]:
             retained = replaced_by.update_replace_policy == "Retain"
         else:
             retained = kept.deletion_policy != "Delete"
-        is_leftover = content.resources.get(kept.logical_id) is not kept
-        removals.append(Removal(kept=kept, retained=retained and not is_leftover))
+        if content.resources.get(kept.logical_id) is not kept:
+            # It was replaced before: what its update said is written with it.
+            retained = kept.deletion_policy != "Delete"
+        removals.append(Removal(kept=kept, retained=retained))
     return removals
 
 
 def _step(desired: Desired, content: StackContent, lives: Lives, adopt: bool) -> Step:
     old = content.resources.get(desired.logical_id)
-    same = old if old is not None and _is_same(old, desired) else _taken_back(desired, content)
+    same = old if old is not None and is_same(old, desired) else _taken_back(desired, content)
     live = lives.get(live_key(desired))
     if same is not None:
         return _step_of_same(desired, same, live)
@@ -178,7 +200,7 @@ def _step_of_same(desired: Desired, kept: Kept, live: Live | None) -> Step:
     )
 
 
-def _is_same(kept: Kept, desired: Desired) -> bool:
+def is_same(kept: Kept, desired: Desired) -> bool:
     """Whether the stack's resource is the one that is wanted, if with other properties."""
     if kept.type != desired.type:
         return False
@@ -190,7 +212,7 @@ def _is_same(kept: Kept, desired: Desired) -> bool:
 
 def _taken_back(desired: Desired, content: StackContent) -> Kept | None:
     """What was replaced before and is wanted again, before it was removed."""
-    found = [one for one in content.leftovers if _is_same(one, desired)]
+    found = [one for one in content.leftovers if is_same(one, desired)]
     return found[-1] if found else None
 
 

@@ -76,16 +76,23 @@ class Journal:
     def keep(self, kept: Kept) -> None:
         """Write a resource, which is none of the leftovers any more."""
         resources = {**self.content.resources, kept.logical_id: kept}
-        others = tuple(
-            one for one in self.content.leftovers if (one.type, one.name) != (kept.type, kept.name)
-        )
+        others = tuple(one for one in self.content.leftovers if not _is_one(one, kept))
         self.write(msgspec.structs.replace(self.content, resources=resources, leftovers=others))
 
     def forget(self, kept: Kept) -> None:
         """Write that a resource is gone, or that it is no concern of the stack any more."""
-        resources = {k: one for k, one in self.content.resources.items() if one != kept}
-        others = tuple(one for one in self.content.leftovers if one != kept)
+        resources = {k: one for k, one in self.content.resources.items() if not _is_one(one, kept)}
+        others = tuple(one for one in self.content.leftovers if not _is_one(one, kept))
         self.write(msgspec.structs.replace(self.content, resources=resources, leftovers=others))
+
+    def set_aside(self, kept: Kept, retained: bool) -> None:
+        """Have a resource be a leftover, with the next write: its place is taken by another."""
+        policy = "Retain" if retained else "Delete"
+        old = msgspec.structs.replace(kept, deletion_policy=policy)
+        resources = {k: one for k, one in self.content.resources.items() if not _is_one(one, kept)}
+        self.content = msgspec.structs.replace(
+            self.content, resources=resources, leftovers=(*self.content.leftovers, old)
+        )
 
     def beat(self) -> None:
         """Keep the claim, while something takes long."""
@@ -140,6 +147,13 @@ def claimed(aws: Aws, stack: Stack) -> Iterator[Journal]:
     journal.close()
 
 
+def _is_one(one: Kept, other: Kept) -> bool:
+    """Whether both tell of the same resource."""
+    if one.name or other.name:
+        return (one.type, one.name) == (other.type, other.name)
+    return (one.type, one.properties) == (other.type, other.properties)
+
+
 def _is_dead(holder: str) -> bool:
     """Whether a run is known to have ended without giving its claim back."""
     machine, _, rest = holder.partition(":")
@@ -153,16 +167,13 @@ def _is_dead(holder: str) -> bool:
 
 def _machine() -> str:
     """This machine since it was started, and whom a process number means there."""
-    parts = []
-    for read in (
-        lambda: Path("/proc/sys/kernel/random/boot_id").read_text(),
-        lambda: os.readlink("/proc/self/ns/pid"),
-    ):
-        try:
-            parts.append(read())
-        except OSError:
-            parts.append(socket.gethostname())
-    return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
+    try:
+        since = Path("/proc/sys/kernel/random/boot_id").read_text()
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        since = namespace = ""
+    named = f"{socket.gethostname()}{since}{namespace}"
+    return hashlib.sha256(named.encode()).hexdigest()[:16]
 
 
 def _started(pid: int) -> str:
