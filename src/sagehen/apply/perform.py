@@ -89,6 +89,9 @@ def perform(plan: Plan, resolver: Resolver | None, work: Work) -> None:
 
 def _create(step: Step, desired: Desired, work: Work) -> Kept:
     before = work.journal.content
+    if desired.kind.name_property is None:
+        # What the server named the one before is not the name of this one.
+        desired = msgspec.structs.replace(desired, name="")
     _make_room(desired, work.journal)
     work.journal.keep(_kept(desired, "creating"))
     if not step.takes_over:

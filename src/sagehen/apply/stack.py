@@ -74,25 +74,21 @@ class Journal:
         self._put(content, CLAIM_SECONDS)
 
     def keep(self, kept: Kept) -> None:
-        """Write a resource, which is none of the leftovers any more."""
-        resources = {**self.content.resources, kept.logical_id: kept}
-        others = tuple(one for one in self.content.leftovers if not _is_one(one, kept))
-        self.write(msgspec.structs.replace(self.content, resources=resources, leftovers=others))
+        """Write a resource, which is no leftover any more, nor under another logical id."""
+        content = self._without(kept)
+        resources = {**content.resources, kept.logical_id: kept}
+        self.write(msgspec.structs.replace(content, resources=resources))
 
     def forget(self, kept: Kept) -> None:
         """Write that a resource is gone, or that it is no concern of the stack any more."""
-        resources = {k: one for k, one in self.content.resources.items() if not _is_one(one, kept)}
-        others = tuple(one for one in self.content.leftovers if not _is_one(one, kept))
-        self.write(msgspec.structs.replace(self.content, resources=resources, leftovers=others))
+        self.write(self._without(kept))
 
     def set_aside(self, kept: Kept, retained: bool) -> None:
         """Have a resource be a leftover, with the next write: its place is taken by another."""
         policy = "Retain" if retained else "Delete"
         old = msgspec.structs.replace(kept, deletion_policy=policy)
-        resources = {k: one for k, one in self.content.resources.items() if not _is_one(one, kept)}
-        self.content = msgspec.structs.replace(
-            self.content, resources=resources, leftovers=(*self.content.leftovers, old)
-        )
+        content = self._without(kept)
+        self.content = msgspec.structs.replace(content, leftovers=(*content.leftovers, old))
 
     def beat(self) -> None:
         """Keep the claim, while something takes long."""
@@ -107,6 +103,15 @@ class Journal:
         query = {"version": str(self._stack.version), "holder": self._holder}
         with suppress(NotFound):
             self._aws.own("DELETE", _AT, self._stack.name, query=query)
+
+    def _without(self, kept: Kept) -> StackContent:
+        return msgspec.structs.replace(
+            self.content,
+            resources={
+                name: one for name, one in self.content.resources.items() if not _is_one(one, kept)
+            },
+            leftovers=tuple(one for one in self.content.leftovers if not _is_one(one, kept)),
+        )
 
     def _put(self, content: StackContent, claim_seconds: float) -> None:
         over = self._stack.holder if _is_dead(self._stack.holder) else None
