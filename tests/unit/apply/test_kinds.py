@@ -101,8 +101,8 @@ def test_texts_and_numbers_are_what_the_property_is():
         ),
         (
             "Sagehen::InferenceService",
-            {"S3Bucket": "bucket", "WhiteList": "a", "Types": {"a": {"Nope": 1}}},
-            "#/Types/A/Nope: Extra inputs are not permitted",
+            {"S3Bucket": "bucket", "WhiteList": "model_a", "Types": {"model_a": {"Nope": 1}}},
+            "#/Types/model_a/Nope: Extra inputs are not permitted",
         ),
         ("Sagehen::InferenceService", {"S3Bucket": "bucket", "Lmit": 1}, "extraneous key [Lmit]"),
     ],

@@ -38,8 +38,14 @@ class InferenceServiceKind(Kind):
             read = InferenceServiceSettings.model_validate(snake)
         except ValidationError as error:
             fault = error.errors()[0]
-            path = "/".join(["#", *(_camel(str(part)) for part in fault["loc"])])
-            raise Invalid(f"{path}: {fault['msg'].removeprefix('Value error, ')}") from None
+            path = [str(part) for part in fault["loc"]]
+            # Below types are names of the user's own.
+            shown = [
+                one if path[at - 1 : at] == ["types"] else _camel(one)
+                for at, one in enumerate(path)
+            ]
+            why = fault["msg"].removeprefix("Value error, ")
+            raise Invalid(f"{'/'.join(['#', *shown])}: {why}") from None
         return _camel_keys(read.model_dump(mode="json", exclude_unset=True))
 
     def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
