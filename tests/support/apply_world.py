@@ -38,7 +38,8 @@ class World:
         return answer
 
     def _crash(self, half_step: int) -> None:
-        if half_step == self.crash_at:
+        # Whoever is dead does nothing more, such as giving a claim back.
+        if 0 <= self.crash_at <= half_step:
             raise Crash
 
     # What `Aws` has

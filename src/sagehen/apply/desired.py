@@ -5,7 +5,7 @@ template. Only a subscription's ARN and a queue's URL are the server's to say; `
 it said.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -39,6 +39,8 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...]
     deletion_policy: str
     update_replace_policy: str
+    hidden: tuple[str, ...] = ()
+    """Where in its properties the values of parameters with NoEcho are."""
 
     @property
     def kind(self) -> Kind:
@@ -102,6 +104,7 @@ class Resolver:
             needs=tuple(self._needs[logical_id]),
             deletion_policy=source.deletion_policy,
             update_replace_policy=source.update_replace_policy,
+            hidden=tuple(_places_of(self.secrets, properties)),
         )
 
     def resolve_all(self) -> list[Desired]:
@@ -190,6 +193,23 @@ def _secrets(template: Template, parameters: Mapping[str, Value]) -> list[str]:
             value = parameters[name]
             found += [value] if isinstance(value, str) else value
     return sorted((one for one in found if one), key=len, reverse=True)
+
+
+def _places_of(secrets: Sequence[str], properties: dict[str, Any]) -> Iterator[str]:
+    """Paths, as Difference has them."""
+    for name, value in properties.items() if secrets else ():
+        yield from _leaves(secrets, value, name)
+
+
+def _leaves(secrets: Sequence[str], value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _leaves(secrets, one, f"{path}.{name}")
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _leaves(secrets, one, f"{path}[{number}]")
+    elif any(secret in str(value) for secret in secrets):
+        yield path
 
 
 def _no_resource(logical_id: str, _: str | None) -> str:

@@ -221,6 +221,7 @@ def _kept(desired: Desired, phase: Phase, live: Live | None = None) -> Kept:
         attributes=attributes | (live.attributes if live else {}),
         needs=desired.needs,
         deletion_policy=desired.deletion_policy,
+        hidden=desired.hidden,
         phase=phase,
     )
 

@@ -67,7 +67,7 @@ def apply_template(
     desired = resolver.resolve_all()
     outputs = resolver.outputs()
     plan = make_plan(desired, stack.content, look_at(aws, desired), adopt=adopt)
-    out.print(render_plan(plan, name, resolver.secrets))
+    out.print(render_plan(plan, name))
     if dry_run:
         return CHANGES if plan.changes_anything else 0
     if plan.changes_anything or plan.is_to_be_written or outputs != stack.content.outputs:
@@ -97,7 +97,7 @@ def delete_stack(file: Path | None, options: Options, stop: threading.Event) -> 
         out.print(f"There is no stack {name}.", markup=False)
         return 0
     plan = plan_removal(stack.content)
-    out.print(render_plan(plan, name, ()))
+    out.print(render_plan(plan, name))
     _confirm(plan, options)
     status, _ = _run(plan, None, aws, stack, stop, options)
     if not status:

@@ -25,11 +25,11 @@ _LONGEST_VALUE = 120
 _HIDDEN = "****"
 
 
-def render_plan(plan: Plan, stack: str, secrets: Sequence[str]) -> RenderableType:
-    """The plan; `secrets` are the values that are not to be shown."""
+def render_plan(plan: Plan, stack: str) -> RenderableType:
+    """The plan, without the values of parameters with NoEcho."""
     lines = [Text(f"Stack {stack}")]
     for step in plan.steps:
-        lines += _step(step, secrets)
+        lines += _step(step)
     lines += [_removal(one) for one in plan.removals]
     lines.append(Text(_summary(plan)))
     return Group(*lines)
@@ -48,7 +48,7 @@ def render_outputs(
     return Group(*lines)
 
 
-def _step(step: Step, secrets: Sequence[str]) -> list[Text]:
+def _step(step: Step) -> list[Text]:
     sign, style = _SIGNS[step.action]
     desired = step.desired
     name = desired.name or "unnamed"
@@ -63,11 +63,12 @@ def _step(step: Step, secrets: Sequence[str]) -> list[Text]:
         note = f"{', '.join(fixed)} cannot be changed in place" if fixed else ""
     if note:
         line.append(f": {note}")
-    lines = [line] + [_change(one, secrets) for one in step.changes]
+    hidden = (step.old.hidden if step.old else (), desired.hidden)
+    lines = [line] + [_change(one, hidden) for one in step.changes]
     for one in step.drift:
         mended = not desired.kind.is_fixed(one.member)
         about = "changed by somebody else" if mended else "changed by somebody else, and left so"
-        lines.append(_change(one, secrets, f"   ({about})"))
+        lines.append(_change(one, hidden, f"   ({about})"))
     return lines
 
 
@@ -85,16 +86,20 @@ def _removal(removal: Removal) -> Text:
     return Text(f"  - {what}", "red")
 
 
-def _change(change: Difference, secrets: Sequence[str], about: str = "") -> Text:
-    before, after = (_value(one, secrets) for one in (change.before, change.after))
+def _change(
+    change: Difference, hidden: tuple[Sequence[str], Sequence[str]], about: str = ""
+) -> Text:
+    before = _value(change.before, change.path, hidden[0])
+    after = _value(change.after, change.path, hidden[1])
     return Text(f"      {change.path}: {before} → {after}{about}")
 
 
-def _value(value: Any, secrets: Sequence[str]) -> str:
+def _value(value: Any, path: str, hidden: Sequence[str]) -> str:
     if value is None:
         return "(none)"
-    hidden = [json.dumps(one, ensure_ascii=False)[1:-1] for one in secrets]
-    text = _masked(json.dumps(value, ensure_ascii=False), hidden)
+    if any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in hidden):
+        return _HIDDEN
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 

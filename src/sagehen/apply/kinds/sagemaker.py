@@ -39,14 +39,18 @@ class _SageMakerKind(Kind):
         return {"Ref": arn, f"{self.noun}Name": name, f"{self.noun}Arn": arn}
 
     def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
-        told = self._describe(aws, name)
-        if told is None:
-            return None
-        tags = aws.client("sagemaker").get_paginator("list_tags")
-        pages = tags.paginate(ResourceArn=told[f"{self.noun}Arn"])
-        told["Tags"] = [tag for page in pages for tag in page["Tags"]]
-        status, reason = self._status(told)
-        return Live(name=name, properties=told, status=status, reason=reason)
+        sagemaker = aws.client("sagemaker")
+        try:
+            found = getattr(sagemaker, f"describe_{self.method}")(**{f"{self.noun}Name": name})
+            arn = found[f"{self.noun}Arn"]
+            pages = sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn)
+            found["Tags"] = [tag for page in pages for tag in page["Tags"]]
+        except ClientError as error:
+            if _is_absence(error):
+                return None
+            raise
+        status, reason = self._status(found)
+        return Live(name=name, properties=found, status=status, reason=reason)
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         named = {**properties, f"{self.noun}Name": name}
@@ -67,16 +71,6 @@ class _SageMakerKind(Kind):
             if not _is_absence(error):
                 raise
         return None
-
-    def _describe(self, aws: Aws, name: str) -> dict[str, Any] | None:
-        describe = getattr(aws.client("sagemaker"), f"describe_{self.method}")
-        try:
-            found: dict[str, Any] = describe(**{f"{self.noun}Name": name})
-        except ClientError as error:
-            if _is_absence(error):
-                return None
-            raise
-        return found
 
     def _status(self, told: dict[str, Any]) -> tuple[Status, str]:
         return "ready", ""
