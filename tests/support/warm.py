@@ -18,8 +18,8 @@ IMPORTED = ["boto3", "xgboost", "sklearn.datasets", "sklearn.model_selection", "
 """xgboost and scikit-learn bring numpy, scipy and pandas."""
 END_TIMEOUT_SECONDS = 40
 PLAIN = str(Path(__file__).with_name("plain"))
-"""As PYTHONPATH, for processes that import xgboost by themselves: it then brings neither scikit-learn
-nor pandas, which take most of its time, and of which it wants nothing unless they are there."""
+"""As PYTHONPATH, for processes that import xgboost by themselves: it finds neither scikit-learn nor
+pandas then, without which it works as well, and whose import takes most of its own."""
 
 
 def run_script(

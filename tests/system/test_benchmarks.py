@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 
 from sagehen.store.migrate import upgrade
-from support.warm import run_script
+from support.warm import PLAIN, run_script
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def run(script, server, *arguments, **variables):
-    return run_script(BENCHMARKS / script, arguments, {**server.env, **variables}, 100)
+    environment = {**server.env, "PYTHONPATH": PLAIN, **variables}
+    return run_script(BENCHMARKS / script, arguments, environment, 100)
 
 
 def test_throughput_compares_answers_and_prints_a_table(server):

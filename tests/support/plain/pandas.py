@@ -1,3 +1,3 @@
-"""In front of the real one for scripts whose xgboost can do without: that takes two seconds less."""
+"""In front of the real one: see `support.warm.PLAIN`."""
 
 raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
