@@ -23,7 +23,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def run(script, server, *arguments, **variables):
-    environment = {**server.env, "PYTHONPATH": PLAIN, **variables}
+    environment = {**server.env, "PYTHONPATH": PLAIN, "BENCHMARK_HOME": str(server.home)}
+    environment |= variables
     return run_script(BENCHMARKS / script, arguments, environment, 100)
 
 
