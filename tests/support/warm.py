@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-IMPORTED = ["boto3", "xgboost", "sklearn.datasets", "sklearn.model_selection", "support.warm"]
+IMPORTED = ["boto3", "xgboost", "sklearn.datasets", "sklearn.model_selection", "sagemaker"]
 """xgboost and scikit-learn bring numpy, scipy and pandas."""
 END_TIMEOUT_SECONDS = 40
 PLAIN = str(Path(__file__).with_name("plain"))
@@ -27,7 +27,7 @@ def run_script(
 ) -> "subprocess.CompletedProcess[str]":
     """As `python3 script arguments` in that environment."""
     warm = multiprocessing.get_context("forkserver")
-    warm.set_forkserver_preload(IMPORTED)
+    warm.set_forkserver_preload([*IMPORTED, __name__])
     command = [str(script), *arguments]
     with tempfile.TemporaryDirectory() as folder:
         outputs = Path(folder, "stdout"), Path(folder, "stderr")

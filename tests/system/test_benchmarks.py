@@ -231,11 +231,11 @@ def test_many_models_are_compared_with_whom_can_be_had(server, tmp_path):
 
 def test_an_ideal_cache_forgets_the_least_recently_used(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    many_models = importlib.import_module("many_models")
+    hits = importlib.import_module("ideal_cache").least_recent_hits
     draws = [0, 1, 0, 2, 0, 1]
-    assert many_models.least_recent_hits(draws, [1, 1, 1], 2) == 2 / 6
-    assert many_models.least_recent_hits(draws, [1, 1, 1], 3) == 3 / 6
-    assert many_models.least_recent_hits(draws, [1, 1, 2], 2) == 1 / 6
+    assert hits(draws, [1, 1, 1], 2) == 2 / 6
+    assert hits(draws, [1, 1, 1], 3) == 3 / 6
+    assert hits(draws, [1, 1, 2], 2) == 1 / 6
 
 
 def test_asynchronous_requests_are_put_in_and_brought_through(server, tmp_path):
