@@ -30,6 +30,8 @@ class LaunchPlan:
     """Shared by all containers of the instance."""
     listener: Callable[[bytes], None] | None = None
     """Called with what it prints, in a thread, and with nothing at the end."""
+    base: Path | None = None
+    """What the container is to see as /opt/ml, where that can be done."""
 
 
 class Process(Protocol):
@@ -62,6 +64,9 @@ class Process(Protocol):
 
 
 class Launcher(Protocol):
+    def seen_base(self, base: Path) -> Path:
+        """Where a container finds what is `base` in its plan."""
+
     async def start(self, plan: LaunchPlan) -> Process:
         """Start a container.
 

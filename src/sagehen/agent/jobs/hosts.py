@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.jobs.failures import JobFailed, cannot_run, out_of_memory, script_failed
@@ -84,9 +84,13 @@ class Hosts:
             JobFailed: nothing says what to run, or that cannot be run.
         """
         for place in self._places:
-            plan = plan_job_launch(place, self._around.settings, self._metrics.lines())
+            launcher = self._around.launcher
+            plan = replace(
+                plan_job_launch(place, self._around.settings, launcher.seen_base(place.base)),
+                listener=self._metrics.lines(),
+            )
             try:
-                process = await self._around.launcher.start(plan)
+                process = await launcher.start(plan)
             except CannotStart as error:
                 raise JobFailed(cannot_run(str(error))) from error
             used = Utilization(plan.limits, place.home.path, self._around.clock)
