@@ -1,13 +1,17 @@
 """A container's log: bounded on disk however much the container prints, and never in its way."""
 
 import contextlib
+import logging
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 __all__ = ["ContainerLog"]
+
+log = logging.getLogger(__name__)
 
 READ_BYTES = 64 * 1024
 KEPT_BYTES = 8 * 1024
@@ -19,11 +23,17 @@ class ContainerLog:
 
     A thread, because a slow disk must not hold up the agent's event loop. Where writing fails (a
     full disk), the output is dropped and still read, so that the container is never blocked.
+
+    Args:
+        listener: called in that thread with all that is printed, and with nothing at the end.
     """
 
-    def __init__(self, path: Path, most_bytes: int) -> None:
+    def __init__(
+        self, path: Path, most_bytes: int, listener: Callable[[bytes], None] | None = None
+    ) -> None:
         self._path = path
         self._most_bytes = most_bytes
+        self._listener = listener
         self._tail: deque[bytes] = deque()
         self._tail_bytes = 0
         self._lock = threading.Lock()
@@ -66,7 +76,18 @@ class ContainerLog:
                     self._write(data)
                 except OSError:
                     self._close()
+                self._tell(data)
+        self._tell(b"")
         self._close()
+
+    def _tell(self, data: bytes) -> None:
+        if self._listener is not None:
+            try:
+                self._listener(data)
+            except Exception:
+                # What reads along must not end the copying, for which the container would wait.
+                log.exception("What a container printed was not read along.")
+                self._listener = None
 
     def _keep(self, data: bytes) -> None:
         with self._lock:

@@ -9,6 +9,7 @@ from sagehen.agent.jobs.job import Job
 from sagehen.agent.jobs.place import check_spec
 from sagehen.agent.jobs.reports import EndedReports
 from sagehen.agent.jobs.surroundings import JobSurroundings
+from sagehen.agent.messages import JobSample
 from sagehen.domain.jobs import JobList, JobReport, JobSpec, Outcome, StopRequest
 from sagehen.errors import Invalid, NotFound, Unavailable
 
@@ -126,6 +127,11 @@ class Jobs:
             self._changes.announce()
         else:
             raise NotFound(f"There is no attempt {attempt_id}.")
+
+    async def samples(self) -> tuple[JobSample, ...]:
+        """Numbers about every host of the jobs whose code runs now."""
+        told = await asyncio.gather(*(job.samples() for job in self._running.values()))
+        return tuple(sample for samples in told for sample in samples)
 
     async def _live(self, job: Job) -> None:
         await job.live()
