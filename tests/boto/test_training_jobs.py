@@ -5,6 +5,7 @@ import json
 import tarfile
 import time
 import uuid
+from datetime import timedelta
 
 import pytest
 from botocore.exceptions import ClientError, WaiterError
@@ -237,7 +238,8 @@ def test_lists(jobs):
     assert listed(SortBy="Name", SortOrder="Descending") == ["c", "b", "a"]
     assert listed(SortBy="Status") == ["a", "b", "c"]
     assert listed(StatusEquals="Failed") == ["c"]
-    created = jobs.describe(f"{stem}-b")["CreationTime"]
+    # Times are told to the millisecond, rounded.
+    created = jobs.describe(f"{stem}-b")["CreationTime"] - timedelta(milliseconds=2)
     assert listed(CreationTimeBefore=created) == ["a"]
     assert listed(LastModifiedTimeAfter=created)[-2:] == ["b", "c"]
     assert listed(WarmPoolStatusEquals="Available") == []

@@ -5,6 +5,8 @@ What is left to do is asked of the agent by the loop, once that is on disk.
 """
 
 import logging
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,10 +14,11 @@ from sqlalchemy import Connection
 
 from sagehen.domain.jobs import JobSpec
 from sagehen.domain.names import ArnMaker
-from sagehen.domain.training import JobStage, JobStatus, TrainingJobRecord
+from sagehen.domain.training import JobStage, JobStatus, SecondaryStatus, TrainingJobRecord
 from sagehen.domain.training_course import Course
 from sagehen.domain.training_events import training_event
 from sagehen.reconcile.jobs.agent_view import AgentView
+from sagehen.reconcile.jobs.metrics import add_metrics
 from sagehen.reconcile.jobs.plan import Presence, admit, give_up, plan_job
 from sagehen.reconcile.jobs.specs import job_spec
 from sagehen.reconcile.lease import Lease
@@ -30,6 +33,8 @@ log = logging.getLogger(__name__)
 
 MOST_DUE = 200
 """Waiting jobs that are ended in one pass."""
+COUNT_SECONDS = 15.0
+"""How old `counts` may be."""
 
 OnEnd = Callable[[Connection, TrainingJobRecord], None]
 """Called once for each job, in the transaction in which it comes to its final status."""
@@ -65,6 +70,7 @@ class JobPass:
         arns: ArnMaker,
         most_running: int,
         max_restarts: int,
+        most_series: int,
         on_end: Sequence[OnEnd] = (),
     ) -> None:
         self._database = database
@@ -72,7 +78,14 @@ class JobPass:
         self._arns = arns
         self._most_running = most_running
         self._max_restarts = max_restarts
+        self._most_series = most_series
         self._on_end = on_end
+        self._counted_at = -math.inf
+        self.counts: dict[tuple[JobStatus, JobStage], int] = {}
+        """How many jobs there are, as of a while ago."""
+        self.restarts: Counter[SecondaryStatus] = Counter()
+        """How many attempts came to nothing, by what became of their jobs: Interrupted or
+        Restarting."""
 
     def run(self, view: AgentView, now: float) -> Asks:
         """Take one.
@@ -83,6 +96,9 @@ class JobPass:
         with self._database.read() as connection:
             running = training_jobs.active(connection)
             busy = self._is_something_due(connection, running, view, now)
+            if now - self._counted_at >= COUNT_SECONDS:
+                self._counted_at = now
+                self.counts = training_jobs.counts(connection)
         if not busy:
             return self._asks(running, view)
         with self._database.write() as connection:
@@ -91,6 +107,7 @@ class JobPass:
             running = training_jobs.active(connection)
         for course in courses:
             _tell(course)
+            self.restarts.update(_restarts(course))
         return self._asks(running, view, more)
 
     def _is_something_due(
@@ -165,6 +182,7 @@ class JobPass:
         self, connection: Connection, course: Course, own_tags: dict[str, str], now: float
     ) -> None:
         training_jobs.save(connection, [course.record])
+        add_metrics(connection, course.stored, course.record, self._most_series)
         for state in course.moves:
             put_event(connection, training_event(state, own_tags, self._arns, now))
         if course.record.stage is JobStage.ENDED:
@@ -193,6 +211,11 @@ class JobPass:
             again=more,
             gives_up_at=min(times, default=None),
         )
+
+
+def _restarts(course: Course) -> list[SecondaryStatus]:
+    begun_again = (SecondaryStatus.INTERRUPTED, SecondaryStatus.RESTARTING)
+    return [one.secondary for one in course.moves if one.secondary in begun_again]
 
 
 def _tell(course: Course) -> None:

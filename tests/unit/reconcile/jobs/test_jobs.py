@@ -7,7 +7,7 @@ from sagehen.domain.jobs import Outcome
 from sagehen.domain.training import JobStage, JobStatus, SecondaryStatus
 from sagehen.reconcile.lease import LeaseLost
 from sagehen.store import leases, tags, training_jobs
-from support.jobs import BEGAN, report_of, running_job, spot, waiting_job
+from support.training_jobs import BEGAN, report_of, running_job, spot, waiting_job
 
 COMPLETED = Outcome.COMPLETED
 
