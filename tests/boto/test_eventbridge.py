@@ -234,6 +234,120 @@ def test_a_webhook_gets_it_signed(events: Any, receiver: Receiver, rule: str, so
     assert post.headers["webhook-signature"] == f"v1,{mac}"
 
 
+def test_an_api_destination_gets_its_key(
+    events: Any, sqs: Any, receiver: Receiver, rule: str, source: str
+) -> None:
+    name = f"api-{source}"
+    connection = events.create_connection(
+        Name=name,
+        AuthorizationType="API_KEY",
+        AuthParameters={
+            "ApiKeyAuthParameters": {"ApiKeyName": "x-api-key", "ApiKeyValue": "s3cret"},
+            "InvocationHttpParameters": {
+                "QueryStringParameters": [{"Key": "q", "Value": "1", "IsValueSecret": True}]
+            },
+        },
+    )["ConnectionArn"]
+    shown = events.describe_connection(Name=name)
+    assert (shown["ConnectionState"], shown["AuthorizationType"]) == ("AUTHORIZED", "API_KEY")
+    assert shown["AuthParameters"]["ApiKeyAuthParameters"] == {"ApiKeyName": "x-api-key"}
+    assert "s3cret" not in str(shown)
+    destination = events.create_api_destination(
+        Name=name,
+        ConnectionArn=connection,
+        InvocationEndpoint=receiver.url("/jobs/*/ended"),
+        HttpMethod="POST",
+        InvocationRateLimitPerSecond=5,
+    )["ApiDestinationArn"]
+    url, arn = make_queue(sqs)
+    target = {
+        "Id": "api",
+        "Arn": destination,
+        "InputPath": "$.detail",
+        "HttpParameters": {"PathParameterValues": ["a b"], "HeaderParameters": {"X-Mine": "yes"}},
+        "DeadLetterConfig": {"Arn": arn},
+    }
+    put_targets(events, rule, target)
+    assert events.list_targets_by_rule(Rule=rule)["Targets"] == [target]
+    receiver.answers["/jobs/a%20b/ended?q=1"] = [status(503), status(200), status(400)]
+    put(events, entry(source))
+    first, second = receiver.wait_for("/jobs/a%20b/ended?q=1", count=2)
+    for post in (first, second):
+        assert post.json == DETAIL
+        assert (post.headers["x-api-key"], post.headers["x-mine"]) == ("s3cret", "yes")
+        assert post.headers["content-type"] == "application/json; charset=utf-8"
+        assert "webhook-signature" not in post.headers
+    (event_id,) = put(events, entry(source))
+    message = receive(sqs, url)
+    assert message is not None, "a 400 is final"
+    assert json.loads(message["Body"])["id"] == event_id
+    assert message["MessageAttributes"]["TARGET_ARN"]["StringValue"] == destination
+    events.delete_api_destination(Name=name)
+    (event_id,) = put(events, entry(source))
+    message = receive(sqs, url)
+    assert message is not None
+    assert message["MessageAttributes"]["ERROR_CODE"]["StringValue"] == "NO_RESOURCE"
+    events.delete_connection(Name=name)
+
+
+BASIC = {"BasicAuthParameters": {"Username": "u", "Password": "p"}}
+KEY = {"ApiKeyAuthParameters": {"ApiKeyName": "x-key", "ApiKeyValue": "v"}}
+
+
+def test_connections_and_api_destinations_are_kept(events: Any) -> None:
+    made = {"Name": "kept", "AuthorizationType": "BASIC", "AuthParameters": BASIC}
+    arn = events.create_connection(**made)["ConnectionArn"]
+    assert code_of(lambda: events.create_connection(**made))[0] == "ResourceAlreadyExistsException"
+    api = {"ConnectionArn": arn, "InvocationEndpoint": "http://host/api", "HttpMethod": "PUT"}
+    events.create_api_destination(Name="kept", **api)
+    events.update_api_destination(Name="kept", HttpMethod="PATCH", Description="d")
+    told = events.describe_api_destination(Name="kept")
+    assert (told["HttpMethod"], told["Description"]) == ("PATCH", "d")
+    assert told["InvocationRateLimitPerSecond"] == 300
+    (listed,) = events.list_api_destinations(ConnectionArn=arn)["ApiDestinations"]
+    assert listed["ApiDestinationState"] == "ACTIVE"
+    assert events.list_api_destinations(NamePrefix="other")["ApiDestinations"] == []
+    events.update_connection(Name="kept", Description="mine")
+    (listed,) = events.list_connections(NamePrefix="kept")["Connections"]
+    assert (listed["AuthorizationType"], listed["ConnectionArn"]) == ("BASIC", arn)
+    assert events.describe_connection(Name="kept")["Description"] == "mine"
+    for changes, code in (
+        ({"ConnectionArn": arn + "0"}, "ResourceNotFoundException"),
+        ({"InvocationEndpoint": "host"}, "ValidationException"),
+    ):
+        bad = {**api, **changes}
+        assert code_of(lambda bad=bad: events.create_api_destination(Name="n", **bad))[0] == code
+    assert code_of(lambda: events.delete_api_destination(Name="n"))[0] == (
+        "ResourceNotFoundException"
+    )
+    events.delete_api_destination(Name="kept")
+    events.delete_connection(Name="kept")
+    assert events.list_connections(NamePrefix="kept")["Connections"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "why"),
+    [
+        ("BASIC", KEY, "have BasicAuthParameters, whole and alone"),
+        ("API_KEY", {**KEY, **BASIC}, "have ApiKeyAuthParameters, whole and alone"),
+        ("API_KEY", {"ApiKeyAuthParameters": {"ApiKeyName": "a b", "ApiKeyValue": "v"}}, "a b is"),
+        ("OAUTH_CLIENT_CREDENTIALS", KEY, "AuthorizationType OAUTH_CLIENT_CREDENTIALS"),
+        ("API_KEY", {**KEY, "InvocationHttpParameters": {"BodyParameters": [{"Key": "k"}]}},
+         "BodyParameters"),
+    ],
+)  # fmt: skip
+def test_bad_connections(events: Any, kind: str, parameters: dict[str, Any], why: str) -> None:
+    code, message = code_of(
+        lambda: events.create_connection(
+            Name="bad", AuthorizationType=kind, AuthParameters=parameters
+        )
+    )
+    assert (code, why in message) == ("ValidationException", True), message
+    assert code_of(lambda: events.describe_connection(Name="bad"))[0] == (
+        "ResourceNotFoundException"
+    )
+
+
 def test_a_webhook_that_fails_is_called_again(
     events: Any, receiver: Receiver, rule: str, source: str
 ) -> None:
@@ -398,6 +512,7 @@ QUEUE = "arn:aws:sqs:us-east-1:000000000000:queue"
         ({"Arn": "arn:aws:lambda:us-east-1:000000000000:function:f"}, "targets of lambda"),
         ({"Arn": "arn:aws:sqs:us-east-1:111111111111:queue"}, "not of this server"),
         ({"Arn": QUEUE + ".fifo"}, "FIFO"),
+        ({"Arn": "arn:aws:events:us-east-1:000000000000:api-destination/a/b"}, "does not exist"),
         ({"Arn": "queue"}, "Provided Arn is not in correct format"),
         ({"Arn": "https://"}, "no URL"),
         ({"Arn": "https://host:99999/"}, "no URL"),
