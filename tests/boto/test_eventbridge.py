@@ -557,14 +557,16 @@ def test_bad_events_are_told_one_by_one(events: Any, sqs: Any, rule: str, source
         Entries=[
             entry(source, "no json"),
             entry(source, "[1]"),
+            entry(source, '{"a":' * 960 + "1" + "}" * 960),
             entry("aws.sagemaker"),
             {"Source": source, "Detail": "{}"},
             entry(source, EventBusName="mine"),
             entry(source),
         ]
     )
-    assert answer["FailedEntryCount"] == 5
+    assert answer["FailedEntryCount"] == 6
     assert [one.get("ErrorCode") for one in answer["Entries"]] == [
+        "MalformedDetail",
         "MalformedDetail",
         "MalformedDetail",
         "NotAuthorizedForSource",
@@ -574,7 +576,7 @@ def test_bad_events_are_told_one_by_one(events: Any, sqs: Any, rule: str, source
     ]
     message = receive(sqs, url)
     assert message is not None
-    assert json.loads(message["Body"])["id"] == answer["Entries"][5]["EventId"]
+    assert json.loads(message["Body"])["id"] == answer["Entries"][6]["EventId"]
     large = [entry(source, {"a": "x" * 300_000}) for _ in range(4)]
     code, text = code_of(lambda: events.put_events(Entries=large))
     assert (code, "over the limit" in text) == ("ValidationException", True)
