@@ -23,7 +23,7 @@ from pydantic_settings import (
 from sagehen.errors import SettingError
 from sagehen.inference_settings import InferenceServiceSettings
 
-__all__ = ["Settings", "load_settings", "pip_variables"]
+__all__ = ["Settings", "client_variables", "load_settings", "pip_variables"]
 
 PREFIX = "SAGEHEN_"
 _NESTED = "__"
@@ -123,6 +123,11 @@ class Settings(BaseSettings):
     cgroups: bool = Field(
         True,
         description="Put containers into cgroups (version 2) where this server may make some.",
+    )
+    mount_opt_ml: bool = Field(
+        True,
+        description="Have containers see their folder at /opt/ml, where the kernel lets this "
+        "server: in a namespace of mounts of their own, and of users too if it is not root.",
     )
     model_load_timeout_seconds: float = Field(
         360,
@@ -374,6 +379,13 @@ class _SettingsFile(TomlConfigSettingsSource):
                     f"{PREFIX}{name.upper()}."
                 )
         return found
+
+
+def client_variables() -> tuple[str, str] | None:
+    """The server's URL and region that clients are pointed at; None where they are not."""
+    url = os.environ.get("AWS_ENDPOINT_URL")
+    regions = (os.environ.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION"))
+    return (url, next(filter(None, regions), "us-east-1")) if url else None
 
 
 def pip_variables(environ: Mapping[str, str]) -> dict[str, str]:

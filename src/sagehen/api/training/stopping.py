@@ -29,4 +29,4 @@ def stop_training_job_row(
     training_jobs.update(connection, course.record)
     labels = tags.get(connection, record.arn)
     for state in course.moves:
-        put_event(connection, training_event(state, labels, arns))
+        put_event(connection, training_event(state, labels, arns, now))
