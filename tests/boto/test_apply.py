@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import sagehen.apply.run
 from sagehen.apply.connect import connect
 from sagehen.cli import app
+from sagehen.errors import NotFound
 from support.deploy import IMAGE, ROLE, loads_when
 from support.server import SAGEHEN, eventually
 
@@ -383,6 +384,59 @@ def test_parameters_conditions_and_json(stack, clients):
     assert "Deleting AWS::SNS::Subscription ToHook (arn:" in printed
     listed = clients["sns"].list_subscriptions()["Subscriptions"]
     assert not [one for one in listed if stack.name in one["TopicArn"]]
+
+
+def test_an_inference_service_and_a_rule(stack, server, clients):
+    aws, stage = connect(server.home, None), stack.name
+    data, topic = f"{stage}-data", f"{stage}-topic"
+
+    def template(limit, *ids):
+        service = {
+            "Stage": stage,
+            "S3Bucket": {"Ref": "Data"},
+            "WhiteList": "model_a, model_b",
+            "Limit": limit,
+            "RequireApiKey": False,
+            "Topic": {"Fn::GetAtt": ["Topic", "TopicName"]},
+        }
+        pattern = {"source": ["aws.sagemaker"], "detail": {"TrainingJobStatus": ["Failed"]}}
+        targets = [{"Id": one, "Arn": {"Ref": "Topic"}} for one in ids]
+        return {
+            "Resources": {
+                "Service": {"Type": "Sagehen::InferenceService", "Properties": service},
+                "Data": resource("S3::Bucket", {"BucketName": data}),
+                "Topic": resource("SNS::Topic", {"TopicName": topic}),
+                "Rule": resource("Events::Rule", {"EventPattern": pattern, "Targets": targets}),
+            },
+            "Outputs": {
+                "Url": {"Value": {"Fn::GetAtt": ["Service", "Url"]}},
+                "Rule": {"Value": {"Ref": "Rule"}},
+            },
+        }
+
+    printed = stack.apply(template("2", "one", "two"))
+    assert f"{server.url}/{stage}/inference" in printed
+    found = aws.own("GET", "inference-services", stage)
+    assert found["settings"]["limit"] == 2
+    assert found["settings"]["white_list"] == ["model_a", "model_b"]
+    assert found["topic_arn"].endswith(f":{topic}")
+    assert "Nothing to do." in stack.apply()
+    printed = stack.apply(template(3, "two", "three"))
+    assert "Limit: 2 → 3" in printed
+    assert aws.own("GET", "inference-services", stage)["settings"]["limit"] == 3
+    events, rule = server.client("events"), f"{stage}-Rule"
+    rule = next(one["Name"] for one in events.list_rules()["Rules"] if one["Name"].startswith(rule))
+    targets = events.list_targets_by_rule(Rule=rule)["Targets"]
+    assert [one["Id"] for one in targets] == ["three", "two"]
+    events.remove_targets(Rule=rule, Ids=["two"])
+    assert "(changed by somebody else)" in stack.apply()
+    assert len(events.list_targets_by_rule(Rule=rule)["Targets"]) == 2
+    stack.delete()
+    with pytest.raises(NotFound):
+        aws.own("GET", "inference-services", stage)
+    assert not [one for one in events.list_rules()["Rules"] if one["Name"] == rule]
+    assert topic not in str(clients["sns"].list_topics())
+    assert data not in [one["Name"] for one in clients["s3"].list_buckets()["Buckets"]]
 
 
 @pytest.mark.parametrize(
