@@ -3,9 +3,12 @@
 Run `python scripts/reference.py` after changing either; a test compares.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.s3.operations import OPERATIONS as S3_OPERATIONS
@@ -26,17 +29,38 @@ def settings_page() -> str:
         "",
         "Each can stand in `sagehen.toml` in the home, or in the environment under the name in the",
         "second column; the environment wins over the file, the command line over both. Lists and",
-        "tables in the environment are JSON. An unknown key is an error.",
+        "tables in the environment are JSON; of a section, each key has a variable of its own. An",
+        "unknown key is an error.",
         "",
         "| key | variable | default | meaning |",
         "|---|---|---|---|",
     ]
-    for name, field in Settings.model_fields.items():
-        default = field.get_default(call_default_factory=True)
-        shown = "" if default in (None, {}) else f"`{default}`"
-        variable = f"`{PREFIX}{name.upper()}`"
-        lines.append(f"| `{name}` | {variable} | {shown} | {field.description} |")
+    lines += _setting_rows(Settings.model_fields, PREFIX)
+    for name, section in _sections():
+        lines += ["", f"## [{name}]", "", f"{Settings.model_fields[name].description}", ""]
+        lines += ["| key | variable | default | meaning |", "|---|---|---|---|"]
+        lines += _setting_rows(section.model_fields, f"{PREFIX}{name.upper()}__")
     return "\n".join(lines) + "\n"
+
+
+def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in Settings.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield name, field.annotation
+
+
+def _setting_rows(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[str]:
+    for name, field in fields.items():
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            continue  # It is a section.
+        shown = "" if default in (None, {}, ()) else f"`{_shown(default)}`"
+        variable = f"`{prefix}{name.upper()}`"
+        yield f"| `{name}` | {variable} | {shown} | {field.description} |"
+
+
+def _shown(default: object) -> str:
+    return ",".join(default) if isinstance(default, tuple) else str(default)
 
 
 def metrics_page() -> str:
