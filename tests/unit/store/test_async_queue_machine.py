@@ -1,5 +1,7 @@
 """Whatever users, workers and time do to the queue: nothing is lost, nothing ends twice."""
 
+from typing import ClassVar
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -21,6 +23,8 @@ class Queue(RuleBasedStateMachine):
     """The queue beside a dictionary of what every request should be."""
 
     connection: Connection
+    seen: ClassVar[set[AsyncState]] = set()
+    """Of all runs: what became of requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,6 +150,7 @@ class Queue(RuleBasedStateMachine):
             found = queue.get(self.connection, sequence)
             assert found is not None
             assert (found.state, found.attempt) == (state, self.attempts[sequence])
+            self.seen.add(state)
             kept = queue.body(self.connection, sequence) is not None
             assert kept == (state is not AsyncState.SUCCEEDED)
 
@@ -165,3 +170,4 @@ def test_any_order(database: Database) -> None:
     with database.write() as connection:
         machine = type("Bound", (Queue,), {"connection": connection})
         run_state_machine_as_test(machine, settings=few)
+    assert Queue.seen == set(AsyncState)

@@ -98,4 +98,5 @@ async def test_a_beat_that_fails_is_not_the_last(bench, monkeypatch) -> None:
     beating = asyncio.create_task(bench.dispatcher._beat())
     async with asyncio.timeout(10):
         await enough.wait()
+    assert (len(beats), beating.done()) == (3, False)
     beating.cancel()
