@@ -231,7 +231,7 @@ class Job:
         told = asyncio.create_task(self._orders.wait())
         try:
             await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
+            if self._orders.outcome is not None:
                 raise _Told
             working.result()
         finally:
