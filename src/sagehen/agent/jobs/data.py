@@ -58,7 +58,7 @@ class JobData:
         await asyncio.wait_for(asyncio.gather(*noting), NOTING_SECONDS)
 
     async def save_checkpoints(self, killed_by: Sequence[int | None] = ()) -> None:
-        """When it does not run any more; of an attempt that goes on, what signal ended each host."""
+        """When it does not run any more. If it goes on elsewhere: which signal ended each host."""
         killed = dict(enumerate(killed_by))
         await asyncio.gather(
             *(one.finish(killed.get(at)) for at, one in enumerate(self._checkpoints))
