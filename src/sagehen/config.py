@@ -335,8 +335,8 @@ class Settings(BaseSettings):
     )
     inference_service: InferenceServiceSettings = Field(
         InferenceServiceSettings.model_validate({}),
-        description="The Async-Inference-Service: a section, `[inference_service]`, of the keys "
-        "below.",
+        description="The [Async-Inference-Service](../howto/long-jobs.md). White lists and other "
+        "lists of texts may be one text with commas.",
     )
 
     @property

@@ -121,6 +121,17 @@ def test_hugging_face_finds_the_answer(server):
     assert best.endswith("Refunds are paid to the card you used within five days.")
 
 
+def test_a_template_is_applied_changed_and_taken_away(server):
+    printed = run_example("apply_template.py", server)
+    text = "Die Henne und der Hahn, der Hof und der Hund"
+    assert [line for line in printed.splitlines() if line.startswith(text)] == [
+        f"{text} — as in 'der'",
+        f"{text} — as in 'und'",
+    ]
+    assert "Plan: 7 to create." in printed
+    assert "The stack languages is gone." in printed
+
+
 def test_every_example_is_listed_and_tested():
     listed = (EXAMPLES / "README.md").read_text()
     tested = Path(__file__).read_text()
