@@ -1,16 +1,23 @@
-"""Writes the pages of docs that are made from the code: settings, metrics, operations.
+"""Writes the pages of docs that are made from the code: settings, metrics, operations, templates.
 
 Run `python scripts/reference.py` after changing either; a test compares.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.s3.operations import OPERATIONS as S3_OPERATIONS
+from sagehen.apply.aws import Place
+from sagehen.apply.kinds import KINDS, Kind
+from sagehen.apply.kinds.sagemaker import EndpointKind, SageMakerKind
 from sagehen.config import PREFIX, Settings
-from sagehen.metrics import METRICS, OWN, Kind, Metric
+from sagehen.metrics import METRICS, OWN, Metric
+from sagehen.metrics import Kind as MetricKind
 
 DOCS = Path(__file__).parent.parent / "docs"
 START, END = "<!-- made from the code: start -->", "<!-- made from the code: end -->"
@@ -22,17 +29,38 @@ def settings_page() -> str:
         "",
         "Each can stand in `sagehen.toml` in the home, or in the environment under the name in the",
         "second column; the environment wins over the file, the command line over both. Lists and",
-        "tables in the environment are JSON. An unknown key is an error.",
+        "tables in the environment are JSON; of a section, each key has a variable of its own. An",
+        "unknown key is an error.",
         "",
         "| key | variable | default | meaning |",
         "|---|---|---|---|",
     ]
-    for name, field in Settings.model_fields.items():
-        default = field.get_default(call_default_factory=True)
-        shown = "" if default in (None, {}) else f"`{default}`"
-        variable = f"`{PREFIX}{name.upper()}`"
-        lines.append(f"| `{name}` | {variable} | {shown} | {field.description} |")
+    lines += _setting_rows(Settings.model_fields, PREFIX)
+    for name, section in _sections():
+        lines += ["", f"## [{name}]", "", f"{Settings.model_fields[name].description}", ""]
+        lines += ["| key | variable | default | meaning |", "|---|---|---|---|"]
+        lines += _setting_rows(section.model_fields, f"{PREFIX}{name.upper()}__")
     return "\n".join(lines) + "\n"
+
+
+def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in Settings.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield name, field.annotation
+
+
+def _setting_rows(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[str]:
+    for name, field in fields.items():
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            continue  # It is a section.
+        shown = "" if default in (None, {}, ()) else f"`{_shown(default)}`"
+        variable = f"`{prefix}{name.upper()}`"
+        yield f"| `{name}` | {variable} | {shown} | {field.description} |"
+
+
+def _shown(default: object) -> str:
+    return ",".join(default) if isinstance(default, tuple) else str(default)
 
 
 def metrics_page() -> str:
@@ -55,7 +83,11 @@ def _metric_row(metric: Metric) -> str:
     where = "only Prometheus"
     if metric.namespace != OWN:
         where = f"`{metric.namespace}`: {', '.join(metric.cloudwatch_dimensions)}"
-    suffixes = {Kind.COUNTER: "_total", Kind.TIMING: "_sum, _count, quantile", Kind.GAUGE: ""}
+    suffixes = {
+        MetricKind.COUNTER: "_total",
+        MetricKind.TIMING: "_sum, _count, quantile",
+        MetricKind.GAUGE: "",
+    }
     exposed = ""
     if metric.exposed_as is not None:
         more = suffixes[metric.kind]
@@ -78,17 +110,63 @@ def operations_table() -> str:
     return "\n".join(lines)
 
 
-def with_operations(page: str) -> str:
-    """`docs/compatibility.md` with its table made anew."""
-    before, _, rest = page.partition(START)
-    _, _, after = rest.partition(END)
-    return f"{before}{START}\n{operations_table()}\n{END}{after}"
+def types_table() -> str:
+    """The resource types of templates."""
+    place = TemplatePlace()
+    lines = [
+        "| type | properties | Ref | Fn::GetAtt | changed in place |",
+        "|---|---|---|---|---|",
+    ]
+    for name, kind in sorted(KINDS.items()):
+        attributes = kind.attributes("NAME", {}, place)
+        known = ", ".join(sorted(attributes.keys() - {"Ref"}))
+        ref = attributes["Ref"].replace("NAME", "…").replace("name", "…")
+        ref = f"`{ref}`" if kind.name_property else "its ARN"
+        in_place = [one for one in kind.members if not kind.is_fixed(one)]
+        changed = "Tags only" if kind.fixed is None else f"all but {', '.join(sorted(kind.fixed))}"
+        lines.append(
+            f"| {name} | {_properties(kind)} | {ref} | {known} | "
+            f"{changed if in_place else 'nothing'} |"
+        )
+    return "\n".join(lines)
+
+
+def _properties(kind: Kind) -> str:
+    """Required ones in bold. SageMaker's are botocore's to say, and more with each version."""
+    required = [f"**{one}**" for one in kind.required]
+    if isinstance(kind, SageMakerKind):
+        members = f"the members of Create{kind.noun}"
+        if isinstance(kind, EndpointKind):
+            members += " and UpdateEndpoint"
+        return f"{members}; {', '.join(required)}" if required else members
+    return ", ".join(f"**{one}**" if one in kind.required else one for one in sorted(kind.members))
+
+
+class TemplatePlace(Place):
+    """Somewhere."""
+
+    def __init__(self) -> None:
+        self.url, self.region = "http://127.0.0.1:9000", "us-east-1"
+        self.account_id = "000000000000"
+        self.partition, self.url_suffix = "aws", "amazonaws.com"
+
+
+def with_table(table: Callable[[], str]) -> Callable[[str], str]:
+    """The page with the table between its marks made anew."""
+
+    def make(page: str) -> str:
+        before, _, rest = page.partition(START)
+        _, _, after = rest.partition(END)
+        return f"{before}{START}\n{table()}\n{END}{after}"
+
+    return make
 
 
 PAGES: dict[str, Callable[[str], str]] = {
     "reference/settings.md": lambda _: settings_page(),
     "reference/metrics.md": lambda _: metrics_page(),
-    "compatibility.md": with_operations,
+    "reference/templates.md": with_table(types_table),
+    "compatibility.md": with_table(operations_table),
 }
 
 

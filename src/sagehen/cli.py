@@ -15,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from sagehen import __version__
+from sagehen.apply_verbs import apply, delete
 from sagehen.async_verbs import async_app
 from sagehen.config import Settings, load_settings
 from sagehen.credentials import Credentials, load_credentials
@@ -35,6 +36,8 @@ app = typer.Typer(
 app.add_typer(async_app, name="async")
 app.add_typer(jobs_app, name="jobs")
 app.add_typer(key_app, name="api-key")
+app.command("apply")(apply)
+app.command("delete")(delete)
 
 PortOption = Annotated[int | None, typer.Option(help="The port; 0 takes any free one. [9000]")]
 HostOption = Annotated[str | None, typer.Option(help="The address to listen on. [127.0.0.1]")]

@@ -23,7 +23,7 @@ from pydantic_settings import (
 from sagehen.errors import SettingError
 from sagehen.inference_settings import InferenceServiceSettings
 
-__all__ = ["Settings", "load_settings", "pip_variables"]
+__all__ = ["Settings", "client_variables", "load_settings", "pip_variables"]
 
 PREFIX = "SAGEHEN_"
 _NESTED = "__"
@@ -298,6 +298,11 @@ class Settings(BaseSettings):
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
     )
+    max_job_logs: int = Field(
+        1000,
+        gt=0,
+        description="Training jobs whose logs are kept; of more, those that were written last.",
+    )
     job_patience_seconds: float = Field(
         3600,
         gt=0,
@@ -330,8 +335,8 @@ class Settings(BaseSettings):
     )
     inference_service: InferenceServiceSettings = Field(
         InferenceServiceSettings.model_validate({}),
-        description="The Async-Inference-Service: a section, `[inference_service]`, of the keys "
-        "below.",
+        description="The [Async-Inference-Service](../howto/long-jobs.md). White lists and other "
+        "lists of texts may be one text with commas.",
     )
 
     @property
@@ -379,6 +384,13 @@ class _SettingsFile(TomlConfigSettingsSource):
                     f"{PREFIX}{name.upper()}."
                 )
         return found
+
+
+def client_variables() -> tuple[str, str] | None:
+    """The server's URL and region that clients are pointed at; None where they are not."""
+    url = os.environ.get("AWS_ENDPOINT_URL")
+    regions = (os.environ.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION"))
+    return (url, next(filter(None, regions), "us-east-1")) if url else None
 
 
 def pip_variables(environ: Mapping[str, str]) -> dict[str, str]:

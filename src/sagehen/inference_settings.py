@@ -84,7 +84,7 @@ class InferenceServiceSettings(_Frozen):
     stage: str = Field(
         "dev",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$",
-        description="The first part of the path: POST /<stage>/inference.",
+        description="The first part of the path: `POST /<stage>/inference`.",
     )
     require_api_key: bool = Field(
         True, description="Only who sends a key of `sagehen api-key` as x-api-key is heard."
@@ -149,7 +149,7 @@ class InferenceServiceSettings(_Frozen):
     checkpoints: bool = Field(
         True,
         description="Keep what jobs write to /opt/ml/checkpoints in "
-        "s3://<s3_bucket>/checkpoints/<job>/.",
+        "`s3://<s3_bucket>/checkpoints/<job>/`.",
     )
     data_uri: str | None = Field(
         None,
@@ -160,14 +160,14 @@ class InferenceServiceSettings(_Frozen):
     allowed_inputs: Items = Field(
         (),
         max_length=100,
-        description="What the `input` of a request may begin with, such as s3://bucket/folder/; "
+        description="What the `input` of a request may begin with, such as `s3://bucket/folder/`; "
         "default: the service's own bucket.",
     )
     output_uri: str | None = Field(
         None,
         pattern=r"^s3://[^/]+/?.*$",
         max_length=1024,
-        description="Where results go; default: s3://<s3_bucket>/output.",
+        description="Where results go; default: `s3://<s3_bucket>/output`.",
     )
     max_body_bytes: int = Field(
         2**20,
@@ -190,7 +190,7 @@ class InferenceServiceSettings(_Frozen):
         None,
         pattern=r"^[A-Za-z0-9_-]{1,256}$",
         description="The topic of the notices, made where it is missing; default: "
-        "inference-<stage>.",
+        "`inference-<stage>`.",
     )
     notify: Annotated[
         tuple[Literal["Completed", "Failed", "Stopped"], ...], NoDecode, BeforeValidator(_items)

@@ -28,10 +28,10 @@ class LaunchPlan:
     """Size at which the log is rotated, one old one kept."""
     limits: Limits = NO_LIMITS
     """Shared by all containers of the instance."""
-    base: Path | None = None
-    """What the container is to see as /opt/ml, where that can be done."""
     listener: Callable[[bytes], None] | None = None
     """Called with what it prints, in a thread, and with nothing at the end."""
+    base: Path | None = None
+    """What the container is to see as /opt/ml, where that can be done."""
 
 
 class Process(Protocol):

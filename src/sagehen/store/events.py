@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from sqlalchemy import Connection
 
-from sagehen.domain.event_deliveries import DEAD_LETTER, address_of
+from sagehen.domain.event_deliveries import DEAD_LETTER, TARGET, address_of
 from sagehen.domain.event_inputs import input_for, text_to_read
 from sagehen.domain.event_patterns import read_pattern
 from sagehen.domain.events import Event, RuleRecord, TargetRecord
@@ -28,13 +28,14 @@ def put_event(connection: Connection, event: Event) -> None:
 
     It is on its way when the caller's transaction is on disk, and never was when that is not.
     """
-    enabled = event_rules.enabled(connection)
-    if not enabled:
+    patterns = event_rules.enabled_patterns(connection)
+    if not patterns:
         return
     envelope = event.envelope()
-    for rule in enabled:
-        if _wants(rule, envelope):
-            for target in event_targets.of_rule(connection, rule.name):
+    for name, pattern in patterns:
+        rule = event_rules.get(connection, name) if _wants(name, pattern, envelope) else None
+        if rule is not None:
+            for target in event_targets.of_rule(connection, name):
                 _send(connection, event, rule, target)
 
 
@@ -45,16 +46,16 @@ def put_undelivered(
     why: str,
     tried_out: bool,
 ) -> None:
-    """Put an event that a webhook was not given into the dead letters' queue, if it has one.
+    """Put an event that a receiver by HTTP was not given into its dead letters' queue, if any.
 
     Args:
         tried_out: it would have been tried again, were it not too often or too late.
     """
     told = {
         "RULE_ARN": receiver.topic_arn,
-        "TARGET_ARN": receiver.endpoint,
+        "TARGET_ARN": receiver.attributes[TARGET],
         "ERROR_CODE": "SDK_CLIENT_ERROR",
-        "ERROR_MESSAGE": why or "The webhook did not accept the event.",
+        "ERROR_MESSAGE": why or "The receiver did not accept the event.",
         "RETRY_ATTEMPTS": str(delivery.attempts),
     }
     if tried_out:
@@ -67,12 +68,12 @@ def put_undelivered(
     _put_dead_letter(connection, queue_arn, event, delivery.notice.published_at, told)
 
 
-def _wants(rule: RuleRecord, envelope: Mapping[str, object]) -> bool:
+def _wants(rule_name: str, pattern: str, envelope: Mapping[str, object]) -> bool:
     try:
-        return read_pattern(rule.event_pattern).matches(envelope)
+        return read_pattern(pattern).matches(envelope)
     except Invalid:
         # It was checked when it was put: one bad rule must not hold up the others.
-        log.exception("A pattern cannot be read.", extra={"action": "event", "rule": rule.name})
+        log.exception("A pattern cannot be read.", extra={"action": "event", "rule": rule_name})
         return False
 
 
@@ -85,21 +86,27 @@ def _send(connection: Connection, event: Event, rule: RuleRecord, target: Target
         message = NewMessage(message_id=str(uuid.uuid4()), body=text)
         sent = put_message(connection, target.target_arn, message, event.sent_at)
     else:
-        notice = _webhook_notice(event, rule, target, text)
-        deliveries.add(connection, notice, [address_of(rule, target.target_id)])
-        sent = True
+        sent = _deliver(connection, event, rule, target, text)
     if not sent:
         _note_missing(connection, event, rule, target)
+
+
+def _deliver(
+    connection: Connection, event: Event, rule: RuleRecord, target: TargetRecord, text: str
+) -> bool:
+    """Have it delivered by HTTP; False where what is to be called is gone."""
+    address = address_of(rule, target.target_id)
+    if event_targets.find_receiver(connection, address) is None:
+        return False
+    # What is given up is the event itself, whatever the target gets of it.
+    texts = {"default": text, DEAD_LETTER: input_for(event, rule, {})}
+    deliveries.add(connection, _made(event, rule, target, texts), [address])
+    return True
 
 
 def _notice(event: Event, rule: RuleRecord, target: TargetRecord, text: str) -> Notice:
     texts = {"default": text, "email": text_to_read(text)}
     return _made(event, rule, target, texts)
-
-
-def _webhook_notice(event: Event, rule: RuleRecord, target: TargetRecord, text: str) -> Notice:
-    whole = input_for(event, rule, {})
-    return _made(event, rule, target, {"default": text, DEAD_LETTER: whole})
 
 
 def _made(event: Event, rule: RuleRecord, target: TargetRecord, texts: dict[str, str]) -> Notice:
@@ -128,7 +135,7 @@ def _note_missing(
             "RULE_ARN": rule.arn,
             "TARGET_ARN": target.target_arn,
             "ERROR_CODE": "NO_RESOURCE",
-            "ERROR_MESSAGE": "The specified topic or queue does not exist.",
+            "ERROR_MESSAGE": "The specified target does not exist.",
         },
     )
 

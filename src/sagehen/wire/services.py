@@ -103,7 +103,7 @@ def not_implemented(service_name: str, operation: str) -> AwsError:
     )
 
 
-class _Loader(Loader):
+class _Loader(Loader):  # type: ignore[misc]
     """botocore's, but that it does not look through all of its 400 services to find one."""
 
     def list_available_services(self, type_name: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.jobs.failures import JobFailed, cannot_run, out_of_memory, script_failed
@@ -85,8 +85,10 @@ class Hosts:
         """
         for place in self._places:
             launcher = self._around.launcher
-            base = launcher.seen_base(place.base)
-            plan = plan_job_launch(place, self._around.settings, base, self._metrics.lines())
+            plan = replace(
+                plan_job_launch(place, self._around.settings, launcher.seen_base(place.base)),
+                listener=self._metrics.lines(),
+            )
             try:
                 process = await launcher.start(plan)
             except CannotStart as error:

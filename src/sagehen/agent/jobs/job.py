@@ -252,6 +252,8 @@ class Job:
         except OSError:
             log.exception("A report is not on disk.", extra=self._about("report_not_kept"))
         self.report = report
+        about = self._about("job_ended")
+        log.info("An attempt has ended: %s.", ending.outcome, extra=about)
         self._on_change()
 
     def _enter(self, phase: JobPhase) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from sagehen.address import client_url
@@ -24,12 +23,7 @@ PROGRAM = "sagemaker_program"
 """The hyperparameter that names the script for our script runner."""
 
 
-def plan_job_launch(
-    place: HostPlace,
-    settings: Settings,
-    base: Path,
-    listener: Callable[[bytes], None] | None = None,
-) -> LaunchPlan:
+def plan_job_launch(place: HostPlace, settings: Settings, base: Path) -> LaunchPlan:
     """Everything that the launcher must know. Reads two small files.
 
     Args:
@@ -51,7 +45,6 @@ def plan_job_launch(
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(spec.instance_type, settings),
         base=place.base,
-        listener=listener,
     )
 
 

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 
 from sagehen.api.call import Call
+from sagehen.api.eventbridge.buses import check_bus
 from sagehen.api.eventbridge.refusals import invalid
-from sagehen.api.eventbridge.rules import check_bus, check_pattern
+from sagehen.api.eventbridge.rules import check_pattern
 from sagehen.api.message_attributes import is_text
 from sagehen.domain.event_patterns import read_pattern
-from sagehen.domain.events import Event
+from sagehen.domain.events import BUS, Event
 from sagehen.store.events import put_event
 from sagehen.wire.faults import AwsError
 
@@ -19,6 +20,8 @@ __all__ = ["match_event_pattern", "put_events"]
 LARGEST_BYTES = 2**20
 """Of all entries of a request (eb-putevents, "Calculating PutEvents event entry size")."""
 _TIME_BYTES = 14
+_ROOM = 64
+"""Levels of nesting that an event has left to be read: some thousand are EventBridge's limit."""
 _OF_EVENTS = ("id", "account", "source", "time", "region", "resources", "detail-type")
 
 
@@ -64,7 +67,7 @@ def _read(call: Call, entry: dict[str, Any]) -> Event | dict[str, str]:
     if entry["Source"].startswith("aws."):
         return _failed("NotAuthorizedForSource", "Not authorized for the source.")
     try:
-        check_bus(call, entry)
+        check_bus(call, entry.get("EventBusName", BUS))
     except AwsError as error:
         return _failed(error.code, error.message)
     detail = _detail(entry["Detail"])
@@ -91,6 +94,9 @@ def _detail(text: str) -> dict[str, Any] | None:
         return None
     try:
         found = msgspec.json.decode(text)
+        if text.count("{") + text.count("[") > _ROOM:
+            # What can just be read could not be written with its envelope, or by a template.
+            msgspec.json.decode("[" * _ROOM + text + "]" * _ROOM)
         return found if isinstance(found, dict) else None
     except (msgspec.DecodeError, RecursionError):
         return None

@@ -103,8 +103,7 @@ class JobPass:
             return self._asks(running, view)
         with self._database.write() as connection:
             self._lease.renew(connection, now)
-            courses, more = self._advance(connection, view, now)
-            running = training_jobs.active(connection)
+            courses, running, more = self._advance(connection, view, now)
         for course in courses:
             _tell(course)
             self.restarts.update(_restarts(course))
@@ -136,20 +135,20 @@ class JobPass:
 
     def _advance(
         self, connection: Connection, view: AgentView, now: float
-    ) -> tuple[list[Course], bool]:
-        """The courses taken, and whether there are more to be."""
+    ) -> tuple[list[Course], list[TrainingJobRecord], bool]:
+        """The courses taken, who then runs, and whether there are more courses to be taken."""
         running = training_jobs.active(connection, lock=True)
         courses = self._take(connection, running, now, lambda one: self._plan(one, view, now))
         late = training_jobs.due(connection, now, MOST_DUE, lock=True)
         courses += self._take(connection, late, now, lambda one: give_up(one, now))
-        left = len(running) - sum(one.record.stage is not JobStage.ACTIVE for one in courses)
-        # Those whose time was over were not among those running.
-        left += sum(one.stored.stage is JobStage.WAITING for one in courses)
-        room = self._room(left, view)
+        running = _then_active(running, courses)
+        room = self._room(len(running), view)
         if room:
             first = training_jobs.next_waiting(connection, now, room, lock=True)
-            courses += self._take(connection, first, now, lambda one: admit(one, now))
-        return courses, len(late) == MOST_DUE
+            begun = self._take(connection, first, now, lambda one: admit(one, now))
+            running += [one.record for one in begun]
+            courses += begun
+        return courses, running, len(late) == MOST_DUE
 
     def _take(
         self,
@@ -211,6 +210,14 @@ class JobPass:
             again=more,
             gives_up_at=min(times, default=None),
         )
+
+
+def _then_active(
+    running: Iterable[TrainingJobRecord], courses: Iterable[Course]
+) -> list[TrainingJobRecord]:
+    after = {course.record.job_id: course.record for course in courses}
+    jobs = (after.get(one.job_id, one) for one in running)
+    return [one for one in jobs if one.stage is JobStage.ACTIVE]
 
 
 def _restarts(course: Course) -> list[SecondaryStatus]:
