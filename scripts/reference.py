@@ -1,4 +1,4 @@
-"""Writes the pages of docs that are made from the code: settings, metrics, operations.
+"""Writes the pages of docs that are made from the code: settings, metrics, operations, templates.
 
 Run `python scripts/reference.py` after changing either; a test compares.
 """
@@ -12,8 +12,12 @@ from pydantic.fields import FieldInfo
 
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.s3.operations import OPERATIONS as S3_OPERATIONS
+from sagehen.apply.aws import Place
+from sagehen.apply.kinds import KINDS, Kind
+from sagehen.apply.kinds.sagemaker import EndpointKind, SageMakerKind
 from sagehen.config import PREFIX, Settings
-from sagehen.metrics import METRICS, OWN, Kind, Metric
+from sagehen.metrics import METRICS, OWN, Metric
+from sagehen.metrics import Kind as MetricKind
 
 DOCS = Path(__file__).parent.parent / "docs"
 START, END = "<!-- made from the code: start -->", "<!-- made from the code: end -->"
@@ -79,7 +83,11 @@ def _metric_row(metric: Metric) -> str:
     where = "only Prometheus"
     if metric.namespace != OWN:
         where = f"`{metric.namespace}`: {', '.join(metric.cloudwatch_dimensions)}"
-    suffixes = {Kind.COUNTER: "_total", Kind.TIMING: "_sum, _count, quantile", Kind.GAUGE: ""}
+    suffixes = {
+        MetricKind.COUNTER: "_total",
+        MetricKind.TIMING: "_sum, _count, quantile",
+        MetricKind.GAUGE: "",
+    }
     exposed = ""
     if metric.exposed_as is not None:
         more = suffixes[metric.kind]
@@ -102,17 +110,63 @@ def operations_table() -> str:
     return "\n".join(lines)
 
 
-def with_operations(page: str) -> str:
-    """`docs/compatibility.md` with its table made anew."""
-    before, _, rest = page.partition(START)
-    _, _, after = rest.partition(END)
-    return f"{before}{START}\n{operations_table()}\n{END}{after}"
+def types_table() -> str:
+    """The resource types of templates."""
+    place = TemplatePlace()
+    lines = [
+        "| type | properties | Ref | Fn::GetAtt | changed in place |",
+        "|---|---|---|---|---|",
+    ]
+    for name, kind in sorted(KINDS.items()):
+        attributes = kind.attributes("NAME", {}, place)
+        known = ", ".join(sorted(attributes.keys() - {"Ref"}))
+        ref = attributes["Ref"].replace("NAME", "…").replace("name", "…")
+        ref = f"`{ref}`" if kind.name_property else "its ARN"
+        in_place = [one for one in kind.members if not kind.is_fixed(one)]
+        changed = "Tags only" if kind.fixed is None else f"all but {', '.join(sorted(kind.fixed))}"
+        lines.append(
+            f"| {name} | {_properties(kind)} | {ref} | {known} | "
+            f"{changed if in_place else 'nothing'} |"
+        )
+    return "\n".join(lines)
+
+
+def _properties(kind: Kind) -> str:
+    """Required ones in bold. SageMaker's are botocore's to say, and more with each version."""
+    required = [f"**{one}**" for one in kind.required]
+    if isinstance(kind, SageMakerKind):
+        members = f"the members of Create{kind.noun}"
+        if isinstance(kind, EndpointKind):
+            members += " and UpdateEndpoint"
+        return f"{members}; {', '.join(required)}" if required else members
+    return ", ".join(f"**{one}**" if one in kind.required else one for one in sorted(kind.members))
+
+
+class TemplatePlace(Place):
+    """Somewhere."""
+
+    def __init__(self) -> None:
+        self.url, self.region = "http://127.0.0.1:9000", "us-east-1"
+        self.account_id = "000000000000"
+        self.partition, self.url_suffix = "aws", "amazonaws.com"
+
+
+def with_table(table: Callable[[], str]) -> Callable[[str], str]:
+    """The page with the table between its marks made anew."""
+
+    def make(page: str) -> str:
+        before, _, rest = page.partition(START)
+        _, _, after = rest.partition(END)
+        return f"{before}{START}\n{table()}\n{END}{after}"
+
+    return make
 
 
 PAGES: dict[str, Callable[[str], str]] = {
     "reference/settings.md": lambda _: settings_page(),
     "reference/metrics.md": lambda _: metrics_page(),
-    "compatibility.md": with_operations,
+    "reference/templates.md": with_table(types_table),
+    "compatibility.md": with_table(operations_table),
 }
 
 

@@ -125,8 +125,13 @@ def _run(
 
 
 def _confirm(plan: Plan, options: Options) -> None:
-    if plan.destroys and not options.yes and sys.stdin.isatty():
+    if plan.destroys and not options.yes and at_a_terminal():
         typer.confirm("Something is deleted or replaced. Go on?", abort=True)
+
+
+def at_a_terminal() -> bool:
+    """Whether there is somebody to be asked."""
+    return sys.stdin.isatty()
 
 
 def _stack_name(given: str | None, file: Path) -> str:

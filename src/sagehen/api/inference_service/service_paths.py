@@ -21,6 +21,7 @@ A service is shown as
 
     {"stage": "dev", "path": "/dev/inference", "source": "api",         or "settings"
      "topic_arn": "arn:aws:sns:us-east-1:000000000000:inference-dev",
+     "closing": false,                                  it is being deleted
      "given": {…the keys that PUT was given…},
      "settings": {…every key with the value in force…},
      "active_jobs": 0, "queued_jobs": 0, "created_at": 1.0, "modified_at": 1.0}

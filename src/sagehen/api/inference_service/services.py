@@ -191,6 +191,7 @@ class Services:
             "path": f"/{stage}/inference",
             "source": record.source,
             "topic_arn": service.topic_arn(self._arns),
+            "closing": record.closing,
             "given": record.given,
             "settings": service.settings.model_dump(mode="json"),
             "active_jobs": sum(inference_jobs.active_by_type(connection, stage).values()),

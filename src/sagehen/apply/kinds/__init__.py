@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from sagehen.apply.kinds.events import RuleKind
 from sagehen.apply.kinds.inference_services import InferenceServiceKind
 from sagehen.apply.kinds.kind import Kind, Live, comparable
 from sagehen.apply.kinds.s3 import BucketKind
@@ -20,6 +21,7 @@ KINDS: Mapping[str, Kind] = {
         InferenceServiceKind(),
         ModelKind(),
         QueueKind(),
+        RuleKind(),
         SubscriptionKind(),
         TopicKind(),
     )

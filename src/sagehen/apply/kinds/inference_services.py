@@ -64,7 +64,12 @@ class InferenceServiceKind(Kind):
             told = aws.own("GET", _AT, name)
         except NotFound:
             return None
-        return Live(name=name, properties=_camel_keys({**told["settings"], **told["given"]}))
+        found = _camel_keys({**told["settings"], **told["given"]})
+        if told["closing"]:
+            # Nobody else ends that: it is deleted once more, and made again.
+            reason = "its deletion was begun and not ended."
+            return Live(name=name, properties=found, status="failed", reason=reason)
+        return Live(name=name, properties=found)
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         aws.own("PUT", _AT, name, body={**_snake(properties), "stage": name})

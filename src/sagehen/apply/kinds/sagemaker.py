@@ -12,7 +12,7 @@ from sagehen.apply.aws import Aws, Place, code_of
 from sagehen.apply.kinds.kind import Kind, Live, Status, tag_changes
 from sagehen.apply.schema import Read, members_of
 
-__all__ = ["EndpointConfigKind", "EndpointKind", "ModelKind"]
+__all__ = ["EndpointConfigKind", "EndpointKind", "ModelKind", "SageMakerKind"]
 
 
 @cache
@@ -20,7 +20,7 @@ def _service() -> ServiceModel:
     return botocore.session.get_session().get_service_model("sagemaker")
 
 
-class _SageMakerKind(Kind):
+class SageMakerKind(Kind):
     """CloudFormation's properties are the members of its Create operation."""
 
     noun: ClassVar[str]
@@ -76,7 +76,7 @@ class _SageMakerKind(Kind):
         return "ready", ""
 
 
-class ModelKind(_SageMakerKind):
+class ModelKind(SageMakerKind):
     type = "AWS::SageMaker::Model"
     name_property = "ModelName"
     named_by_content = True
@@ -84,7 +84,7 @@ class ModelKind(_SageMakerKind):
     noun, of_arn, method = "Model", "model", "model"
 
 
-class EndpointConfigKind(_SageMakerKind):
+class EndpointConfigKind(SageMakerKind):
     type = "AWS::SageMaker::EndpointConfig"
     name_property = "EndpointConfigName"
     named_by_content = True
@@ -108,7 +108,7 @@ _OF_UPDATE = (
 )
 
 
-class EndpointKind(_SageMakerKind):
+class EndpointKind(SageMakerKind):
     """The properties of UpdateEndpoint take effect with the next change of EndpointConfigName."""
 
     type = "AWS::SageMaker::Endpoint"
