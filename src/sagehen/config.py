@@ -298,6 +298,11 @@ class Settings(BaseSettings):
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
     )
+    max_job_logs: int = Field(
+        1000,
+        gt=0,
+        description="Training jobs whose logs are kept; of more, those that were written last.",
+    )
     job_patience_seconds: float = Field(
         3600,
         gt=0,

@@ -12,6 +12,7 @@ from sagehen.agent.messages import (
     InstanceList,
     Interrupted,
     InterruptRequest,
+    JobSample,
     LoadedModel,
     LoadRequest,
     Sample,
@@ -103,6 +104,10 @@ class AgentClient:
         answer = await self._ask("DELETE", _job_path(attempt_id))
         if answer.status != 404:
             self._check(answer)
+
+    async def job_samples(self) -> list[JobSample]:
+        """Numbers about every host of the jobs whose code runs now."""
+        return self._decode(await self._ask("GET", "/jobs/metrics"), list[JobSample])
 
     async def interrupt_jobs(self, jobs: int | None = None) -> tuple[str, ...]:
         """Have so many attempts, or all, give their capacity back; the ids of which.

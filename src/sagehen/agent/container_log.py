@@ -1,6 +1,7 @@
 """A container's log: bounded on disk however much the container prints, and never in its way."""
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -14,6 +15,8 @@ from sagehen.domain.log_times import put_aside
 
 __all__ = ["ContainerLog"]
 
+log = logging.getLogger(__name__)
+
 READ_BYTES = 64 * 1024
 KEPT_BYTES = 8 * 1024
 KEPT_LINES = 40
@@ -25,12 +28,22 @@ class ContainerLog:
     A thread, because a slow disk must not hold up the agent's event loop. Where writing fails (a
     full disk), the output is dropped and still read, so that the container is never blocked.
     When it was printed is noted in a file beside it.
+
+    Args:
+        most_bytes: of the file and its times; one old file of each is kept.
+        listener: called in that thread with all that is printed, and with nothing at the end.
     """
 
-    def __init__(self, path: Path, most_bytes: int, now: Callable[[], float] = time.time) -> None:
-        """`most_bytes`: of the file and its times; one old file of each is kept."""
+    def __init__(
+        self,
+        path: Path,
+        most_bytes: int,
+        now: Callable[[], float] = time.time,
+        listener: Callable[[bytes], None] | None = None,
+    ) -> None:
         self._path = path
         self._most_bytes = most_bytes
+        self._listener = listener
         self._tail: deque[bytes] = deque()
         self._tail_bytes = 0
         self._lock = threading.Lock()
@@ -74,7 +87,18 @@ class ContainerLog:
                     self._write(data)
                 except OSError:
                     self._close()
+                self._tell(data)
+        self._tell(b"")
         self._close()
+
+    def _tell(self, data: bytes) -> None:
+        if self._listener is not None:
+            try:
+                self._listener(data)
+            except Exception:
+                # What reads along must not end the copying, for which the container would wait.
+                log.exception("What a container printed was not read along.")
+                self._listener = None
 
     def _keep(self, data: bytes) -> None:
         with self._lock:

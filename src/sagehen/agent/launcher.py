@@ -1,5 +1,6 @@
 """How a container is started: the interface. Its implementations are in `launchers/`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +28,8 @@ class LaunchPlan:
     """Size at which the log is rotated, one old one kept."""
     limits: Limits = NO_LIMITS
     """Shared by all containers of the instance."""
+    listener: Callable[[bytes], None] | None = None
+    """Called with what it prints, in a thread, and with nothing at the end."""
     base: Path | None = None
     """What the container is to see as /opt/ml, where that can be done."""
 

@@ -9,6 +9,7 @@ __all__ = [
     "InstanceList",
     "InterruptRequest",
     "Interrupted",
+    "JobSample",
     "LoadRequest",
     "LoadedModel",
     "Sample",
@@ -74,6 +75,16 @@ class InterruptRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
     attempt_ids: tuple[str, ...]
     """Those that are ended now for it."""
+
+
+class JobSample(msgspec.Struct, frozen=True, kw_only=True):
+    """One number about one host of a running training job, by SageMaker's name of it."""
+
+    name: str
+    """`CPUUtilization`, `MemoryUtilization` or `DiskUtilization`, in percent."""
+    job: str
+    host: str
+    value: float
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,3 +91,15 @@ async def test_what_is_refused_says_why(
         await client.interrupt_jobs(-1)
     with pytest.raises(Unavailable):
         await AgentClient(home.run / "nobody.sock").jobs()
+
+
+async def test_running_hosts_have_numbers(client: AgentClient, make_job: MakeSpec) -> None:
+    assert await client.job_samples() == []
+    await client.put_job(make_job("sleep 1000", instance_count=2))
+    listed = await client.jobs()
+    while len(listed.jobs[0].phases) < 3:
+        listed = await client.jobs(since=listed.version, wait_seconds=30)
+    told = {(one.job, one.host, one.name): one.value for one in await client.job_samples()}
+    names = ("CPUUtilization", "MemoryUtilization", "DiskUtilization")
+    assert told.keys() == {("count", host, name) for host in ("algo-1", "algo-2") for name in names}
+    assert told["count", "algo-1", "MemoryUtilization"] > 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sagehen.agent.log_folders import prune_logs
+from sagehen.agent.log_folders import prune_job_logs, prune_logs
 
 
 def test_the_oldest_logs_go_and_those_of_running_instances_stay(tmp_path: Path) -> None:
@@ -32,3 +32,15 @@ def test_what_somebody_else_has_removed_is_no_trouble(
     monkeypatch.setattr(shutil, "rmtree", lambda path, **_: remove(path.parents[1]))
     prune_logs(tmp_path, frozenset(), most=1)
     assert len(list((tmp_path / "endpoints").iterdir())) == 1
+
+
+def test_the_oldest_logs_of_jobs_go_and_those_of_running_jobs_stay(tmp_path: Path) -> None:
+    prune_job_logs(tmp_path, frozenset(), most=1)
+    for number in range(5):
+        folder = tmp_path / "training-jobs" / f"job-{number}"
+        folder.mkdir(parents=True)
+        (folder / "algo-1.log").touch()
+        os.utime(folder / "algo-1.log", (number, number))
+    prune_job_logs(tmp_path, frozenset({"job-0"}), most=2)
+    kept = sorted(path.name for path in (tmp_path / "training-jobs").iterdir())
+    assert kept == ["job-0", "job-3", "job-4"]

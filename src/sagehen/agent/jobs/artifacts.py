@@ -11,6 +11,8 @@ from typing import IO, BinaryIO, cast
 
 import msgspec
 
+from sagehen.agent.jobs.links import resolve
+
 __all__ = ["LeftFile", "collect", "write_archive"]
 
 log = logging.getLogger(__name__)
@@ -20,7 +22,6 @@ COMPRESSION = 4
 MADE_AT = 315_532_800
 """1980, the first year that a zip file can tell: equal files make equal archives."""
 BUFFER_BYTES = 2**20
-OPT_ML = "/opt/ml/"
 
 
 class LeftFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,15 +96,10 @@ class _Walk:
 
     def _describe_link(self, path: str, link: Path) -> LeftFile | None:
         """As a link, where it is one that any container can follow; else what it leads to."""
-        said = os.readlink(link)
-        target = said
-        if said.startswith(OPT_ML):
-            target = str(self._base / said.removeprefix(OPT_ML))
-        try:
-            real = os.path.realpath(link.parent / target, strict=True)
-            info = os.stat(real)
-        except OSError:
+        said, real = os.readlink(link), resolve(link, self._base)
+        if real is None:
             return None
+        info = os.stat(real)
         inside = real.startswith(self._root + os.sep)
         if inside and not os.path.isabs(said):
             return LeftFile(

@@ -7,10 +7,10 @@ has arrived.
 
 import logging
 import os
+import stat
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +20,13 @@ from sagehen.agent.jobs.allowance import Allowance
 from sagehen.agent.jobs.downloads import download
 from sagehen.agent.jobs.failures import JobFailed, download_failed
 from sagehen.agent.jobs.inputs import InputObject, list_below
-from sagehen.agent.jobs.open_files import is_being_written
+from sagehen.agent.jobs.links import resolve
+from sagehen.agent.jobs.open_files import is_being_written, is_only_appended_to
 from sagehen.agent.jobs.store_writes import PIECE_BYTES, check_key, put_stream
 from sagehen.agent.jobs.transfers import Transfers
 from sagehen.clock import Clock
 from sagehen.domain.locations import Location
+from sagehen.errors import Unavailable
 from sagehen.objects.faults import NoSuchBucket
 
 __all__ = ["Checkpoints", "Signature"]
@@ -47,10 +49,19 @@ class Signature(msgspec.Struct, frozen=True, order=True):
     inode: int
 
 
+class _File(msgspec.Struct, frozen=True):
+    path: str
+    """Below the folder."""
+    source: Path
+    """Where its bytes are."""
+    signature: Signature
+
+
 class Checkpoints:
     """
     Args:
         folder: of the host.
+        base: what its container sees as /opt/ml.
         location: what is below it in the store is the same for all hosts.
         pause_seconds: from one look at the folder to the next.
     """
@@ -58,12 +69,14 @@ class Checkpoints:
     def __init__(
         self,
         folder: Path,
+        base: Path,
         location: Location,
         transfers: Transfers,
         clock: Clock,
         pause_seconds: float,
     ) -> None:
         self._folder = folder
+        self._base = base
         self._location = location
         self._transfers = transfers
         self._clock = clock
@@ -88,7 +101,8 @@ class Checkpoints:
         found = await self._transfers.insist(self._find)
         allowance.check_inputs(sum(one.size for one in found))
         await download(found, self._folder, self._transfers, allowance)
-        self._stored = await self._transfers.run(self._look)
+        there = await self._transfers.run(self._look)
+        self._stored = {path: one.signature for path, one in there.items()}
 
     async def keep(self) -> None:
         """Bring what is new to the store, until this is cancelled. The store may be away."""
@@ -124,64 +138,72 @@ class Checkpoints:
         """One pass. What fails is left for the next."""
         with self._pass:  # One that was given up may still be at work.
             now = self._look()
-            changed = sorted(
-                (signature, path)
-                for path, signature in now.items()
-                if self._stored.get(path) != signature
-            )
-            left = [path for _, path in changed if not self._store(path, now[path], last)]
-            self._seen = now
+            now = self._look()
+            changed = [one for path, one in now.items() if self._stored.get(path) != one.signature]
+            changed.sort(key=lambda one: one.signature)
+            left = [one.path for one in changed if not self._store(one, last)]
+            if left and last:
+                raise Unavailable(f"Checkpoints are still being written: {left[0]}.")
+            self._seen = {path: one.signature for path, one in now.items()}
             gone = [path for path in self._stored if path not in now]
-            if gone and not left:
+            # Who has had a file open for so long does not write what is to take the others' place.
+            if gone and not any(self._looks[path] < MOST_LOOKS for path in left):
                 self._delete(gone)
 
-    def _look(self) -> dict[str, Signature]:
-        found = {path: _sign(info) for path, info in _files(self._folder)}
-        for path in found.keys() & self._refused:
-            del found[path]
-        return found
+    def _look(self) -> dict[str, _File]:
+        found = _files(self._folder, self._base)
+        return {one.path: one for one in found if one.path not in self._refused}
 
-    def _store(self, path: str, signature: Signature, last: bool) -> bool:
+    def _store(self, one: _File, last: bool) -> bool:
         """Whether it is in the store now, or never can be."""
         self._transfers.check()
-        file = self._folder / path
-        location = self._location.below(path)
-        self._looks[path] += 1
-        if not last and (self._is_young(path, signature) or is_being_written(file)):
+        self._looks[one.path] += 1
+        growing = not last and is_being_written(one.source)
+        if not last and not self._may_go(one, growing):
             return False
         try:
-            check_key(location)
-        except JobFailed as error:
-            log.warning("A checkpoint is not kept: %s", error)
-            self._refused.add(path)
-            return True
-        try:
-            unchanged = self._put(file, location, signature)
-        except FileNotFoundError:
-            return True
-        if unchanged:
-            self._stored[path] = signature
-            del self._looks[path]
-        return unchanged
-
-    def _is_young(self, path: str, signature: Signature) -> bool:
-        """Who writes a file in several goes may not be done with it; but some never are."""
-        return self._seen.get(path) != signature and self._looks[path] < MOST_LOOKS
-
-    def _put(self, path: Path, location: Location, signature: Signature) -> bool:
-        """Make a file an object, unless it is changed meanwhile; whether it was not."""
-        try:
-            with (
-                path.open("rb") as file,
-                put_stream(self._transfers.objects, location, self._transfers.check) as target,
-            ):
-                while piece := file.read(PIECE_BYTES):
-                    target.write(piece)
-                if _sign(os.fstat(file.fileno())) != signature:
-                    raise _Changed
+            check_key(self._location.below(one.path))
+            self._put(one, growing)
         except _Changed:
             return False
+        except FileNotFoundError:
+            return True
+        except (JobFailed, PermissionError) as error:
+            if isinstance(error.__cause__, NoSuchBucket):
+                raise
+            log.warning("A checkpoint is not kept: %s", error)
+            self._refused.add(one.path)
+            return True
+        self._stored[one.path] = one.signature
+        del self._looks[one.path]
         return True
+
+    def _may_go(self, one: _File, is_written: bool) -> bool:
+        """Whether it is whole, as far as anybody can tell."""
+        looks = self._looks[one.path]
+        if is_written:
+            # What is only added to is whole at any time. Not at each look: it takes a while.
+            return looks % MOST_LOOKS == 0 and is_only_appended_to(one.source)
+        # Who writes it in several goes may not be done with it; but some never are.
+        return self._seen.get(one.path) == one.signature or looks >= MOST_LOOKS
+
+    def _put(self, one: _File, growing: bool) -> None:
+        """Make a file, as it was when it was looked at, an object.
+
+        Raises:
+            _Changed: it has become another meanwhile; there is no object then.
+        """
+        objects, location = self._transfers.objects, self._location.below(one.path)
+        with (
+            one.source.open("rb") as file,
+            put_stream(objects, location, self._transfers.check) as target,
+        ):
+            left = one.signature.size
+            while left and (piece := file.read(min(left, PIECE_BYTES))):
+                target.write(piece)
+                left -= len(piece)
+            if left or (not growing and _sign(os.fstat(file.fileno())) != one.signature):
+                raise _Changed
 
     def _delete(self, paths: list[str]) -> None:
         for start in range(0, len(paths), KEYS_TOGETHER):
@@ -196,8 +218,8 @@ class _Changed(Exception):
     """A file is not what it was when it was looked at."""
 
 
-def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """All regular files below a folder, by their relative paths; never outside of it."""
+def _files(folder: Path, base: Path) -> Iterator[_File]:
+    """All regular files below a folder; never outside of it."""
     root = os.path.realpath(folder)
     left = [""]
     while left:
@@ -210,14 +232,23 @@ def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
             path = f"{above}/{entry.name}" if above else entry.name
             if entry.is_dir(follow_symlinks=False):
                 left.append(path)
-            elif entry.is_file() and _is_inside(entry, root):
-                with suppress(FileNotFoundError):
-                    yield path, entry.stat()
+            elif (found := _describe(path, Path(entry.path), root, base)) is not None:
+                yield found
 
 
-def _is_inside(entry: os.DirEntry[str], root: str) -> bool:
-    """A link to a file of the same folder, such as the last checkpoint, is as good as that."""
-    return not entry.is_symlink() or os.path.realpath(entry.path).startswith(root + os.sep)
+def _describe(path: str, source: Path, root: str, base: Path) -> _File | None:
+    """None where it is no file, or is not there any more."""
+    try:
+        if source.is_symlink():
+            # To a file of the same folder, such as the last checkpoint, it is as good as that.
+            real = resolve(source, base)
+            if real is None or not real.startswith(root + os.sep):
+                return None
+            source = Path(real)
+        info = source.stat()
+    except OSError:
+        return None
+    return _File(path, source, _sign(info)) if stat.S_ISREG(info.st_mode) else None
 
 
 def _sign(info: os.stat_result) -> Signature:

@@ -28,6 +28,7 @@ class JobData:
         self._checkpoints = [
             Checkpoints(
                 place.checkpoints,
+                place.base,
                 parse_location(place.spec.checkpoint.s3_uri),
                 self._transfers,
                 around.clock,

@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.jobs.failures import JobFailed, cannot_run, out_of_memory, script_failed
+from sagehen.agent.jobs.metrics import JobMetrics
 from sagehen.agent.jobs.orders import Orders
 from sagehen.agent.jobs.place import HostPlace
 from sagehen.agent.jobs.plan import plan_job_launch
 from sagehen.agent.jobs.surroundings import JobSurroundings
 from sagehen.agent.launcher import Process
+from sagehen.agent.messages import JobSample
+from sagehen.agent.utilization import Utilization
 
 __all__ = ["Host", "Hosts"]
 
@@ -23,10 +26,22 @@ class Host:
     process: Process
     exited: asyncio.Task[int]
 
+    utilization: Utilization
+
     @property
     def status(self) -> int | None:
         """None while it runs."""
         return self.exited.result() if self.exited.done() else None
+
+    async def samples(self) -> list[JobSample]:
+        memory = await self.process.memory_bytes()
+        seconds = await self.process.cpu_seconds()
+        used = await asyncio.to_thread(self.utilization.read, memory, seconds)
+        job = self.place.spec.job_name
+        return [
+            JobSample(name=name, job=job, host=self.place.host, value=value)
+            for name, value in used.items()
+        ]
 
     def say_failure(self) -> str:
         """Why it did not end well. Reads the beginning of a file."""
@@ -41,11 +56,15 @@ class Hosts:
     """
     Args:
         places: where each is to run.
+        metrics: reads along what they print.
     """
 
-    def __init__(self, places: Sequence[HostPlace], around: JobSurroundings) -> None:
+    def __init__(
+        self, places: Sequence[HostPlace], around: JobSurroundings, metrics: JobMetrics
+    ) -> None:
         self._places = places
         self._around = around
+        self._metrics = metrics
         self._hosts: list[Host] = []
 
     @property
@@ -66,12 +85,23 @@ class Hosts:
         """
         for place in self._places:
             launcher = self._around.launcher
-            plan = plan_job_launch(place, self._around.settings, launcher.seen_base(place.base))
+            plan = replace(
+                plan_job_launch(place, self._around.settings, launcher.seen_base(place.base)),
+                listener=self._metrics.lines(),
+            )
             try:
                 process = await launcher.start(plan)
             except CannotStart as error:
                 raise JobFailed(cannot_run(str(error))) from error
-            self._hosts.append(Host(place, process, asyncio.create_task(process.wait())))
+            used = Utilization(plan.limits, place.home.path, self._around.clock)
+            exited = asyncio.create_task(process.wait())
+            self._hosts.append(Host(place, process, exited, used))
+
+    async def samples(self) -> list[JobSample]:
+        """Of those that run."""
+        running = [host for host in self._hosts if host.status is None]
+        told = await asyncio.gather(*(host.samples() for host in running))
+        return [sample for samples in told for sample in samples]
 
     async def wait(self) -> None:
         """Until all have ended, or one has ended badly."""

@@ -18,10 +18,12 @@ from sagehen.agent.jobs.data import JobData
 from sagehen.agent.jobs.disk import watch_disk
 from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code
 from sagehen.agent.jobs.hosts import Hosts
+from sagehen.agent.jobs.metrics import JobMetrics
 from sagehen.agent.jobs.orders import Orders
 from sagehen.agent.jobs.place import host_places
 from sagehen.agent.jobs.reports import EndedReports
 from sagehen.agent.jobs.surroundings import JobSurroundings
+from sagehen.agent.messages import JobSample
 from sagehen.domain.jobs import (
     JobPhase,
     JobReport,
@@ -71,7 +73,8 @@ class Job:
         self._reports = reports
         self._on_change = on_change
         self._places = host_places(around.home, spec)
-        self._hosts = Hosts(self._places, around)
+        self._metrics = JobMetrics(spec.metric_definitions, around.clock)
+        self._hosts = Hosts(self._places, around, self._metrics)
         self._data = JobData(self._places, around)
         self._orders = Orders(around.clock, spec.stop_grace_seconds)
         self._began = (around.clock.now(), around.clock.monotonic())
@@ -99,6 +102,9 @@ class Job:
         """End it at once: it is given up, and has no outcome."""
         if self._work is not None:
             self._work.cancel()
+
+    async def samples(self) -> list[JobSample]:
+        return await self._hosts.samples()
 
     async def live(self) -> None:
         """To its outcome, and until nothing is left of it. Never cancelled itself."""
@@ -166,7 +172,9 @@ class Job:
         started = clock.monotonic()
         await self._hosts.start()
         self._enter(JobPhase.TRAINING)
-        keeping = asyncio.create_task(self._data.keep_checkpoints())
+        aside = [asyncio.create_task(self._data.keep_checkpoints())]
+        if self.spec.metric_definitions:
+            aside.append(asyncio.create_task(self._tell_metrics()))
         try:
             ending = await self._watch()
             if ending.outcome is Outcome.FAILED:
@@ -174,8 +182,16 @@ class Job:
             await self._hosts.end(self._orders)
             return ending
         finally:
-            keeping.cancel()
+            for task in aside:
+                task.cancel()
             self._running_seconds = clock.monotonic() - started
+
+    async def _tell_metrics(self) -> None:
+        while True:
+            await self._around.clock.sleep(self._around.pace.metrics_seconds)
+            if self._metrics.found != self.report.metrics:
+                self.report = msgspec.structs.replace(self.report, metrics=self._metrics.found)
+                self._on_change()
 
     async def _watch(self) -> _Ending:
         """Until something ends it."""
@@ -228,6 +244,7 @@ class Job:
             running_seconds=self._running_seconds,
             exit_code=ending.exit_code,
             failure_reason=ending.reason,
+            metrics=self._metrics.found,
             artifacts=self._artifacts,
         )
         try:
@@ -235,6 +252,8 @@ class Job:
         except OSError:
             log.exception("A report is not on disk.", extra=self._about("report_not_kept"))
         self.report = report
+        about = self._about("job_ended")
+        log.info("An attempt has ended: %s.", ending.outcome, extra=about)
         self._on_change()
 
     def _enter(self, phase: JobPhase) -> None:

@@ -3,16 +3,23 @@
 import asyncio
 import logging
 import re
+from collections.abc import Coroutine
+from typing import Any
 
 from sagehen.agent.changes import Changes
 from sagehen.agent.jobs.job import Job
 from sagehen.agent.jobs.place import check_spec
 from sagehen.agent.jobs.reports import EndedReports
 from sagehen.agent.jobs.surroundings import JobSurroundings
+from sagehen.agent.log_folders import prune_job_logs
+from sagehen.agent.messages import JobSample
 from sagehen.domain.jobs import JobList, JobReport, JobSpec, Outcome, StopRequest
 from sagehen.errors import Invalid, NotFound, Unavailable
 
 __all__ = ["Jobs"]
+
+PRUNE_EVERY = 100
+"""Jobs that begin: looking at all logs for each would take longer than a short job."""
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +39,8 @@ class Jobs:
         self._running: dict[str, Job] = {}
         self._ended: dict[str, JobReport] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
-        self._kills: set[asyncio.Task[None]] = set()
+        self._aside: set[asyncio.Task[None]] = set()
+        self._begun = 0
         self._stopping = False
 
     async def start(self) -> None:
@@ -50,7 +58,7 @@ class Jobs:
             await asyncio.wait(lives, timeout=self._around.pace.shutdown_seconds)
         for job in self._running.values():
             job.kill()
-        await asyncio.gather(*lives, *self._kills, return_exceptions=True)
+        await asyncio.gather(*lives, *self._aside, return_exceptions=True)
         self._around.threads.close()
 
     def list(self) -> JobList:
@@ -76,8 +84,12 @@ class Jobs:
         check_spec(spec)
         if spec.attempt_id in self._running or spec.attempt_id in self._ended:
             return
+        log.info("Attempt %s of the training job %s begins.", spec.attempt_id, spec.job_name)
         job = Job(spec, self._around, self._reports, self._changes.announce)
         self._running[spec.attempt_id] = job
+        if self._begun % PRUNE_EVERY == 0:
+            self._spawn(self._prune_logs())
+        self._begun += 1
         life = self._lives[spec.attempt_id] = asyncio.create_task(self._live(job))
         life.add_done_callback(lambda _: self._lives.pop(spec.attempt_id))
         self._changes.announce()
@@ -118,14 +130,27 @@ class Jobs:
             NotFound: there is none of that id.
         """
         if attempt_id in self._running:
-            task = asyncio.create_task(self._kill(attempt_id))
-            self._kills.add(task)
-            task.add_done_callback(self._kills.discard)
+            self._spawn(self._kill(attempt_id))
         elif self._ended.pop(attempt_id, None) is not None:
             self._reports.forget(attempt_id)
             self._changes.announce()
         else:
             raise NotFound(f"There is no attempt {attempt_id}.")
+
+    async def samples(self) -> tuple[JobSample, ...]:
+        """Numbers about every host of the jobs whose code runs now."""
+        told = await asyncio.gather(*(job.samples() for job in self._running.values()))
+        return tuple(sample for samples in told for sample in samples)
+
+    async def _prune_logs(self) -> None:
+        running = frozenset(job.spec.job_name for job in self._running.values())
+        most = self._around.settings.max_job_logs
+        await asyncio.to_thread(prune_job_logs, self._around.home.logs, running, most)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
 
     async def _live(self, job: Job) -> None:
         await job.live()

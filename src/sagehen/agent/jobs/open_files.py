@@ -1,12 +1,14 @@
-"""Whether somebody is writing a file: the kernel knows."""
+"""Whether, and how, somebody is writing a file: the kernel knows."""
 
 import errno
 import fcntl
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["is_being_written"]
+__all__ = ["is_being_written", "is_only_appended_to"]
 
 
 def is_being_written(path: Path) -> bool:
@@ -29,3 +31,45 @@ def is_being_written(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def is_only_appended_to(path: Path) -> bool:
+    """Whether all who have it open for writing can but add to its end. False where none is found.
+
+    Looks at the open files of all processes that may be looked at: some 10 ms.
+    """
+    try:
+        info = path.stat()
+    except OSError:
+        return False
+    flags = list(_writers(info.st_dev, info.st_ino))
+    return bool(flags) and all(one & os.O_APPEND for one in flags)
+
+
+def _writers(device: int, inode: int) -> Iterator[int]:
+    """The flags of every descriptor by which a file may be written."""
+    for process in _names("/proc"):
+        if not process.isdigit():
+            continue
+        for descriptor in _names(f"/proc/{process}/fd"):
+            with suppress(OSError, ValueError):
+                info = os.stat(f"/proc/{process}/fd/{descriptor}")
+                if (info.st_dev, info.st_ino) == (device, inode):
+                    flags = _flags(f"/proc/{process}/fdinfo/{descriptor}")
+                    if flags & os.O_ACCMODE != os.O_RDONLY:
+                        yield flags
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _flags(path: str) -> int:
+    for line in Path(path).read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "flags":
+            return int(value, 8)
+    return 0

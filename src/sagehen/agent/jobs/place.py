@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sagehen.agent.jobs.code import code_location
+from sagehen.agent.jobs.metrics import check_definitions
 from sagehen.domain.jobs import ChannelSpec, JobSpec
 from sagehen.domain.locations import parse_location
 from sagehen.errors import Invalid
@@ -104,6 +105,7 @@ def check_spec(spec: JobSpec) -> None:
         raise Invalid(f"Two channels have the same name: {', '.join(sorted(names))}.")
     for channel in spec.channels:
         _check_channel(channel)
+    check_definitions(spec.metric_definitions)
     code_location(spec)
     parse_location(spec.output_uri)
     if spec.checkpoint is not None:

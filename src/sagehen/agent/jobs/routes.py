@@ -18,6 +18,7 @@ def job_routes(jobs: Jobs) -> list[Route]:
     routes = _Routes(jobs)
     return [
         Route("/jobs", routes.list, methods=["GET"]),
+        Route("/jobs/metrics", routes.metrics, methods=["GET"]),
         Route("/jobs/interrupt", routes.interrupt, methods=["POST"]),
         Route("/jobs/{id}", routes.put, methods=["PUT"]),
         Route("/jobs/{id}", routes.delete, methods=["DELETE"]),
@@ -31,6 +32,9 @@ class _Routes:
 
     async def list(self, request: Request) -> Response:
         return await answer_list(request, self._jobs.list, self._jobs.wait_for_change)
+
+    async def metrics(self, request: Request) -> Response:
+        return answer_json(await self._jobs.samples())
 
     async def interrupt(self, request: Request) -> Response:
         wanted = await read_body(request, InterruptRequest)

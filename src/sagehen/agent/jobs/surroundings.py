@@ -18,6 +18,8 @@ class JobPace:
 
     checkpoint_seconds: float = 2.0
     """From one look at the checkpoints of a running job to the next."""
+    metrics_seconds: float = 5.0
+    """From one report of a running job's own metrics to the next."""
     other_hosts_seconds: float = 5.0
     """From SIGTERM to SIGKILL for the hosts of a job of which one has failed."""
     shutdown_grace_seconds: float = 10.0

@@ -201,7 +201,7 @@ class ProcessLauncher:
 def _followed(plan: LaunchPlan, output: int) -> ContainerLog:
     """Its log, which takes over `output`. Raises OSError, or RuntimeError: there is no thread."""
     try:
-        log = ContainerLog(plan.log, plan.log_bytes)
+        log = ContainerLog(plan.log, plan.log_bytes, listener=plan.listener)
         log.follow(output)
     except BaseException:
         os.close(output)

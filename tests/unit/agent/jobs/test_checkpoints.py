@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sagehen.agent.jobs import checkpoints
-from sagehen.agent.jobs.open_files import is_being_written
+from sagehen.agent.jobs.open_files import is_being_written, is_only_appended_to
 from sagehen.domain.jobs import CheckpointSpec, Outcome, StopRequest
 from sagehen.domain.objects import ListingQuery
 from sagehen.errors import Invalid, Unavailable
@@ -131,6 +131,35 @@ async def test_a_file_that_is_added_to_all_the_time_is_kept_now_and_then(
     assert seen[9] == b"0123456789"
 
 
+async def test_a_file_that_is_kept_open_to_be_added_to_is_kept_as_far_as_it_is(
+    running: Running, objects: ObjectStore
+) -> None:
+    with (running.folder / "log").open("a") as file:
+        file.write("one")
+        file.flush()
+        await running.look(5)
+        assert stored(objects) == {"log": b"one"}
+        file.write(" two")
+        file.flush()
+        await running.look(5)
+        assert stored(objects) == {"log": b"one two"}
+
+
+async def test_a_file_that_is_always_open_keeps_no_others_there(
+    running: Running, objects: ObjectStore
+) -> None:
+    (running.folder / "step-1").write_text("1")
+    await running.look(2)
+    (running.folder / "step-1").unlink()
+    with (running.folder / "events").open("w") as file:
+        file.write("1")
+        file.flush()
+        await running.look(4)
+        assert stored(objects) == {"step-1": b"1"}
+        await running.look()
+        assert stored(objects) == {}
+
+
 async def test_a_file_that_changes_while_it_is_read_is_read_again(
     running: Running, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,12 +262,13 @@ async def test_a_bucket_that_is_gone_in_the_end_fails_the_job(
 async def test_a_link_to_a_checkpoint_is_one(running: Running, objects: ObjectStore) -> None:
     (running.folder / "step-1").write_text("1")
     (running.folder / "last").symlink_to("step-1")
+    (running.folder / "mounted").symlink_to("/opt/ml/checkpoints/step-1")
     (running.folder.parent / "secret").write_text("s")
     (running.folder / "out").symlink_to("../secret")
     (running.folder / "loop").symlink_to(".")
     running.jobs.jobs.stop("j-1", StopRequest())
     await running.jobs.ends()
-    assert stored(objects) == {"step-1": b"1", "last": b"1"}
+    assert stored(objects) == {"step-1": b"1", "last": b"1", "mounted": b"1"}
 
 
 async def test_a_name_that_no_key_can_have_is_left_out(
@@ -313,6 +343,18 @@ def test_the_kernel_tells_who_writes(tmp_path: Path) -> None:
     with path.open("rb"):
         assert not is_being_written(path)
     assert not is_being_written(tmp_path / "none")
+
+
+def test_the_kernel_tells_who_only_appends(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("x")
+    assert not is_only_appended_to(path)
+    with path.open("a"):
+        assert is_only_appended_to(path)
+        with path.open("r"):
+            assert is_only_appended_to(path)
+        with path.open("r+"):
+            assert not is_only_appended_to(path)
 
 
 async def test_many_deletions_go_in_pieces(

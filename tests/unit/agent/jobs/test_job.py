@@ -218,6 +218,7 @@ async def test_a_job_runs_no_longer_than_it_may_whatever_the_wall_clock_says(
 ) -> None:
     jobs.jobs.put(make_spec(WAITS_FOR_SIGTERM, runtime_seconds=100))
     await printed(home, "ready")
+    await clock.sleeper(100)
     clock.jump(1_000_000)
     clock.advance(99)
     await asyncio.sleep(0.05)

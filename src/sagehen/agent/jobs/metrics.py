@@ -1,0 +1,111 @@
+"""A job's own metrics: numbers that its MetricDefinitions find in what it prints."""
+
+import logging
+import math
+import threading
+from collections import Counter
+from collections.abc import Sequence
+
+import regex
+
+from sagehen.clock import Clock
+from sagehen.domain.jobs import JobMetric, MetricDefinition
+from sagehen.errors import Invalid
+
+__all__ = ["JobMetrics", "PrintedLines", "check_definitions"]
+
+log = logging.getLogger(__name__)
+
+LONGEST_LINE_BYTES = 4096
+"""Of a longer one, the beginning is searched."""
+SEARCH_SECONDS = 0.02
+"""For one expression in one line: of a line that it would be lost in, nothing is found."""
+MOST_TIMEOUTS = 3
+"""So many, and the expression is not used any more."""
+
+_LINE_ENDS = regex.compile(rb"[\r\n]")
+
+
+def check_definitions(definitions: Sequence[MetricDefinition]) -> None:
+    """Raises Invalid: one of them is no regular expression with a group."""
+    for one in definitions:
+        _compile(one)
+
+
+class JobMetrics:
+    """The last value of each, from all hosts. Lines may come from several threads."""
+
+    def __init__(self, definitions: Sequence[MetricDefinition], clock: Clock) -> None:
+        self._expressions = {one.name: _compile(one) for one in definitions}
+        self._clock = clock
+        self._timeouts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._found: dict[str, JobMetric] = {}
+
+    @property
+    def found(self) -> tuple[JobMetric, ...]:
+        with self._lock:
+            return tuple(self._found.values())
+
+    def lines(self) -> "PrintedLines | None":
+        """Where the output of one host is to go; None where nothing is looked for."""
+        return PrintedLines(self) if self._expressions else None
+
+    def search(self, line: str) -> None:
+        for name, expression in list(self._expressions.items()):
+            try:
+                found = expression.search(line, timeout=SEARCH_SECONDS, concurrent=True)
+            except TimeoutError:
+                self._note_timeout(name)
+                continue
+            if found is not None and (value := _number(found[1])) is not None:
+                with self._lock:
+                    self._found[name] = JobMetric(name=name, value=value, at=self._clock.now())
+
+    def _note_timeout(self, name: str) -> None:
+        self._timeouts[name] += 1
+        if self._timeouts[name] == MOST_TIMEOUTS:
+            log.warning("The metric %s takes too long to be found: it is not looked for.", name)
+            self._expressions.pop(name, None)
+
+
+class PrintedLines:
+    """Cuts what one host prints into lines."""
+
+    def __init__(self, metrics: JobMetrics) -> None:
+        self._metrics = metrics
+        self._line = bytearray()
+
+    def __call__(self, data: bytes) -> None:
+        """More was printed; nothing at all says that it was the end."""
+        *ended, rest = _LINE_ENDS.split(data) if data else (b"", b"")
+        for part in ended:
+            self._add(part)
+            if self._line:
+                self._metrics.search(self._line.decode("utf-8", "replace"))
+            self._line.clear()
+        self._add(rest)
+
+    def _add(self, part: bytes) -> None:
+        self._line += part[: LONGEST_LINE_BYTES - len(self._line)]
+
+
+def _compile(definition: MetricDefinition) -> "regex.Pattern[str]":
+    try:
+        compiled = regex.compile(definition.regex)
+    except (regex.error, OverflowError, RecursionError) as error:
+        raise Invalid(
+            f"The metric {definition.name} has a Regex that is no regular expression: {error}."
+        ) from error
+    if not compiled.groups:
+        raise Invalid(f"The Regex of the metric {definition.name} has no group to find a value by.")
+    return compiled
+
+
+def _number(text: str | None) -> float | None:
+    """None where it is none that can be told of."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
