@@ -90,8 +90,18 @@ def test_each_is_counted_and_all_together(direct, wait_until):
     for hostname in ("double", "treble", "treble"):
         ask(direct, hostname)
     least = [before[0] + 1, before[1] + 2]
-    wait_until(lambda: all(now >= one for now, one in zip(counted()[0], least, strict=True)))
-    wait_until(lambda: counted()[1] == sum(counted()[0]))
+    told = []
+
+    def is_told():
+        told[:] = counted()
+        each, all_together = told
+        reached = all(now >= one for now, one in zip(each, least, strict=True))
+        return reached and all_together == sum(each)
+
+    wait_until(is_told)
+    each, all_together = told
+    assert [now >= one for now, one in zip(each, least, strict=True)] == [True, True]
+    assert all_together == sum(each)
 
 
 def test_when_one_is_killed_both_come_back(direct, wait_until):

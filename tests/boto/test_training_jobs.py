@@ -5,6 +5,7 @@ import json
 import tarfile
 import time
 import uuid
+from datetime import timedelta
 
 import pytest
 from botocore.exceptions import ClientError, WaiterError
@@ -190,6 +191,34 @@ def test_a_spot_job_that_is_interrupted_goes_on_from_its_checkpoint(aws, jobs, b
     assert job["BillableTimeInSeconds"] <= job["TrainingTimeInSeconds"]
 
 
+def test_every_status_is_told_by_eventbridge(aws, jobs):
+    events, sqs = aws.client("events"), aws.client("sqs")
+    url = sqs.create_queue(QueueName="job-states")["QueueUrl"]
+    wanted = {"QueueUrl": url, "AttributeNames": ["QueueArn"]}
+    arn = sqs.get_queue_attributes(**wanted)["Attributes"]["QueueArn"]
+    name = f"told-{uuid.uuid4().hex[:8]}"
+    pattern = {"source": ["aws.sagemaker"], "detail": {"TrainingJobName": [name]}}
+    events.put_rule(Name="job-states", EventPattern=json.dumps(pattern))
+    events.put_targets(Rule="job-states", Targets=[{"Id": "queue", "Arn": arn}])
+    jobs.ended(jobs.start("true", name=name, Tags=[{"Key": "team", "Value": "rails"}]))
+    told = []
+    while len(told) < 5:
+        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=5)
+        assert answer.get("Messages"), told
+        for message in answer["Messages"]:
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            told.append(json.loads(message["Body"]))
+    assert {one["detail-type"] for one in told} == {"SageMaker Training Job State Change"}
+    in_time = sorted(told, key=lambda one: len(one["detail"]["SecondaryStatusTransitions"]))
+    details = [one["detail"] for one in in_time]
+    assert [one["SecondaryStatus"] for one in details] == statuses(jobs.describe(name))
+    assert [one["TrainingJobStatus"] for one in details] == ["InProgress"] * 4 + ["Completed"]
+    assert details[-1]["Tags"] == {"team": "rails"}
+    assert details[-1]["TrainingEndTime"].isdigit()
+    events.remove_targets(Rule="job-states", Ids=["queue"])
+    events.delete_rule(Name="job-states")
+
+
 def test_more_than_may_run_are_pending(jobs):
     names = [jobs.start("sleep 60") for _ in range(3)]
     try:
@@ -237,7 +266,8 @@ def test_lists(jobs):
     assert listed(SortBy="Name", SortOrder="Descending") == ["c", "b", "a"]
     assert listed(SortBy="Status") == ["a", "b", "c"]
     assert listed(StatusEquals="Failed") == ["c"]
-    created = jobs.describe(f"{stem}-b")["CreationTime"]
+    # Times are told to the millisecond, rounded.
+    created = jobs.describe(f"{stem}-b")["CreationTime"] - timedelta(milliseconds=2)
     assert listed(CreationTimeBefore=created) == ["a"]
     assert listed(LastModifiedTimeAfter=created)[-2:] == ["b", "c"]
     assert listed(WarmPoolStatusEquals="Available") == []

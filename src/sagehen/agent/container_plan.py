@@ -17,6 +17,7 @@ from sagehen.home import Home
 __all__ = ["ContainerPlace", "choose_address", "plan_launch"]
 
 STARTUP_MARGIN_SECONDS = 5
+SUBMIT_DIRECTORY = "SAGEMAKER_SUBMIT_DIRECTORY"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -42,6 +43,17 @@ class ContainerPlace:
     def base(self) -> Path:
         """What is `/opt/ml` in a container of SageMaker's."""
         return self.folder / "ml"
+
+    @property
+    def code(self) -> Path:
+        """For the user's code that does not come with the model."""
+        return self.base / "code"
+
+    @property
+    def code_url(self) -> str | None:
+        """The archive of that code in S3, as the SageMaker SDK gives it to some frameworks."""
+        named = self.container.environment.get(SUBMIT_DIRECTORY, "")
+        return named if named.startswith("s3://") and not self.container.multi_model else None
 
     @property
     def socket(self) -> Path:
@@ -76,6 +88,8 @@ def plan_launch(
             "SAGEHEN_ENVIRONMENTS": str(place.home.environments),
             "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
         }
+        if place.code_url is not None:
+            own[SUBMIT_DIRECTORY] = str(place.code)
         folder = place.folder
         suggested = _for_requirements(place, settings)
     else:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from uuid import uuid4
 
 from sagehen.agent.artifacts import Artifact
@@ -28,6 +29,7 @@ from sagehen.domain.containers import (
     InstanceSpec,
     InstanceState,
 )
+from sagehen.domain.images import find_launch
 from sagehen.domain.locations import parse_location
 from sagehen.errors import ArtifactError, Invalid, SagehenError, Unavailable
 
@@ -170,32 +172,39 @@ class Instance:
             elif url is None:
                 (place.base / "model").mkdir(exist_ok=True)
             else:
-                await self._give(place, url, await self._fetch_artifact(place, url))
+                container = place.container
+                how = (container.model_data_compressed, container.model_data_etag)
+                await self._give(place.base / "model", place, url, *how)
+            if place.code_url is not None and self._serves(place):
+                await self._give(place.code, place, place.code_url)
 
-    async def _fetch_artifact(self, place: ContainerPlace, url: str) -> Artifact:
+    def _serves(self, place: ContainerPlace) -> bool:
+        """Whether our model server runs there; others fetch their code themselves."""
+        launch = find_launch(place.container.image, self._around.settings.images)
+        return launch is not None and launch.adapter is not None
+
+    async def _give(
+        self,
+        target: Path,
+        place: ContainerPlace,
+        url: str,
+        compressed: bool = True,
+        etag: str | None = None,
+    ) -> None:
+        """Have `target` be what lies at `url`. Raises _Failed."""
         seconds = self.spec.download_timeout_seconds
         try:
-            container = place.container
-            data = ModelData(
-                parse_location(url), container.model_data_compressed, container.model_data_etag
-            )
+            data = ModelData(parse_location(url), compressed, etag)
             async with asyncio.timeout(seconds):
                 artifact = await self._acquire(data)
+            self._artifacts.append(artifact)
+            await self._around.artifacts.with_room(
+                lambda: asyncio.to_thread(give_folder, artifact.folder, target, artifact.size_bytes)
+            )
         except TimeoutError:
             late = Unavailable(f"It was not there within {seconds:g} s.")
             raise _Failed(failed_artifact(place.number, url, late)) from None
         except (ArtifactError, Invalid) as error:
-            raise _Failed(failed_artifact(place.number, url, error)) from error
-        self._artifacts.append(artifact)
-        return artifact
-
-    async def _give(self, place: ContainerPlace, url: str, artifact: Artifact) -> None:
-        target = place.base / "model"
-        try:
-            await self._around.artifacts.with_room(
-                lambda: asyncio.to_thread(give_folder, artifact.folder, target, artifact.size_bytes)
-            )
-        except ArtifactError as error:
             raise _Failed(failed_artifact(place.number, url, error)) from error
 
     async def _acquire(self, data: ModelData) -> Artifact:

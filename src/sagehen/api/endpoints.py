@@ -17,9 +17,11 @@ from sagehen.api.refusals import existing, in_progress, missing, not_built, refu
 from sagehen.api.tags import check_tags
 from sagehen.api.topic_checks import try_topics
 from sagehen.api.variants import check_weights
+from sagehen.domain.endpoint_events import endpoint_event
 from sagehen.domain.records import Deployment, EndpointRecord, EndpointStatus, VariantPlan
 from sagehen.errors import AlreadyExists
 from sagehen.store import async_requests, endpoints, instances, tags
+from sagehen.store.events import put_event
 from sagehen.wire.faults import AwsError
 
 __all__ = [
@@ -64,6 +66,7 @@ def create_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
         except AlreadyExists as error:
             raise existing("endpoint", arn) from error
         tags.put(connection, arn, given_tags)
+        _tell(connection, record, now)
     call.hint()
     return {"EndpointArn": arn}
 
@@ -108,7 +111,7 @@ def update_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
         )
         _check_capacity(call, connection, after)
         after = _unless_topics_fail(call, connection, record, after)
-        endpoints.update(connection, after)
+        _update(connection, record, after)
     call.hint()
     return {"EndpointArn": record.arn}
 
@@ -137,7 +140,7 @@ def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -
         after = _updating(call, record, target)
         _check_capacity(call, connection, after)
         after = _unless_topics_fail(call, connection, record, after)
-        endpoints.update(connection, after)
+        _update(connection, record, after)
     call.hint()
     return {"EndpointArn": record.arn}
 
@@ -159,9 +162,19 @@ def _delete(call: Call, connection: Connection, name: str) -> None:
     deleting = msgspec.structs.replace(
         record, status=EndpointStatus.DELETING, modified_at=call.clock.now()
     )
-    endpoints.update(connection, deleting)
+    _update(connection, record, deleting)
     # In the same transaction: what a new endpoint of this name gets later is not lost with it.
     async_requests.abandon(connection, record.name)
+
+
+def _update(connection: Connection, before: EndpointRecord, after: EndpointRecord) -> None:
+    endpoints.update(connection, after)
+    if after.status is not before.status:
+        _tell(connection, after, after.modified_at)
+
+
+def _tell(connection: Connection, record: EndpointRecord, now: float) -> None:
+    put_event(connection, endpoint_event(record, tags.get(connection, record.arn), now))
 
 
 def _changeable(call: Call, connection: Connection, name: str) -> tuple[EndpointRecord, Deployment]:

@@ -1,4 +1,4 @@
-"""The one operation of iam that clients of SageMaker need: every role exists."""
+"""The operations of iam that clients of SageMaker need: every role exists, and may do anything."""
 
 import base64
 import hashlib
@@ -9,7 +9,7 @@ from typing import Any
 
 from sagehen.api.call import Call, Operation
 
-__all__ = ["OPERATIONS", "ROLE_NAME", "get_role", "role_id"]
+__all__ = ["OPERATIONS", "ROLE_NAME", "get_role", "role_id", "simulate_principal_policy"]
 
 ROLE_NAME = "SagehenRole"
 """The role that every caller has."""
@@ -43,10 +43,32 @@ def get_role(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def simulate_principal_policy(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Every action is allowed, of every resource: roles are not looked at."""
+    resources = params.get("ResourceArns") or ["*"]
+    return {
+        "EvaluationResults": [
+            {
+                "EvalActionName": action,
+                "EvalResourceName": resource,
+                "EvalDecision": "allowed",
+                "MatchedStatements": [],
+                "MissingContextValues": [],
+            }
+            for action in params["ActionNames"]
+            for resource in resources
+        ],
+        "IsTruncated": False,
+    }
+
+
 def role_id(name: str) -> str:
     """An id of IAM's form, always the same for a name."""
     digest = base64.b32encode(hashlib.sha256(name.encode()).digest()).decode()
     return "AROA" + digest[:17]
 
 
-OPERATIONS: dict[str, Operation] = {"GetRole": get_role}
+OPERATIONS: dict[str, Operation] = {
+    "GetRole": get_role,
+    "SimulatePrincipalPolicy": simulate_principal_policy,
+}

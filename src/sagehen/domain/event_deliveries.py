@@ -1,21 +1,28 @@
-"""Webhooks that are targets of rules: to the deliverer they are subscriptions of a protocol."""
+"""Targets that are called by HTTP: to the deliverer they are subscriptions of a protocol."""
 
-from urllib.parse import urlencode, urlsplit, urlunsplit
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from sagehen.domain.events import RuleRecord, TargetRecord
+from sagehen.domain.events import EventResource, RuleRecord, TargetRecord
 from sagehen.domain.topics import SubscriptionRecord, SubscriptionState, TopicRecord
 
 __all__ = [
     "DEAD_LETTER",
     "EVENT_DELAYS",
+    "HEADERS",
     "MAX_AGE_SECONDS",
     "MAX_RETRIES",
+    "METHOD",
     "PROTOCOL",
     "SECRET",
+    "TARGET",
     "address_of",
-    "as_subscription",
+    "as_api",
+    "as_webhook",
     "is_address",
     "read_address",
 ]
@@ -26,6 +33,11 @@ DEAD_LETTER = "dead-letter"
 """Whose text a notice has the event for that a target gets transformed."""
 SECRET = "WebhookSecret"
 """Among a target's headers: not sent, but what it signs by."""
+HEADERS, METHOD, TARGET = "Headers", "Method", "Target"
+"""Attributes of such a subscription: its own headers as JSON; how an API is called, absent where it
+is a webhook; the target's Arn."""
+_MOST_PER_SECOND = 300
+"""EventBridge's default of an API destination."""
 
 MAX_RETRIES = 185
 MAX_AGE_SECONDS = 86_400.0
@@ -55,40 +67,95 @@ def read_address(address: str) -> tuple[str, str]:
     return rule_name, target_id
 
 
-def as_subscription(
-    rule: RuleRecord, target: TargetRecord
+def as_webhook(rule: RuleRecord, target: TargetRecord) -> tuple[SubscriptionRecord, TopicRecord]:
+    """A URL as the deliverer knows its receivers, and the rule as it knows topics."""
+    http = target.definition.get("HttpParameters", {})
+    url = _with_query(target.target_arn, http.get("QueryStringParameters", {}))
+    own = {SECRET: target.secret or "", HEADERS: _json(http.get("HeaderParameters", {}))}
+    return _subscription(rule, target, url, own), _topic(rule)
+
+
+def as_api(
+    rule: RuleRecord, target: TargetRecord, destination: EventResource, connection: EventResource
 ) -> tuple[SubscriptionRecord, TopicRecord]:
-    """A webhook as the deliverer knows its receivers, and the rule as it knows topics."""
-    given = target.definition
-    retries = given.get("RetryPolicy", {})
-    http = given.get("HttpParameters", {})
+    """An API destination as the deliverer knows its receivers, and the rule as it knows topics.
+
+    What the connection says wins over the target.
+    """
+    given, http = destination.definition, target.definition.get("HttpParameters", {})
+    authorization = connection.definition["AuthParameters"]
+    always = authorization.get("InvocationHttpParameters", {})
+    headers = {
+        **http.get("HeaderParameters", {}),
+        **_pairs(always.get("HeaderParameters", [])),
+        **_authorization(authorization),
+    }
+    url = given["InvocationEndpoint"]
+    for value in http.get("PathParameterValues", []):
+        url = url.replace("*", quote(value, safe=""), 1)
+    query = {
+        **http.get("QueryStringParameters", {}),
+        **_pairs(always.get("QueryStringParameters", [])),
+    }
+    own = {HEADERS: _json(headers), METHOD: given["HttpMethod"]}
+    most = given.get("InvocationRateLimitPerSecond", _MOST_PER_SECOND)
+    return _subscription(rule, target, _with_query(url, query), own), _topic(rule, most)
+
+
+def _authorization(given: Mapping[str, Any]) -> dict[str, str]:
+    if "ApiKeyAuthParameters" in given:
+        key = given["ApiKeyAuthParameters"]
+        return {key["ApiKeyName"]: key["ApiKeyValue"]}
+    basic = given["BasicAuthParameters"]
+    pair = f"{basic['Username']}:{basic['Password']}".encode()
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+def _subscription(
+    rule: RuleRecord, target: TargetRecord, url: str, own: Mapping[str, str]
+) -> SubscriptionRecord:
+    retries = target.definition.get("RetryPolicy", {})
     attributes = {
-        SECRET: target.secret or "",
+        TARGET: target.target_arn,
         "MaximumRetryAttempts": str(retries.get("MaximumRetryAttempts", MAX_RETRIES)),
         "MaximumEventAgeInSeconds": str(retries.get("MaximumEventAgeInSeconds", MAX_AGE_SECONDS)),
-        "Headers": msgspec.json.encode(http.get("HeaderParameters", {})).decode(),
+        **own,
     }
-    if "DeadLetterConfig" in given:
-        attributes["DeadLetters"] = given["DeadLetterConfig"]["Arn"]
-    subscription = SubscriptionRecord(
+    if "DeadLetterConfig" in target.definition:
+        attributes["DeadLetters"] = target.definition["DeadLetterConfig"]["Arn"]
+    return SubscriptionRecord(
         arn=address_of(rule, target.target_id),
         topic_arn=rule.arn,
         protocol=PROTOCOL,
-        endpoint=_url(target),
+        endpoint=url,
         state=SubscriptionState.CONFIRMED,
         created_at=rule.created_at,
         attributes=attributes,
         token="",
         token_expires_at=0,
     )
-    return subscription, TopicRecord(arn=rule.arn, created_at=rule.created_at, attributes={})
 
 
-def _url(target: TargetRecord) -> str:
-    """With the target's own query behind what the URL has."""
-    more = target.definition.get("HttpParameters", {}).get("QueryStringParameters", {})
+def _topic(rule: RuleRecord, most_per_second: int | None = None) -> TopicRecord:
+    attributes = {}
+    if most_per_second is not None:
+        throttle = {"maxReceivesPerSecond": most_per_second}
+        attributes["DeliveryPolicy"] = _json({"http": {"defaultThrottlePolicy": throttle}})
+    return TopicRecord(arn=rule.arn, created_at=rule.created_at, attributes=attributes)
+
+
+def _with_query(url: str, more: Mapping[str, str]) -> str:
+    """With more behind the query that the URL has."""
     if not more:
-        return target.target_arn
-    parts = urlsplit(target.target_arn)
+        return url
+    parts = urlsplit(url)
     query = "&".join(filter(None, [parts.query, urlencode(more)]))
     return urlunsplit(parts._replace(query=query))
+
+
+def _pairs(given: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    return {one["Key"]: one.get("Value", "") for one in given if "Key" in one}
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["BUS", "Event", "RuleRecord", "TargetRecord"]
+__all__ = ["BUS", "Event", "EventResource", "RuleRecord", "TargetRecord"]
 
 BUS = "default"
 """The one bus there is."""
@@ -64,13 +64,25 @@ class RuleRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
 
 
+class EventResource(msgspec.Struct, frozen=True, kw_only=True):
+    """A connection or an API destination."""
+
+    name: str
+    arn: str
+    """Ends in an id that is never used again, unlike the name."""
+    definition: dict[str, Any]
+    """What it was created with, and what of it was updated since."""
+    created_at: float
+    modified_at: float
+
+
 class TargetRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Where the events of a rule go."""
 
     rule_name: str
     target_id: str
     target_arn: str
-    """A topic's or a queue's ARN, or a URL."""
+    """A topic's, a queue's or an API destination's ARN, or a URL."""
     definition: dict[str, Any]
     """What PutTargets was given."""
     secret: str | None = None

@@ -24,6 +24,10 @@ class ArnMaker:
         """A rule's of EventBridge, on the default bus; its name keeps its case."""
         return f"arn:aws:events:{self.region}:{self.account_id}:rule/{name}"
 
+    def event_resource(self, kind: str, name: str, unique: str) -> str:
+        """`kind` is `connection` or `api-destination`; `unique` is its own, unlike the name."""
+        return f"arn:aws:events:{self.region}:{self.account_id}:{kind}/{name}/{unique}"
+
     def event_bus(self, name: str) -> str:
         return f"arn:aws:events:{self.region}:{self.account_id}:event-bus/{name}"
 

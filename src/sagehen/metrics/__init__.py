@@ -5,10 +5,12 @@ from sagehen.metrics.hosts import HOSTS
 from sagehen.metrics.inference_service import INFERENCE_SERVICE
 from sagehen.metrics.invocations import INVOCATIONS
 from sagehen.metrics.metric import CLOUDWATCH_DIMENSIONS, HOST, OWN, Kind, Metric
+from sagehen.metrics.training import TRAINING
 
 __all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "METRICS", "OWN", "Kind", "Metric"]
 
 METRICS: dict[str, Metric] = {
-    metric.name: metric for metric in (*INVOCATIONS, *ASYNCHRONOUS, *HOSTS, *INFERENCE_SERVICE)
+    metric.name: metric
+    for metric in (*INVOCATIONS, *ASYNCHRONOUS, *HOSTS, *INFERENCE_SERVICE, *TRAINING)
 }
 """Every metric, by SageMaker's name of it."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from sagehen.domain.containers import InstanceSpec
+from sagehen.domain.endpoint_events import endpoint_event
 from sagehen.domain.records import EndpointRecord, InstanceRecord
 from sagehen.reconcile.lease import Lease
 from sagehen.reconcile.plan import Facts, Reports, Step, leftovers, plan
@@ -18,6 +19,7 @@ from sagehen.reconcile.routes import Departures, RouteFile, build_routes
 from sagehen.reconcile.rows import Rows, make_rows, rows_after
 from sagehen.store import endpoints, instances, tags
 from sagehen.store.database import Database
+from sagehen.store.events import put_event
 
 __all__ = ["Asks", "EndpointPass"]
 
@@ -132,6 +134,9 @@ class EndpointPass:
             mine = instances.of_endpoint(connection, name)
             step = plan(self._facts(endpoint, mine, reports, now), self._new_id)
             _write(connection, step)
+            if endpoint and step.endpoint and step.endpoint.status is not endpoint.status:
+                labels = tags.get(connection, endpoint.arn)
+                put_event(connection, endpoint_event(step.endpoint, labels, now))
         _tell(name, step)
         return step
 

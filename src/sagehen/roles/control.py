@@ -93,6 +93,7 @@ class _Control:
             ArnMaker(settings.account_id, settings.region),
             most_running=settings.running_jobs,
             max_restarts=settings.max_job_restarts,
+            most_series=settings.max_metric_series,
             on_end=[self.inference.on_end],
         )
 
@@ -118,7 +119,8 @@ class _Control:
         more = [*routes, certificate_route(self.notices.signer)]
 
         def measured(endpoints: Container[str]) -> Measured:
-            return merged(self._sampler.measured(endpoints), self.inference.measured())
+            own = merged(self.inference.measured(), self._jobs.measured())
+            return merged(self._sampler.measured(endpoints), own)
 
         return OwnPaths(self._observations, self._database, self._agent, measured, more)
 

@@ -52,7 +52,7 @@ class Notices:
             {
                 "email": mail.send,
                 "email-json": mail.send,
-                "event": self._http.call_webhook,
+                "event": self._http.send_event,
                 "http": self._http.notify,
                 "https": self._http.notify,
                 "webhook": self._http.call_webhook,

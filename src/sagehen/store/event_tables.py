@@ -1,10 +1,23 @@
-"""The tables of EventBridge's rules and their targets."""
+"""The tables of EventBridge's rules their targets, and what API destinations are made of."""
 
 from sqlalchemy import JSON, Column, Double, Index, String, Table, Text
 
 from sagehen.store.tables import METADATA
 
-__all__ = ["RULES", "TARGETS"]
+__all__ = ["CONNECTIONS", "DESTINATIONS", "RULES", "TARGETS"]
+
+
+def _resources(name: str) -> Table:
+    return Table(
+        name,
+        METADATA,
+        Column("name", String(64), primary_key=True),
+        Column("arn", String(256), nullable=False),
+        Column("definition", JSON(none_as_null=True), nullable=False),
+        Column("created_at", Double, nullable=False),
+        Column("modified_at", Double, nullable=False),
+    )
+
 
 RULES = Table(
     "event_rules",
@@ -27,3 +40,5 @@ TARGETS = Table(
     Column("secret", String(128)),
     Index("ix_event_targets_target_arn", "target_arn"),
 )
+CONNECTIONS = _resources("event_connections")
+DESTINATIONS = _resources("event_destinations")

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from sagehen.domain.event_deliveries import address_of, as_subscription, read_address
+from sagehen.domain.event_deliveries import address_of, as_api, as_webhook, read_address
 from sagehen.domain.events import RuleRecord, TargetRecord
 from sagehen.domain.topics import SubscriptionRecord, TopicRecord
 from sagehen.store import deliveries, event_rules, rows
+from sagehen.store.event_resources import EVENT_CONNECTIONS, EVENT_DESTINATIONS
 from sagehen.store.event_tables import TARGETS
 
 __all__ = ["count", "find_receiver", "get", "of_rule", "put", "remove", "rules_of"]
@@ -67,8 +68,16 @@ def remove(connection: Connection, rule: RuleRecord, target_ids: Sequence[str]) 
 def find_receiver(
     connection: Connection, address: str
 ) -> tuple[SubscriptionRecord, TopicRecord] | None:
-    """A webhook as a subscription to its rule; None where either is gone."""
+    """What is called by HTTP as a subscription to its rule; None where any of it is gone."""
     rule_name, target_id = read_address(address)
     rule = event_rules.get(connection, rule_name)
     target = get(connection, rule_name, target_id)
-    return as_subscription(rule, target) if rule and target else None
+    if rule is None or target is None:
+        return None
+    if not target.target_arn.startswith("arn:"):
+        return as_webhook(rule, target)
+    destination = EVENT_DESTINATIONS.by_arn(connection, target.target_arn)
+    if destination is None:
+        return None
+    used = EVENT_CONNECTIONS.by_arn(connection, destination.definition["ConnectionArn"])
+    return as_api(rule, target, destination, used) if used else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from sqlalchemy import Connection
 
-from sagehen.domain.event_deliveries import DEAD_LETTER, address_of
+from sagehen.domain.event_deliveries import DEAD_LETTER, TARGET, address_of
 from sagehen.domain.event_inputs import input_for, text_to_read
 from sagehen.domain.event_patterns import read_pattern
 from sagehen.domain.events import Event, RuleRecord, TargetRecord
@@ -46,16 +46,16 @@ def put_undelivered(
     why: str,
     tried_out: bool,
 ) -> None:
-    """Put an event that a webhook was not given into the dead letters' queue, if it has one.
+    """Put an event that a receiver by HTTP was not given into its dead letters' queue, if any.
 
     Args:
         tried_out: it would have been tried again, were it not too often or too late.
     """
     told = {
         "RULE_ARN": receiver.topic_arn,
-        "TARGET_ARN": receiver.endpoint,
+        "TARGET_ARN": receiver.attributes[TARGET],
         "ERROR_CODE": "SDK_CLIENT_ERROR",
-        "ERROR_MESSAGE": why or "The webhook did not accept the event.",
+        "ERROR_MESSAGE": why or "The receiver did not accept the event.",
         "RETRY_ATTEMPTS": str(delivery.attempts),
     }
     if tried_out:
@@ -86,21 +86,27 @@ def _send(connection: Connection, event: Event, rule: RuleRecord, target: Target
         message = NewMessage(message_id=str(uuid.uuid4()), body=text)
         sent = put_message(connection, target.target_arn, message, event.sent_at)
     else:
-        notice = _webhook_notice(event, rule, target, text)
-        deliveries.add(connection, notice, [address_of(rule, target.target_id)])
-        sent = True
+        sent = _deliver(connection, event, rule, target, text)
     if not sent:
         _note_missing(connection, event, rule, target)
+
+
+def _deliver(
+    connection: Connection, event: Event, rule: RuleRecord, target: TargetRecord, text: str
+) -> bool:
+    """Have it delivered by HTTP; False where what is to be called is gone."""
+    address = address_of(rule, target.target_id)
+    if event_targets.find_receiver(connection, address) is None:
+        return False
+    # What is given up is the event itself, whatever the target gets of it.
+    texts = {"default": text, DEAD_LETTER: input_for(event, rule, {})}
+    deliveries.add(connection, _made(event, rule, target, texts), [address])
+    return True
 
 
 def _notice(event: Event, rule: RuleRecord, target: TargetRecord, text: str) -> Notice:
     texts = {"default": text, "email": text_to_read(text)}
     return _made(event, rule, target, texts)
-
-
-def _webhook_notice(event: Event, rule: RuleRecord, target: TargetRecord, text: str) -> Notice:
-    whole = input_for(event, rule, {})
-    return _made(event, rule, target, {"default": text, DEAD_LETTER: whole})
 
 
 def _made(event: Event, rule: RuleRecord, target: TargetRecord, texts: dict[str, str]) -> Notice:
@@ -129,7 +135,7 @@ def _note_missing(
             "RULE_ARN": rule.arn,
             "TARGET_ARN": target.target_arn,
             "ERROR_CODE": "NO_RESOURCE",
-            "ERROR_MESSAGE": "The specified topic or queue does not exist.",
+            "ERROR_MESSAGE": "The specified target does not exist.",
         },
     )
 

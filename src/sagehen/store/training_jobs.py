@@ -1,16 +1,19 @@
 """The training jobs: one row each, from CreateTrainingJob to DeleteTrainingJob."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from sqlalchemy import (
     JSON,
+    BindParameter,
     Column,
     ColumnElement,
     Connection,
     Double,
     Index,
     Integer,
+    Select,
     String,
     Table,
     Text,
@@ -20,8 +23,7 @@ from sqlalchemy import (
     select,
 )
 
-from sagehen.domain.training import JobStage, TrainingJobRecord
-from sagehen.store import rows
+from sagehen.domain.training import JobStage, JobStatus, TrainingJobRecord
 from sagehen.store.database import tell
 from sagehen.store.named import Named
 from sagehen.store.tables import METADATA
@@ -31,6 +33,7 @@ __all__ = [
     "TRAINING_JOBS",
     "active",
     "count_up_to",
+    "counts",
     "delete",
     "due",
     "get",
@@ -71,7 +74,7 @@ TRAINING_JOBS = Named(
         Column("gives_up_at", Double),
         Column("metrics", JSON(none_as_null=True), nullable=False),
         Column("artifacts", JSON(none_as_null=True), nullable=False),
-        Index(None, "status", "created_at"),
+        Index(None, "status", "stage", "created_at"),
         Index("ix_training_jobs_stage", "stage", "created_at", "key"),
         Index("ix_training_jobs_gives_up_at", "stage", "gives_up_at"),
     ),
@@ -92,6 +95,24 @@ _SAVE = (
     .where(_COLUMNS.job_id == bindparam("new_job_id"))
     .values({name: bindparam(f"new_{name}") for name in _KEPT if name != "job_id"})
 )
+Query = Select[Any]
+
+
+def _query(*where: ColumnElement[bool], limited: bool = True) -> tuple[Query, Query]:
+    """Whole jobs, the oldest first; and the same, locked. Made once: to make it takes longer than
+    to run it."""
+    columns = (_COLUMNS[name] for name in TrainingJobRecord.__struct_fields__)
+    found = select(*columns).where(*where).order_by(_COLUMNS.created_at, _COLUMNS.key)
+    if limited:
+        found = found.limit(bindparam("most"))
+    return found, found.with_for_update()
+
+
+_WAITS = _COLUMNS.stage == JobStage.WAITING
+_NOW: BindParameter[float] = bindparam("now", type_=Double)
+_ACTIVE = _query(_COLUMNS.stage == JobStage.ACTIVE, limited=False)
+_DUE = _query(_WAITS, _COLUMNS.gives_up_at <= _NOW)
+_NEXT = _query(_WAITS, or_(_COLUMNS.gives_up_at.is_(None), _COLUMNS.gives_up_at > _NOW))
 
 
 def insert(connection: Connection, record: TrainingJobRecord) -> None:
@@ -115,26 +136,33 @@ def count_up_to(connection: Connection, limit: int, *stages: JobStage) -> int:
     return connection.execute(select(func.count()).select_from(found.subquery())).scalar_one()
 
 
+def counts(connection: Connection) -> dict[tuple[JobStatus, JobStage], int]:
+    """How many jobs there are. Reads an index from end to end: for once in a while."""
+    columns = (_COLUMNS.status, _COLUMNS.stage)
+    statement = select(*columns, func.count()).group_by(*columns)
+    return {
+        (JobStatus(status), JobStage(stage)): count
+        for status, stage, count in connection.execute(statement)
+    }
+
+
 def active(connection: Connection, lock: bool = False) -> list[TrainingJobRecord]:
     """The jobs with an attempt at the agent, or on its way there; the oldest first."""
-    return _select(connection, _COLUMNS.stage == JobStage.ACTIVE, lock=lock)
+    return _read(connection, _ACTIVE, lock)
 
 
 def due(
     connection: Connection, now: float, limit: int, lock: bool = False
 ) -> list[TrainingJobRecord]:
     """Waiting jobs that are to wait no longer."""
-    waiting = _COLUMNS.stage == JobStage.WAITING
-    return _select(connection, waiting, _COLUMNS.gives_up_at <= now, limit=limit, lock=lock)
+    return _read(connection, _DUE, lock, now=now, most=limit)
 
 
 def next_waiting(
     connection: Connection, now: float, limit: int, lock: bool = False
 ) -> list[TrainingJobRecord]:
     """The jobs that are to be begun next, the oldest first."""
-    waiting = _COLUMNS.stage == JobStage.WAITING
-    has_time = or_(_COLUMNS.gives_up_at.is_(None), _COLUMNS.gives_up_at > now)
-    return _select(connection, waiting, has_time, limit=limit, lock=lock)
+    return _read(connection, _NEXT, lock, now=now, most=limit)
 
 
 def save(connection: Connection, records: Sequence[TrainingJobRecord]) -> None:
@@ -144,12 +172,11 @@ def save(connection: Connection, records: Sequence[TrainingJobRecord]) -> None:
         connection.execute(_SAVE, [{f"new_{name}": one[name] for name in _KEPT} for one in told])
 
 
-def _select(
-    connection: Connection,
-    *where: ColumnElement[bool],
-    limit: int | None = None,
-    lock: bool = False,
+def _read(
+    connection: Connection, statements: tuple[Query, Query], lock: bool, **given: float
 ) -> list[TrainingJobRecord]:
-    table, kind = TRAINING_JOBS.table, TrainingJobRecord
-    order = [table.c.created_at, table.c.key]
-    return rows.select_records(connection, table, kind, *where, order=order, limit=limit, lock=lock)
+    found = connection.execute(statements[lock], given)
+    fields = TrainingJobRecord.__struct_fields__
+    return [
+        msgspec.convert(dict(zip(fields, row, strict=True)), TrainingJobRecord) for row in found
+    ]

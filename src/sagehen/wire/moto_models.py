@@ -1,5 +1,9 @@
-"""Services as moto's parsers and serializers want them. Only those two import moto: it brings
-boto3, requests and more along, 15 MB and 0.15 s, which a gateway has no use for."""
+"""Services as moto's parsers and serializers want them.
+
+Only those two import moto, and nobody imports them before the first request of such a protocol: it
+brings boto3, requests and more along, 15 MB and 0.15 s, which a gateway has no use for, and which a
+control that starts again has not to wait for.
+"""
 
 import functools
 

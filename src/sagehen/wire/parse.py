@@ -6,7 +6,6 @@ from sagehen.wire.cbor_body import read_cbor
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request
 from sagehen.wire.json_body import read_json
-from sagehen.wire.parsers import read_with_moto
 from sagehen.wire.services import CBOR, OperationModel
 from sagehen.wire.values import Malformed
 
@@ -33,6 +32,8 @@ def parse(request: Request, operation: OperationModel) -> dict[str, Any]:
             return read_json(shape, request.body)
         if protocol == CBOR:
             return read_cbor(shape, request.body)
+        from sagehen.wire.parsers import read_with_moto  # see `moto_models`
+
         return read_with_moto(request, operation)
     except Malformed as error:
         raise AwsError(_CODES.get(protocol, "SerializationException"), _say(error), 400) from None

@@ -7,7 +7,6 @@
 - S3's answers have their documented root elements and namespace.
 """
 
-import re
 from typing import Any
 
 from moto.core import serialize as moto
@@ -16,10 +15,10 @@ from sagehen.wire.http import Response
 from sagehen.wire.moto_models import as_motos
 from sagehen.wire.services import OperationModel, Shape
 from sagehen.wire.values import as_utc
+from sagehen.wire.xml_text import escape_controls
 
-__all__ = ["escape_controls", "write_with_moto"]
+__all__ = ["write_with_moto"]
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")
 _S3_NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _S3_ROOTS = {
     "CompleteMultipartUpload": "CompleteMultipartUploadResult",
@@ -52,11 +51,6 @@ def write_with_moto(operation: OperationModel, result: Any, request_id: str) -> 
     return Response(
         answer["status_code"], headers, body.encode() if isinstance(body, str) else body
     )
-
-
-def escape_controls(xml: str) -> str:
-    """XML text with what it cannot hold raw as character references."""
-    return _CONTROLS.sub(lambda found: f"&#x{ord(found[0]):x};", xml)
 
 
 class _Dates:

@@ -219,6 +219,7 @@ async def test_a_caller_who_leaves_ends_it_wherever_it_is(house, echo, eventuall
     client.close()
     await eventually(lambda: fakes[at].lost)
     await eventually(lambda: left(house) == NOTHING)
+    assert [len(fake.asked) for fake in fakes] == [1, at]
 
 
 async def test_a_slot_is_held_for_the_whole_passage(house, echo, eventually):

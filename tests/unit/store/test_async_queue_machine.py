@@ -1,5 +1,7 @@
 """Whatever users, workers and time do to the queue: nothing is lost, nothing ends twice."""
 
+from typing import ClassVar
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -21,6 +23,8 @@ class Queue(RuleBasedStateMachine):
     """The queue beside a dictionary of what every request should be."""
 
     connection: Connection
+    seen: ClassVar[set[AsyncState]] = set()
+    """Of all runs: what became of requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,10 +78,12 @@ class Queue(RuleBasedStateMachine):
         got = leases.lease_due(self.connection, 9, "w", self.now, self.now + 10)
         self.take([one.sequence for one in got])
 
-    @rule(which=any_number, state=finals)
-    def finish(self, which: int, state: AsyncState) -> None:
-        if self.held:
-            sequence, attempt = self.held[which % len(self.held)]
+    @rule(which=any_number, state=finals, late=st.booleans())
+    def finish(self, which: int, state: AsyncState, late: bool) -> None:
+        # Of all claims there ever were, most are old.
+        claims = self.held if late else [one for one in self.held if self.is_mine(*one)]
+        if claims:
+            sequence, attempt = claims[which % len(claims)]
             mine = self.is_mine(sequence, attempt)
             outcome = Outcome(state=state)
             done = leases.finish(self.connection, sequence, attempt, outcome, self.now)
@@ -146,6 +152,7 @@ class Queue(RuleBasedStateMachine):
             found = queue.get(self.connection, sequence)
             assert found is not None
             assert (found.state, found.attempt) == (state, self.attempts[sequence])
+            self.seen.add(state)
             kept = queue.body(self.connection, sequence) is not None
             assert kept == (state is not AsyncState.SUCCEEDED)
 
@@ -165,3 +172,4 @@ def test_any_order(database: Database) -> None:
     with database.write() as connection:
         machine = type("Bound", (Queue,), {"connection": connection})
         run_state_machine_as_test(machine, settings=few)
+    assert {AsyncState.QUEUED, AsyncState.LEASED} < Queue.seen  # some have ended too

@@ -2,6 +2,20 @@
 
 from sagehen.api.call import Operation
 from sagehen.api.eventbridge.buses import describe_event_bus, list_event_buses
+from sagehen.api.eventbridge.connections import (
+    create_connection,
+    delete_connection,
+    describe_connection,
+    list_connections,
+    update_connection,
+)
+from sagehen.api.eventbridge.destinations import (
+    create_api_destination,
+    delete_api_destination,
+    describe_api_destination,
+    list_api_destinations,
+    update_api_destination,
+)
 from sagehen.api.eventbridge.putting import match_event_pattern, put_events
 from sagehen.api.eventbridge.rules import (
     delete_rule,
@@ -18,11 +32,19 @@ from sagehen.api.eventbridge.targets import list_targets_by_rule, put_targets, r
 __all__ = ["OPERATIONS"]
 
 OPERATIONS: dict[str, Operation] = {
+    "CreateApiDestination": create_api_destination,
+    "CreateConnection": create_connection,
+    "DeleteApiDestination": delete_api_destination,
+    "DeleteConnection": delete_connection,
     "DeleteRule": delete_rule,
+    "DescribeApiDestination": describe_api_destination,
+    "DescribeConnection": describe_connection,
     "DescribeEventBus": describe_event_bus,
     "DescribeRule": describe_rule,
     "DisableRule": disable_rule,
     "EnableRule": enable_rule,
+    "ListApiDestinations": list_api_destinations,
+    "ListConnections": list_connections,
     "ListEventBuses": list_event_buses,
     "ListRuleNamesByTarget": list_rule_names_by_target,
     "ListRules": list_rules,
@@ -35,4 +57,6 @@ OPERATIONS: dict[str, Operation] = {
     "TagResource": tag_resource,
     "TestEventPattern": match_event_pattern,
     "UntagResource": untag_resource,
+    "UpdateApiDestination": update_api_destination,
+    "UpdateConnection": update_connection,
 }

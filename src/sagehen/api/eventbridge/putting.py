@@ -20,6 +20,8 @@ __all__ = ["match_event_pattern", "put_events"]
 LARGEST_BYTES = 2**20
 """Of all entries of a request (eb-putevents, "Calculating PutEvents event entry size")."""
 _TIME_BYTES = 14
+_ROOM = 64
+"""Levels of nesting that an event has left to be read: some thousand are EventBridge's limit."""
 _OF_EVENTS = ("id", "account", "source", "time", "region", "resources", "detail-type")
 
 
@@ -92,6 +94,9 @@ def _detail(text: str) -> dict[str, Any] | None:
         return None
     try:
         found = msgspec.json.decode(text)
+        if text.count("{") + text.count("[") > _ROOM:
+            # What can just be read could not be written with its envelope, or by a template.
+            msgspec.json.decode("[" * _ROOM + text + "]" * _ROOM)
         return found if isinstance(found, dict) else None
     except (msgspec.DecodeError, RecursionError):
         return None

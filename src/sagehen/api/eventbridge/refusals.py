@@ -2,7 +2,16 @@
 
 from sagehen.wire.faults import AwsError
 
-__all__ = ["bad_pattern", "invalid", "no_bus", "no_rule", "not_built", "over_limit"]
+__all__ = [
+    "bad_pattern",
+    "existing",
+    "invalid",
+    "missing",
+    "no_bus",
+    "no_rule",
+    "not_built",
+    "over_limit",
+]
 
 
 def invalid(message: str) -> AwsError:
@@ -32,6 +41,15 @@ def no_rule(name: str) -> AwsError:
     return AwsError(
         "ResourceNotFoundException", f"Rule {name} does not exist on EventBus default.", 400
     )
+
+
+def missing(kind: str, name: str) -> AwsError:
+    """`kind` is `Connection` or `ApiDestination`."""
+    return AwsError("ResourceNotFoundException", f"{kind} {name} does not exist.", 400)
+
+
+def existing(kind: str, name: str) -> AwsError:
+    return AwsError("ResourceAlreadyExistsException", f"{kind} {name} already exists.", 400)
 
 
 def over_limit(message: str) -> AwsError:

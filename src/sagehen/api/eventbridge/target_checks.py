@@ -1,4 +1,4 @@
-"""What may be a target: a topic or a queue of this server, or a URL, Sagehen's own form."""
+"""What may be a target: a topic, queue or API destination, or a URL, Sagehen's own form."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ from sagehen.domain.event_inputs import check_input
 from sagehen.domain.webhooks import read_secret
 from sagehen.errors import Invalid
 
-__all__ = ["check_target", "is_webhook"]
+__all__ = ["check_target", "is_destination", "is_webhook"]
 
 _ARN = re.compile(r"arn:aws[\w-]*:([a-z0-9-]+):[a-z0-9-]*:(\d{12})?:.+")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,256}")
@@ -51,6 +51,8 @@ def check_target(call: Call, target: dict[str, Any]) -> None:
     if is_webhook(target):
         _check_url(target)
         _check_http(target)
+    elif is_destination(target):
+        _check_http(target)
     else:
         _check_arn(call, target)
         if "HttpParameters" in target:
@@ -68,6 +70,12 @@ def is_webhook(target: dict[str, Any]) -> bool:
     return str(target["Arn"]).lower().startswith(("http://", "https://"))
 
 
+def is_destination(target: dict[str, Any]) -> bool:
+    """Whether its Arn is an API destination's, of whatever server."""
+    parts = str(target["Arn"]).split(":", 5)
+    return parts[2:3] == ["events"] and parts[-1].startswith("api-destination/")
+
+
 def _check_arn(call: Call, target: dict[str, Any]) -> None:
     arn = target["Arn"]
     found = _ARN.fullmatch(arn)
@@ -79,7 +87,8 @@ def _check_arn(call: Call, target: dict[str, Any]) -> None:
     if kind not in ("sns", "sqs"):
         raise not_built(
             f"targets of {kind} ({arn})",
-            "A target is an SNS topic, an SQS queue, or a URL that begins with http:// or https://.",
+            "A target is an SNS topic, an SQS queue, an API destination, or a URL that begins with "
+            "http:// or https://.",
         )
     if resource.endswith(".fifo"):
         raise not_built(f"FIFO topics and queues ({arn})")
@@ -104,16 +113,20 @@ def _check_url(target: dict[str, Any]) -> None:
 
 def _check_http(target: dict[str, Any]) -> None:
     given = target.get("HttpParameters", {})
-    if "PathParameterValues" in given:
+    if "PathParameterValues" in given and is_webhook(target):
         raise not_built("PathParameterValues", "Write the path in the URL.")
     headers = given.get("HeaderParameters", {})
     for name in headers:
-        if name.lower() in _NOT_TO_SET:
+        if name.lower() in _NOT_TO_SET or (name.lower() == SECRET.lower() and name != SECRET):
             raise invalid(f"The header {name} of target {target['Id']} is not yours to set.")
-    values = [*headers.values(), *given.get("QueryStringParameters", {}).values()]
+    values = [
+        *headers.values(),
+        *given.get("QueryStringParameters", {}).values(),
+        *given.get("PathParameterValues", []),
+    ]
     if any(value.startswith("$.") for value in values):
         raise not_built("HttpParameters that are read from the event")
-    if SECRET in headers:
+    if SECRET in headers and is_webhook(target):
         try:
             read_secret(headers[SECRET])
         except Invalid as error:

@@ -9,11 +9,12 @@ from sagehen.api.eventbridge.buses import check_bus
 from sagehen.api.eventbridge.listing import after, limit_of, page_of
 from sagehen.api.eventbridge.refusals import invalid, over_limit
 from sagehen.api.eventbridge.rules import existing_rule
-from sagehen.api.eventbridge.target_checks import check_target, is_webhook
+from sagehen.api.eventbridge.target_checks import check_target, is_destination, is_webhook
 from sagehen.domain.event_deliveries import SECRET
 from sagehen.domain.events import BUS, RuleRecord, TargetRecord
 from sagehen.domain.webhooks import new_secret
 from sagehen.store import event_targets
+from sagehen.store.event_resources import EVENT_DESTINATIONS
 
 __all__ = ["list_targets_by_rule", "put_targets", "remove_targets"]
 
@@ -32,6 +33,8 @@ def put_targets(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     with call.database.write() as connection:
         rule = existing_rule(connection, params["Rule"], lock=True)
         for target in given:
+            if is_destination(target) and not EVENT_DESTINATIONS.by_arn(connection, target["Arn"]):
+                raise invalid(f"Parameter {target['Arn']} is not valid. Reason: it does not exist.")
             event_targets.put(connection, _record(connection, rule, target))
         if event_targets.count(connection, rule.name) > MOST_TARGETS:
             raise over_limit(

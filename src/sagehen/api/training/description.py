@@ -46,7 +46,12 @@ def describe(record: TrainingJobRecord) -> dict[str, Any]:
             **given["AlgorithmSpecification"],
         },
         "InputDataConfig": [_channel(one) for one in given.get("InputDataConfig", ())] or None,
-        "OutputDataConfig": {"CompressionType": "GZIP", **given["OutputDataConfig"]},
+        # The SageMaker SDK's attach() reads a key that was not given, too.
+        "OutputDataConfig": {
+            "KmsKeyId": "",
+            "CompressionType": "GZIP",
+            **given["OutputDataConfig"],
+        },
         "ModelArtifacts": {"S3ModelArtifacts": _model_address(record)},
         "FailureReason": record.failure_reason,
         "TrainingStartTime": _time(record.started_at),

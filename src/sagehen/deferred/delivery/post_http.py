@@ -11,6 +11,7 @@ from sagehen.deferred.delivery.resolver import OwnThreadsResolver
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.delivery_policy import DEFAULT_CONTENT_TYPE
 from sagehen.domain.envelopes import Envelope, enclose
+from sagehen.domain.event_deliveries import HEADERS, METHOD
 from sagehen.domain.topics import PostKind
 from sagehen.domain.webhooks import webhook_headers
 
@@ -19,11 +20,14 @@ __all__ = ["HttpPost"]
 USER_AGENT = "Amazon Simple Notification Service Agent"
 """Receivers look for it."""
 WEBHOOK_USER_AGENT = "Sagehen"
+API_USER_AGENT = "Amazon/EventBridge/ApiDestinations"
+_WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
 _READ_OF_ANSWER = 64 * 1024
 """So much of a body is read past to use the connection again; more, and it is closed."""
 _GONE = 410
 
 Seal = Callable[[Envelope], str]
+_Headers = dict[str, str]
 
 
 class HttpPost:
@@ -57,14 +61,13 @@ class HttpPost:
         return await self._post(parcel, body.encode(), _sns_headers(parcel), _sns_verdict)
 
     async def call_webhook(self, parcel: Parcel) -> Answer:
-        """The message as it is, with the headers of Standard Webhooks: the protocol `webhook`, and
-        events, whose targets may have headers of their own."""
+        """The message as it is, with the headers of Standard Webhooks: the protocol `webhook`."""
         notice = parcel.delivery.notice
         body = notice.text_for(parcel.subscription.protocol).encode()
         headers = {
             "Content-Type": parcel.policy.content_type or "application/json",
             "User-Agent": WEBHOOK_USER_AGENT,
-            **msgspec.json.decode(parcel.subscription.attributes.get("Headers", "{}")),
+            **_own_headers(parcel),
             **webhook_headers(
                 parcel.subscription.attributes["WebhookSecret"],
                 notice.message_id,
@@ -74,16 +77,32 @@ class HttpPost:
         }
         return await self._post(parcel, body, headers, _webhook_verdict)
 
+    async def send_event(self, parcel: Parcel) -> Answer:
+        """An event to a target of its rule: a webhook, or an API destination of EventBridge's."""
+        method = parcel.subscription.attributes.get(METHOD)
+        if method is None:
+            return await self.call_webhook(parcel)
+        headers = {
+            "Content-Type": "application/json; charset=utf-8",
+            "User-Agent": API_USER_AGENT,
+            **_own_headers(parcel),
+        }
+        body = parcel.delivery.notice.text_for(parcel.subscription.protocol).encode()
+        sent = b"" if method in _WITHOUT_BODY else body
+        return await self._post(parcel, sent, headers, _api_verdict, method)
+
     async def _post(
         self,
         parcel: Parcel,
         body: bytes,
         headers: dict[str, str],
         judge: Callable[[int], Verdict],
+        method: str = "POST",
     ) -> Answer:
+        url = parcel.subscription.endpoint
         try:
-            async with self._session.post(
-                parcel.subscription.endpoint, data=body, headers=headers, allow_redirects=False
+            async with self._session.request(
+                method, url, data=body, headers=headers, allow_redirects=False
             ) as response:
                 answer = Answer(judge(response.status), f"status {response.status}")
                 await _read_past(response)
@@ -143,6 +162,18 @@ def _webhook_verdict(status: int) -> Verdict:
     if 200 <= status < 300:
         return Verdict.ACCEPTED
     return Verdict.REFUSED if status == _GONE else Verdict.FAILED
+
+
+def _api_verdict(status: int) -> Verdict:
+    """EventBridge tries 409, 429 and 5xx again (eb-api-destinations)."""
+    if 200 <= status < 300:
+        return Verdict.ACCEPTED
+    return Verdict.FAILED if status in (409, 429) or status >= 500 else Verdict.REFUSED
+
+
+def _own_headers(parcel: Parcel) -> dict[str, str]:
+    """Those that an event's target has."""
+    return msgspec.json.decode(parcel.subscription.attributes.get(HEADERS, "{}"), type=_Headers)
 
 
 async def _read_past(response: aiohttp.ClientResponse) -> None:

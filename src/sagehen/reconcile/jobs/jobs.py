@@ -5,6 +5,8 @@ What is left to do is asked of the agent by the loop, once that is on disk.
 """
 
 import logging
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,10 +14,11 @@ from sqlalchemy import Connection
 
 from sagehen.domain.jobs import JobSpec
 from sagehen.domain.names import ArnMaker
-from sagehen.domain.training import JobStage, JobStatus, TrainingJobRecord
+from sagehen.domain.training import JobStage, JobStatus, SecondaryStatus, TrainingJobRecord
 from sagehen.domain.training_course import Course
 from sagehen.domain.training_events import training_event
 from sagehen.reconcile.jobs.agent_view import AgentView
+from sagehen.reconcile.jobs.metrics import add_metrics
 from sagehen.reconcile.jobs.plan import Presence, admit, give_up, plan_job
 from sagehen.reconcile.jobs.specs import job_spec
 from sagehen.reconcile.lease import Lease
@@ -30,6 +33,8 @@ log = logging.getLogger(__name__)
 
 MOST_DUE = 200
 """Waiting jobs that are ended in one pass."""
+COUNT_SECONDS = 15.0
+"""How old `counts` may be."""
 
 OnEnd = Callable[[Connection, TrainingJobRecord], None]
 """Called once for each job, in the transaction in which it comes to its final status."""
@@ -65,6 +70,7 @@ class JobPass:
         arns: ArnMaker,
         most_running: int,
         max_restarts: int,
+        most_series: int,
         on_end: Sequence[OnEnd] = (),
     ) -> None:
         self._database = database
@@ -72,7 +78,14 @@ class JobPass:
         self._arns = arns
         self._most_running = most_running
         self._max_restarts = max_restarts
+        self._most_series = most_series
         self._on_end = on_end
+        self._counted_at = -math.inf
+        self.counts: dict[tuple[JobStatus, JobStage], int] = {}
+        """How many jobs there are, as of a while ago."""
+        self.restarts: Counter[SecondaryStatus] = Counter()
+        """How many attempts came to nothing, by what became of their jobs: Interrupted or
+        Restarting."""
 
     def run(self, view: AgentView, now: float) -> Asks:
         """Take one.
@@ -83,14 +96,17 @@ class JobPass:
         with self._database.read() as connection:
             running = training_jobs.active(connection)
             busy = self._is_something_due(connection, running, view, now)
+            if now - self._counted_at >= COUNT_SECONDS:
+                self._counted_at = now
+                self.counts = training_jobs.counts(connection)
         if not busy:
             return self._asks(running, view)
         with self._database.write() as connection:
             self._lease.renew(connection, now)
-            courses, more = self._advance(connection, view, now)
-            running = training_jobs.active(connection)
+            courses, running, more = self._advance(connection, view, now)
         for course in courses:
             _tell(course)
+            self.restarts.update(_restarts(course))
         return self._asks(running, view, more)
 
     def _is_something_due(
@@ -119,20 +135,20 @@ class JobPass:
 
     def _advance(
         self, connection: Connection, view: AgentView, now: float
-    ) -> tuple[list[Course], bool]:
-        """The courses taken, and whether there are more to be."""
+    ) -> tuple[list[Course], list[TrainingJobRecord], bool]:
+        """The courses taken, who then runs, and whether there are more courses to be taken."""
         running = training_jobs.active(connection, lock=True)
         courses = self._take(connection, running, now, lambda one: self._plan(one, view, now))
         late = training_jobs.due(connection, now, MOST_DUE, lock=True)
         courses += self._take(connection, late, now, lambda one: give_up(one, now))
-        left = len(running) - sum(one.record.stage is not JobStage.ACTIVE for one in courses)
-        # Those whose time was over were not among those running.
-        left += sum(one.stored.stage is JobStage.WAITING for one in courses)
-        room = self._room(left, view)
+        running = _then_active(running, courses)
+        room = self._room(len(running), view)
         if room:
             first = training_jobs.next_waiting(connection, now, room, lock=True)
-            courses += self._take(connection, first, now, lambda one: admit(one, now))
-        return courses, len(late) == MOST_DUE
+            begun = self._take(connection, first, now, lambda one: admit(one, now))
+            running += [one.record for one in begun]
+            courses += begun
+        return courses, running, len(late) == MOST_DUE
 
     def _take(
         self,
@@ -165,6 +181,7 @@ class JobPass:
         self, connection: Connection, course: Course, own_tags: dict[str, str], now: float
     ) -> None:
         training_jobs.save(connection, [course.record])
+        add_metrics(connection, course.stored, course.record, self._most_series)
         for state in course.moves:
             put_event(connection, training_event(state, own_tags, self._arns, now))
         if course.record.stage is JobStage.ENDED:
@@ -193,6 +210,19 @@ class JobPass:
             again=more,
             gives_up_at=min(times, default=None),
         )
+
+
+def _then_active(
+    running: Iterable[TrainingJobRecord], courses: Iterable[Course]
+) -> list[TrainingJobRecord]:
+    after = {course.record.job_id: course.record for course in courses}
+    jobs = (after.get(one.job_id, one) for one in running)
+    return [one for one in jobs if one.stage is JobStage.ACTIVE]
+
+
+def _restarts(course: Course) -> list[SecondaryStatus]:
+    begun_again = (SecondaryStatus.INTERRUPTED, SecondaryStatus.RESTARTING)
+    return [one.secondary for one in course.moves if one.secondary in begun_again]
 
 
 def _tell(course: Course) -> None:

@@ -5,12 +5,14 @@ wake (an operation's commit · agent's report · time) → hold the lease → pa
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from sagehen.clock import Clock
 from sagehen.domain.jobs import JobList, JobReport, JobSpec, StopRequest
 from sagehen.domain.names import ArnMaker
+from sagehen.domain.training import JobStage
 from sagehen.errors import Invalid, NotFound, SagehenError
 from sagehen.reconcile.jobs.agent_view import AgentView
 from sagehen.reconcile.jobs.jobs import Asks, JobPass, OnEnd
@@ -50,18 +52,22 @@ class JobLoop(LeasedLoop):
         arns: ArnMaker,
         most_running: int,
         max_restarts: int,
+        most_series: int,
         on_end: Sequence[OnEnd] = (),
     ) -> None:
         """
         Args:
             most_running: jobs at once; more wait.
             max_restarts: of a job whose agent was lost, where it does not say itself.
+            most_series: of CloudWatch's; metrics of jobs that would make more are dropped.
             on_end: each is called once for each job, in the transaction of its final status.
                 What one raises has the job end later, not the others.
         """
         super().__init__(database, clock, LEASE_NAME, holder)
         self._agent = agent
-        self._pass = JobPass(database, self._lease, arns, most_running, max_restarts, on_end)
+        self._pass = JobPass(
+            database, self._lease, arns, most_running, max_restarts, most_series, on_end
+        )
         self._view = AgentView()
         self._watch: Watch[JobList, JobReport] = Watch(
             agent.jobs, _by_id, clock, self._wake.set, quiet=True
@@ -70,6 +76,23 @@ class JobLoop(LeasedLoop):
 
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [self._watch.run()]
+
+    def measured(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """For Prometheus: values by metric and dimensions; none while another control runs jobs."""
+        if self._renewed is None:
+            return {}
+        counts, restarts = self._pass.counts, self._pass.restarts
+        by_status: Counter[tuple[str, ...]] = Counter()
+        by_stage: Counter[JobStage] = Counter()
+        for (status, stage), count in counts.items():
+            by_status[status.value,] += count
+            by_stage[stage] += count
+        return {
+            "TrainingJobs": dict(by_status),
+            "PendingTrainingJobs": {(): by_stage[JobStage.WAITING]},
+            "RunningTrainingJobs": {(): by_stage[JobStage.ACTIVE]},
+            "TrainingJobRestarts": {(cause.value,): n for cause, n in restarts.items()},
+        }
 
     async def step(self) -> float:
         self._view.look(self._watch.reports)

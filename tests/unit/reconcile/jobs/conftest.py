@@ -16,7 +16,7 @@ from sagehen.reconcile.jobs.jobs import Asks, JobPass
 from sagehen.reconcile.lease import Lease
 from sagehen.store import training_jobs
 from sagehen.store.database import Database
-from support.jobs import BEGAN
+from support.training_jobs import BEGAN
 
 ARNS = ArnMaker("000000000000", "us-east-1")
 
@@ -37,7 +37,13 @@ class Passes:
         with self.database.write() as connection:
             self.lease.acquire(connection, BEGAN)
         self._pass = JobPass(
-            self.database, self.lease, ARNS, self.most_running, 3, [self.ends_with, self._note_end]
+            self.database,
+            self.lease,
+            ARNS,
+            self.most_running,
+            3,
+            100,
+            [self.ends_with, self._note_end],
         )
 
     def ends_with(self, connection: Connection, record: TrainingJobRecord) -> None:

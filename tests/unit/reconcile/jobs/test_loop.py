@@ -13,7 +13,7 @@ from sagehen.errors import Conflict, NotFound
 from sagehen.reconcile.jobs.interrupts import Interrupts
 from sagehen.reconcile.jobs.loop import JobLoop
 from sagehen.store import training_jobs
-from support.jobs import JobAgent, report_of, spot, waiting_job
+from support.training_jobs import JobAgent, report_of, spot, waiting_job
 
 
 class Control:
@@ -32,6 +32,7 @@ class Control:
             arns,
             most_running=2,
             max_restarts=1,
+            most_series=100,
             on_end=[lambda connection, record: self.ends.append(record.name)],
         )
 

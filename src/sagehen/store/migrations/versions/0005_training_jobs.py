@@ -41,7 +41,10 @@ def upgrade() -> None:
         op.f("ix_training_jobs_created_at"), "training_jobs", ["created_at"], unique=False
     )
     op.create_index(
-        op.f("ix_training_jobs_status"), "training_jobs", ["status", "created_at"], unique=False
+        op.f("ix_training_jobs_status"),
+        "training_jobs",
+        ["status", "stage", "created_at"],
+        unique=False,
     )
     op.create_index(
         "ix_training_jobs_stage", "training_jobs", ["stage", "created_at", "key"], unique=False

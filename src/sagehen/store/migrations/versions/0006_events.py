@@ -32,3 +32,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("rule_name", "target_id", name=op.f("pk_event_targets")),
     )
     op.create_index("ix_event_targets_target_arn", "event_targets", ["target_arn"], unique=False)
+    for name in ("event_connections", "event_destinations"):
+        op.create_table(
+            name,
+            sa.Column("name", sa.String(length=64), nullable=False),
+            sa.Column("arn", sa.String(length=256), nullable=False),
+            sa.Column("definition", sa.JSON(), nullable=False),
+            sa.Column("created_at", sa.Double(), nullable=False),
+            sa.Column("modified_at", sa.Double(), nullable=False),
+            sa.PrimaryKeyConstraint("name", name=op.f(f"pk_{name}")),
+        )

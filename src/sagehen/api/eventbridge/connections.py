@@ -1,0 +1,146 @@
+"""Connections: how an API destination is told who calls. By API key or basic authorization."""
+
+import copy
+import re
+import uuid
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.api.call import Call
+from sagehen.api.eventbridge.listing import after, limit_of, page_of
+from sagehen.api.eventbridge.refusals import existing, invalid, missing, not_built, over_limit
+from sagehen.domain.events import EventResource
+from sagehen.store.event_resources import EVENT_CONNECTIONS
+
+__all__ = [
+    "create_connection",
+    "delete_connection",
+    "describe_connection",
+    "list_connections",
+    "update_connection",
+]
+
+MOST = 3000
+"""EventBridge's quota, of connections as of API destinations."""
+STATE = "AUTHORIZED"
+_PARAMETERS = {"API_KEY": "ApiKeyAuthParameters", "BASIC": "BasicAuthParameters"}
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SECRETS = ("ApiKeyValue", "Password")
+
+
+def create_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Make a connection, which can be used at once."""
+    definition = _checked({key: one for key, one in params.items() if key != "Name"})
+    now = call.clock.now()
+    record = EventResource(
+        name=params["Name"],
+        arn=call.arns.event_resource("connection", params["Name"], str(uuid.uuid4())),
+        definition=definition,
+        created_at=now,
+        modified_at=now,
+    )
+    with call.database.write() as connection:
+        if EVENT_CONNECTIONS.count(connection) >= MOST:
+            raise over_limit(f"There are {MOST} connections, as many as there may be.")
+        if not EVENT_CONNECTIONS.insert(connection, record):
+            raise existing("Connection", record.name)
+    return _changed(record)
+
+
+def update_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Put what is given in place of what was; events that wait are sent with it."""
+    given = {key: one for key, one in params.items() if key != "Name"}
+    with call.database.write() as connection:
+        before = _existing(connection, params["Name"], lock=True)
+        definition = _checked({**before.definition, **given})
+        now = call.clock.now()
+        record = msgspec.structs.replace(before, definition=definition, modified_at=now)
+        EVENT_CONNECTIONS.update(connection, record)
+    return _changed(record)
+
+
+def describe_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """All of a connection but its secrets."""
+    with call.database.read() as connection:
+        record = _existing(connection, params["Name"])
+    return {**_changed(record), "Name": record.name, **_without_secrets(record.definition)}
+
+
+def list_connections(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """One page of connections, of which each is authorized."""
+    prefix, limit = params.get("NamePrefix", ""), limit_of(params)
+    with call.database.read() as connection:
+        found = EVENT_CONNECTIONS.page(connection, prefix, after(params), limit + 1)
+    if params.get("ConnectionState", STATE) != STATE:
+        found = []
+    listed = [
+        {
+            **_changed(one),
+            "Name": one.name,
+            "AuthorizationType": one.definition["AuthorizationType"],
+        }
+        for one in found
+    ]
+    return page_of("Connections", listed, [one.name for one in found], limit)
+
+
+def delete_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Drop a connection, with what is on its way by it; what comes then is for the dead letters."""
+    with call.database.write() as connection:
+        record = _existing(connection, params["Name"], lock=True)
+        EVENT_CONNECTIONS.delete(connection, record.name)
+    return {**_changed(record), "ConnectionState": "DELETING"}
+
+
+def _existing(connection: Connection, name: str, lock: bool = False) -> EventResource:
+    record = EVENT_CONNECTIONS.get(connection, name, lock)
+    if record is None:
+        raise missing("Connection", name)
+    return record
+
+
+def _checked(definition: dict[str, Any]) -> dict[str, Any]:
+    kind = definition["AuthorizationType"]
+    if kind not in _PARAMETERS:
+        raise not_built(f"AuthorizationType {kind}", "It is API_KEY or BASIC.")
+    for member in ("InvocationConnectivityParameters", "KmsKeyIdentifier"):
+        if member in definition:
+            raise not_built(member)
+    parameters = definition["AuthParameters"]
+    if "ConnectivityParameters" in parameters:
+        raise not_built("ConnectivityParameters")
+    if parameters.get("InvocationHttpParameters", {}).get("BodyParameters"):
+        raise not_built("BodyParameters")
+    wanted = _PARAMETERS[kind]
+    others = [one for one in (*_PARAMETERS.values(), "OAuthParameters") if one != wanted]
+    if len(parameters.get(wanted, {})) != 2 or any(one in parameters for one in others):
+        raise invalid(f"AuthParameters of a connection by {kind} have {wanted}, whole and alone.")
+    key = parameters.get("ApiKeyAuthParameters", {}).get("ApiKeyName", "x")
+    if not _HEADER.fullmatch(key):
+        raise invalid(f"ApiKeyName {key} is no name of a header.")
+    return definition
+
+
+def _changed(record: EventResource) -> dict[str, Any]:
+    return {
+        "ConnectionArn": record.arn,
+        "ConnectionState": STATE,
+        "CreationTime": record.created_at,
+        "LastModifiedTime": record.modified_at,
+        "LastAuthorizedTime": record.modified_at,
+    }
+
+
+def _without_secrets(definition: dict[str, Any]) -> dict[str, Any]:
+    shown = copy.deepcopy(definition)
+    parameters = shown["AuthParameters"]
+    for kind in _PARAMETERS.values():
+        for secret in _SECRETS:
+            parameters.get(kind, {}).pop(secret, None)
+    for given in parameters.get("InvocationHttpParameters", {}).values():
+        for one in given:
+            if one.get("IsValueSecret"):
+                one.pop("Value", None)
+    return shown
