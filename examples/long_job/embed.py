@@ -1,7 +1,7 @@
 """The job: finds the lines of a large text that answer a question, with all-MiniLM-L6-v2.
 
-It has the text as its channel `input` and the question as a hyperparameter. Every few lines it keeps what
-it has in /opt/ml/checkpoints; started again, it goes on behind them.
+It has the text as its channel `input` and the question as a hyperparameter. Every few lines it
+keeps what it has in /opt/ml/checkpoints; started again, it goes on behind them.
 """
 
 import json

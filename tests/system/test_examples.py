@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.aws_cli import aws_command
-from support.server import run_to_its_end
+from support.server import clean_environment, run_to_its_end
 from support.warm import PLAIN, run_script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -121,6 +121,16 @@ def test_hugging_face_finds_the_answer(server):
     assert best.endswith("Refunds are paid to the card you used within five days.")
 
 
+<<<<<<< HEAD
+def test_a_long_job_is_killed_half_way_and_goes_on():
+    script = EXAMPLES / "long_job" / "main.py"
+    finished = run_script(script, ["--quick"], clean_environment(), 300)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert '"status": "Completed"' in finished.stdout
+    before = re.search(r"96 lines; (\d+) of them were not done again", finished.stdout)
+    assert 0 < int(before[1]) < 96
+    assert "Subject: Inference job sentence-search-job-" in finished.stdout
+=======
 def test_a_template_is_applied_changed_and_taken_away(server):
     printed = run_example("apply_template.py", server)
     text = "Die Henne und der Hahn, der Hof und der Hund"
@@ -130,6 +140,7 @@ def test_a_template_is_applied_changed_and_taken_away(server):
     ]
     assert "Plan: 7 to create." in printed
     assert "The stack languages is gone." in printed
+>>>>>>> main
 
 
 def test_every_example_is_listed_and_tested():
