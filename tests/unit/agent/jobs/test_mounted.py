@@ -9,7 +9,7 @@ from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.domain.jobs import CheckpointSpec, Outcome
 from sagehen.home import Home
 from support.jobs import JobsUnderTest, MakeSpec
-from unit.agent.launchers.test_mounts import may_mount
+from support.mounts import may_mount
 
 # As the SageMaker SDK 3 starts its jobs.
 SCRIPT = """
