@@ -135,7 +135,7 @@ def test_an_endpoint_is_made_changed_and_taken_away(stack, deploy, clients):
     before = names(clients["sagemaker"], stack)
     changed = served(url, 3, name)
     printed = stack.apply(changed, "--dry-run", status=2)
-    assert 'PrimaryContainer.Environment.FACTOR: "2" → "3"' in printed
+    assert 'PrimaryContainer.Environment.FACTOR: "2" -> "3"' in printed
     assert "-/+ AWS::SageMaker::Model Model" in printed
     assert f"~ AWS::SageMaker::Endpoint Endpoint ({name})" in printed
     assert deploy.invoke(name) == "[2.0, 4.0]"
@@ -336,7 +336,7 @@ def test_others_and_the_template(stack, clients):
     arn = next(one["TopicArn"] for one in sns.list_topics()["Topics"] if stack.name in str(one))
     sns.set_topic_attributes(TopicArn=arn, AttributeName="DisplayName", AttributeValue="theirs")
     printed = stack.apply()
-    assert 'DisplayName: "theirs" → "ours"   (changed by somebody else)' in printed
+    assert 'DisplayName: "theirs" -> "ours"   (changed by somebody else)' in printed
     assert sns.get_topic_attributes(TopicArn=arn)["Attributes"]["DisplayName"] == "ours"
     sns.delete_topic(TopicArn=arn)
     assert "it is gone" in stack.apply()
@@ -376,7 +376,7 @@ def test_parameters_conditions_and_json(stack, clients):
     assert "+ AWS::SNS::Subscription ToHook (unnamed)" in printed
     assert "other" not in printed
     assert "hush" not in printed
-    assert "DisplayName: **** → ****" in printed
+    assert "DisplayName: **** -> ****" in printed
     listed = clients["sns"].list_subscriptions()["Subscriptions"]
     assert [one["Endpoint"] for one in listed if stack.name in one["TopicArn"]] == [
         "http://127.0.0.1:9/"
@@ -423,7 +423,7 @@ def test_an_inference_service_and_a_rule(stack, server, clients):
     assert found["topic_arn"].endswith(f":{topic}")
     assert "Nothing to do." in stack.apply()
     printed = stack.apply(template(3, "two", "three"))
-    assert "Limit: 2 → 3" in printed
+    assert "Limit: 2 -> 3" in printed
     assert aws.own("GET", "inference-services", stage)["settings"]["limit"] == 3
     events, rule = server.client("events"), f"{stage}-Rule"
     rule = next(one["Name"] for one in events.list_rules()["Rules"] if one["Name"].startswith(rule))

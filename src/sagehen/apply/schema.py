@@ -168,5 +168,5 @@ def _wrong(path: str, wanted: str, value: Any) -> Invalid:
 
 def _not_allowed(path: str, text: str, allowed: Collection[str]) -> Invalid:
     shown = sorted(allowed)
-    listed = ", ".join(shown) if len(shown) <= 20 else f"{', '.join(shown[:20])}, …"
+    listed = ", ".join(shown) if len(shown) <= 20 else f"{', '.join(shown[:20])}, ..."
     return Invalid(f"{path}: {text} is not a valid enum value. It is one of {listed}.")

@@ -53,7 +53,7 @@ def _step(step: Step) -> list[Text]:
     desired = step.desired
     name = desired.name or "unnamed"
     if step.action is Action.REPLACE and step.old is not None:
-        name = f"{step.old.name} → {name}"
+        name = f"{step.old.name} -> {name}"
     line = Text(f"{sign} {desired.type} {desired.logical_id} ({name})", style)
     note = step.note or _NOTES.get(step.action, "")
     if step.action is Action.REPLACE and not step.note:
@@ -91,7 +91,7 @@ def _change(
 ) -> Text:
     before = _value(change.before, change.path, hidden[0])
     after = _value(change.after, change.path, hidden[1])
-    return Text(f"      {change.path}: {before} → {after}{about}")
+    return Text(f"      {change.path}: {before} -> {after}{about}")
 
 
 def _value(value: Any, path: str, hidden: Sequence[str]) -> str:
@@ -100,7 +100,7 @@ def _value(value: Any, path: str, hidden: Sequence[str]) -> str:
     if any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in hidden):
         return _HIDDEN
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 def _masked(text: str, secrets: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The sweep once a minute: every stage in turn; what one of them raises is for the next time."""
+"""The sweep once a minute: every stage in turn; what one raises is for the next time."""
 
 import asyncio
 from contextlib import suppress
