@@ -121,7 +121,6 @@ def test_hugging_face_finds_the_answer(server):
     assert best.endswith("Refunds are paid to the card you used within five days.")
 
 
-<<<<<<< HEAD
 def test_a_long_job_is_killed_half_way_and_goes_on():
     script = EXAMPLES / "long_job" / "main.py"
     finished = run_script(script, ["--quick"], clean_environment(), 300)
@@ -130,7 +129,8 @@ def test_a_long_job_is_killed_half_way_and_goes_on():
     before = re.search(r"96 lines; (\d+) of them were not done again", finished.stdout)
     assert 0 < int(before[1]) < 96
     assert "Subject: Inference job sentence-search-job-" in finished.stdout
-=======
+
+
 def test_a_template_is_applied_changed_and_taken_away(server):
     printed = run_example("apply_template.py", server)
     text = "Die Henne und der Hahn, der Hof und der Hund"
@@ -140,7 +140,6 @@ def test_a_template_is_applied_changed_and_taken_away(server):
     ]
     assert "Plan: 7 to create." in printed
     assert "The stack languages is gone." in printed
->>>>>>> main
 
 
 def test_every_example_is_listed_and_tested():
