@@ -127,7 +127,7 @@ def read_archive(aws, uri):
         return {member.name: archive.extractfile(member).read() for member in files}
 
 
-def test_a_model_is_trained_deployed_and_asked(sdk, session, source, usual, aws):
+def test_a_model_is_trained_deployed_and_asked(sdk, session, source, usual, aws, capsys):
     estimator = sdk.sklearn.SKLearn(
         entry_point="train.py",
         source_dir=source(train_dot_py=TRAIN),
@@ -136,8 +136,11 @@ def test_a_model_is_trained_deployed_and_asked(sdk, session, source, usual, aws)
         metric_definitions=[{"Name": "loss", "Regex": r"train_loss: ([0-9.]+)"}],
         **usual,
     )
-    # As users call it, by far the most of them with no more than this.
-    estimator.fit({"train": f"s3://{BUCKET}/in"}, wait=True, logs=False)
+    estimator.fit({"train": f"s3://{BUCKET}/in"})  # which waits, and shows the log
+    shown = capsys.readouterr().out
+    assert "train.py --factor 2 --note two words" in shown
+    assert "train_loss: 0.25;" in shown
+    assert "Training seconds: " in shown
     name = estimator.latest_training_job.name
     assert estimator.model_data == f"s3://{BUCKET}/{name}/output/model.tar.gz"
     assert list(read_archive(aws, estimator.model_data)) == ["model.joblib"]

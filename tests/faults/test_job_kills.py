@@ -1,6 +1,7 @@
 """kill -9 of control and of the agent at every step of a training job's life.
 
-Whatever dies where, the job ends as it should, and each of its statuses is told once.
+Whatever dies where, the job ends as it should; each of its statuses is told once, and its end
+to the inference service that made it.
 """
 
 import itertools
@@ -8,33 +9,44 @@ import json
 import shutil
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from sagehen.api.training.creation import create_training_job_row
+from sagehen.api.training.stopping import stop_training_job_row
 from sagehen.clock import SYSTEM
 from sagehen.config import Settings
 from sagehen.credentials import make_credentials
 from sagehen.domain.events import ENABLED, RuleRecord, TargetRecord
+from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.queues import QueueRecord
-from sagehen.domain.training import TrainingJobRecord
+from sagehen.domain.topics import SubscriptionRecord, SubscriptionState, TopicRecord
+from sagehen.domain.training import SecondaryStatus, TrainingJobRecord
 from sagehen.home import prepare_home
 from sagehen.objects import open_object_store
-from sagehen.store import event_rules, event_targets, queues, training_jobs
+from sagehen.store import (
+    event_rules,
+    event_targets,
+    inference_jobs,
+    queues,
+    subscriptions,
+    topics,
+    training_jobs,
+)
 from sagehen.store.database import Database
 from sagehen.store.messages import MESSAGES
 from sagehen.store.migrate import upgrade
 from support.crashing import CRASHES, Crash, Roles
 from support.server import eventually
 
-QUEUE = "arn:aws:sqs:us-east-1:000000000000:told"
 ARNS = ArnMaker("000000000000", "us-east-1")
+TOPIC = ARNS.sns("told")
 COMPLETED = ["Starting", "Downloading", "Training", "Uploading", "Completed"]
 MOST_STEPS = 30
 """Of a life; what takes more is not one that ends."""
@@ -53,29 +65,9 @@ class House:
         objects = open_object_store(self.settings, self.home, self.database, SYSTEM)
         objects.create_bucket("bucket")
         with self.database.write() as connection:
-            pattern = json.dumps({"source": ["aws.sagemaker"]})
-            arn = "arn:aws:events:us-east-1:000000000000:rule/told"
-            event_rules.put(
-                connection,
-                RuleRecord(
-                    name="told", arn=arn, state=ENABLED, event_pattern=pattern, created_at=0
-                ),
-            )
-            target = {"Id": "queue", "Arn": QUEUE}
-            event_targets.put(
-                connection,
-                TargetRecord(
-                    rule_name="told", target_id="queue", target_arn=QUEUE, definition=target
-                ),
-            )
-            queues.insert(
-                connection,
-                QueueRecord(
-                    name="told", queue_id="told", created_at=0, modified_at=0, attributes={}
-                ),
-            )
+            _have_all_told(connection)
 
-    def create(self, name: str, command: str, **members: object) -> None:
+    def create(self, name: str, command: str) -> None:
         params = {
             "TrainingJobName": name,
             "AlgorithmSpecification": {
@@ -91,12 +83,12 @@ class House:
                 "VolumeSizeInGB": 1,
             },
             "StoppingCondition": {"MaxRuntimeInSeconds": 60},
-            **members,
         }
         with self.database.write() as connection:
-            create_training_job_row(
+            record = create_training_job_row(
                 connection, params, {}, settings=self.settings, arns=ARNS, now=time.time()
             )
+            inference_jobs.add(connection, _of_a_service(record))
 
     def get(self, name: str) -> TrainingJobRecord:
         with self.database.read() as connection:
@@ -104,29 +96,91 @@ class House:
         assert found is not None
         return found
 
-    def has_ended(self, name: str) -> bool:
-        return self.get(name).status.is_final
-
     def statuses(self, name: str) -> list[str]:
         return [one.status.value for one in self.get(name).transitions]
 
     def told(self, name: str) -> list[str]:
         """The secondary statuses of its events, in the order in which they were sent."""
-        with self.database.read() as connection:
-            bodies = connection.execute(select(MESSAGES.c.body).order_by(MESSAGES.c.sequence))
-            details = [json.loads(row.body)["detail"] for row in bodies]
+        details = [one["detail"] for one in self._messages("events")]
         return [one["SecondaryStatus"] for one in details if one["TrainingJobName"] == name]
 
-    def wait_for_end(self, name: str, process: BaseProcess | None = None) -> bool:
+    def notices(self, name: str) -> list[str]:
+        """The final statuses that its inference service was told."""
+        told = self._messages("notices")
+        return [one["secondaryStatus"] for one in told if one["jobName"] == name]
+
+    def _messages(self, queue: str) -> list[dict[str, Any]]:
+        mine = select(MESSAGES.c.body).where(MESSAGES.c.queue_id == queue)
+        with self.database.read() as connection:
+            bodies = connection.scalars(mine.order_by(MESSAGES.c.sequence)).all()
+        return [json.loads(body) for body in bodies]
+
+    def wait_for_end(
+        self, name: str, process: BaseProcess | None = None, stop: bool = False
+    ) -> bool:
         """Until a job has ended and the agent was told to forget it, or the process has died; then
-        False."""
+        False. With `stop`, it is told to stop as soon as its code runs."""
 
         def holds() -> bool:
-            over = self.has_ended(name) and not any(self.home.ended_jobs.iterdir())
+            if stop and self.get(name).secondary is SecondaryStatus.TRAINING:
+                self._stop(name)
+            over = self.get(name).status.is_final and not any(self.home.ended_jobs.iterdir())
             return over or (process is not None and not process.is_alive())
 
         eventually(holds)
         return process is None or process.is_alive()
+
+    def _stop(self, name: str) -> None:
+        with self.database.write() as connection:
+            record = training_jobs.get_for_update(connection, name)
+            assert record is not None
+            stop_training_job_row(connection, record, ARNS, time.time())
+
+
+def _have_all_told(connection: Connection) -> None:
+    """Events go into the queue `events`, an inference service's notices into `notices`."""
+    for name in ("events", "notices"):
+        queue = {"name": name, "queue_id": name, "created_at": 0, "modified_at": 0}
+        queues.insert(connection, QueueRecord(**queue, attributes={}))
+    pattern = json.dumps({"source": ["aws.sagemaker"]})
+    rule = {"name": "told", "arn": "arn:aws:events:us-east-1:000000000000:rule/told"}
+    event_rules.put(
+        connection, RuleRecord(**rule, state=ENABLED, event_pattern=pattern, created_at=0)
+    )
+    target = {"rule_name": "told", "target_id": "queue", "target_arn": ARNS.sqs("events")}
+    event_targets.put(connection, TargetRecord(**target, definition={}))
+    topics.insert(connection, TopicRecord(arn=TOPIC, created_at=0, attributes={}))
+    subscription = {
+        "arn": f"{TOPIC}:queue",
+        "topic_arn": TOPIC,
+        "protocol": "sqs",
+        "endpoint": ARNS.sqs("notices"),
+        "attributes": {"RawMessageDelivery": "true"},
+    }
+    subscriptions.insert(
+        connection,
+        SubscriptionRecord(
+            **subscription,
+            state=SubscriptionState.CONFIRMED,
+            created_at=0,
+            token="",
+            token_expires_at=0,
+        ),
+    )
+
+
+def _of_a_service(record: TrainingJobRecord) -> InferenceJobRecord:
+    """What an inference service keeps of a training job that it made."""
+    return InferenceJobRecord(
+        job_name=record.name,
+        stage="gone",
+        type="model-a",
+        state=InferenceState.ACTIVE,
+        topic_arn=TOPIC,
+        definition=record.definition,
+        created_at=record.created_at,
+        job_id=record.job_id,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -145,41 +199,39 @@ def agent(house):
         yield agent
 
 
-def lives(house: House, what: str, stem: str, **job: object) -> Iterator[str]:
+def lives(house: House, what: str, command: str, stop: bool = False) -> Iterator[str]:
     """The names of jobs that have ended, although control was killed at the first step, the
     second, and so on, until one has none left to be killed at."""
     for number in itertools.count(1):
         assert number < MOST_STEPS
-        name = f"{stem}-{what}-{number}"
-        house.create(name, **job)
+        name = f"{'stopped' if stop else 'whole'}-{what}-{number}"
+        house.create(name, command)
         with house.roles.run("control", Crash(what, number)) as control:
-            survived = house.wait_for_end(name, control)
+            survived = house.wait_for_end(name, control, stop)
         if survived:
             assert number > 1, "There was no step to be killed at."
             yield name
             return
         with house.roles.run("control"):
-            house.wait_for_end(name)
+            house.wait_for_end(name, stop=stop)
         yield name
 
 
 @pytest.mark.parametrize("what", CRASHES)
 def test_control_is_killed_at_every_step_of_a_job_that_completes(house, agent, what):
-    for name in lives(house, what, "whole", command="true"):
+    for name in lives(house, what, "true"):
         assert house.statuses(name) == COMPLETED
         assert house.told(name) == COMPLETED
+        assert house.notices(name) == ["Completed"]
         assert house.get(name).attempt == 1
 
 
 @pytest.mark.parametrize("what", CRASHES)
 def test_control_is_killed_at_every_step_of_a_job_that_is_stopped(house, agent, what):
-    condition = {"MaxRuntimeInSeconds": 1, "MaxWaitTimeInSeconds": 1}
-    job = {"EnableManagedSpotTraining": True, "StoppingCondition": condition}
-    for name in lives(house, what, "stopped", command="exec sleep 60", **job):
-        statuses = house.statuses(name)
-        assert statuses[-1] in ("MaxWaitTimeExceeded", "MaxRuntimeExceeded")
-        assert Counter(statuses)["Stopping"] == 1
-        assert house.told(name) == statuses
+    for name in lives(house, what, "exec sleep 60", stop=True):
+        assert house.statuses(name) == [*COMPLETED[:3], "Stopping", "Uploading", "Stopped"]
+        assert house.told(name) == house.statuses(name)
+        assert house.notices(name) == ["Stopped"]
 
 
 def test_the_agent_is_killed_in_each_phase(house):
@@ -197,6 +249,7 @@ def test_the_agent_is_killed_in_each_phase(house):
             statuses = house.statuses(name)
             assert statuses[-1] == "Completed"
             assert house.told(name) == statuses
+            assert house.notices(name) == ["Completed"]
         # Starting, Downloading, Training, Uploading.
         assert number == 5
         assert house.statuses(name) == COMPLETED

@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sagehen.container.leftovers import MARK, end_leftovers
+from sagehen.container.own_python import add_folder_line, site_folders
 from sagehen.errors import SagehenError
 
 __all__ = ["Installer", "RequirementsError", "Wanted", "python_of"]
@@ -82,7 +83,7 @@ class Installer:
             with_pip = importlib.util.find_spec("pip") is None
             venv.EnvBuilder(symlinks=True, with_pip=with_pip).create(folder)
             site = next(folder.glob("lib/python*/site-packages"))
-            (site / "_server.pth").write_text("".join(map(_added, _site_folders())))
+            (site / "_server.pth").write_text("".join(map(add_folder_line, site_folders())))
         except (OSError, subprocess.SubprocessError) as problem:
             raise RequirementsError(f"No environment can be made in {folder}: {problem}") from None
         self._run_pip(python_of(folder), wanted)
@@ -144,16 +145,3 @@ def _last_word(lines: list[str]) -> str:
     """The last error, behind which pip may add notes; else the last line."""
     errors = [line for line in lines if line.lower().startswith("error")]
     return (errors or lines or ["pip said nothing"])[-1]
-
-
-def _site_folders() -> list[str]:
-    """Where this process has its packages."""
-    import site
-
-    users = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-    return [folder for folder in site.getsitepackages() + users if Path(folder).is_dir()]
-
-
-def _added(folder: str) -> str:
-    """A line of a .pth file that adds the folder, its own .pth files with it."""
-    return f"import site; site.addsitedir({folder!r})\n"

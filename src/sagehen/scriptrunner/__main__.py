@@ -83,17 +83,20 @@ def _invoke(folders: Folders, command: list[str], environ: dict[str, str], scrip
 def _install(folders: Folders, script: Script, environ: dict[str, str]) -> str:
     """The interpreter that has what the code needs; its programs come first in PATH.
 
+    It is the container's own, over what is installed, which others share.
+
     What is installed is kept as long as this process lives, by a lock.
     """
+    own = environ.get("SAGEHEN_PYTHON")
     package = script.kind is Kind.MODULE
     if not package and not os.path.isfile(os.path.join(folders.code, "requirements.txt")):
-        return sys.executable
+        return own or sys.executable
     from sagehen.scriptrunner.requirements import install
 
-    python = install(folders, package, environ)
-    if python != sys.executable:
-        environ["PATH"] = os.path.dirname(python) + os.pathsep + environ.get("PATH", os.defpath)
-    return python
+    installed = install(folders, package, environ, own)
+    programs = [os.path.dirname(python) for python in (own, installed) if python]
+    environ["PATH"] = os.pathsep.join([*programs, environ.get("PATH", os.defpath)])
+    return own or installed
 
 
 def _log_level(parameters: Parameters) -> int:

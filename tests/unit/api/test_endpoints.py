@@ -236,3 +236,17 @@ def test_a_laptop_stands_in_for_anything_unless_told_otherwise(server):
     said = limit_of(lambda: server.CreateEndpoint(EndpointName="f", EndpointConfigName="huge"))
     assert said.startswith("The account-level service limit 'ml.p5.48xlarge for endpoint usage' is")
     assert "strict_capacity" in said
+
+
+def test_each_status_that_is_asked_for_is_an_event(server, monkeypatch):
+    told = []
+    monkeypatch.setattr(
+        "sagehen.api.endpoints.put_event",
+        lambda connection, event: told.append(event.detail["EndpointStatus"]),
+    )
+    server.CreateEndpoint(EndpointName="e", EndpointConfigName="c")
+    settle(server)
+    weigh(server, {"VariantName": "AllTraffic", "DesiredWeight": 2.0})
+    settle(server)
+    server.DeleteEndpoint(EndpointName="e")
+    assert told == ["CREATING", "UPDATING", "DELETING"]

@@ -143,3 +143,19 @@ def test_who_reads_in_service_may_invoke_at_once(database, home, make_pass) -> N
     full.close()
 
     assert routed(home) == {"i1"}
+
+
+def test_each_status_that_it_comes_to_is_an_event(database, make_pass, monkeypatch):
+    told = []
+    monkeypatch.setattr(
+        "sagehen.reconcile.endpoints.put_event",
+        lambda connection, event: told.append(event.detail["EndpointStatus"]),
+    )
+    add(database, endpoint(EndpointStatus.CREATING, target=D1))
+    loop = make_pass()
+    loop.run({}, NOW)
+    with database.read() as connection:
+        (made,) = instances.all(connection)
+    for _ in range(3):
+        loop.run({made.instance_id: report(made.instance_id, IN_SERVICE)}, NOW)
+    assert told == ["IN_SERVICE"]

@@ -1,5 +1,6 @@
 """Jobs of real processes, in folders such as the agent's."""
 
+import importlib.util
 import io
 import json
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sagehen.container.own_python import make_own_python, own_python
 from support.wheels import make_wheel
 from unit.container import test_environments as projects
 
@@ -97,15 +99,16 @@ def test_what_a_script_leaves_running_is_not_waited_for(job):
 
 
 TERMINATED = {
-    "train.py": "import signal, sys, time\n"
-    "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+    "train.py": "import os, signal, time\n"
+    "signal.signal(signal.SIGTERM, lambda *_: os._exit(7))\n"
     "print('ready', flush=True)\ntime.sleep(60)\n",
     # A shell passes no signal on, and does not wait for what got one.
     "run.sh": "python3 slow.py\n",
 }
 SLOW = (
-    "import signal, sys, time\n"
-    "def end(*_):\n  time.sleep(0.3); print('saved', flush=True); sys.exit(0)\n"
+    "import os, signal, sys, time\n"
+    # Not by print(), which it may have come into.
+    "def end(*_):\n  time.sleep(0.3); os.write(1, b'saved\\n'); os._exit(0)\n"
     "signal.signal(signal.SIGTERM, end)\nprint('ready', flush=True)\ntime.sleep(60)\n"
 )
 
@@ -141,6 +144,37 @@ def test_requirements_are_installed_for_the_script_and_its_programs(job, tmp_pat
     (job.base / "code" / "requirements.txt").write_text("nothing-of-that-name\n")
     assert job.run()[0] == 1
     assert job.failure.startswith("The requirements in code/requirements.txt cannot be installed: ")
+
+
+INSTALLS = """
+import subprocess, sys
+subprocess.check_call([sys.executable, "-m", "pip", "install", "--quiet", "tint"])
+subprocess.check_call(["pip", "install", "--quiet", "hue"])
+print(subprocess.check_output(["python", "-c", "import hue, shade, tint, numpy; print('seen')"]))
+"""
+
+
+def test_what_a_script_installs_itself_is_its_containers_own(job, tmp_path):
+    for name in ("shade", "hue", "tint"):
+        make_wheel(tmp_path / "wheels", name, "1.0")
+    make_own_python(tmp_path / "python")
+    job.environ |= {
+        "PATH": f"{tmp_path}/python/bin:{job.environ['PATH']}",
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path / "wheels"),
+        "SAGEHEN_ENVIRONMENTS": str(tmp_path / "environments"),
+        "SAGEHEN_PYTHON": str(own_python(tmp_path / "python")),
+    }
+    job.script("train.py", INSTALLS)
+    (job.base / "code" / "requirements.txt").write_text("shade\n")
+    status, out, errors = job.run()
+    assert (status, out) == (0, "b'seen\\n'\n"), errors
+    where = {
+        name: {path.parts[len(tmp_path.parts)] for path in tmp_path.rglob(f"{name}.py")}
+        for name in ("shade", "hue", "tint")
+    }
+    assert where == {"shade": {"environments"}, "hue": {"python"}, "tint": {"python"}}
+    assert [name for name in where if importlib.util.find_spec(name)] == []
 
 
 def test_a_package_is_installed_and_run_as_a_module(job, tmp_path):

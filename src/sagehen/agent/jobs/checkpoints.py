@@ -184,8 +184,11 @@ class Checkpoints:
         if is_written:
             # What is only added to is whole at any time. Not at each look: it takes a while.
             return looks % MOST_LOOKS == 0 and is_only_appended_to(one.source)
+        before = self._seen.get(one.path)
+        if before is not None and before.inode != one.signature.inode:
+            return True  # It was written elsewhere, and moved here when it was whole.
         # Who writes it in several goes may not be done with it; but some never are.
-        return self._seen.get(one.path) == one.signature or looks >= MOST_LOOKS
+        return before == one.signature or looks >= MOST_LOOKS
 
     def _put(self, one: _File, growing: bool) -> None:
         """Make a file, as it was when it was looked at, an object.

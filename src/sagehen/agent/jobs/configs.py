@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from sagehen.agent.jobs.place import HostPlace
+from sagehen.container.own_python import make_own_python
 from sagehen.domain.jobs import ChannelSpec, JobSpec
 
 __all__ = ["prepare_place"]
@@ -22,6 +23,7 @@ def prepare_place(place: HostPlace) -> None:
         folders.append(place.checkpoints)
     place.folder.mkdir(mode=0o700, parents=True)
     place.tmp.mkdir()
+    make_own_python(place.folder / "python")
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
     for name, content in _configs(place).items():

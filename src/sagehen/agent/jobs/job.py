@@ -81,6 +81,7 @@ class Job:
         self._running_seconds = 0.0
         self._artifacts: tuple[str, ...] = ()
         self._work: asyncio.Task[_Ending] | None = None
+        self._killed = False
         self.report = JobReport(attempt_id=spec.attempt_id)
         self._note(JobPhase.STARTING)
 
@@ -100,6 +101,7 @@ class Job:
 
     def kill(self) -> None:
         """End it at once: it is given up, and has no outcome."""
+        self._killed = True
         if self._work is not None:
             self._work.cancel()
 
@@ -108,7 +110,12 @@ class Job:
 
     async def live(self) -> None:
         """To its outcome, and until nothing is left of it. Never cancelled itself."""
-        self._work = asyncio.create_task(self._run())
+        # Not a part of the work, which may be cancelled: a thread would go on making folders.
+        made = asyncio.create_task(asyncio.to_thread(self._make_places))
+        await asyncio.wait({made})
+        self._work = asyncio.create_task(self._run(made))
+        if self._killed:
+            self._work.cancel()
         await asyncio.wait({self._work})
         await self._hosts.kill()
         await self._data.close()
@@ -117,8 +124,9 @@ class Job:
         folder = self._around.home.jobs / self.spec.attempt_id
         await asyncio.to_thread(remove_tree, folder)
 
-    async def _run(self) -> _Ending:
+    async def _run(self, made: asyncio.Task[None]) -> _Ending:
         try:
+            made.result()
             return await self._pass_through()
         except _Told:
             assert self._orders.outcome is not None
@@ -137,7 +145,8 @@ class Job:
             return _Ending(outcome=Outcome.LOST, reason=str(JobLost(cause)))
 
     async def _pass_through(self) -> _Ending:
-        await self._unless_told(self._prepare())
+        self._enter(JobPhase.DOWNLOADING)
+        await self._unless_told(self._data.fetch())
         try:
             ending = await self._train()
         finally:
@@ -157,11 +166,6 @@ class Job:
         await self._data.save_checkpoints()
         if ending.outcome is not Outcome.INTERRUPTED and ending.fits:
             self._artifacts = await self._data.upload()
-
-    async def _prepare(self) -> None:
-        await asyncio.to_thread(self._make_places)
-        self._enter(JobPhase.DOWNLOADING)
-        await self._data.fetch()
 
     def _make_places(self) -> None:
         for place in self._places:
@@ -227,7 +231,7 @@ class Job:
         told = asyncio.create_task(self._orders.wait())
         try:
             await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
+            if self._orders.outcome is not None:
                 raise _Told
             working.result()
         finally:

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from sagehen.agent.jobs.code import code_location
 from sagehen.agent.jobs.metrics import check_definitions
+from sagehen.container.own_python import own_python
 from sagehen.domain.jobs import ChannelSpec, JobSpec
 from sagehen.domain.locations import parse_location
 from sagehen.errors import Invalid
@@ -48,6 +49,11 @@ class HostPlace:
     @property
     def tmp(self) -> Path:
         return self.folder / "tmp"
+
+    @property
+    def python(self) -> Path:
+        """The container's own, over the server's."""
+        return own_python(self.folder / "python")
 
     @property
     def code(self) -> Path:

@@ -76,7 +76,7 @@ def _environment(place: HostPlace, settings: Settings, base: Path) -> dict[str, 
     """What we suggest, what the user says, what must be so: in this order, the last wins."""
     spec = place.spec
     suggested = {
-        "PATH": f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
+        "PATH": f"{place.python.parent}:{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "HOME": str(place.folder),
         "TMPDIR": str(place.tmp),
@@ -92,6 +92,7 @@ def _environment(place: HostPlace, settings: Settings, base: Path) -> dict[str, 
         BASE_MARK: str(place.base),
         "SAGEMAKER_BASE_DIR": str(base),
         "SAGEMAKER_SUBMIT_DIRECTORY": str(base / "code"),
+        "SAGEHEN_PYTHON": str(place.python),
         "SAGEHEN_ENVIRONMENTS": str(place.home.environments),
         "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
         "TRAINING_JOB_NAME": spec.job_name,

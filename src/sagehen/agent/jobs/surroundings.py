@@ -16,7 +16,7 @@ __all__ = ["JobPace", "JobSurroundings"]
 class JobPace:
     """How often things are looked at, and how long they may take."""
 
-    checkpoint_seconds: float = 2.0
+    checkpoint_seconds: float = 1.0
     """From one look at the checkpoints of a running job to the next."""
     metrics_seconds: float = 5.0
     """From one report of a running job's own metrics to the next."""
@@ -24,7 +24,7 @@ class JobPace:
     """From SIGTERM to SIGKILL for the hosts of a job of which one has failed."""
     shutdown_grace_seconds: float = 10.0
     """The same when the agent itself is to end."""
-    shutdown_seconds: float = 30.0
+    shutdown_seconds: float = 25.0
     """How long a stopping agent waits for its jobs' last checkpoints; what is not saved then is
     lost with it. Less than what its supervisor gives it."""
 

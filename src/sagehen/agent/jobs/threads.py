@@ -7,7 +7,7 @@ from typing import TypeVar
 
 __all__ = ["Threads"]
 
-COUNT = 16
+COUNT = 64
 
 T = TypeVar("T")
 

@@ -100,14 +100,14 @@ class JobPass:
                 self._counted_at = now
                 self.counts = training_jobs.counts(connection)
         if not busy:
-            return self._asks(running, view)
+            return self._asks(running, view, now)
         with self._database.write() as connection:
             self._lease.renew(connection, now)
             courses, running, more = self._advance(connection, view, now)
         for course in courses:
             _tell(course)
             self.restarts.update(_restarts(course))
-        return self._asks(running, view, more)
+        return self._asks(running, view, now, more)
 
     def _is_something_due(
         self,
@@ -189,10 +189,14 @@ class JobPass:
                 hook(connection, course.record)
 
     def _asks(
-        self, running: Sequence[TrainingJobRecord], view: AgentView, more: bool = False
+        self,
+        running: Sequence[TrainingJobRecord],
+        view: AgentView,
+        now: float,
+        more: bool = False,
     ) -> Asks:
         newest = frozenset(one.attempt_id for one in running)
-        times = [one.gives_up_at for one in running if one.gives_up_at is not None]
+        times = (one.gives_up_at for one in running)
         return Asks(
             put=tuple(
                 job_spec(one)
@@ -208,7 +212,7 @@ class JobPass:
             delete=tuple(view.reported - newest),
             newest=newest,
             again=more,
-            gives_up_at=min(times, default=None),
+            gives_up_at=min((at for at in times if at is not None and at > now), default=None),
         )
 
 

@@ -1,7 +1,5 @@
 """The metrics that a job's log told, as CloudWatch's."""
 
-import math
-
 from sqlalchemy import Connection
 
 from sagehen.domain.series import Series
@@ -23,9 +21,8 @@ def add_metrics(
     """Keep the values that are new in `after`, in the transaction that writes it."""
     batch: dict[tuple[Series, int], Statistics] = {}
     for metric in set(after.metrics) - set(before.metrics):
-        if math.isfinite(metric.value):
-            series = Series(NAMESPACE, metric.name, (("TrainingJobName", after.name),))
-            one = of_values({metric.value: 1})
-            batch.setdefault((series, int(metric.at // 60)), Statistics()).merge(one)
+        series = Series(NAMESPACE, metric.name, (("TrainingJobName", after.name),))
+        one = of_values({metric.value: 1})
+        batch.setdefault((series, int(metric.at // 60)), Statistics()).merge(one)
     if batch:
         samples.add(connection, batch, most_series)

@@ -1,5 +1,6 @@
 """What becomes of a training job next: a pure function of its row, its attempt and the time."""
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -100,6 +101,7 @@ def _has_waited_too_long(record: TrainingJobRecord, now: float) -> bool:
 
 def _follow(course: Course, report: JobReport) -> None:
     """Take over what an attempt has been through, and how it ended."""
+    report = _without_nonsense(report)
     for change in report.phases[course.record.phases :]:
         _enter(course, report, change)
     if report.outcome is not None:
@@ -129,6 +131,12 @@ def _ran_out(record: TrainingJobRecord, report: JobReport, uploading: PhaseChang
     began = [one.at for one in report.phases if one.phase is JobPhase.TRAINING]
     left = record.max_runtime_seconds - record.run_seconds
     return bool(began) and uploading.at - began[0] >= left
+
+
+def _without_nonsense(report: JobReport) -> JobReport:
+    """No metric that is no number: neither JSON nor CloudWatch has it."""
+    told = tuple(one for one in report.metrics if math.isfinite(one.value))
+    return msgspec.structs.replace(report, metrics=told) if told != report.metrics else report
 
 
 def _are_news(record: TrainingJobRecord, report: JobReport) -> bool:

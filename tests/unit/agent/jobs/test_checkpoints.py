@@ -160,6 +160,18 @@ async def test_a_file_that_is_always_open_keeps_no_others_there(
         assert stored(objects) == {}
 
 
+async def test_a_file_that_is_moved_into_place_is_whole(
+    running: Running, objects: ObjectStore
+) -> None:
+    seen = []
+    for number in range(4):
+        (running.folder.parent / "new").write_text(str(number))
+        (running.folder.parent / "new").rename(running.folder / "x")
+        await running.look()
+        seen.append(stored(objects).get("x"))
+    assert seen == [None, b"1", b"2", b"3"]
+
+
 async def test_a_file_that_changes_while_it_is_read_is_read_again(
     running: Running, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

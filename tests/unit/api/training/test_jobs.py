@@ -64,7 +64,11 @@ def test_a_new_job_as_it_was_asked_for(server, request_of):
                 "RecordWrapperType": "None",
             }
         ],
-        "OutputDataConfig": {"S3OutputPath": "s3://bucket/out", "CompressionType": "GZIP"},
+        "OutputDataConfig": {
+            "KmsKeyId": "",
+            "S3OutputPath": "s3://bucket/out",
+            "CompressionType": "GZIP",
+        },
         "ModelArtifacts": {"S3ModelArtifacts": "s3://bucket/out/My-Job/output/model.tar.gz"},
         "TrainingJobStatus": "InProgress",
         "SecondaryStatus": "Starting",

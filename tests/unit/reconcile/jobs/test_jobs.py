@@ -1,12 +1,15 @@
 """Passes over the training jobs of a state."""
 
-import pytest
-from sqlalchemy import event
+import math
 
-from sagehen.domain.jobs import Outcome
+import pytest
+from sqlalchemy import event, select
+
+from sagehen.domain.jobs import JobMetric, Outcome
 from sagehen.domain.training import JobStage, JobStatus, SecondaryStatus
 from sagehen.reconcile.lease import LeaseLost
 from sagehen.store import leases, tags, training_jobs
+from sagehen.store.sample_tables import SAMPLES, SERIES
 from support.training_jobs import BEGAN, report_of, running_job, spot, waiting_job
 
 COMPLETED = Outcome.COMPLETED
@@ -139,6 +142,34 @@ def test_what_waited_too_long_ends_without_the_agent(passes):
 def test_when_a_spot_job_is_to_be_stopped_is_known_before(passes):
     passes.insert(waiting_job(**spot()))
     assert passes.take(now=BEGAN + 1).gives_up_at == BEGAN + 200
+
+
+def test_what_is_overdue_and_stopping_or_uploading_is_not_due_again_and_again(passes):
+    passes.insert(running_job("up", **spot()), running_job("down", **spot()))
+    reports = [report_of("idup-1", 4), report_of("iddown-1", 3)]
+    passes.take(*reports, now=BEGAN + 100)
+    assert passes.take(*reports, now=BEGAN + 200).gives_up_at is None
+    assert passes.secondary("up", "down") == ["Uploading", "Stopping"]
+
+
+def test_metrics_are_cloudwatch_s_once(passes):
+    metrics = tuple(JobMetric(name="loss", value=value, at=at) for value, at in ((2.0, 30.0),))
+    passes.insert(running_job())
+    passes.take(report_of("idjob-1", 3, metrics=metrics))
+    passes.take(report_of("idjob-1", 4, metrics=metrics))
+    nan = (*metrics, JobMetric(name="bad", value=math.nan, at=90.0))
+    passes.take(report_of("idjob-1", 4, COMPLETED, metrics=nan))
+    with passes.database.read() as connection:
+        found = connection.execute(
+            select(SERIES.c.namespace, SERIES.c.name, SERIES.c.dimensions, SAMPLES.c.minute)
+            .add_columns(SAMPLES.c.count, SAMPLES.c.sum)
+            .join(SAMPLES, SAMPLES.c.series_id == SERIES.c.series_id)
+        ).all()
+    ((namespace, name, dimensions, minute, count, total),) = found
+    assert (namespace, name) == ("/aws/sagemaker/TrainingJobs", "loss")
+    assert "TrainingJobName" in str(dimensions)
+    assert (minute, count, total) == (0, 1, 2.0)
+    assert passes.get().metrics == metrics
 
 
 def test_an_interrupted_job_is_first_in_line(passes):

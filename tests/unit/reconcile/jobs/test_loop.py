@@ -141,6 +141,28 @@ async def test_an_end_that_came_while_control_was_away_is_told_by_the_next(
     assert other.get().status is JobStatus.COMPLETED
 
 
+async def test_what_prometheus_is_told(control):
+    assert control.loop.measured() == {}  # Another control may run the jobs.
+    async with control.running():
+        control.insert(waiting_job())
+        await control.until_asked("put", "idjob-1")
+        control.agent.show(report_of("idjob-1", 3, Outcome.INTERRUPTED))
+        await control.until_asked("put", "idjob-2")
+
+        def counted() -> bool:
+            control.clock.advance(1)
+            return control.loop.measured()["RunningTrainingJobs"] == {(): 1}
+
+        await control.until(counted)
+        told = control.loop.measured()
+    assert told == {
+        "TrainingJobs": {("InProgress",): 1},
+        "PendingTrainingJobs": {(): 0},
+        "RunningTrainingJobs": {(): 1},
+        "TrainingJobRestarts": {("Restarting",): 1},
+    }
+
+
 async def test_capacity_is_taken_back_by_name(control):
     interrupts = Interrupts(control.database, control.agent)
     with pytest.raises(NotFound):

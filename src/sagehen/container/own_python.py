@@ -1,0 +1,61 @@
+"""A Python of a container's own, over the server's: what a script has pip install goes there, and
+goes with the container; the server's packages stay as they are.
+
+    FOLDER/bin/python, pip    a virtual environment, by hand: `venv` takes ten times as long
+    FOLDER/lib/…/_server.pth  where the packages below it are
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["add_folder_line", "make_own_python", "own_python", "put_over", "site_folders"]
+
+_PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
+
+
+def make_own_python(folder: Path) -> None:
+    """Over the environment of this process. Blocks for a millisecond; raises OSError."""
+    base = Path(getattr(sys, "_base_executable", sys.executable))
+    programs = folder / "bin"
+    programs.mkdir(parents=True)
+    _site(folder).mkdir(parents=True)
+    (folder / "pyvenv.cfg").write_text(f"home = {base.parent}\n")
+    for name in ("python", "python3"):
+        (programs / name).symlink_to(base)
+    for name in ("pip", "pip3"):
+        (programs / name).write_text(_PIP)
+        (programs / name).chmod(0o755)
+    _write_below(folder, site_folders())
+
+
+def own_python(folder: Path) -> Path:
+    """Its interpreter."""
+    return folder / "bin" / "python"
+
+
+def put_over(python: Path, below: Path) -> None:
+    """Have one interpreter's environment see the packages of another's, and what those see."""
+    _write_below(python.parents[1], [str(_site(below.parents[1]))])
+
+
+def site_folders() -> list[str]:
+    """Where this process has its packages."""
+    import site
+
+    users = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return [folder for folder in site.getsitepackages() + users if Path(folder).is_dir()]
+
+
+def add_folder_line(folder: str) -> str:
+    """A line of a .pth file that adds the folder, its own .pth files with it."""
+    return f"import site; site.addsitedir({folder!r})\n"
+
+
+def _write_below(folder: Path, below: Sequence[str]) -> None:
+    (_site(folder) / "_server.pth").write_text("".join(map(add_folder_line, below)))
+
+
+def _site(folder: Path) -> Path:
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return folder / "lib" / version / "site-packages"
