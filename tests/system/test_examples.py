@@ -121,6 +121,7 @@ def test_hugging_face_finds_the_answer(server):
     assert best.endswith("Refunds are paid to the card you used within five days.")
 
 
+@pytest.mark.timeout(400)
 def test_a_long_job_is_killed_half_way_and_goes_on():
     script = EXAMPLES / "long_job" / "main.py"
     finished = run_script(script, ["--quick"], clean_environment(), 300)
