@@ -138,7 +138,6 @@ class Checkpoints:
         """One pass. What fails is left for the next."""
         with self._pass:  # One that was given up may still be at work.
             now = self._look()
-            now = self._look()
             changed = [one for path, one in now.items() if self._stored.get(path) != one.signature]
             changed.sort(key=lambda one: one.signature)
             left = [one.path for one in changed if not self._store(one, last)]
