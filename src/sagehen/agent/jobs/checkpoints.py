@@ -166,7 +166,6 @@ class Checkpoints:
         """
         with self._pass:  # One that was given up may still be at work.
             now = self._look()
-            now = self._look()
             changed = [one for one in now.values() if not _is_in(one, self._stored)]
             changed.sort(key=lambda one: one.signature)
             half = [] if whole is None else [one for one in changed if not _is_in(one, whole)]

@@ -281,3 +281,20 @@ async def test_a_job_that_fills_its_disk_is_ended_while_it_runs(
     assert report.outcome is Outcome.FAILED
     assert "has filled its disk" in str(report.failure_reason)
     assert keys(objects) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "rm -rf $SAGEMAKER_BASE_DIR/model",
+        "rm -rf $SAGEMAKER_BASE_DIR/output",
+        "cd $SAGEMAKER_BASE_DIR; rm -rf model; echo x > model",
+        "cd $SAGEMAKER_BASE_DIR; rm -rf model; ln -s model model",
+    ],
+)
+async def test_a_job_that_takes_its_own_folders_away_has_left_nothing_there(
+    jobs: JobsUnderTest, make_spec: MakeSpec, script: str
+) -> None:
+    report = await jobs.run(make_spec(script))
+    assert (report.outcome, report.failure_reason) == (Outcome.COMPLETED, None)
+    assert report.artifacts == ()
