@@ -5,8 +5,8 @@
 A job is `sleep 0.05`. Ideal is that many sleeps, so many at a time, and nothing else. The loop is
 what a script would be: threads that start the process, wait for it, and keep nothing. Sagehen's
 are training jobs (their rows, logs, folders, status changes and events), created at once and held
-back by `max_running_jobs`; and those of the Async-Inference-Service, asked for by HTTP, held back by
-its `limit` and told of by a notice each.
+back by `max_running_jobs`; and those of the Async-Inference-Service, asked for by HTTP, held back
+by its `limit` and told of by a notice each.
 """
 
 import argparse
@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -99,18 +100,16 @@ def loop(jobs: int, at_a_time: int) -> Run:
 def training(jobs: int, at_a_time: int) -> Run:
     """Training jobs, created by boto3."""
     run = Run("Sagehen: training jobs", jobs, at_a_time)
-    with tempfile.TemporaryDirectory(prefix="sgh-", ignore_cleanup_errors=True) as name:
-        with started(Path(name), max_running_jobs=at_a_time) as running:
-            follow(run, running, partial(create_jobs, running, jobs))
+    with started(max_running_jobs=at_a_time) as running:
+        follow(run, running, partial(create_jobs, running, jobs))
     return run
 
 
 def service(jobs: int, at_a_time: int) -> Run:
     """Jobs of the Async-Inference-Service, by HTTP."""
     run = Run("Sagehen: the Async-Inference-Service", jobs, at_a_time)
-    with tempfile.TemporaryDirectory(prefix="sgh-", ignore_cleanup_errors=True) as name:
-        with started(Path(name), max_running_jobs=2 * at_a_time, limit=at_a_time) as running:
-            follow(run, running, partial(ask_service, running.url, TYPE, jobs, CREATORS))
+    with started(max_running_jobs=2 * at_a_time, limit=at_a_time) as running:
+        follow(run, running, partial(ask_service, running.url, TYPE, jobs, CREATORS))
     return run
 
 
@@ -121,9 +120,18 @@ SIDES: dict[str, Callable[[int, int], Run]] = {
 }
 
 
-def started(folder: Path, max_running_jobs: int, limit: int | None = None):  # noqa: ANN201
-    home = folder / "home"
-    home.mkdir()
+@contextmanager
+def started(max_running_jobs: int, limit: int | None = None) -> Iterator[Server]:
+    """A server; with a `limit`, one with the service."""
+    with tempfile.TemporaryDirectory(prefix="sgh-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder) / "home"
+        home.mkdir()
+        (home / "sagehen.toml").write_text(settings(max_running_jobs, limit))
+        with server(Path(folder)) as running:
+            yield running
+
+
+def settings(max_running_jobs: int, limit: int | None) -> str:
     lines = [f"max_running_jobs = {max_running_jobs}", "[images]", f'"{TYPE}" = {COMMAND}']
     if limit is not None:
         lines += [
@@ -136,8 +144,7 @@ def started(folder: Path, max_running_jobs: int, limit: int | None = None):  # n
             'when_full = "queue"',
             "max_queued = 1000000",
         ]
-    (home / "sagehen.toml").write_text("\n".join([*lines, ""]))
-    return server(folder)
+    return "\n".join([*lines, ""])
 
 
 def create_jobs(running: Server, jobs: int) -> None:
