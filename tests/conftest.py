@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,9 @@ from support.schedule import FileScheduling
 from support.server import ONE_THREAD, Server, eventually
 
 os.environ.update(ONE_THREAD)  # before any framework is imported
+# Tests start hundreds of processes: each would compile all that it imports anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling | None:

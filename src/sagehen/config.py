@@ -6,12 +6,12 @@ home, the default. Units are in the name.
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -21,10 +21,13 @@ from pydantic_settings import (
 )
 
 from sagehen.errors import SettingError
+from sagehen.inference_settings import InferenceServiceSettings
 
 __all__ = ["Settings", "load_settings", "pip_variables"]
 
 PREFIX = "SAGEHEN_"
+_NESTED = "__"
+"""Between a section and a key of it, in a variable's name."""
 _PIP_FILES = ("~/.config/pip/pip.conf", "~/.pip/pip.conf")
 _PIP_FROM = {
     "PIP_PROXY": ("https_proxy", "HTTPS_PROXY"),
@@ -36,7 +39,12 @@ class Settings(BaseSettings):
     """One frozen object, built once per process and handed down."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True
+        env_prefix=PREFIX,
+        frozen=True,
+        extra="forbid",
+        env_ignore_empty=True,
+        env_nested_delimiter=_NESTED,
+        env_nested_max_split=1,
     )
 
     home: Path = Field(
@@ -285,11 +293,51 @@ class Settings(BaseSettings):
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
     )
+    job_patience_seconds: float = Field(
+        3600,
+        gt=0,
+        description="How long the object store may be away for a training job's inputs and "
+        "outputs before its attempt is lost.",
+    )
+    max_event_rules: int = Field(
+        300,
+        gt=0,
+        description="Rules of EventBridge; more are refused. Each event is held "
+        "against all of them.",
+    )
+    max_running_jobs: int | None = Field(
+        None,
+        ge=1,
+        description="Training jobs that run at once; more wait, the oldest first. Default: one "
+        "per core, at least two.",
+    )
+    max_waiting_jobs: int = Field(
+        10_000, ge=1, description="Training jobs that wait for room; more are refused."
+    )
+    max_job_instances: int = Field(
+        20, ge=1, description="Instances of one training job; more are refused."
+    )
+    max_job_restarts: int = Field(
+        3,
+        ge=0,
+        description="How often a training job is begun again after its agent was lost; as its "
+        "RetryStrategy says where it has one, and as often as needed if it is a spot job.",
+    )
+    inference_service: InferenceServiceSettings = Field(
+        InferenceServiceSettings.model_validate({}),
+        description="The Async-Inference-Service: a section, `[inference_service]`, of the keys "
+        "below.",
+    )
 
     @property
     def gateway_count(self) -> int:
         """Gateway processes, at least one."""
         return self.gateways or max(1, len(os.sched_getaffinity(0)) // 2)
+
+    @property
+    def running_jobs(self) -> int:
+        """Training jobs that run at once."""
+        return self.max_running_jobs or max(2, len(os.sched_getaffinity(0)))
 
     @property
     def state_url(self) -> str:
@@ -374,10 +422,18 @@ def load_settings(config: Path | None = None, **flags: Any) -> Settings:
 
 
 def _refuse_unknown_variables() -> None:
-    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    known = {PREFIX + name.upper() for name in _names()}
     for name in os.environ:
         if name.startswith(PREFIX) and name not in known:
             raise SettingError(f"{name} is not a setting; see docs/reference/settings.md.")
+
+
+def _names() -> Iterator[str]:
+    """Of all settings, those of a section behind its own."""
+    for name, field in Settings.model_fields.items():
+        yield name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from (f"{name}{_NESTED}{key}" for key in field.annotation.model_fields)
 
 
 def _say(error: ValidationError, file: Path) -> str:
@@ -386,6 +442,8 @@ def _say(error: ValidationError, file: Path) -> str:
         name = ".".join(str(part) for part in fault["loc"]) or "settings"
         if fault["type"] == "extra_forbidden":
             lines.append(f"{name} is not a setting (in {file}).")
+        elif isinstance(fault["input"], dict):
+            lines.append(f"{name}: {fault['msg'].removeprefix('Value error, ')}.")
         else:
             lines.append(f"{name}: {fault['msg']}, but it is {fault['input']!r}.")
     return "\n".join(lines)

@@ -39,8 +39,19 @@ class Home:
         return self.path / "instances"
 
     @property
+    def jobs(self) -> Path:
+        """One folder per training job that runs: its hosts' `/opt/ml`."""
+        return self.path / "jobs"
+
+    @property
+    def ended_jobs(self) -> Path:
+        """A report per attempt at a training job that has ended, until control has heard of it."""
+        return self.path / "jobs-ended"
+
+    @property
     def logs(self) -> Path:
-        """A file per role, and `endpoints/<endpoint>/<variant>/<instance>/<container>.log`."""
+        """A file per role, `endpoints/<endpoint>/<variant>/<instance>/<container>.log` and
+        `training-jobs/<job>/<host>.log`."""
         return self.path / "logs"
 
     @property
@@ -106,7 +117,15 @@ def prepare_home(path: Path) -> Home:
     home = Home(path)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in (home.objects, home.artifacts, home.instances, home.logs, home.run):
+        for folder in (
+            home.objects,
+            home.artifacts,
+            home.instances,
+            home.jobs,
+            home.ended_jobs,
+            home.logs,
+            home.run,
+        ):
             folder.mkdir(mode=0o700, exist_ok=True)
         (home.run / ".writable").touch()
     except OSError as error:

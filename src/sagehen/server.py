@@ -11,6 +11,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from urllib.parse import unquote
 
 from sagehen.address import client_url
 from sagehen.clock import SYSTEM, Clock
@@ -19,6 +20,7 @@ from sagehen.credentials import Credentials, make_credentials
 from sagehen.errors import HomeError, Unavailable
 from sagehen.gateway.board import clear_row, make_board
 from sagehen.home import Home, prepare_home
+from sagehen.store.revision import is_up_to_date
 from sagehen.supervisor import Role, Supervisor
 
 __all__ = ["RunningServer", "client_url", "running_server"]
@@ -49,17 +51,14 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         Unavailable: the port is taken, or a process does not come up; the message says which.
     """
     home = prepare_home(settings.home)
-    # SQL and the object stores, which no other verb of the command needs and all would wait for.
-    from sagehen.store.migrate import upgrade
-
     if settings.object_store_url is not None:
-        from sagehen.objects import open_remote
+        from sagehen.objects import open_remote  # no other verb needs it and all would wait for it
 
         open_remote(settings)  # here, where a wrong setting can be told plainly
     with _locked(home), _listening(settings) as listeners:
         home.address.unlink(missing_ok=True)  # one that was killed has left it
         credentials = make_credentials(home.credentials)
-        await asyncio.to_thread(upgrade, settings.state_url)
+        await asyncio.to_thread(_migrate, settings)
         url = client_url(settings.host, listeners[0].getsockname()[1])
         make_board(home.board, len(listeners))
         roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
@@ -72,6 +71,16 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         finally:
             home.address.unlink(missing_ok=True)
             await supervisor.stop()
+
+
+def _migrate(settings: Settings) -> None:
+    if settings.database_url is None:
+        state = Path(unquote(settings.state_url.removeprefix("sqlite:///")))
+        if is_up_to_date(state):
+            return
+    from sagehen.store.migrate import upgrade  # half a second that most starts do without
+
+    upgrade(settings.state_url)
 
 
 @contextmanager

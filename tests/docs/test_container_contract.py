@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "container-contract.md").read_text()
 SOURCES = [
     path
-    for folder in ("agent", "modelserver")
+    for folder in ("agent", "container", "modelserver", "scriptrunner")
     for path in (ROOT / "src" / "sagehen" / folder).rglob("*.py")
 ]
 VARIABLE = re.compile(r"(SAGEMAKER|SAGEHEN|SM)_([A-Z]+_)*[A-Z]+|MAX_CONTENT_LENGTH")

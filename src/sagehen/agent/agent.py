@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from sagehen.agent.artifacts import ArtifactCache
+from sagehen.agent.changes import Changes
 from sagehen.agent.container_plan import ContainerPlace
 from sagehen.agent.instance import Instance
+from sagehen.agent.jobs.jobs import Jobs
+from sagehen.agent.jobs.surroundings import JobSurroundings
 from sagehen.agent.launcher import Launcher
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.agent.leftovers import clear_leftovers
@@ -27,7 +30,6 @@ __all__ = ["Agent"]
 
 log = logging.getLogger(__name__)
 
-LONGEST_WAIT_SECONDS = 60.0
 THREADS = 32
 """For what blocks: the disk, the object store, /proc."""
 LONGEST_SOCKET_PATH_BYTES = 107
@@ -67,11 +69,18 @@ class Agent:
             clock=clock,
             pace=pace or Pace(),
         )
+        self.jobs = Jobs(
+            JobSurroundings(
+                settings=settings,
+                home=home,
+                objects=objects,
+                launcher=self._around.launcher,
+                clock=clock,
+            )
+        )
         self._instances: dict[str, Instance] = {}
         self._stops: set[asyncio.Task[None]] = set()
-        # From the time, so that a waiter of an earlier agent never finds its own version.
-        self._version = int(clock.now() * 1000)
-        self._changed = asyncio.Event()
+        self._changes = Changes(clock)
         self._stopping = False
 
     async def start(self) -> None:
@@ -79,26 +88,24 @@ class Agent:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
         await asyncio.to_thread(clear_leftovers, self._around.home)
         await asyncio.to_thread(self._around.artifacts.open)
+        await self.jobs.start()
 
     async def stop(self) -> None:
-        """Stop every instance; at most some 40 s."""
+        """Stop every instance, interrupt every job; at most some 40 s."""
         self._stopping = True
-        self._announce()
-        await asyncio.gather(*(instance.stop() for instance in self._instances.values()))
+        self._changes.close()
+        await asyncio.gather(
+            self.jobs.close(), *(instance.stop() for instance in self._instances.values())
+        )
         await asyncio.gather(*self._stops)
 
     def list_instances(self) -> InstanceList:
         reports = tuple(instance.report for instance in self._instances.values())
-        return InstanceList(version=self._version, instances=reports)
+        return InstanceList(version=self._changes.version, instances=reports)
 
     async def wait_for_change(self, since: int, seconds: float) -> InstanceList:
         """The list, as soon as its version is not `since`, or after `seconds`."""
-        if self._version == since and not self._stopping:
-            changed = asyncio.create_task(self._changed.wait())
-            try:
-                await asyncio.wait({changed}, timeout=min(max(seconds, 0), LONGEST_WAIT_SECONDS))
-            finally:
-                changed.cancel()
+        await self._changes.wait(since, seconds)
         return self.list_instances()
 
     async def put(self, spec: InstanceSpec) -> None:
@@ -118,11 +125,11 @@ class Agent:
         if old is not None and old.spec == spec and old.report.state in _RUNS:
             return
         log.info("Instance %s of %s starts.", spec.instance_id, spec.endpoint_name)
-        instance = Instance(spec, self._around, self._announce)
+        instance = Instance(spec, self._around, self._changes.announce)
         self._instances[spec.instance_id] = instance
         running = frozenset(self._instances)
         instance.start(after=old)
-        self._announce()
+        self._changes.announce()
         await asyncio.to_thread(prune_logs, self._around.home.logs, running)
 
     def delete(self, instance_id: str) -> None:
@@ -169,18 +176,13 @@ class Agent:
         # It may have been put anew meanwhile.
         if self._instances.get(name) is instance:
             del self._instances[name]
-            self._announce()
+            self._changes.announce()
 
     def _find(self, instance_id: str) -> Instance:
         instance = self._instances.get(instance_id)
         if instance is None:
             raise NotFound(f"There is no instance {instance_id}.")
         return instance
-
-    def _announce(self) -> None:
-        self._version += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
 
 
 _RUNS = (InstanceState.STARTING, InstanceState.IN_SERVICE)

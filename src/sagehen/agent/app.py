@@ -1,17 +1,14 @@
 """The agent's HTTP API, for control and the gateways of this machine."""
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
-
-import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from sagehen.agent.agent import Agent
+from sagehen.agent.answers import answer_json, answer_list, read_body
 from sagehen.agent.faults import ModelNotReady, ModelRefused, NoRoom
+from sagehen.agent.jobs.routes import job_routes
 from sagehen.agent.messages import Failure, LoadRequest, TouchRequest
 from sagehen.domain.containers import InstanceSpec
 from sagehen.errors import (
@@ -26,10 +23,6 @@ from sagehen.errors import (
 )
 
 __all__ = ["create_app"]
-
-MOST_BODY_BYTES = 2**20
-
-_T = TypeVar("_T")
 
 
 def create_app(agent: Agent) -> Starlette:
@@ -52,6 +45,7 @@ def create_app(agent: Agent) -> Starlette:
                 routes.touch_models,
                 methods=["POST"],
             ),
+            *job_routes(agent.jobs),
             Route("/metrics", routes.metrics, methods=["GET"]),
             Route("/health", routes.health, methods=["GET"]),
         ],
@@ -64,21 +58,11 @@ class _Routes:
         self._agent = agent
 
     async def list_instances(self, request: Request) -> Response:
-        since = request.query_params.get("since")
-        if since is None:
-            return _json(self._agent.list_instances())
-        try:
-            wait = float(request.query_params.get("wait_seconds", "0"))
-            version = int(since)
-        except ValueError as error:
-            raise Invalid(f"A query parameter is not a number: {error}") from error
-        return await _unless_disconnected(request, self._wait(version, wait))
-
-    async def _wait(self, version: int, seconds: float) -> Response:
-        return _json(await self._agent.wait_for_change(version, seconds))
+        agent = self._agent
+        return await answer_list(request, agent.list_instances, agent.wait_for_change)
 
     async def put_instance(self, request: Request) -> Response:
-        spec = await _read(request, InstanceSpec)
+        spec = await read_body(request, InstanceSpec)
         if spec.instance_id != request.path_params["id"]:
             raise Invalid("The path and the body name different instances.")
         await self._agent.put(spec)
@@ -89,9 +73,9 @@ class _Routes:
         return Response(status_code=202)
 
     async def load_model(self, request: Request) -> Response:
-        wanted = await _read(request, LoadRequest)
+        wanted = await read_body(request, LoadRequest)
         place = request.path_params
-        return _json(
+        return answer_json(
             await self._agent.load_model(
                 place["id"],
                 wanted.target_model,
@@ -102,7 +86,7 @@ class _Routes:
         )
 
     async def touch_models(self, request: Request) -> Response:
-        touched = await _read(request, TouchRequest)
+        touched = await read_body(request, TouchRequest)
         place = request.path_params
         self._agent.touch_models(
             place["id"], touched.model_names, touched.given_back, place.get("hostname")
@@ -110,43 +94,10 @@ class _Routes:
         return Response(status_code=204)
 
     async def metrics(self, request: Request) -> Response:
-        return _json(await self._agent.samples())
+        return answer_json(await self._agent.samples())
 
     async def health(self, request: Request) -> Response:
         return Response(status_code=200)
-
-
-async def _unless_disconnected(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
-    """The answer, given up when nobody waits for it: a stopping server waits for its handlers."""
-    answering = asyncio.create_task(answer)
-    watching = asyncio.create_task(_disconnected(request))
-    try:
-        await asyncio.wait({answering, watching}, return_when=asyncio.FIRST_COMPLETED)
-        return answering.result() if answering.done() else Response(status_code=204)
-    finally:
-        answering.cancel()
-        watching.cancel()
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _read(request: Request, kind: type[_T]) -> _T:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BODY_BYTES:
-            raise Invalid(f"The body is larger than {MOST_BODY_BYTES} bytes.")
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
-        raise Invalid(f"The body is not what is expected: {error}") from error
-
-
-def _json(value: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 _STATUSES: tuple[tuple[type[SagehenError], int, str], ...] = (
@@ -167,5 +118,5 @@ _STATUSES: tuple[tuple[type[SagehenError], int, str], ...] = (
 async def _answer_error(request: Request, error: Exception) -> Response:
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
-            return _json(Failure(code=code, message=str(error)), status)
-    return _json(Failure(code="InternalFailure", message=str(error)), 500)
+            return answer_json(Failure(code=code, message=str(error)), status)
+    return answer_json(Failure(code="InternalFailure", message=str(error)), 500)

@@ -7,8 +7,17 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from sagehen.agent.http import Answer, exchange
-from sagehen.agent.messages import Failure, InstanceList, LoadedModel, LoadRequest, Sample
+from sagehen.agent.messages import (
+    Failure,
+    InstanceList,
+    Interrupted,
+    InterruptRequest,
+    LoadedModel,
+    LoadRequest,
+    Sample,
+)
 from sagehen.domain.containers import InstanceSpec
+from sagehen.domain.jobs import JobList, JobSpec, StopRequest
 from sagehen.errors import Invalid, NotFound, SagehenError, Unavailable
 
 __all__ = ["AgentClient"]
@@ -31,9 +40,7 @@ class AgentClient:
         With `since`, a version, the answer comes once the version is another one, or after
         `wait_seconds`.
         """
-        path = "/instances"
-        if since is not None:
-            path += "?" + urlencode({"since": since, "wait_seconds": wait_seconds})
+        path = "/instances" + _query(since, wait_seconds)
         return self._decode(await self._ask("GET", path, wait_seconds=wait_seconds), InstanceList)
 
     async def put_instance(self, spec: InstanceSpec) -> None:
@@ -68,6 +75,44 @@ class AgentClient:
         answer = await self._ask("POST", path, body, wait_seconds=wait_seconds)
         return self._decode(answer, LoadedModel)
 
+    async def jobs(self, since: int | None = None, wait_seconds: float = 0) -> JobList:
+        """Every attempt the agent has, ended ones too until they are deleted; as `instances`."""
+        path = "/jobs" + _query(since, wait_seconds)
+        return self._decode(await self._ask("GET", path, wait_seconds=wait_seconds), JobList)
+
+    async def put_job(self, spec: JobSpec) -> None:
+        """Have an attempt run; nothing happens where the agent knows its id.
+
+        Raises:
+            Invalid: the agent refuses the spec.
+        """
+        self._check(await self._ask("PUT", _job_path(spec.attempt_id), msgspec.json.encode(spec)))
+
+    async def stop_job(self, attempt_id: str, request: StopRequest | None = None) -> None:
+        """Have an attempt end, once it knows of it; nothing happens where it has ended.
+
+        Raises:
+            NotFound: the agent does not have it.
+        """
+        body = msgspec.json.encode(request or StopRequest())
+        self._check(await self._ask("POST", f"{_job_path(attempt_id)}/stop", body))
+
+    async def delete_job(self, attempt_id: str) -> None:
+        """Have an attempt forgotten, and killed before if it runs; it is gone once `jobs` no
+        longer has it."""
+        answer = await self._ask("DELETE", _job_path(attempt_id))
+        if answer.status != 404:
+            self._check(answer)
+
+    async def interrupt_jobs(self, jobs: int | None = None) -> tuple[str, ...]:
+        """Have so many attempts, or all, give their capacity back; the ids of which.
+
+        Those that began last are the first: they lose least.
+        """
+        body = msgspec.json.encode(InterruptRequest(jobs=jobs))
+        answer = await self._ask("POST", "/jobs/interrupt", body)
+        return self._decode(answer, Interrupted).attempt_ids
+
     async def metrics(self) -> list[Sample]:
         """Numbers about every instance."""
         return self._decode(await self._ask("GET", "/metrics"), list[Sample])
@@ -97,6 +142,16 @@ class AgentClient:
         except msgspec.MsgspecError:
             message = answer.text
         raise _ERRORS.get(answer.status, Unavailable)(message or f"HTTP {answer.status}")
+
+
+def _query(since: int | None, wait_seconds: float) -> str:
+    if since is None:
+        return ""
+    return "?" + urlencode({"since": since, "wait_seconds": wait_seconds})
+
+
+def _job_path(attempt_id: str) -> str:
+    return f"/jobs/{quote(attempt_id, safe='')}"
 
 
 _ERRORS: dict[int, type[SagehenError]] = {400: Invalid, 404: NotFound}

@@ -20,23 +20,25 @@ def clear_leftovers(home: Home) -> None:
     The containers end with their agent, but what they started themselves need not. It is known by
     the folder in its environment, which no one else has.
     """
-    mark = f"SAGEMAKER_BASE_DIR={home.instances}{os.sep}".encode()
+    folders = (home.instances, home.jobs)
+    marks = tuple(f"SAGEMAKER_BASE_DIR={folder}{os.sep}".encode() for folder in folders)
     for process in psutil.process_iter():
-        if process.pid != os.getpid() and _has_mark(process.pid, mark):
-            log.warning("Process %d of an earlier instance is ended.", process.pid)
+        if process.pid != os.getpid() and _has_mark(process.pid, marks):
+            log.warning("Process %d of an earlier container is ended.", process.pid)
             _kill(process)
-    for folder in home.instances.iterdir():
-        remove_tree(folder)
+    for folder in folders:
+        for left in folder.iterdir():
+            remove_tree(left)
     for socket in home.run.glob("i-*.sock"):
         socket.unlink(missing_ok=True)
 
 
-def _has_mark(pid: int, mark: bytes) -> bool:
+def _has_mark(pid: int, marks: tuple[bytes, ...]) -> bool:
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
-    return any(entry.startswith(mark) for entry in environment.split(b"\0"))
+    return any(entry.startswith(marks) for entry in environment.split(b"\0"))
 
 
 def _kill(process: psutil.Process) -> None:

@@ -4,7 +4,16 @@ import msgspec
 
 from sagehen.domain.containers import InstanceReport
 
-__all__ = ["Failure", "InstanceList", "LoadRequest", "LoadedModel", "Sample", "TouchRequest"]
+__all__ = [
+    "Failure",
+    "InstanceList",
+    "InterruptRequest",
+    "Interrupted",
+    "LoadRequest",
+    "LoadedModel",
+    "Sample",
+    "TouchRequest",
+]
 
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +62,18 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     limit: str | None = None
     """Which limit it is about, if any."""
+
+
+class InterruptRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Give capacity back."""
+
+    jobs: int | None = None
+    """How many attempts; None: all."""
+
+
+class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
+    attempt_ids: tuple[str, ...]
+    """Those that are ended now for it."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,8 @@ scope → Request → who signed it → which service ─┬─ s3: body streams
                                                     → operation → serialize
 
 An operation runs in a thread, or in the event loop where it is a coroutine function.
-InvokeEndpointAsync has a way of its own: api.async_invocations.
+InvokeEndpointAsync has a way of its own: api.async_invocations; so have the paths of the
+Async-Inference-Service, which nobody signs: api.inference_service.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sagehen.api.asgi import request_head
 from sagehen.api.async_invocations import invokes_asynchronously
 from sagehen.api.call import AsyncOperation, Call, Operation
+from sagehen.api.inference_service.app import InferenceServices
 from sagehen.api.s3.app import handle
 from sagehen.api.sns.links import asked_by_link
 from sagehen.errors import Unavailable
@@ -61,12 +63,14 @@ class Application:
         make_call: MakeCall,
         own_paths: ASGIApp,
         asynchronous: ASGIApp,
+        inference: InferenceServices,
     ) -> None:
         self._operations = operations
         self._verifier = verifier
         self._make_call = make_call
         self._own_paths = own_paths
         self._asynchronous = asynchronous
+        self._inference = inference
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(OWN_PREFIX):
@@ -74,6 +78,8 @@ class Application:
             return
         if invokes_asynchronously(scope):
             await self._asynchronous(scope, receive, send)
+            return
+        if await self._inference.answers(scope, receive, send):
             return
         request = request_head(scope)
         request_id = str(uuid.uuid4())

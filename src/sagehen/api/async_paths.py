@@ -9,19 +9,18 @@ POST   …/{endpoint}/redrive                     queue it again: `{"inference_i
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.requests import Request
 from starlette.routing import Route
 
 from sagehen.api.async_queues import AsyncQueues
-from sagehen.api.same_site import foreign_page
+from sagehen.api.own_answers import whole_body
+from sagehen.api.told import number_in, told
 from sagehen.domain.asynchronous import QueueMode
-from sagehen.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
+from sagehen.errors import Invalid
 
 __all__ = ["AsyncPaths"]
 
@@ -35,14 +34,6 @@ _MODES = {
     "drain": QueueMode.DRAINING,
     "resume": QueueMode.OPEN,
 }
-_STATUSES: tuple[tuple[type[SagehenError], int], ...] = (
-    (NotFound, 404),
-    (Conflict, 409),
-    (Invalid, 400),
-    (Unavailable, 503),
-)
-
-_Answering = Callable[[Request], Awaitable[dict[str, Any]]]
 
 
 class _Redrive(msgspec.Struct, forbid_unknown_fields=True):
@@ -60,13 +51,13 @@ class AsyncPaths:
         self._queues = queues
         at = "/_sagehen/async/{endpoint}"
         self.routes = [
-            Route(at, _told(self._queue)),
-            Route(at + "/requests/{inference_id:path}", _told(self._requests), methods=["GET"]),
-            Route(at + "/requests/{inference_id:path}", _told(self._cancel), methods=["DELETE"]),
-            Route(at + "/failures", _told(self._failures)),
-            Route(at + "/redrive", _told(self._redrive), methods=["POST"]),
+            Route(at, told(self._queue)),
+            Route(at + "/requests/{inference_id:path}", told(self._requests), methods=["GET"]),
+            Route(at + "/requests/{inference_id:path}", told(self._cancel), methods=["DELETE"]),
+            Route(at + "/failures", told(self._failures)),
+            Route(at + "/redrive", told(self._redrive), methods=["POST"]),
             *(
-                Route(f"{at}/{verb}", _told(partial(self._set_mode, mode)), methods=["POST"])
+                Route(f"{at}/{verb}", told(partial(self._set_mode, mode)), methods=["POST"])
                 for verb, mode in _MODES.items()
             ),
         ]
@@ -86,13 +77,13 @@ class AsyncPaths:
 
     async def _failures(self, request: Request) -> dict[str, Any]:
         name = request.path_params["endpoint"]
-        after = _number(request, "after", 0, 0, 2**63 - 1)
-        limit = _number(request, "limit", PAGE, 1, LARGEST_PAGE)
+        after = number_in(request, "after", 0, 0, 2**63 - 1)
+        limit = number_in(request, "limit", PAGE, 1, LARGEST_PAGE)
         return await asyncio.to_thread(self._queues.failures, name, after, limit)
 
     async def _redrive(self, request: Request) -> dict[str, Any]:
         name = request.path_params["endpoint"]
-        body = await _body(request)
+        body = await whole_body(request, LARGEST_BODY_BYTES)
         try:
             wanted = msgspec.json.decode(body or b"{}", type=_Redrive)
         except msgspec.DecodeError as error:
@@ -104,49 +95,5 @@ class AsyncPaths:
         )
 
 
-def _told(answering: _Answering) -> Callable[[Request], Awaitable[Response]]:
-    """What `answering` gives, or why it cannot, as JSON."""
-
-    async def answer(request: Request) -> Response:
-        if request.method not in ("GET", "HEAD"):
-            reason = foreign_page(request.headers)
-            if reason is not None:
-                return _json({"message": f"A page of another site may not do this: {reason}."}, 403)
-        try:
-            return _json(await answering(request))
-        except SagehenError as error:
-            return _json({"message": str(error)}, _status(error))
-        except ClientDisconnect:
-            return Response(status_code=400)
-
-    return answer
-
-
-def _status(error: SagehenError) -> int:
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
-
-
 def _named(request: Request) -> tuple[str, str]:
     return request.path_params["endpoint"], request.path_params["inference_id"]
-
-
-def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
-        return int(text)
-    raise Invalid(f"{name} must be a number from {least} to {most}.")
-
-
-async def _body(request: Request) -> bytes:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_BODY_BYTES:
-            raise Invalid(f"The body may have {LARGEST_BODY_BYTES} bytes at most.")
-    return body
-
-
-def _json(body: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(body), status, media_type="application/json")

@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from sagehen.api.refusals import over_limit
+from sagehen.api.refusals import quota_exceeded
 from sagehen.config import Settings
 from sagehen.domain.instance_types import require_instance_type
 from sagehen.domain.records import EndpointRecord, EndpointStatus
-from sagehen.wire.faults import AwsError
 
 __all__ = ["Machine", "check_capacity", "this_machine"]
 
@@ -53,7 +52,7 @@ def check_capacity(
     total, limit = used.total(), settings.max_endpoint_instances
     if delta.total() > max(0, limit - total):
         why = "The limit is Sagehen's setting max_endpoint_instances."
-        raise _exceeded(
+        raise quota_exceeded(
             "Number of instances across active endpoints", limit, total, delta.total(), why
         )
     if settings.strict_capacity:
@@ -62,7 +61,7 @@ def check_capacity(
             if count > room:
                 limit, why = used[instance_type] + room, _why(machine)
                 quota = f"{instance_type} for endpoint usage"
-                raise _exceeded(quota, limit, used[instance_type], count, why)
+                raise quota_exceeded(quota, limit, used[instance_type], count, why)
             used[instance_type] += count
 
 
@@ -103,13 +102,4 @@ def _why(machine: Machine) -> str:
     return (
         f"Sagehen's setting strict_capacity is on, and this machine has {machine.vcpus} vCPUs, "
         f"{machine.memory_bytes / 2**30:.1f} GiB of memory and {machine.gpus} GPUs."
-    )
-
-
-def _exceeded(quota: str, limit: int, used: int, delta: int, why: str) -> AwsError:
-    return over_limit(
-        f"The account-level service limit '{quota}' is {limit} Instances, with current utilization "
-        f"of {used} Instances and a request delta of {delta} Instances. Please use AWS Service "
-        "Quotas to request an increase for this quota. If AWS Service Quotas is not available, "
-        f"contact AWS support to request an increase for this quota. ({why})"
     )

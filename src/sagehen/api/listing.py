@@ -20,12 +20,15 @@ _DEFAULT_PAGE_SIZE = 10
 _SORT_COLUMNS = {"Name": "name", "CreationTime": "created_at", "Status": "status"}
 
 
-def list_query(params: dict[str, Any]) -> ListQuery:
-    """The query that a List operation's parameters ask for, with SageMaker's defaults."""
+def list_query(params: dict[str, Any], order: str = "Descending") -> ListQuery:
+    """The query that a List operation's parameters ask for, with SageMaker's defaults.
+
+    `order` is its SortOrder where none is given.
+    """
     return ListQuery(
         limit=params.get("MaxResults", _DEFAULT_PAGE_SIZE),
         sort_column=_SORT_COLUMNS[params.get("SortBy", "CreationTime")],
-        descending=params.get("SortOrder", "Descending") == "Descending",
+        descending=params.get("SortOrder", order) == "Descending",
         token=params.get("NextToken"),
         name_contains=params.get("NameContains"),
         created_before=_as_seconds(params.get("CreationTimeBefore")),
@@ -42,15 +45,17 @@ def read_page(
     read: ReadPage[Record],
     member: str,
     summarize: Callable[[Record], dict[str, Any]],
+    order: str = "Descending",
 ) -> dict[str, Any]:
-    """A List operation's answer: `member` holds the summaries of one page.
+    """A List operation's answer: `member` holds the summaries of one page; `order` is
+    the SortOrder where none is given.
 
     Raises:
         AwsError: NextToken is none of ours.
     """
     with call.database.read() as connection:
         try:
-            records, token = read(connection, list_query(params))
+            records, token = read(connection, list_query(params, order))
         except Invalid as error:
             raise refused(str(error)) from error
     answer: dict[str, Any] = {member: [summarize(record) for record in records]}

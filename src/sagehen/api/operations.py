@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sagehen.api import iam, sagemaker, sns, sqs, sts
+from sagehen.api import eventbridge, iam, sagemaker, sns, sqs, sts
 from sagehen.api.call import AsyncOperation, Operation
 from sagehen.api.cloudwatch.operations import OPERATIONS as CLOUDWATCH
 
@@ -10,6 +10,7 @@ __all__ = ["OPERATIONS"]
 
 OPERATIONS: Mapping[str, Mapping[str, Operation | AsyncOperation]] = {
     "cloudwatch": CLOUDWATCH,
+    "events": eventbridge.OPERATIONS,
     "iam": iam.OPERATIONS,
     "sagemaker": sagemaker.OPERATIONS,
     "sns": sns.OPERATIONS,

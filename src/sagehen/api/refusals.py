@@ -2,7 +2,15 @@
 
 from sagehen.wire.faults import AwsError
 
-__all__ = ["existing", "in_progress", "missing", "not_built", "over_limit", "refused"]
+__all__ = [
+    "existing",
+    "in_progress",
+    "missing",
+    "not_built",
+    "over_limit",
+    "quota_exceeded",
+    "refused",
+]
 
 
 def refused(message: str) -> AwsError:
@@ -31,3 +39,13 @@ def in_progress(arn: str) -> AwsError:
 
 def over_limit(message: str) -> AwsError:
     return AwsError("ResourceLimitExceeded", message, 400)
+
+
+def quota_exceeded(quota: str, limit: int, used: int, delta: int, why: str) -> AwsError:
+    """More of what `quota` counts was asked for than there may be; `why` says what sets it."""
+    return over_limit(
+        f"The account-level service limit '{quota}' is {limit} Instances, with current utilization "
+        f"of {used} Instances and a request delta of {delta} Instances. Please use AWS Service "
+        "Quotas to request an increase for this quota. If AWS Service Quotas is not available, "
+        f"contact AWS support to request an increase for this quota. ({why})"
+    )

@@ -17,6 +17,14 @@ from sagehen.api.endpoints import (
 )
 from sagehen.api.models import create_model, delete_model, describe_model, list_models
 from sagehen.api.tags import add_tags, delete_tags, list_tags
+from sagehen.api.training.creation import create_training_job
+from sagehen.api.training.jobs import (
+    delete_training_job,
+    describe_training_job,
+    list_training_jobs,
+    stop_training_job,
+    update_training_job,
+)
 
 __all__ = ["OPERATIONS"]
 
@@ -35,6 +43,12 @@ OPERATIONS: dict[str, Operation] = {
     "DeleteEndpoint": delete_endpoint,
     "UpdateEndpoint": update_endpoint,
     "UpdateEndpointWeightsAndCapacities": update_endpoint_weights_and_capacities,
+    "CreateTrainingJob": create_training_job,
+    "DescribeTrainingJob": describe_training_job,
+    "ListTrainingJobs": list_training_jobs,
+    "UpdateTrainingJob": update_training_job,
+    "StopTrainingJob": stop_training_job,
+    "DeleteTrainingJob": delete_training_job,
     "AddTags": add_tags,
     "ListTags": list_tags,
     "DeleteTags": delete_tags,

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from sagehen.api.call import Call
 from sagehen.api.refusals import missing, refused
-from sagehen.store import endpoint_configs, endpoints, models, tags
+from sagehen.store import endpoint_configs, endpoints, models, tags, training_jobs
 
 __all__ = ["add_tags", "check_tags", "delete_tags", "list_tags"]
 
@@ -19,6 +19,7 @@ _KINDS = {
     "model": ("model", models.get),
     "endpoint-config": ("endpoint configuration", endpoint_configs.get),
     "endpoint": ("endpoint", endpoints.get),
+    "training-job": ("training job", training_jobs.get),
 }
 
 
@@ -77,7 +78,7 @@ def _check_resource(call: Call, connection: Connection, arn: str) -> None:
     if match is None or match[1] not in _KINDS:
         raise refused(
             f'"{arn}" is not the ARN of a resource of this server: models, endpoint '
-            "configurations and endpoints can be tagged."
+            "configurations, endpoints and training jobs can be tagged."
         )
     kind, get = _KINDS[match[1]]
     if arn != call.arns.sagemaker(match[1], match[2]) or get(connection, match[2]) is None:

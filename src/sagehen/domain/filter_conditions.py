@@ -1,10 +1,12 @@
-"""The values and operators in a filter policy's lists: each becomes a test of one value."""
+"""The values and operators in a filter's lists: each becomes a test of one value."""
 
 import ipaddress
 import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from sagehen.domain.filter_dialects import Dialect
+from sagehen.domain.wildcards import read_wildcard
 from sagehen.errors import Invalid
 
 __all__ = ["ABSENT", "Condition", "read_condition"]
@@ -12,83 +14,100 @@ __all__ = ["ABSENT", "Condition", "read_condition"]
 ABSENT: Final = object()
 """What a condition is asked about where the message has no such key."""
 
-LARGEST_NUMBER = 1e9
-_DECIMALS = 5
+_IGNORE_CASE = "equals-ignore-case"
 
 Condition = Callable[[object], bool]
 
 
-def read_condition(given: Any) -> Condition:
-    """The test that one element of a policy's list stands for.
+def read_condition(given: Any, dialect: Dialect) -> Condition:
+    """The test that one element of a filter's list stands for.
 
     Raises:
         Invalid: there is no such condition, or its operand is of the wrong kind.
     """
     if not isinstance(given, dict):
-        return _equal(given)
+        return _equal(given, dialect)
     if len(given) != 1:
         raise Invalid("Only one key allowed in match expression")
     ((operator, operand),) = given.items()
-    if operator not in _OPERATORS:
+    if operator not in _OPERATORS or (operator == "wildcard" and not dialect.wildcards):
         raise Invalid(f"Unrecognized match type {operator}")
-    return _OPERATORS[operator](operand)
+    return _OPERATORS[operator](operand, dialect)
 
 
-def _equal(given: Any) -> Condition:
+def _equal(given: Any, dialect: Dialect) -> Condition:
     if isinstance(given, list):
         raise Invalid("Match value must be String, number, true, false, or null")
     if _is_number(given):
-        number = _number(given)
-        return lambda value: _is_number(value) and _rounded(value) == number
+        number = _number(given, dialect)
+        return lambda value: _is_number(value) and _rounded(value, dialect) == number
     # By type too: to Python true is 1.
     return lambda value: type(value) is type(given) and value == given
 
 
-def _prefix(operand: Any) -> Condition:
-    start = _text("prefix", operand)
-    return lambda value: isinstance(value, str) and value.startswith(start)
+def _prefix(operand: Any, dialect: Dialect) -> Condition:
+    start, fold = _affix("prefix", operand, dialect)
+    return lambda value: isinstance(value, str) and fold(value).startswith(start)
 
 
-def _suffix(operand: Any) -> Condition:
-    end = _text("suffix", operand)
-    return lambda value: isinstance(value, str) and value.endswith(end)
+def _suffix(operand: Any, dialect: Dialect) -> Condition:
+    end, fold = _affix("suffix", operand, dialect)
+    return lambda value: isinstance(value, str) and fold(value).endswith(end)
 
 
-def _equals_ignore_case(operand: Any) -> Condition:
-    folded = _text("equals-ignore-case", operand).casefold()
+def _affix(operator: str, operand: Any, dialect: Dialect) -> tuple[str, Callable[[str], str]]:
+    """What a value has to begin or end with, and how it is changed before that."""
+    if not dialect.wildcards or not isinstance(operand, dict):
+        return _text(operator, operand, empty=dialect.empty_affixes), str
+    ((inner, given),) = operand.items() if len(operand) == 1 else (("", None),)
+    if inner != _IGNORE_CASE:
+        raise Invalid(f"Unsupported {operator} pattern: {inner}")
+    return _text(_IGNORE_CASE, given, empty=True).casefold(), str.casefold
+
+
+def _equals_ignore_case(operand: Any, dialect: Dialect) -> Condition:
+    folded = _text(_IGNORE_CASE, operand, empty=dialect.empty_affixes).casefold()
     return lambda value: isinstance(value, str) and value.casefold() == folded
 
 
-def _anything_but(operand: Any) -> Condition:
+def _wildcard(operand: Any, _: Dialect) -> Condition:
+    matches = read_wildcard(_text("wildcard", operand, empty=True))
+    return lambda value: isinstance(value, str) and matches(value)
+
+
+def _anything_but(operand: Any, dialect: Dialect) -> Condition:
     if isinstance(operand, dict):
-        unwanted = _affixes(operand)
+        unwanted = _but(operand, dialect)
         kinds: tuple[type, ...] = (str,)
     else:
         listed = operand if isinstance(operand, list) else [operand]
         if not listed or not all(isinstance(one, str) or _is_number(one) for one in listed):
             raise Invalid("anything-but takes a string, a number, or a list of either")
-        unwanted = [_equal(one) for one in listed]
+        unwanted = [_equal(one, dialect) for one in listed]
         kinds = (str, int, float, bool, type(None))
     return lambda value: isinstance(value, kinds) and not any(test(value) for test in unwanted)
 
 
-def _affixes(operand: dict[str, Any]) -> list[Condition]:
+def _but(operand: dict[str, Any], dialect: Dialect) -> list[Condition]:
     ((operator, given),) = operand.items() if len(operand) == 1 else (("", None),)
-    if operator not in _UNDER_ANYTHING_BUT:
-        raise Invalid("anything-but takes only prefix, suffix or equals-ignore-case as an object")
+    allowed = [*_UNDER_ANYTHING_BUT, *(["wildcard"] if dialect.wildcards else [])]
+    if operator not in allowed:
+        known = ", ".join(allowed[:-1]) + f" or {allowed[-1]}"
+        raise Invalid(f"anything-but takes only {known} as an object")
     listed = given if isinstance(given, list) else [given]
     if not listed:
         raise Invalid(f"{operator} under anything-but needs at least one string")
-    return [_OPERATORS[operator](one) for one in listed]
+    texts = [_text(operator, one) for one in listed]
+    return [_OPERATORS[operator](one, dialect) for one in texts]
 
 
-def _exists(operand: Any) -> Condition:
+def _exists(operand: Any, _: Dialect) -> Condition:
     if not isinstance(operand, bool):
         raise Invalid("exists match pattern must be either true or false.")
     return lambda value: (value is not ABSENT) is operand
 
 
-def _cidr(operand: Any) -> Condition:
+def _cidr(operand: Any, _: Dialect) -> Condition:
     try:
         network = ipaddress.ip_network(_text("cidr", operand), strict=False)
     except ValueError as error:
@@ -105,10 +124,10 @@ def _cidr(operand: Any) -> Condition:
     return holds
 
 
-def _numeric(operand: Any) -> Condition:
+def _numeric(operand: Any, dialect: Dialect) -> Condition:
     if not isinstance(operand, list) or len(operand) not in (2, 4):
         raise Invalid('numeric takes a list such as ["=", 5] or [">", 0, "<=", 5]')
-    bounds = [_bound(operand[i], operand[i + 1]) for i in range(0, len(operand), 2)]
+    bounds = [_bound(operand[i], operand[i + 1], dialect) for i in range(0, len(operand), 2)]
     if len(bounds) == 2:
         (first, low), (second, high) = bounds
         if first not in (">", ">=") or second not in ("<", "<="):
@@ -117,16 +136,18 @@ def _numeric(operand: Any) -> Condition:
             raise Invalid("Bottom must be less than top")
     return lambda value: (
         _is_number(value)
-        and all(_COMPARISONS[operator](_rounded(value), number) for operator, number in bounds)
+        and all(
+            _COMPARISONS[operator](_rounded(value, dialect), number) for operator, number in bounds
+        )
     )
 
 
-def _bound(operator: Any, number: Any) -> tuple[str, float]:
+def _bound(operator: Any, number: Any, dialect: Dialect) -> tuple[str, float]:
     if not isinstance(operator, str) or operator not in _COMPARISONS:
         raise Invalid(f"Unrecognized numeric range operator: {operator}")
     if not _is_number(number):
         raise Invalid(f"Value of {operator} must be numeric")
-    return operator, _number(number)
+    return operator, _number(number, dialect)
 
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
@@ -136,20 +157,21 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">": lambda value, number: value > number,
     ">=": lambda value, number: value >= number,
 }
-_OPERATORS: dict[str, Callable[[Any], Condition]] = {
+_OPERATORS: dict[str, Callable[[Any, Dialect], Condition]] = {
     "anything-but": _anything_but,
     "cidr": _cidr,
-    "equals-ignore-case": _equals_ignore_case,
+    _IGNORE_CASE: _equals_ignore_case,
     "exists": _exists,
     "numeric": _numeric,
     "prefix": _prefix,
     "suffix": _suffix,
+    "wildcard": _wildcard,
 }
-_UNDER_ANYTHING_BUT = ("prefix", "suffix", "equals-ignore-case")
+_UNDER_ANYTHING_BUT = ("prefix", "suffix", _IGNORE_CASE)
 
 
-def _text(operator: str, operand: Any) -> str:
-    if not isinstance(operand, str) or not operand:
+def _text(operator: str, operand: Any, empty: bool = False) -> str:
+    if not isinstance(operand, str) or not (operand or empty):
         raise Invalid(f"{operator} match pattern must be a string that is not empty")
     return operand
 
@@ -158,18 +180,17 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _number(value: float) -> float:
-    if abs(value) > LARGEST_NUMBER:
-        raise Invalid(
-            f"Value of numeric must be between -{LARGEST_NUMBER:.0f} and {LARGEST_NUMBER:.0f}"
-        )
-    return _rounded(value)
+def _number(value: float, dialect: Dialect) -> float:
+    most = dialect.largest_number
+    if abs(value) > most:
+        raise Invalid(f"Value of numeric must be between -{most:.0f} and {most:.0f}")
+    return _rounded(value, dialect)
 
 
-def _rounded(value: Any) -> float:
-    """SNS compares numbers to five places."""
+def _rounded(value: Any, dialect: Dialect) -> float:
+    """Numbers are compared to a few places."""
     try:
-        return round(float(value), _DECIMALS)
+        return round(float(value), dialect.decimals)
     except OverflowError:
-        # JSON has integers of any length: these are beyond any that a policy may name.
+        # JSON has integers of any length: these are beyond any that a filter may name.
         return math.inf if value > 0 else -math.inf

@@ -5,12 +5,13 @@ SNS's developer guide (sns-subscription-filter-policies, subscription-filter-pol
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from sagehen.domain.filter_conditions import ABSENT, Condition, read_condition
+from sagehen.domain.filter_dialects import FILTER_POLICY
+from sagehen.domain.filter_rules import Test, read_rules
 from sagehen.domain.notices import MessageAttribute
 from sagehen.errors import Invalid
 
@@ -23,13 +24,11 @@ MOST_BYTES = 256 * 1024
 MOST_KEYS = 5
 MOST_COMBINATIONS = 150
 
-_Test = Callable[[Mapping[str, Any]], bool]
-
 
 class FilterPolicy:
     """A policy that was read; made by `read_policy`."""
 
-    def __init__(self, test: _Test, scope: str) -> None:
+    def __init__(self, test: Test, scope: str) -> None:
         self._test = test
         self._scope = scope
 
@@ -63,54 +62,11 @@ def read_policy(text: str, scope: str = ATTRIBUTES) -> FilterPolicy:
     if not isinstance(given, dict):
         raise Invalid("Filter policy must be a JSON object")
     try:
-        test = _all_of(given, scope)
+        test = read_rules(given, FILTER_POLICY, flat=scope if scope == ATTRIBUTES else None)
         _check_complexity(list(_leaves(given, 1)))
     except RecursionError:
         raise Invalid("Filter policy is nested too deeply") from None
     return FilterPolicy(test, scope)
-
-
-def _all_of(rules: Mapping[str, Any], scope: str) -> _Test:
-    tests = [_rule(key, rule, scope) for key, rule in rules.items()]
-    return lambda values: all(test(values) for test in tests)
-
-
-def _rule(key: str, rule: Any, scope: str) -> _Test:
-    if key == "$or" and isinstance(rule, list) and all(isinstance(one, dict) for one in rule):
-        if len(rule) < 2:
-            raise Invalid('"$or" needs a list of at least two objects')
-        choices = [_all_of(one, scope) for one in rule]
-        return lambda values: any(choice(values) for choice in choices)
-    if isinstance(rule, list):
-        if not rule:
-            raise Invalid(f"Empty arrays are not allowed: {key}")
-        conditions = [read_condition(one) for one in rule]
-        return lambda values: _one_holds(conditions, values.get(key, ABSENT))
-    if not isinstance(rule, dict):
-        raise Invalid(f'"{key}" must be an object or an array')
-    if scope == ATTRIBUTES:
-        raise Invalid(
-            f'Filter policy scope {ATTRIBUTES} does not support nested filter policy: "{key}"'
-        )
-    if not rule:
-        raise Invalid(f"Empty objects are not allowed: {key}")
-    nested = _all_of(rule, scope)
-    return lambda values: any(nested(one) for one in _objects(values.get(key, ABSENT)))
-
-
-def _one_holds(conditions: list[Condition], value: Any) -> bool:
-    # A list, whatever the condition, is as good as its best element.
-    if isinstance(value, list):
-        candidates = [one for one in value if not isinstance(one, (dict, list))] or [ABSENT]
-    else:
-        candidates = [ABSENT if isinstance(value, dict) else value]
-    return any(condition(one) for condition in conditions for one in candidates)
-
-
-def _objects(value: Any) -> list[Mapping[str, Any]]:
-    """What a nested rule looks into: nothing is as good as an empty object (`exists: false`)."""
-    found = value if isinstance(value, list) else [value]
-    return [one for one in found if isinstance(one, dict)] or [{}]
 
 
 def _values_of(attributes: Mapping[str, MessageAttribute]) -> dict[str, Any]:

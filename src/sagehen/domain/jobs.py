@@ -141,6 +141,9 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[JobMetric, ...] = ()
     stopping: bool = False
     """It has been told to end."""
+    artifacts: tuple[str, ...] = ()
+    """What was uploaded below `<output_uri>/<job_name>/output/`: `model.tar.gz`, `output.tar.gz`,
+    or `model/`, `data/` where they are not compressed; nothing where the folder was empty."""
 
 
 class StopRequest(msgspec.Struct, frozen=True, kw_only=True):

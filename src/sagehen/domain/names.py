@@ -20,6 +20,17 @@ class ArnMaker:
         """A topic's, whose name keeps its case."""
         return f"arn:aws:sns:{self.region}:{self.account_id}:{topic_name}"
 
+    def event_rule(self, name: str) -> str:
+        """A rule's of EventBridge, on the default bus; its name keeps its case."""
+        return f"arn:aws:events:{self.region}:{self.account_id}:rule/{name}"
+
+    def event_bus(self, name: str) -> str:
+        return f"arn:aws:events:{self.region}:{self.account_id}:event-bus/{name}"
+
+    def log_group(self, name: str) -> str:
+        """A log group's of CloudWatch, as `logGroupArn` has it."""
+        return f"arn:aws:logs:{self.region}:{self.account_id}:log-group:{name}"
+
     def sqs(self, queue_name: str) -> str:
         """A queue's, whose name keeps its case."""
         return f"arn:aws:sqs:{self.region}:{self.account_id}:{queue_name}"

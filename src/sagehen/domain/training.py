@@ -8,7 +8,7 @@ import msgspec
 from sagehen.domain.jobs import JobMetric
 from sagehen.domain.records import DefinedRecord
 
-__all__ = ["JobStatus", "SecondaryStatus", "TrainingJobRecord", "Transition"]
+__all__ = ["JobStage", "JobStatus", "SecondaryStatus", "TrainingJobRecord", "Transition"]
 
 
 class JobStatus(StrEnum):
@@ -45,6 +45,16 @@ class SecondaryStatus(StrEnum):
     MAX_WAIT_TIME_EXCEEDED = "MaxWaitTimeExceeded"
 
 
+class JobStage(StrEnum):
+    """What the loop that runs jobs has to do with one."""
+
+    WAITING = "waiting"
+    """Nothing, until there is room for it or its time to wait is over."""
+    ACTIVE = "active"
+    """An attempt is at the agent, or on its way there, or the job is to be stopped."""
+    ENDED = "ended"
+
+
 class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One of SecondaryStatusTransitions."""
 
@@ -55,18 +65,25 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
-    """A training job; `definition` is what CreateTrainingJob was given, without Tags."""
+    """A training job.
+
+    `definition` is what CreateTrainingJob was given, without Tags, with a StoppingCondition that
+    has a MaxRuntimeInSeconds.
+    """
 
     job_id: str
     """Ours, and never used again: a name may be, once its job was deleted."""
     modified_at: float
     status: JobStatus = JobStatus.IN_PROGRESS
+    stage: JobStage = JobStage.WAITING
     transitions: tuple[Transition, ...]
     """At least one; the last is where it stands."""
     attempt: int = 0
     """How many attempts have been asked of an agent; 0: none yet."""
     retries: int = 0
-    """How many of them were after a fault of ours (RetryStrategy)."""
+    """How many of them were after a fault of ours: an agent that was lost, InternalServerError."""
+    phases: int = 0
+    """How many phases of the newest attempt are among the transitions."""
     started_at: float | None = None
     """TrainingStartTime: when its code first ran."""
     ended_at: float | None = None
@@ -75,10 +92,15 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
     """How long the code of its ended attempts has run, together."""
     failure_reason: str | None = None
     stop_requested_at: float | None = None
-    has_artifacts: bool = False
-    """Something was uploaded."""
+    ends_as: SecondaryStatus = SecondaryStatus.STOPPED
+    """What it is to be when it has been stopped: MaxWaitTimeExceeded, for one that waited."""
+    gives_up_at: float | None = None
+    """When it is stopped for having waited: MaxWaitTimeInSeconds or, before its start,
+    MaxPendingTimeInSeconds; None where it may wait for ever."""
     metrics: tuple[JobMetric, ...] = ()
     """FinalMetricDataList."""
+    artifacts: tuple[str, ...] = ()
+    """What was uploaded, below `output_folder`: `model.tar.gz`, for example."""
 
     @property
     def secondary(self) -> SecondaryStatus:
@@ -94,7 +116,45 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
         return bool(self.definition.get("EnableManagedSpotTraining"))
 
     @property
+    def total_seconds(self) -> float:
+        """How long its code has run, and it has waited between attempts and been begun again."""
+        if self.started_at is None:
+            return 0.0
+        waits = (
+            (one.ended_at or one.started_at) - one.started_at
+            for one in self.transitions
+            if one.started_at > self.started_at and one.status in _BETWEEN_ATTEMPTS
+        )
+        return self.run_seconds + sum(waits)
+
+    @property
+    def max_runtime_seconds(self) -> float:
+        """How long its code may run, over all attempts."""
+        stopping: dict[str, int] = self.definition["StoppingCondition"]
+        return stopping["MaxRuntimeInSeconds"]
+
+    @property
+    def max_retries(self) -> int | None:
+        """RetryStrategy's MaximumRetryAttempts."""
+        strategy: dict[str, int] | None = self.definition.get("RetryStrategy")
+        return strategy["MaximumRetryAttempts"] if strategy else None
+
+    @property
+    def max_wait_seconds(self) -> float | None:
+        """How long a spot job may wait and run, from its creation."""
+        stopping: dict[str, int] = self.definition["StoppingCondition"]
+        return stopping.get("MaxWaitTimeInSeconds") if self.spot else None
+
+    @property
     def output_folder(self) -> str:
         """The URI below which everything it writes is kept, without a slash at its end."""
         path: dict[str, Any] = self.definition["OutputDataConfig"]
         return f"{path['S3OutputPath'].rstrip('/')}/{self.name}/output"
+
+
+_BETWEEN_ATTEMPTS = (
+    SecondaryStatus.INTERRUPTED,
+    SecondaryStatus.RESTARTING,
+    SecondaryStatus.STARTING,
+    SecondaryStatus.DOWNLOADING,
+)

@@ -2,12 +2,13 @@
 
 from sagehen.metrics.asynchronous import ASYNCHRONOUS
 from sagehen.metrics.hosts import HOSTS
+from sagehen.metrics.inference_service import INFERENCE_SERVICE
 from sagehen.metrics.invocations import INVOCATIONS
 from sagehen.metrics.metric import CLOUDWATCH_DIMENSIONS, HOST, OWN, Kind, Metric
 
 __all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "METRICS", "OWN", "Kind", "Metric"]
 
 METRICS: dict[str, Metric] = {
-    metric.name: metric for metric in (*INVOCATIONS, *ASYNCHRONOUS, *HOSTS)
+    metric.name: metric for metric in (*INVOCATIONS, *ASYNCHRONOUS, *HOSTS, *INFERENCE_SERVICE)
 }
 """Every metric, by SageMaker's name of it."""

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sagehen.modelserver.variables import positive, switch, whole
+from sagehen.container.variables import positive, switch, whole
 
 __all__ = ["NATURAL", "BatchLimits", "read_batch_limits"]
 

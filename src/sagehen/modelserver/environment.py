@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from sagehen.container.log_level import read_log_level
+from sagehen.container.variables import positive, seconds
 from sagehen.errors import SettingError
 from sagehen.modelserver.batch_limits import BatchLimits, read_batch_limits
 from sagehen.modelserver.hugging_face import HuggingFaceSettings, read_hugging_face
-from sagehen.modelserver.toolkit_variables import read_log_level, under_one_name
-from sagehen.modelserver.variables import positive, seconds
+from sagehen.modelserver.toolkit_variables import under_one_name
 
 __all__ = ["Bind", "Environment", "TensorFlow", "read_environment"]
 

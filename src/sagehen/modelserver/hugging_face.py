@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sagehen.modelserver.variables import switch
+from sagehen.container.variables import switch
 
 __all__ = ["HuggingFaceSettings", "read_hugging_face"]
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from sagehen.clock import SYSTEM, Clock
+from sagehen.container.environments import Environments, Lease
+from sagehen.container.install import Wanted
 from sagehen.modelserver.adapters.script import find_requirements
 from sagehen.modelserver.batching import Batcher
 from sagehen.modelserver.calling import Caller
 from sagehen.modelserver.contract import Adapter, BatchModel, Runner
 from sagehen.modelserver.environment import Environment
-from sagehen.modelserver.environments import Environments, Lease
 from sagehen.modelserver.memory import give_memory_back
 from sagehen.modelserver.replies import not_loaded
 from sagehen.modelserver.workers.pool import WorkerPool
@@ -155,7 +156,8 @@ class Loader:
         if requirements := find_requirements(model_dir, self._environment):
             loop = asyncio.get_running_loop()
             acquire = self._environments.acquire
-            lease = await loop.run_in_executor(self._installs, acquire, requirements)
+            wanted = Wanted(requirements.parent)
+            lease = await loop.run_in_executor(self._installs, acquire, wanted)
             python = lease.python
         if python not in self._pools:
             workers = WorkerPool(self._environment, python, self._clock)

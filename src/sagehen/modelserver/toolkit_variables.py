@@ -5,10 +5,9 @@ from collections.abc import Mapping
 
 from sagehen.errors import SettingError
 
-__all__ = ["read_log_level", "set_up_log", "under_one_name"]
+__all__ = ["set_up_log", "under_one_name"]
 
 _OWN_HANDLER = "sagemaker_inference.default_handler_service"
-_LEVELS = logging.getLevelNamesMapping()
 
 
 def under_one_name(environ: Mapping[str, str]) -> dict[str, str]:
@@ -37,21 +36,4 @@ def set_up_log(level: int) -> None:
         level=level,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         force=True,
-    )
-
-
-def read_log_level(environ: Mapping[str, str]) -> int:
-    """From SAGEMAKER_CONTAINER_LOG_LEVEL: Python's number of a level, or its name.
-
-    Raises SettingError.
-    """
-    text = environ.get("SAGEMAKER_CONTAINER_LOG_LEVEL", "").strip()
-    if not text:
-        return logging.INFO
-    if text.isascii() and text.isdigit():
-        return int(text)
-    if text.upper() in _LEVELS:
-        return _LEVELS[text.upper()]
-    raise SettingError(
-        f"SAGEMAKER_CONTAINER_LOG_LEVEL is {text!r}; it must be a number such as 20, or INFO."
     )

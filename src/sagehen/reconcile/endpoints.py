@@ -11,45 +11,17 @@ from sqlalchemy import Connection
 
 from sagehen.domain.containers import InstanceSpec
 from sagehen.domain.records import EndpointRecord, InstanceRecord
-from sagehen.errors import SagehenError
+from sagehen.reconcile.lease import Lease
 from sagehen.reconcile.plan import Facts, Reports, Step, leftovers, plan
 from sagehen.reconcile.retries import Retry
 from sagehen.reconcile.routes import Departures, RouteFile, build_routes
 from sagehen.reconcile.rows import Rows, make_rows, rows_after
-from sagehen.store import endpoints, instances, leases, tags
+from sagehen.store import endpoints, instances, tags
 from sagehen.store.database import Database
 
-__all__ = ["Asks", "EndpointPass", "Lease", "LeaseLost"]
+__all__ = ["Asks", "EndpointPass"]
 
 log = logging.getLogger(__name__)
-
-
-class LeaseLost(SagehenError):
-    """Another control reconciles now; nothing was written."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lease:
-    """The right to change endpoints and their instances, as this control holds it."""
-
-    name: str
-    holder: str
-    ttl_seconds: float
-
-    def acquire(self, connection: Connection, now: float) -> bool:
-        return leases.acquire(connection, self.name, self.holder, now, self.ttl_seconds)
-
-    def renew(self, connection: Connection, now: float) -> None:
-        """In the transaction of a write, so that nothing is written without the right to it.
-
-        Raises:
-            LeaseLost: another has it.
-        """
-        if not leases.renew(connection, self.name, self.holder, now, self.ttl_seconds):
-            raise LeaseLost(f"{self.holder} no longer holds the lease {self.name}.")
-
-    def release(self, connection: Connection) -> None:
-        leases.release(connection, self.name, self.holder)
 
 
 @dataclass(frozen=True, kw_only=True)

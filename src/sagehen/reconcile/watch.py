@@ -1,16 +1,15 @@
-"""What the agent last said of its instances, kept fresh by a long poll."""
+"""What the agent last said of its instances, or jobs, kept fresh by a long poll."""
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from sagehen.clock import Clock
 from sagehen.domain.containers import InstanceReport, InstanceSpec
 from sagehen.errors import SagehenError
-from sagehen.reconcile.plan import Reports
 from sagehen.reconcile.retries import backoff_seconds
 
-__all__ = ["Agent", "AgentWatch", "InstanceReports"]
+__all__ = ["Agent", "AgentWatch", "InstanceReports", "Watch", "instances_by_id"]
 
 log = logging.getLogger(__name__)
 
@@ -19,11 +18,15 @@ FIRST_AWAY_SECONDS = 0.01
 LONGEST_AWAY_SECONDS = 0.5
 
 
-class InstanceReports(Protocol):
-    """The agent's answer to what its instances do."""
+class Versioned(Protocol):
+    """An agent's answer: another one when what it tells is another."""
 
     @property
     def version(self) -> int: ...
+
+
+class InstanceReports(Versioned, Protocol):
+    """The agent's answer to what its instances do."""
 
     @property
     def instances(self) -> Sequence[InstanceReport]: ...
@@ -41,16 +44,35 @@ class Agent(Protocol):
     async def delete_instance(self, instance_id: str) -> None: ...
 
 
-class AgentWatch:
+Answer = TypeVar("Answer", bound=Versioned)
+Report = TypeVar("Report")
+
+
+class Watch(Generic[Answer, Report]):
     """Asks the agent again and again; `on_change` is called when `reports` is another."""
 
-    def __init__(self, agent: Agent, clock: Clock, on_change: Callable[[], None]) -> None:
-        self._agent = agent
+    def __init__(
+        self,
+        ask: Callable[[int | None, float], Awaitable[Answer]],
+        by_id: Callable[[Answer], Mapping[str, Report]],
+        clock: Clock,
+        on_change: Callable[[], None],
+        quiet: bool = False,
+    ) -> None:
+        """
+        Args:
+            ask: given the version known and how long to wait for another.
+            by_id: what an answer tells, by whose it is.
+            quiet: another watch says in the log that the agent is away.
+        """
+        self._ask_agent = ask
+        self._by_id = by_id
         self._clock = clock
         self._on_change = on_change
+        self._quiet = quiet
         self._version: int | None = None
         self._failures = 0
-        self.reports: Reports | None = None
+        self.reports: Mapping[str, Report] | None = None
         """None until the agent has answered, and from when it stops answering."""
 
     async def run(self) -> None:
@@ -65,13 +87,13 @@ class AgentWatch:
 
     async def _ask(self) -> None:
         # Bounded by the client too: an agent that hangs is as good as away.
-        answer = await self._agent.instances(self._version, LONG_POLL_SECONDS)
-        if self._failures:
+        answer = await self._ask_agent(self._version, LONG_POLL_SECONDS)
+        if self._failures and not self._quiet:
             log.info("The agent answers again.", extra={"action": "agent_back"})
         self._failures = 0
         if answer.version != self._version:
             self._version = answer.version
-            self.reports = {one.instance_id: one for one in answer.instances}
+            self.reports = self._by_id(answer)
             self._on_change()
 
     def _lose(self, error: Exception) -> None:
@@ -83,8 +105,16 @@ class AgentWatch:
             return
         # At the start of a server it is only not there yet.
         level = logging.INFO if self.reports is None else logging.WARNING
+        level = logging.DEBUG if self._quiet else level
         log.log(level, "The agent is away.", extra={"action": "agent_away", "reason": str(error)})
         # Another agent may answer next, whose versions have nothing to do with this one's.
         self._version = None
         self.reports = None
         self._on_change()
+
+
+AgentWatch = Watch[InstanceReports, InstanceReport]
+
+
+def instances_by_id(answer: InstanceReports) -> dict[str, InstanceReport]:
+    return {one.instance_id: one for one in answer.instances}

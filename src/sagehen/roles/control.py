@@ -1,10 +1,10 @@
-"""Control's process: the API of every service but the runtime's synchronous calls, the reconcile
-loop, and the dispatcher of asynchronous requests."""
+"""Control's process: the API of every service but the runtime's synchronous calls, the loops over
+endpoints and training jobs, and the dispatcher of asynchronous requests."""
 
 import asyncio
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from typing import Any
 
 from sagehen.agent.client import AgentClient
@@ -14,10 +14,13 @@ from sagehen.api.async_invocations import AsyncInvocations
 from sagehen.api.async_paths import AsyncPaths
 from sagehen.api.async_queues import AsyncQueues
 from sagehen.api.call import Call
+from sagehen.api.exposition import Measured, merged
 from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
 from sagehen.api.own_paths import OwnPaths
 from sagehen.api.sns.certificate import certificate_route
+from sagehen.api.stacks import stack_routes
+from sagehen.api.training.job_paths import JobPaths
 from sagehen.clock import SYSTEM
 from sagehen.credentials import load_credentials
 from sagehen.deferred.dispatch.assembly import make_dispatcher
@@ -26,8 +29,11 @@ from sagehen.domain.names import ArnMaker
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
 from sagehen.objects import open_object_store
+from sagehen.reconcile.jobs.interrupts import Interrupts
+from sagehen.reconcile.jobs.loop import JobLoop
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
+from sagehen.roles.inference import Inference
 from sagehen.roles.notices import Notices
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
@@ -61,6 +67,8 @@ class _Control:
         self._sampler = Sampler(
             settings, self._database, recorder, self._observations, self._agent, SYSTEM, holder
         )
+        self.inference = Inference(settings, self._database, self._writes, self._objects)
+        self._jobs = self._make_job_loop(holder)
         keys = load_credentials(start.home.credentials)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
 
@@ -75,6 +83,19 @@ class _Control:
             on_routes=self._dispatcher.hint,
         )
 
+    def _make_job_loop(self, holder: str) -> JobLoop:
+        settings = self._settings
+        return JobLoop(
+            self._database,
+            self._agent,
+            SYSTEM,
+            holder,
+            ArnMaker(settings.account_id, settings.region),
+            most_running=settings.running_jobs,
+            max_restarts=settings.max_job_restarts,
+            on_end=[self.inference.on_end],
+        )
+
     def app(self) -> Application:
         """What answers every request."""
         account_id = self._settings.account_id
@@ -85,12 +106,20 @@ class _Control:
             self._make_call,
             self._own_paths().app,
             AsyncInvocations(self._verifier, intake, SYSTEM),
+            self.inference.app,
         )
 
     def _own_paths(self) -> OwnPaths:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
-        more = [*queues.routes, certificate_route(self.notices.signer)]
-        measured = self._sampler.measured
+        stacks = stack_routes(self._verifier, self._database, SYSTEM)
+        jobs = JobPaths(Interrupts(self._database, self._agent))
+        services = self.inference.routes(self._verifier)
+        routes = [*queues.routes, *jobs.routes, *stacks, *services]
+        more = [*routes, certificate_route(self.notices.signer)]
+
+        def measured(endpoints: Container[str]) -> Measured:
+            return merged(self._sampler.measured(endpoints), self.inference.measured())
+
         return OwnPaths(self._observations, self._database, self._agent, measured, more)
 
     def _hint_dispatcher(self, _: str) -> None:
@@ -115,9 +144,11 @@ class _Control:
         history = self._settings.async_history_seconds
         return [
             self._loop.run(),
+            self._jobs.run(),
             self._dispatcher.run(),
             self._sampler.run(),
             *self.notices.duties(),
+            *self.inference.duties(),
             Sweeps(self._writes, SYSTEM, history).run(),
             asyncio.to_thread(self._objects.sweep),
         ]
@@ -131,6 +162,7 @@ class _Control:
 
 async def _main(start: Start) -> None:
     control = _Control(start)
+    await asyncio.to_thread(control.inference.begin)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
     duties = [asyncio.create_task(duty) for duty in control.duties()]
     try:

@@ -52,6 +52,7 @@ class Notices:
             {
                 "email": mail.send,
                 "email-json": mail.send,
+                "event": self._http.call_webhook,
                 "http": self._http.notify,
                 "https": self._http.notify,
                 "webhook": self._http.call_webhook,

@@ -1,16 +1,16 @@
 """Asynchronous requests as rows and back, and the counts of each endpoint's queue."""
 
+import functools
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, RowMapping
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sagehen.domain.asynchronous import AsyncRequest, AsyncState, Outcome, Output, QueuedRequest
 from sagehen.store.async_tables import ENDPOINTS
-from sagehen.store.rows import Upsert
+from sagehen.store.rows import Upsert, upsert_for
 
 __all__ = ["count", "read_row", "row_of"]
 
@@ -96,19 +96,14 @@ def count(
         for name, times in sorted(Counter(names).items())
     ]
     if changes:
-        connection.execute(_COUNT[connection.dialect.name], changes)
+        connection.execute(_counting(connection.dialect.name), changes)
 
 
-def _counting(statement: Upsert) -> Upsert:
+@functools.cache  # To make such a statement takes ten times as long as to run it.
+def _counting(dialect: str) -> Upsert:
+    statement = upsert_for(dialect, ENDPOINTS)
     columns, more = ENDPOINTS.c, statement.excluded
     return statement.on_conflict_do_update(
         index_elements=[columns.endpoint_name],
         set_={"queued": columns.queued + more.queued, "leased": columns.leased + more.leased},
     )
-
-
-# Made once: to make such a statement takes ten times as long as to run it.
-_COUNT = {
-    "sqlite": _counting(sqlite.insert(ENDPOINTS)),
-    "postgresql": _counting(postgresql.insert(ENDPOINTS)),
-}

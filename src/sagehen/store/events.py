@@ -1,10 +1,26 @@
-"""Events, and the rules that send them on."""
+"""Events, sent on to the targets of the rules that match them in the caller's transaction."""
 
+import logging
+import uuid
+from collections.abc import Mapping
+
+import msgspec
 from sqlalchemy import Connection
 
-from sagehen.domain.events import Event
+from sagehen.domain.event_deliveries import DEAD_LETTER, address_of
+from sagehen.domain.event_inputs import input_for, text_to_read
+from sagehen.domain.event_patterns import read_pattern
+from sagehen.domain.events import Event, RuleRecord, TargetRecord
+from sagehen.domain.notices import MessageAttribute, Notice
+from sagehen.domain.queues import MessageContent, NewMessage
+from sagehen.domain.topics import Delivery, SubscriptionRecord
+from sagehen.errors import Invalid
+from sagehen.store import deliveries, event_rules, event_targets, topics
+from sagehen.store.notice_queues import put_message
 
-__all__ = ["put_event"]
+__all__ = ["put_event", "put_undelivered"]
+
+log = logging.getLogger(__name__)
 
 
 def put_event(connection: Connection, event: Event) -> None:
@@ -12,3 +28,121 @@ def put_event(connection: Connection, event: Event) -> None:
 
     It is on its way when the caller's transaction is on disk, and never was when that is not.
     """
+    enabled = event_rules.enabled(connection)
+    if not enabled:
+        return
+    envelope = event.envelope()
+    for rule in enabled:
+        if _wants(rule, envelope):
+            for target in event_targets.of_rule(connection, rule.name):
+                _send(connection, event, rule, target)
+
+
+def put_undelivered(
+    connection: Connection,
+    receiver: SubscriptionRecord,
+    delivery: Delivery,
+    why: str,
+    tried_out: bool,
+) -> None:
+    """Put an event that a webhook was not given into the dead letters' queue, if it has one.
+
+    Args:
+        tried_out: it would have been tried again, were it not too often or too late.
+    """
+    told = {
+        "RULE_ARN": receiver.topic_arn,
+        "TARGET_ARN": receiver.endpoint,
+        "ERROR_CODE": "SDK_CLIENT_ERROR",
+        "ERROR_MESSAGE": why or "The webhook did not accept the event.",
+        "RETRY_ATTEMPTS": str(delivery.attempts),
+    }
+    if tried_out:
+        spent = delivery.attempts >= int(receiver.attributes["MaximumRetryAttempts"])
+        told["EXHAUSTED_RETRY_CONDITION"] = (
+            "MaximumRetryAttempts" if spent else "MaximumEventAgeInSeconds"
+        )
+    queue_arn = receiver.attributes.get("DeadLetters")
+    event = delivery.notice.text_for(DEAD_LETTER)
+    _put_dead_letter(connection, queue_arn, event, delivery.notice.published_at, told)
+
+
+def _wants(rule: RuleRecord, envelope: Mapping[str, object]) -> bool:
+    try:
+        return read_pattern(rule.event_pattern).matches(envelope)
+    except Invalid:
+        # It was checked when it was put: one bad rule must not hold up the others.
+        log.exception("A pattern cannot be read.", extra={"action": "event", "rule": rule.name})
+        return False
+
+
+def _send(connection: Connection, event: Event, rule: RuleRecord, target: TargetRecord) -> None:
+    text = input_for(event, rule, target.definition)
+    kind = target.target_arn.split(":", 3)[2] if target.target_arn.startswith("arn:") else ""
+    if kind == "sns":
+        sent = topics.publish(connection, _notice(event, rule, target, text))
+    elif kind == "sqs":
+        message = NewMessage(message_id=str(uuid.uuid4()), body=text)
+        sent = put_message(connection, target.target_arn, message, event.sent_at)
+    else:
+        notice = _webhook_notice(event, rule, target, text)
+        deliveries.add(connection, notice, [address_of(rule, target.target_id)])
+        sent = True
+    if not sent:
+        _note_missing(connection, event, rule, target)
+
+
+def _notice(event: Event, rule: RuleRecord, target: TargetRecord, text: str) -> Notice:
+    texts = {"default": text, "email": text_to_read(text)}
+    return _made(event, rule, target, texts)
+
+
+def _webhook_notice(event: Event, rule: RuleRecord, target: TargetRecord, text: str) -> Notice:
+    whole = input_for(event, rule, {})
+    return _made(event, rule, target, {"default": text, DEAD_LETTER: whole})
+
+
+def _made(event: Event, rule: RuleRecord, target: TargetRecord, texts: dict[str, str]) -> Notice:
+    # A name for each of an event's ways, and the same on each of its retries.
+    address = f"{address_of(rule, target.target_id)}/{event.event_id}"
+    return Notice(
+        message_id=str(uuid.uuid5(uuid.NAMESPACE_URL, address)),
+        topic_arn=target.target_arn,
+        structure="json",
+        message=msgspec.json.encode(texts).decode(),
+        published_at=event.sent_at,
+    )
+
+
+def _note_missing(
+    connection: Connection, event: Event, rule: RuleRecord, target: TargetRecord
+) -> None:
+    about = {"action": "event", "rule": rule.name, "target": target.target_arn}
+    log.warning("An event found its target gone.", extra=about)
+    _put_dead_letter(
+        connection,
+        target.definition.get("DeadLetterConfig", {}).get("Arn"),
+        input_for(event, rule, {}),
+        event.sent_at,
+        {
+            "RULE_ARN": rule.arn,
+            "TARGET_ARN": target.target_arn,
+            "ERROR_CODE": "NO_RESOURCE",
+            "ERROR_MESSAGE": "The specified topic or queue does not exist.",
+        },
+    )
+
+
+def _put_dead_letter(
+    connection: Connection, queue_arn: str | None, body: str, now: float, told: Mapping[str, str]
+) -> None:
+    """With EventBridge's names for why; there may be no such queue."""
+    if queue_arn is None:
+        return
+    attributes = {name: MessageAttribute("String", value) for name, value in told.items()}
+    message = NewMessage(
+        message_id=str(uuid.uuid4()), body=body, content=MessageContent(attributes=attributes)
+    )
+    if not put_message(connection, queue_arn, message, now):
+        about = {"action": "event", "queue": queue_arn}
+        log.warning("An event was lost: its queue for dead letters is gone.", extra=about)

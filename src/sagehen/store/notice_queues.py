@@ -11,7 +11,7 @@ from sagehen.domain.queues import DeadLetters, MessageContent, NewMessage
 from sagehen.domain.topics import SubscriptionRecord
 from sagehen.store import messages, queues
 
-__all__ = ["put_dead_letter", "put_notice"]
+__all__ = ["put_dead_letter", "put_message", "put_notice"]
 
 MOST_RAW_ATTRIBUTES = 10
 """More message attributes than that, SQS's limit, and SNS discards a raw message."""
@@ -26,7 +26,7 @@ def put_notice(
     """
     message = _message(subscription, notice, signature_version)
     attributes = message.content.attributes
-    if len(attributes) <= MOST_RAW_ATTRIBUTES and _put(
+    if len(attributes) <= MOST_RAW_ATTRIBUTES and put_message(
         connection, subscription.endpoint, message, notice.published_at
     ):
         return True
@@ -42,7 +42,7 @@ def put_dead_letter(
         return False
     target = msgspec.json.decode(policy, type=DeadLetters).dead_letter_target_arn
     message = _message(subscription, notice, signature_version)
-    return _put(connection, target, message, notice.published_at)
+    return put_message(connection, target, message, notice.published_at)
 
 
 def _message(
@@ -59,7 +59,8 @@ def _message(
     return NewMessage(message_id=message_id, content=MessageContent(envelope=envelope))
 
 
-def _put(connection: Connection, queue_arn: str, message: NewMessage, now: float) -> bool:
+def put_message(connection: Connection, queue_arn: str, message: NewMessage, now: float) -> bool:
+    """Put a message into a queue; False where that is gone."""
     queue = queues.by_arn(connection, queue_arn)
     if queue is None:
         return False

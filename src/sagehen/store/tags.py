@@ -7,7 +7,7 @@ from sqlalchemy import Column, Connection, String, Table, select
 from sagehen.store.rows import delete_where, upsert
 from sagehen.store.tables import METADATA
 
-__all__ = ["TAGS", "delete", "drop", "get", "put"]
+__all__ = ["TAGS", "delete", "drop", "get", "get_all", "put"]
 
 TAGS = Table(
     "tags",
@@ -22,6 +22,15 @@ def get(connection: Connection, arn: str) -> dict[str, str]:
     """The tags of a resource, by key; empty where it has none."""
     statement = select(TAGS.c.key, TAGS.c.value).where(TAGS.c.arn == arn).order_by(TAGS.c.key)
     return {row.key: row.value for row in connection.execute(statement)}
+
+
+def get_all(connection: Connection, arns: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The tags of several resources, by ARN; those that have none are left out."""
+    found: dict[str, dict[str, str]] = {}
+    statement = select(TAGS).where(TAGS.c.arn.in_(list(arns))).order_by(TAGS.c.key)
+    for row in connection.execute(statement):
+        found.setdefault(row.arn, {})[row.key] = row.value
+    return found
 
 
 def put(connection: Connection, arn: str, tags: Mapping[str, str]) -> None:

@@ -24,7 +24,18 @@ __all__ = [
     "service",
 ]
 
-SERVED = ("cloudwatch", "iam", "s3", "sagemaker", "sagemaker-runtime", "sns", "sqs", "sts")
+SERVED = (
+    "cloudwatch",
+    "events",
+    "iam",
+    "logs",
+    "s3",
+    "sagemaker",
+    "sagemaker-runtime",
+    "sns",
+    "sqs",
+    "sts",
+)
 
 CBOR = "smithy-rpc-v2-cbor"
 """botocore's name of that protocol."""
@@ -92,13 +103,20 @@ def not_implemented(service_name: str, operation: str) -> AwsError:
     )
 
 
+class _Loader(Loader):
+    """botocore's, but that it does not look through all of its 400 services to find one."""
+
+    def list_available_services(self, type_name: str) -> list[str]:
+        return list(SERVED)
+
+
 def _loader(name: str) -> Loader:
     return _with_motos_extras() if name == "sqs" else _plain()
 
 
 @functools.cache
 def _plain() -> Loader:
-    return Loader()
+    return _Loader()
 
 
 @functools.cache
@@ -108,6 +126,6 @@ def _with_motos_extras() -> Loader:
     found = importlib.util.find_spec("moto")
     if found is None or found.origin is None:
         raise ModuleNotFoundError("moto", name="moto")
-    loader = Loader(extra_search_paths=[str(Path(found.origin).parent)])
+    loader = _Loader(extra_search_paths=[str(Path(found.origin).parent)])
     loader.extras_types.append("moto")
     return loader

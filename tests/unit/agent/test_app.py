@@ -1,14 +1,11 @@
 """The agent behind its socket, asked by its client: as control and the gateways see it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import uvicorn
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
@@ -22,6 +19,7 @@ from sagehen.domain.containers import InstanceReport, InstanceSpec, InstanceStat
 from sagehen.errors import Invalid, NotFound, Unavailable
 from sagehen.home import Home
 from sagehen.objects import ObjectStore
+from support.agents import served
 
 MakeSpec = Callable[..., InstanceSpec]
 Put = Callable[[str, bytes], None]
@@ -36,23 +34,9 @@ async def agent(settings: Settings, home: Home, objects: ObjectStore) -> AsyncIt
     await agent.stop()
 
 
-@asynccontextmanager
-async def served(agent: Agent, path: Path) -> AsyncIterator[None]:
-    config = uvicorn.Config(
-        create_app(agent), uds=str(path), lifespan="off", log_config=None, ws="none"
-    )
-    server = uvicorn.Server(config)
-    serving = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
-    yield
-    server.should_exit = True
-    await serving
-
-
 @pytest.fixture
 async def client(agent: Agent, home: Home) -> AsyncIterator[AgentClient]:
-    async with served(agent, home.agent_socket):
+    async with served(create_app(agent), home.agent_socket):
         yield AgentClient(home.agent_socket)
 
 

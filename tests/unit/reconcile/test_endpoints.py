@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 from sagehen.domain.containers import InstanceState
 from sagehen.domain.records import EndpointStatus
 from sagehen.domain.routes import RouteTable
-from sagehen.reconcile.endpoints import EndpointPass, Lease, LeaseLost
+from sagehen.reconcile.endpoints import EndpointPass
+from sagehen.reconcile.lease import Lease, LeaseLost
 from sagehen.reconcile.routes import RouteFile, routed_ids
 from sagehen.store import endpoints, instances
 from sagehen.store.database import Database

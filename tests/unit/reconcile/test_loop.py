@@ -13,7 +13,8 @@ from sqlalchemy import Connection
 from sagehen.domain.containers import InstanceState
 from sagehen.domain.records import EndpointRecord, EndpointStatus
 from sagehen.domain.routes import RouteTable
-from sagehen.reconcile.loop import LEASE_NAME, LEASE_SECONDS, EndpointLoop, new_instance_id
+from sagehen.reconcile.leased_loop import LEASE_SECONDS
+from sagehen.reconcile.loop import LEASE_NAME, EndpointLoop, new_instance_id
 from sagehen.reconcile.routes import routed_ids
 from sagehen.store import endpoints, instances, leases, tags
 from sagehen.store.database import Database

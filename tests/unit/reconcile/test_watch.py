@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sagehen.domain.containers import InstanceState
-from sagehen.reconcile.watch import AgentWatch
+from sagehen.reconcile.watch import AgentWatch, instances_by_id
 
 IN_SERVICE, FAILED = InstanceState.IN_SERVICE, InstanceState.FAILED
 
@@ -15,7 +15,7 @@ class Watched:
     def __init__(self, agent, clock) -> None:
         self.agent, self.clock = agent, clock
         self.changes: asyncio.Queue[dict[str, InstanceState] | None] = asyncio.Queue()
-        self.watch = AgentWatch(agent, clock, self._note)
+        self.watch = AgentWatch(agent.instances, instances_by_id, clock, self._note)
 
     def _note(self) -> None:
         reports = self.watch.reports

@@ -15,9 +15,11 @@ from sagehen.deferred.delivery.schedule import next_delay
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.deferred.record import Record
 from sagehen.domain.delivery_policy import effective_policy
+from sagehen.domain.event_deliveries import PROTOCOL, is_address
 from sagehen.domain.topics import PostKind, SubscriptionRecord, TopicRecord
-from sagehen.store import deliveries, subscriptions, topics
+from sagehen.store import deliveries, event_targets, subscriptions, topics
 from sagehen.store.database import Database
+from sagehen.store.events import put_undelivered
 from sagehen.store.grouped import GroupedWrites
 from sagehen.store.notice_queues import put_dead_letter
 
@@ -75,7 +77,9 @@ class Outbox:
 
     async def settle(self, parcel: Parcel, answer: Answer) -> None:
         """Note what came of an attempt."""
-        delay = next_delay(parcel, self._source) if answer.verdict is Verdict.FAILED else None
+        delay = None
+        if answer.verdict is Verdict.FAILED:
+            delay = next_delay(parcel, self._source, self._clock.now())
         if answer.verdict is Verdict.ACCEPTED:
             await self._writes.join(
                 lambda connection: deliveries.finish(connection, parcel.delivery)
@@ -86,7 +90,7 @@ class Outbox:
                 lambda connection: deliveries.postpone(connection, parcel.delivery, due_at)
             )
             self._log(parcel, answer, "A delivery failed and is tried again.")
-        elif await self._writes.join(lambda connection: _give_up(connection, parcel)):
+        elif await self._writes.join(lambda connection: _give_up(connection, parcel, answer)):
             self._log(parcel, answer, "A delivery was given up.")
             self._count(parcel)
 
@@ -139,7 +143,9 @@ def _look(
 
 
 def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRecord] | None:
-    """A subscription and its topic; None where either is gone."""
+    """A subscription and its topic, or what stands for them; None where either is gone."""
+    if is_address(arn):
+        return event_targets.find_receiver(connection, arn)
     subscription = subscriptions.get(connection, arn)
     topic = subscription and topics.get(connection, subscription.topic_arn)
     return (subscription, topic) if subscription and topic else None
@@ -156,14 +162,21 @@ def _shed(arn: str, most: int, connection: Connection) -> list[Parcel]:
         Parcel(delivery=one, subscription=subscription, topic=topic)
         for one in deliveries.excess(connection, arn, most, SHED_AT_ONCE)
     ]
-    return [one for one in parcels if _give_up(connection, one)]
+    return [
+        one
+        for one in parcels
+        if _give_up(connection, one, Answer(Verdict.REFUSED, "too many wait"))
+    ]
 
 
-def _give_up(connection: Connection, parcel: Parcel) -> bool:
+def _give_up(connection: Connection, parcel: Parcel, answer: Answer) -> bool:
     """Forget a delivery, or have it among the dead letters; False where it is gone already."""
     if not deliveries.finish(connection, parcel.delivery):
         return False
-    if parcel.delivery.kind is PostKind.NOTIFICATION:
+    if parcel.subscription.protocol == PROTOCOL:
+        tried_out = answer.verdict is Verdict.FAILED
+        put_undelivered(connection, parcel.subscription, parcel.delivery, answer.why, tried_out)
+    elif parcel.delivery.kind is PostKind.NOTIFICATION:
         put_dead_letter(
             connection,
             parcel.subscription,

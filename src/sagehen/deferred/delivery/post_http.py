@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import aiohttp
+import msgspec
 
 from sagehen.clock import Clock
 from sagehen.deferred.delivery.resolver import OwnThreadsResolver
@@ -56,12 +57,14 @@ class HttpPost:
         return await self._post(parcel, body.encode(), _sns_headers(parcel), _sns_verdict)
 
     async def call_webhook(self, parcel: Parcel) -> Answer:
-        """The message as it is, with the headers of Standard Webhooks: the protocol `webhook`."""
+        """The message as it is, with the headers of Standard Webhooks: the protocol `webhook`, and
+        events, whose targets may have headers of their own."""
         notice = parcel.delivery.notice
         body = notice.text_for(parcel.subscription.protocol).encode()
         headers = {
             "Content-Type": parcel.policy.content_type or "application/json",
             "User-Agent": WEBHOOK_USER_AGENT,
+            **msgspec.json.decode(parcel.subscription.attributes.get("Headers", "{}")),
             **webhook_headers(
                 parcel.subscription.attributes["WebhookSecret"],
                 notice.message_id,

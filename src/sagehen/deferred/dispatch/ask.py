@@ -11,12 +11,12 @@ from sagehen.deferred.dispatch.inputs import Inputs
 from sagehen.deferred.dispatch.invoke import Answer, Containers, NotStarted
 from sagehen.deferred.dispatch.jobs import Job
 from sagehen.deferred.dispatch.notices import MOST_BODY_BYTES, wants_body
-from sagehen.deferred.dispatch.patience import AWAY, Patience
 from sagehen.deferred.dispatch.places import Place
 from sagehen.deferred.dispatch.spool import Spool
 from sagehen.deferred.dispatch.threads import Threads
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.objects.store import ObjectStore
+from sagehen.patience import AWAY, Patience
 
 __all__ = ["MOST_LOGGED_BYTES", "Asker"]
 

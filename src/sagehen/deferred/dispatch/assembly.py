@@ -14,13 +14,13 @@ from sagehen.deferred.dispatch.invoke import Containers
 from sagehen.deferred.dispatch.jobs import Job
 from sagehen.deferred.dispatch.notices import MOST_BODY_BYTES
 from sagehen.deferred.dispatch.outputs import Outputs
-from sagehen.deferred.dispatch.patience import Patience
 from sagehen.deferred.dispatch.places import Places
 from sagehen.deferred.dispatch.threads import Threads
 from sagehen.deferred.dispatch.work import Work
 from sagehen.deferred.record import Record
 from sagehen.home import Home
 from sagehen.objects.store import ObjectStore
+from sagehen.patience import Patience
 from sagehen.route_file import RouteFileReader
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites

@@ -16,9 +16,9 @@ from sagehen.clock import Clock
 from sagehen.deferred.dispatch.claims import LEASE_NAME, Claimed, Claims
 from sagehen.deferred.dispatch.failures import cancelled, deleted, verdict
 from sagehen.deferred.dispatch.jobs import Job
-from sagehen.deferred.dispatch.patience import AWAY
 from sagehen.deferred.dispatch.places import Places
 from sagehen.deferred.dispatch.work import Work
+from sagehen.patience import AWAY
 from sagehen.store import async_leases, leases
 from sagehen.store.grouped import GroupedWrites
 from sagehen.wake import Wake

@@ -12,12 +12,12 @@ from sqlalchemy import Connection
 
 from sagehen.clock import Clock
 from sagehen.deferred.dispatch.notices import notice_of
-from sagehen.deferred.dispatch.patience import Patience
 from sagehen.deferred.dispatch.together import Together
 from sagehen.deferred.record import Record
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.domain.notices import Notice
 from sagehen.objects.store import ObjectStore, SmallObject
+from sagehen.patience import Patience
 from sagehen.store import async_leases
 from sagehen.store.grouped import GroupedWrites, attempt
 from sagehen.store.topics import publish

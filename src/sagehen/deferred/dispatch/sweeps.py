@@ -5,7 +5,7 @@ import logging
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
-from sagehen.deferred.dispatch.patience import AWAY
+from sagehen.patience import AWAY
 from sagehen.store import async_requests, endpoints
 from sagehen.store.grouped import GroupedWrites
 

@@ -8,11 +8,11 @@ import socket
 import subprocess
 from collections.abc import Mapping
 
+from sagehen.container.leftovers import MARK, end_leftovers
 from sagehen.errors import SagehenError
 from sagehen.modelserver.lane import Lane
 from sagehen.modelserver.replies import RaisedElsewhere
 from sagehen.modelserver.workers.channel import Channel
-from sagehen.modelserver.workers.leftovers import MARK, end_leftovers
 from sagehen.modelserver.workers.messages import (
     Answered,
     Failed,

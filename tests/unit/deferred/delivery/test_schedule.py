@@ -46,7 +46,7 @@ def delays(protocol: str, **attributes: str) -> list[float]:
         )
         topic = TopicRecord(arn="t", created_at=0, attributes={})
         parcel = Parcel(delivery=delivery, subscription=to, topic=topic)
-        delay = next_delay(parcel, random.Random(5))
+        delay = next_delay(parcel, random.Random(5), 0)
         if delay is None:
             return found
         found.append(delay)
@@ -102,3 +102,19 @@ def test_a_throttle_saves_a_second_s_worth() -> None:
     assert throttle.allows("s", 5, now=100) == 5
     throttle.forget(set())
     assert throttle.allows("s", 5, now=0) == 5
+
+
+def test_events_are_tried_185_times_within_a_day() -> None:
+    told = {"MaximumRetryAttempts": "185", "MaximumEventAgeInSeconds": "1e9"}
+    found = delays("event", **told)
+    assert len(found) == 185
+    assert 0.9 <= found[0] <= 1.1
+    assert 0.85 * 86_400 < sum(found) < 1.15 * 86_400
+    assert len(delays("event", **{**told, "MaximumRetryAttempts": "3"})) == 3
+    assert delays("event", **{**told, "MaximumRetryAttempts": "0"}) == []
+
+
+def test_an_event_that_would_be_too_old_is_not_tried_again() -> None:
+    told = {"MaximumRetryAttempts": "185", "MaximumEventAgeInSeconds": "60"}
+    # By this test's clock no time passes: the first delay beyond a minute is one too many.
+    assert 6 <= len(delays("event", **told)) <= 7

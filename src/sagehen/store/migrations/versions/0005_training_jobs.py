@@ -20,16 +20,20 @@ def upgrade() -> None:
         sa.Column("job_id", sa.String(length=32), nullable=False),
         sa.Column("modified_at", sa.Double(), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("stage", sa.String(length=16), nullable=False),
         sa.Column("transitions", sa.JSON(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("retries", sa.Integer(), nullable=False),
+        sa.Column("phases", sa.Integer(), nullable=False),
         sa.Column("started_at", sa.Double(), nullable=True),
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.Column("run_seconds", sa.Double(), nullable=False),
         sa.Column("failure_reason", sa.Text(), nullable=True),
         sa.Column("stop_requested_at", sa.Double(), nullable=True),
-        sa.Column("has_artifacts", sa.Boolean(), nullable=False),
+        sa.Column("ends_as", sa.String(length=32), nullable=False),
+        sa.Column("gives_up_at", sa.Double(), nullable=True),
         sa.Column("metrics", sa.JSON(), nullable=False),
+        sa.Column("artifacts", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_training_jobs")),
         sa.UniqueConstraint("job_id", name=op.f("uq_training_jobs_job_id")),
     )
@@ -38,4 +42,10 @@ def upgrade() -> None:
     )
     op.create_index(
         op.f("ix_training_jobs_status"), "training_jobs", ["status", "created_at"], unique=False
+    )
+    op.create_index(
+        "ix_training_jobs_stage", "training_jobs", ["stage", "created_at", "key"], unique=False
+    )
+    op.create_index(
+        "ix_training_jobs_gives_up_at", "training_jobs", ["stage", "gives_up_at"], unique=False
     )

@@ -5,11 +5,13 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from sagehen.modelserver.environments import Environments
-from sagehen.modelserver.install import RequirementsError
+from sagehen.container.environments import Environments
+from sagehen.container.install import RequirementsError, Wanted
+from support import wheels as wheels_module
 from support.wheels import make_wheel
 
 
@@ -36,7 +38,7 @@ def need(tmp_path):
         folder = tmp_path / "code"
         folder.mkdir(exist_ok=True)
         (folder / "requirements.txt").write_text(text)
-        return folder / "requirements.txt"
+        return Wanted(folder)
 
     return written
 
@@ -59,7 +61,7 @@ def test_it_is_made_once_and_sees_the_servers_own_packages(
     environments = [make_environments(), make_environments()]
     with ThreadPoolExecutor(2) as pool:
         leases = list(pool.map(lambda each: each.acquire(file), environments))
-    assert caplog.text.count("Installing what code/requirements.txt names") == 1
+    assert caplog.text.count("Installing: The requirements in code/requirements.txt") == 1
     (python,) = {lease.python for lease in leases}
     code = "import shade, numpy, sagehen; print(shade.VERSION, numpy.__file__)"
     version, numpy_at = said_by(python, code).split()
@@ -110,7 +112,7 @@ class CountingInstaller:
     def __init__(self):
         self.made = 0
 
-    def install(self, requirements, folder):
+    def install(self, wanted, folder):
         folder.mkdir()
         (folder / "package").write_bytes(bytes(1024))
         self.made += 1
@@ -191,3 +193,44 @@ def test_where_the_shared_folder_is_not_to_be_had_it_is_this_servers_alone(
     environments.acquire(need("a")).release()
     assert environments._installer.made == 1
     assert caplog.text.count("for this container alone") == 1
+
+
+PROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+"""
+BACKEND = """
+import pathlib
+from wheels import make_wheel
+
+def build_wheel(folder, *_):
+    make_wheel(pathlib.Path(folder), "hue", "1.0", requires="shade==1.0")
+    return "hue-1.0-py3-none-any.whl"
+"""
+
+
+def test_a_project_is_installed_with_what_it_requires(make_environments, tmp_path):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(PROJECT)
+    (folder / "backend.py").write_text(BACKEND)
+    (folder / "wheels.py").write_text(Path(wheels_module.__file__).read_text())
+    environments = make_environments()
+    lease = environments.acquire(Wanted(folder, package=True))
+    assert (
+        said_by(lease.python, "import hue, shade; print(hue.VERSION, shade.VERSION)") == "1.0 1.0"
+    )
+    (folder / "backend.py").write_text(BACKEND.replace("hue", "tint"))
+    other = environments.acquire(Wanted(folder, package=True))
+    assert said_by(other.python, "import tint; print(tint.VERSION)") == "1.0"
+    for each in (lease, other):
+        each.release()
+
+
+def test_a_project_that_cannot_be_built_says_so(make_environments, tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "setup.py").write_text("raise SystemExit('no')\n")
+    with pytest.raises(RequirementsError, match=r"^The package in code cannot be installed: ERROR"):
+        make_environments().acquire(Wanted(tmp_path / "code", package=True))

@@ -1,4 +1,4 @@
-"""Makes a Python environment that has what a requirements.txt names, over that of the server."""
+"""Makes a Python environment that has what a user's code needs, over that of the server."""
 
 import importlib.util
 import logging
@@ -9,13 +9,14 @@ import threading
 import venv
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from sagehen.container.leftovers import MARK, end_leftovers
 from sagehen.errors import SagehenError
-from sagehen.modelserver.workers.leftovers import MARK, end_leftovers
 
-__all__ = ["Installer", "RequirementsError", "python_of", "shown"]
+__all__ = ["Installer", "RequirementsError", "Wanted", "python_of"]
 
 _KEPT_LINES = 50
 _OTHER_PLACES = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT")
@@ -25,7 +26,28 @@ log = logging.getLogger(__name__)
 
 
 class RequirementsError(SagehenError):
-    """What a model's requirements.txt names cannot be installed."""
+    """What the user's code needs cannot be installed."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be installed, of one folder of the user's code."""
+
+    folder: Path
+    package: bool = False
+    """The folder is a Python project, and itself installed."""
+
+    @property
+    def requirements(self) -> Path | None:
+        """Its requirements.txt, if it has one."""
+        file = self.folder / "requirements.txt"
+        return file if file.is_file() else None
+
+    def __str__(self) -> str:
+        """As the user knows it: without the folder of the container."""
+        if self.package:
+            return f"The package in {self.folder.name}"
+        return f"The requirements in {self.folder.name}/requirements.txt"
 
 
 def python_of(folder: Path) -> str:
@@ -50,7 +72,7 @@ class Installer:
             # The environment is what is kept; nothing else is left in some home.
             self._variables.setdefault("PIP_NO_CACHE_DIR", "1")
 
-    def install(self, requirements: Path, folder: Path) -> bool:
+    def install(self, wanted: Wanted, folder: Path) -> bool:
         """Make the environment; whether it has anything that the server's has not.
 
         Raises RequirementsError with pip's last word.
@@ -63,7 +85,7 @@ class Installer:
             (site / "_server.pth").write_text("".join(map(_added, _site_folders())))
         except (OSError, subprocess.SubprocessError) as problem:
             raise RequirementsError(f"No environment can be made in {folder}: {problem}") from None
-        self._run_pip(python_of(folder), requirements)
+        self._run_pip(python_of(folder), wanted)
         return any(site.glob("*.dist-info")) or any(site.glob("*.egg-link"))
 
     def close(self) -> None:
@@ -71,14 +93,16 @@ class Installer:
         for mark in tuple(self._marks):
             end_leftovers(mark)
 
-    def _run_pip(self, python: str, requirements: Path) -> None:
+    def _run_pip(self, python: str, wanted: Wanted) -> None:
         pip = [python, "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
-        pip += ["--disable-pip-version-check", "-r", str(requirements)]
-        log.info("Installing what %s names.", shown(requirements))
+        pip += ["--disable-pip-version-check"]
+        pip += ["-r", str(wanted.requirements)] if wanted.requirements else []
+        pip += ["."] if wanted.package else []
+        log.info("Installing: %s.", wanted)
         mark = uuid4().hex
         process = subprocess.Popen(
             pip,
-            cwd=requirements.parent,  # local paths in it are taken from there
+            cwd=wanted.folder,  # local paths in it are taken from there
             env=self._variables | {MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -102,15 +126,7 @@ class Installer:
         self._marks.discard(mark)
         if process.returncode != 0:
             in_time = f" within {self._seconds:g} s" if late.is_set() else ""
-            raise RequirementsError(
-                f"The requirements in {shown(requirements)} cannot be installed{in_time}: "
-                f"{_last_word(said)}"
-            )
-
-
-def shown(requirements: Path) -> str:
-    """As the user knows it: without the folder of the container."""
-    return f"{requirements.parent.name}/{requirements.name}"
+            raise RequirementsError(f"{wanted} cannot be installed{in_time}: {_last_word(said)}")
 
 
 def _relayed(process: "subprocess.Popen[str]") -> list[str]:

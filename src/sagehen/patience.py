@@ -26,11 +26,13 @@ class Patience:
     """
     Args:
         seconds: from the first try to the last.
+        who: waits, as the log says it.
     """
 
-    def __init__(self, clock: Clock, seconds: float) -> None:
+    def __init__(self, clock: Clock, seconds: float, who: str = "Asynchronous requests") -> None:
         self._clock = clock
         self._seconds = seconds
+        self._who = who
         self._told_at: float | None = None
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -48,8 +50,8 @@ class Patience:
             wait = min(LONGEST_WAIT_SECONDS, 2 * wait)
 
     def _tell(self, error: BaseException) -> None:
-        """Now and then: a thousand requests may wait for the same."""
+        """Now and then: a thousand may wait for the same."""
         now = self._clock.monotonic()
         if self._told_at is None or now - self._told_at >= TELL_SECONDS:
             self._told_at = now
-            log.warning("Asynchronous requests wait: %s", error, extra={"action": "wait"})
+            log.warning("%s wait: %s", self._who, error, extra={"action": "wait"})

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from sagehen.modelserver.install import Installer, RequirementsError, python_of, shown
+from sagehen.container.install import Installer, RequirementsError, Wanted, python_of
 
 __all__ = ["Environments", "Lease"]
 
@@ -76,15 +76,13 @@ class Environments:
         self._installer = Installer(variables, seconds)
         self._closing = threading.Event()
 
-    def acquire(self, requirements: Path) -> Lease:
+    def acquire(self, wanted: Wanted) -> Lease:
         """Blocks until the environment is there. Raises RequirementsError."""
         try:
             self._make_folder()
-            return self._acquire(requirements, self._folder / self._key(requirements))
+            return self._acquire(wanted, self._folder / self._key(wanted))
         except OSError as problem:
-            raise RequirementsError(
-                f"{shown(requirements)} cannot be installed: {problem}"
-            ) from problem
+            raise RequirementsError(f"{wanted} cannot be installed: {problem}") from problem
 
     def close(self) -> None:
         """End what is being made."""
@@ -109,7 +107,7 @@ class Environments:
             self._folder = self._own_folder
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def _acquire(self, requirements: Path, folder: Path) -> Lease:
+    def _acquire(self, wanted: Wanted, folder: Path) -> Lease:
         deadline = time.monotonic() + self._seconds
         while True:
             if (lock := _lock(folder, fcntl.LOCK_SH)) is not None:
@@ -119,23 +117,23 @@ class Environments:
                 os.close(lock)
                 if (lock := _lock(folder, fcntl.LOCK_EX)) is not None:
                     try:
-                        self._make(requirements, folder)
+                        self._make(wanted, folder)
                     finally:
                         os.close(lock)
                     continue
             if time.monotonic() > deadline or self._closing.wait(_POLL_SECONDS):
                 raise RequirementsError(
-                    f"The requirements in {shown(requirements)} are being installed by another "
-                    f"server, which did not end within {self._seconds:g} s."
+                    f"{wanted} cannot be installed: another server does it, and did not end "
+                    f"within {self._seconds:g} s."
                 )
 
-    def _make(self, requirements: Path, folder: Path) -> None:
+    def _make(self, wanted: Wanted, folder: Path) -> None:
         """While no other does; what a killed one left is made again."""
         if _complete(folder) is not None:
             return
         _remove(folder)
         try:
-            own = self._installer.install(requirements, folder)
+            own = self._installer.install(wanted, folder)
         except BaseException:
             _remove(folder)
             raise
@@ -160,7 +158,7 @@ class Environments:
     def _folders(self) -> list[Path]:
         return [path for path in self._folder.iterdir() if path.suffix != ".lock"]
 
-    def _key(self, requirements: Path) -> str:
+    def _key(self, wanted: Wanted) -> str:
         """Of all that decides what is installed: the same key, the same environment."""
         told = hashlib.sha256()
         for part in (
@@ -172,10 +170,10 @@ class Environments:
                 if _is_pips(name)
             ),
             *_installed(),
-            *_editable(requirements),
+            *_editable(wanted),
         ):
             told.update(part.encode(errors="replace") + b"\0")
-        for file in (requirements, *_named_in(requirements), *self._settings_files()):
+        for file in (*_files_of(wanted), *self._settings_files()):
             told.update(_digest(file))
         return told.hexdigest()[:32]
 
@@ -196,10 +194,18 @@ def _installed() -> list[str]:
     return sorted(name for name in found if name.endswith((".dist-info", ".egg-info")))
 
 
-def _editable(requirements: Path) -> list[str]:
+def _editable(wanted: Wanted) -> list[str]:
     """Its folder, if what is installed refers to that."""
-    words = requirements.read_text(errors="replace").split()
-    return [str(requirements.parent)] if "-e" in words or "--editable" in words else []
+    words = wanted.requirements.read_text(errors="replace").split() if wanted.requirements else []
+    return [str(wanted.folder)] if "-e" in words or "--editable" in words else []
+
+
+def _files_of(wanted: Wanted) -> list[Path]:
+    """All that it is installed from, of what lies there."""
+    files = _all_below(wanted.folder) if wanted.package else []
+    if wanted.requirements is None:
+        return files
+    return [wanted.requirements, *_named_in(wanted.requirements), *files]
 
 
 def _named_in(requirements: Path) -> list[Path]:
@@ -212,8 +218,12 @@ def _named_in(requirements: Path) -> list[Path]:
             if path.is_file():
                 files.append(path)
             elif path.is_dir() and path.is_relative_to(requirements.parent):
-                files += sorted(each for each in path.rglob("*") if each.is_file())
+                files += _all_below(path)
     return files
+
+
+def _all_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _digest(file: Path) -> bytes:

@@ -1,0 +1,40 @@
+"""The version of a list of reports, and who waits for the next one."""
+
+import asyncio
+
+from sagehen.clock import Clock
+
+__all__ = ["Changes"]
+
+LONGEST_WAIT_SECONDS = 60.0
+
+
+class Changes:
+    """Counts the changes of a list. Use from the event loop."""
+
+    def __init__(self, clock: Clock) -> None:
+        # From the time, so that a waiter of an earlier agent never finds its own version.
+        self.version = int(clock.now() * 1000)
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    def announce(self) -> None:
+        """There is another version."""
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def close(self) -> None:
+        """Announce it, and let nobody wait any more."""
+        self._closed = True
+        self.announce()
+
+    async def wait(self, since: int, seconds: float) -> None:
+        """Until the version is not `since`, for at most `seconds`."""
+        if self.version != since or self._closed:
+            return
+        changed = asyncio.create_task(self._changed.wait())
+        try:
+            await asyncio.wait({changed}, timeout=min(max(seconds, 0), LONGEST_WAIT_SECONDS))
+        finally:
+            changed.cancel()

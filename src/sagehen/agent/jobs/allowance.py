@@ -1,0 +1,87 @@
+"""The disk that a host of a job may fill: VolumeSizeInGB."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sagehen.agent.jobs.failures import JobFailed
+
+__all__ = ["Allowance", "used_bytes"]
+
+GIGABYTE = 2**30
+BLOCK_BYTES = 512
+"""What st_blocks counts, everywhere."""
+
+
+class Allowance:
+    """So much for one host. May be used from several threads."""
+
+    def __init__(self, volume_gb: int) -> None:
+        self._gb = volume_gb
+        self.most_bytes = volume_gb * GIGABYTE
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int:
+        return self.most_bytes - self._taken
+
+    def check_inputs(self, size: int) -> None:
+        """Whether so much may be fetched. Raises JobFailed."""
+        if size > self.most_bytes:
+            raise JobFailed(
+                f"ClientError: Data download failed:The input has {size} bytes, more than the "
+                f"{self._gb} GB of its volume. Ask for a larger one (VolumeSizeInGB)."
+            )
+
+    @contextmanager
+    def lent(self) -> Iterator[Callable[[int], None]]:
+        """Takes what is written of a file; all of it is given back if that fails."""
+        mine = 0
+
+        def take(size: int) -> None:
+            nonlocal mine
+            with self._lock:
+                self._taken += size
+            mine += size
+            self.check_inputs(self._taken)
+
+        try:
+            yield take
+        except BaseException:
+            with self._lock:
+                self._taken -= mine
+            raise
+
+    def check_used(self, size: int) -> None:
+        """Whether a container's folder may be so large. Raises JobFailed."""
+        if size > self.most_bytes:
+            raise JobFailed(
+                f"ClientError: The job has filled its disk: {size} bytes, more than the "
+                f"{self._gb} GB of its volume. Write less, or ask for a larger one "
+                "(VolumeSizeInGB)."
+            )
+
+
+def used_bytes(folder: Path) -> int:
+    """What everything below a folder takes on the disk. Blocks."""
+    total, left = 0, [str(folder)]
+    while left:
+        try:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    total += _size(entry)
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+        except OSError:
+            continue  # It has been removed meanwhile, or is closed to us too.
+    return total
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
+    except OSError:
+        return 0

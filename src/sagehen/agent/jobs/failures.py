@@ -1,0 +1,113 @@
+"""Why attempts fail, in SageMaker's sentences, each followed by what helps to mend it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sagehen.agent.failures import LONGEST_REASON, explain
+from sagehen.errors import SagehenError
+
+__all__ = [
+    "JobFailed",
+    "JobLost",
+    "cannot_run",
+    "code_failed",
+    "download_failed",
+    "internal_error",
+    "nothing_found",
+    "out_of_memory",
+    "script_failed",
+]
+
+_MISSING = {
+    "NoSuchKey": "The specified key does not exist.",
+    "NoSuchBucket": "The specified bucket does not exist.",
+}
+_KINDS = ("AlgorithmError:", "ClientError:", "InternalServerError:")
+
+
+class JobFailed(SagehenError):
+    """By its own or its caller's fault; the message is its FailureReason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(_cut(reason, LONGEST_REASON))
+
+
+class JobLost(SagehenError):
+    """By ours; the message is its FailureReason."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(internal_error(cause))
+
+
+def internal_error(cause: str) -> str:
+    said = "InternalServerError: We encountered an internal error. Please try again."
+    return _cut(f"{said} ({cause}", LONGEST_REASON - 1) + ")"
+
+
+def nothing_found(url: str, bucket: str, said: str = "") -> str:
+    """A channel's prefix holds nothing, or there is no such bucket."""
+    error = f" Error message from S3: {said}" if said else ""
+    return (
+        f'ClientError: Data download failed:No S3 objects found under S3 URL "{url}" given in '
+        "input data source. Please ensure that the bucket exists in the selected region, that "
+        "objects exist under that S3 prefix, and that the role has "
+        f'"s3:ListBucket" permissions on bucket "{bucket}".{error}'
+    )
+
+
+def download_failed(code: str, url: str) -> str:
+    """An object that is named is not there."""
+    return f"ClientError: Data download failed:{code} (404): {_MISSING[code]} ({url})"
+
+
+def code_failed(url: str, why: str) -> str:
+    """The archive with the code cannot be fetched or unpacked."""
+    return (
+        f"ClientError: The code archive {url} (hyperparameter sagemaker_submit_directory) cannot "
+        f"be used, it has to be a tar.gz in S3: {why}"
+    )
+
+
+def cannot_run(cause: str) -> str:
+    """Its command is none that can be started."""
+    return (
+        "AlgorithmError: CannotStartContainerError. Please ensure the container starts correctly "
+        f"when invoked with 'docker run <image> train' ({cause})"
+    )
+
+
+def script_failed(failure: Path, last_lines: Sequence[str], status: int) -> str:
+    """It ended with another status than 0. Reads `output/failure`, the beginning of it."""
+    said = _read_beginning(failure) or explain(last_lines)
+    ending = f", exit code: {exit_code(status)}"
+    kind = "" if said.startswith(_KINDS) else "AlgorithmError: "
+    return _cut(f"{kind}{said}", LONGEST_REASON - len(ending)) + ending
+
+
+def out_of_memory(cause: str, status: int) -> str:
+    """It was ended because there was not enough for it."""
+    return _cut(
+        "ClientError: Please use an instance type with more memory, or reduce the size of job "
+        f"data processed on an instance. ({cause}), exit code: {exit_code(status)}",
+        LONGEST_REASON,
+    )
+
+
+def exit_code(status: int) -> int:
+    """As a shell or Docker has it: of who was ended by a signal, 128 and its number."""
+    return status if status >= 0 else 128 - status
+
+
+def _read_beginning(path: Path) -> str:
+    try:
+        if not path.is_file():  # It may be a pipe, which would be waited for.
+            return ""
+        with path.open("rb") as file:
+            data = file.read(4 * LONGEST_REASON)
+    except OSError:
+        return ""
+    return data.decode("utf-8", "replace").strip()
+
+
+def _cut(text: str, length: int) -> str:
+    return text[:length]

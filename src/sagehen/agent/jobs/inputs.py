@@ -1,0 +1,165 @@
+"""Which objects a channel is made of, what they are called in its folder, and who gets which."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+
+import msgspec
+
+from sagehen.agent.jobs.failures import JobFailed, download_failed, nothing_found
+from sagehen.agent.jobs.manifests import read_manifest
+from sagehen.agent.unpack import check_name
+from sagehen.domain.jobs import ChannelSpec
+from sagehen.domain.locations import Location, parse_location
+from sagehen.domain.objects import ListingQuery, ObjectInfo
+from sagehen.errors import ArtifactRejected
+from sagehen.objects import ObjectStore
+from sagehen.objects.faults import NoSuchBucket, NoSuchKey
+
+__all__ = ["InputObject", "find_inputs", "share"]
+
+MOST_OBJECTS = 500_000
+"""Of one channel: their names are held in memory."""
+OBJECTS_PER_PAGE = 1000
+GZIP_SUFFIX = ".gz"
+
+
+class InputObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One object that becomes a file."""
+
+    location: Location
+    size: int
+    path: str
+    """Relative, checked: it stays inside its folder."""
+    gunzip: bool = False
+
+
+def find_inputs(
+    objects: ObjectStore, channel: ChannelSpec, check: Callable[[], None]
+) -> list[InputObject]:
+    """All objects of a channel, in the order of their keys. Blocks.
+
+    Args:
+        check: called now and then; what it raises ends this.
+
+    Raises:
+        JobFailed: there are none, or one cannot be a file.
+    """
+    location = parse_location(channel.s3_uri)
+    gunzip = channel.compression == "Gzip"
+    try:
+        if channel.data_type == "S3Prefix":
+            found = _below(objects, location, check)
+        elif channel.data_type == "ManifestFile":
+            found = _named(objects, location, check)
+        else:  # The file itself; which of its attributes are read is up to who reads it.
+            found = iter([(objects.head(location.bucket, location.key), _last(location.key))])
+        inputs = [_input(info, path, gunzip) for info, path in _bounded(found, channel)]
+    except NoSuchBucket as error:
+        raise JobFailed(nothing_found(location.url, location.bucket, str(error))) from error
+    except NoSuchKey as error:
+        raise JobFailed(download_failed("NoSuchKey", location.url)) from error
+    if not inputs:
+        raise JobFailed(nothing_found(location.url, location.bucket))
+    _refuse_collisions(inputs)
+    return inputs
+
+
+def share(
+    inputs: Sequence[InputObject], channel: ChannelSpec, number: int, hosts: int
+) -> Sequence[InputObject]:
+    """Those of them that the host of that number, from 1, gets."""
+    if channel.distribution != "ShardedByS3Key" or hosts == 1:
+        return inputs
+    ordered = list(inputs)
+    if channel.shuffle_seed is not None:
+        Random(channel.shuffle_seed).shuffle(ordered)
+    return ordered[number - 1 :: hosts]
+
+
+def _below(
+    objects: ObjectStore, prefix: Location, check: Callable[[], None]
+) -> Iterator[tuple[ObjectInfo, str]]:
+    after, more = "", True
+    while more:
+        check()
+        query = ListingQuery(prefix=prefix.key, after=after, limit=OBJECTS_PER_PAGE)
+        page = objects.list_page(prefix.bucket, query)
+        for info in page.objects:
+            if info.size or not info.key.endswith("/"):  # Else it shows a folder in consoles.
+                yield info, _relative(prefix.key, info.key)
+        after, more = page.last, page.truncated
+
+
+def _relative(prefix: str, key: str) -> str:
+    """`data/train` of `data/` or of `data` is `train`; of `data/tr` too, a whole name."""
+    rest = key[len(prefix) :]
+    if not prefix or prefix.endswith("/"):
+        return rest
+    if rest.startswith("/"):
+        return rest[1:]
+    return _last(prefix) + rest
+
+
+def _named(
+    objects: ObjectStore, manifest: Location, check: Callable[[], None]
+) -> Iterator[tuple[ObjectInfo, str]]:
+    for location, path in read_manifest(objects, manifest):
+        check()
+        try:
+            yield objects.head(location.bucket, location.key), path
+        except NoSuchKey as error:
+            raise JobFailed(download_failed("NoSuchKey", location.url)) from error
+        except NoSuchBucket as error:
+            raise JobFailed(nothing_found(location.url, location.bucket, str(error))) from error
+
+
+def _last(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _bounded(
+    found: Iterable[tuple[ObjectInfo, str]], channel: ChannelSpec
+) -> Iterator[tuple[ObjectInfo, str]]:
+    for count, one in enumerate(found, 1):
+        if count > MOST_OBJECTS:
+            raise JobFailed(
+                f"ClientError: Data download failed:The channel {channel.name} has more than "
+                f"{MOST_OBJECTS} objects. Put them into fewer, larger ones."
+            )
+        yield one
+
+
+def _input(info: ObjectInfo, path: str, gunzip: bool) -> InputObject:
+    try:
+        parts = check_name(path)
+    except ArtifactRejected as error:
+        raise JobFailed(_not_a_file(info.key, str(error))) from error
+    if not parts or path != "/".join(parts):
+        raise JobFailed(_not_a_file(info.key, "It is no path of a file."))
+    if gunzip:
+        path = path.removesuffix(GZIP_SUFFIX)
+    return InputObject(
+        location=Location(info.bucket, info.key), size=info.size, path=path, gunzip=gunzip
+    )
+
+
+def _refuse_collisions(inputs: Sequence[InputObject]) -> None:
+    """Two of one path, or one that is a file where another needs a folder."""
+    files: dict[str, str] = {}
+    for one in inputs:
+        key = one.location.key
+        if files.setdefault(one.path, key) != key:
+            why = f"The key {files[one.path]!r} would be the same file, {one.path!r}."
+            raise JobFailed(_not_a_file(key, why))
+    for one in inputs:
+        above = one.path.rpartition("/")[0]
+        while above:
+            if above in files:
+                why = f"The key {files[above]!r} is a file where it needs a folder."
+                raise JobFailed(_not_a_file(one.location.key, why))
+            above = above.rpartition("/")[0]
+
+
+def _not_a_file(key: str, why: str) -> str:
+    shown = ascii(key if len(key) <= 200 else key[:200] + "…")
+    return f"ClientError: Data download failed:The key {shown} cannot be a file: {why}"

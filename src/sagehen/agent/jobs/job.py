@@ -1,0 +1,237 @@
+"""The life of one attempt at a training job.
+
+Starting ─► Downloading ─► Training ─► Uploading ─► an outcome
+    └────────────┴─────────────┴─► an outcome: failed, told to end, or its capacity was taken back
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from sagehen.agent.folders import is_disk_full, remove_tree
+from sagehen.agent.jobs.configs import prepare_place
+from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code
+from sagehen.agent.jobs.fetching import Inputs
+from sagehen.agent.jobs.hosts import Hosts
+from sagehen.agent.jobs.orders import Orders
+from sagehen.agent.jobs.place import host_places
+from sagehen.agent.jobs.reports import EndedReports
+from sagehen.agent.jobs.surroundings import JobSurroundings
+from sagehen.agent.jobs.transfers import Transfers
+from sagehen.domain.jobs import (
+    JobPhase,
+    JobReport,
+    JobSpec,
+    Outcome,
+    PhaseChange,
+    StopRequest,
+)
+
+__all__ = ["Job"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ending:
+    """How it ended, as far as its containers are concerned."""
+
+    outcome: Outcome
+    reason: str | None = None
+    exit_code: int | None = None
+
+
+class _Told(Exception):
+    """It was told to end before its code ran."""
+
+
+class Job:
+    """One attempt, from its PUT to its outcome.
+
+    Args:
+        reports: where its report is kept once it has an outcome.
+        on_change: called after each change of `report`.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        around: JobSurroundings,
+        reports: EndedReports,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.spec = spec
+        self._around = around
+        self._reports = reports
+        self._on_change = on_change
+        self._places = host_places(around.home, spec)
+        self._hosts = Hosts(self._places, around)
+        self._transfers = Transfers(
+            around.objects, around.threads, around.clock, around.settings.job_patience_seconds
+        )
+        self._inputs = Inputs(self._places, self._transfers)
+        self._orders = Orders(around.clock, spec.stop_grace_seconds)
+        self._began = (around.clock.now(), around.clock.monotonic())
+        self._running_seconds = 0.0
+        self._work: asyncio.Task[_Ending] | None = None
+        self.report = JobReport(attempt_id=spec.attempt_id)
+        self._note(JobPhase.STARTING)
+
+    @property
+    def can_be_interrupted(self) -> bool:
+        """It has capacity to give back, and was not told to yet."""
+        phase = self.report.phases[-1].phase
+        return phase is not JobPhase.UPLOADING and self._orders.outcome is None
+
+    def stop(self, request: StopRequest) -> None:
+        """Have it end. What has run to its end by itself, and is uploaded now, goes on to do so."""
+        if self.report.outcome is not None:
+            return
+        self._orders.tell(request)
+        self.report = msgspec.structs.replace(self.report, stopping=True)
+        self._on_change()
+
+    def kill(self) -> None:
+        """End it at once: it is given up, and has no outcome."""
+        if self._work is not None:
+            self._work.cancel()
+
+    async def live(self) -> None:
+        """To its outcome, and until nothing is left of it. Never cancelled itself."""
+        self._work = asyncio.create_task(self._run())
+        await asyncio.wait({self._work})
+        await self._hosts.kill()
+        await self._transfers.halt()
+        if not self._work.cancelled():
+            await self._end(self._work.result())
+        folder = self._around.home.jobs / self.spec.attempt_id
+        await asyncio.to_thread(remove_tree, folder)
+
+    async def _run(self) -> _Ending:
+        try:
+            return await self._pass_through()
+        except _Told:
+            assert self._orders.outcome is not None
+            return _Ending(outcome=self._orders.outcome)
+        except JobFailed as failed:
+            return _Ending(outcome=Outcome.FAILED, reason=str(failed))
+        except JobLost as lost:
+            return _Ending(outcome=Outcome.LOST, reason=str(lost))
+        except OSError as error:
+            if not is_disk_full(error):
+                log.exception("A job was lost.", extra=self._about("job_lost"))
+            return _Ending(outcome=Outcome.LOST, reason=str(JobLost(f"{error}")))
+        except Exception as error:
+            log.exception("A job was lost.", extra=self._about("job_lost"))
+            cause = f"{type(error).__name__}: {error}"
+            return _Ending(outcome=Outcome.LOST, reason=str(JobLost(cause)))
+
+    async def _pass_through(self) -> _Ending:
+        await self._unless_told(self._prepare())
+        try:
+            ending = await self._train()
+        finally:
+            await self._hosts.kill()
+        if ending.outcome is not Outcome.INTERRUPTED:
+            self._enter(JobPhase.UPLOADING)
+        return ending
+
+    async def _prepare(self) -> None:
+        await asyncio.to_thread(self._make_places)
+        self._enter(JobPhase.DOWNLOADING)
+        await self._inputs.fetch()
+
+    def _make_places(self) -> None:
+        for place in self._places:
+            prepare_place(place)
+
+    async def _train(self) -> _Ending:
+        clock = self._around.clock
+        started = clock.monotonic()
+        await self._hosts.start()
+        self._enter(JobPhase.TRAINING)
+        try:
+            ending = await self._watch()
+            if ending.outcome is Outcome.FAILED:
+                self._orders.limit(self._around.pace.other_hosts_seconds)
+            await self._hosts.end(self._orders)
+            return ending
+        finally:
+            self._running_seconds = clock.monotonic() - started
+
+    async def _watch(self) -> _Ending:
+        """Until something ends it."""
+        exits = asyncio.create_task(self._hosts.wait())
+        told = asyncio.create_task(self._orders.wait())
+        late = asyncio.create_task(self._around.clock.sleep(self.spec.runtime_seconds))
+        tasks = (exits, told, late)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if exits.done():
+                return await self._say_end()
+            if self._orders.outcome is not None:
+                return _Ending(outcome=self._orders.outcome)
+            return _Ending(outcome=Outcome.MAX_RUNTIME)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _say_end(self) -> _Ending:
+        failed = self._hosts.failed
+        if failed is None:
+            return _Ending(outcome=Outcome.COMPLETED, exit_code=0)
+        reason = await asyncio.to_thread(failed.say_failure)
+        code = exit_code(failed.exited.result())
+        return _Ending(outcome=Outcome.FAILED, reason=reason, exit_code=code)
+
+    async def _unless_told(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work`. Raises _Told: it was told to end first."""
+        working = asyncio.create_task(work)
+        told = asyncio.create_task(self._orders.wait())
+        try:
+            await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise _Told
+            working.result()
+        finally:
+            told.cancel()
+            working.cancel()
+            await asyncio.wait({working})
+
+    async def _end(self, ending: _Ending) -> None:
+        """Keep the report, and only then let it be seen."""
+        report = msgspec.structs.replace(
+            self.report,
+            outcome=ending.outcome,
+            ended_at=self._now(),
+            running_seconds=self._running_seconds,
+            exit_code=ending.exit_code,
+            failure_reason=ending.reason,
+        )
+        try:
+            await asyncio.to_thread(self._reports.keep, report)
+        except OSError:
+            log.exception("A report is not on disk.", extra=self._about("report_not_kept"))
+        self.report = report
+        self._on_change()
+
+    def _enter(self, phase: JobPhase) -> None:
+        self._note(phase)
+        self._on_change()
+
+    def _note(self, phase: JobPhase) -> None:
+        change = PhaseChange(phase=phase, at=self._now())
+        phases = (*self.report.phases, change)
+        self.report = msgspec.structs.replace(self.report, phases=phases)
+
+    def _now(self) -> float:
+        """Seconds since the epoch, by a clock that does not jump since the attempt began."""
+        wall, monotonic = self._began
+        return wall + self._around.clock.monotonic() - monotonic
+
+    def _about(self, action: str) -> dict[str, str]:
+        return {"action": action, "job": self.spec.job_name, "attempt": self.spec.attempt_id}

@@ -1,0 +1,111 @@
+"""How the container of a job's host is to be started: its command, environment, limits."""
+
+import os
+import sys
+from pathlib import Path
+
+from sagehen.address import client_url
+from sagehen.agent.container_plan import SYSTEM_PATH
+from sagehen.agent.jobs.failures import JobFailed
+from sagehen.agent.jobs.place import HostPlace
+from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.limits import choose_limits
+from sagehen.config import Settings
+from sagehen.credentials import load_credentials
+from sagehen.domain.images import find_launch
+from sagehen.domain.jobs import JobSpec
+from sagehen.home import Home
+
+__all__ = ["PROGRAM", "plan_job_launch"]
+
+PROGRAM = "sagemaker_program"
+"""The hyperparameter that names the script for our script runner."""
+TRAIN = "train"
+"""What SageMaker starts a training image with."""
+
+
+def plan_job_launch(place: HostPlace, settings: Settings) -> LaunchPlan:
+    """Everything that the launcher must know. Reads two small files.
+
+    Raises:
+        JobFailed: nothing says which program is to run.
+        HomeError: there are no keys to give it.
+    """
+    spec = place.spec
+    command, folder = _command(place, settings)
+    return LaunchPlan(
+        instance_id=f"{spec.attempt_id}-{place.host}",
+        name=place.host,
+        command=command,
+        environment=_environment(place, settings),
+        folder=folder,
+        log=place.log,
+        log_bytes=settings.container_log_bytes,
+        limits=choose_limits(spec.instance_type, settings),
+    )
+
+
+def _command(place: HostPlace, settings: Settings) -> tuple[tuple[str, ...], Path]:
+    """The program, and the folder that it starts in."""
+    spec = place.spec
+    arguments = spec.arguments or (TRAIN,)
+    if spec.entrypoint:
+        return (*spec.entrypoint, *spec.arguments), place.code
+    launch = find_launch(spec.image, settings.images)
+    if launch is not None and launch.command is not None:
+        # Where sagehen.toml lies: a command in it may name a script beside it.
+        return (*launch.command, *arguments), place.home.path
+    if PROGRAM in spec.hyperparameters:
+        return (sys.executable, "-m", "sagehen.scriptrunner", *arguments), place.code
+    raise JobFailed(_no_program(spec))
+
+
+def _no_program(spec: JobSpec) -> str:
+    return (
+        f"AlgorithmError: Nothing says which program the image {spec.image} is to run. Give the "
+        f"hyperparameters {PROGRAM} and sagemaker_submit_directory (the SageMaker SDK does that "
+        "for an entry_point), a ContainerEntrypoint, or the image's command under [images] in "
+        "sagehen.toml."
+    )
+
+
+def _environment(place: HostPlace, settings: Settings) -> dict[str, str]:
+    """What we suggest, what the user says, what must be so: in this order, the last wins."""
+    spec = place.spec
+    suggested = {
+        "PATH": f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
+        "LANG": "C.UTF-8",
+        "HOME": str(place.folder),
+        "TMPDIR": str(place.tmp),
+        "PYTHONUNBUFFERED": "1",
+        # Models of the Hugging Face Hub are kept where this user keeps them, not by each job.
+        "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
+        "AWS_DEFAULT_REGION": settings.region,
+        "SAGEMAKER_REGION": settings.region,
+        **settings.pip_variables,
+        **({} if spec.network_isolation else _access(place.home, settings)),
+    }
+    fixed = {
+        "SAGEMAKER_BASE_DIR": str(place.base),
+        "SAGEMAKER_SUBMIT_DIRECTORY": str(place.code),
+        "SAGEHEN_ENVIRONMENTS": str(place.home.environments),
+        "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
+        "TRAINING_JOB_NAME": spec.job_name,
+        "TRAINING_JOB_ARN": spec.job_arn,
+        "AWS_REGION": settings.region,
+    }
+    return suggested | spec.environment | fixed
+
+
+def _access(home: Home, settings: Settings) -> dict[str, str]:
+    """What a role's credentials are in SageMaker: the script's own boto3 works."""
+    keys = load_credentials(home.credentials)
+    try:
+        address = home.address.read_text().strip()
+    except FileNotFoundError:
+        address = client_url(settings.host, settings.port)
+    return {
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": keys.access_key,
+        "AWS_SECRET_ACCESS_KEY": keys.secret_key,
+    }

@@ -1,0 +1,37 @@
+"""What every job of a node shares."""
+
+from dataclasses import dataclass, field
+
+from sagehen.agent.jobs.threads import Threads
+from sagehen.agent.launcher import Launcher
+from sagehen.clock import Clock
+from sagehen.config import Settings
+from sagehen.home import Home
+from sagehen.objects import ObjectStore
+
+__all__ = ["JobPace", "JobSurroundings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobPace:
+    """How often things are looked at, and how long they may take."""
+
+    other_hosts_seconds: float = 10.0
+    """From SIGTERM to SIGKILL for the hosts of a job of which one has failed."""
+    shutdown_grace_seconds: float = 10.0
+    """The same when the agent itself is to end."""
+    shutdown_seconds: float = 30.0
+    """How long a stopping agent waits for its jobs' last checkpoints; what is not saved then is
+    lost with it. Less than what its supervisor gives it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSurroundings:
+    settings: Settings
+    home: Home
+    objects: ObjectStore
+    launcher: Launcher
+    clock: Clock
+    threads: Threads = field(default_factory=Threads)
+    """For what reads and writes objects."""
+    pace: JobPace = field(default_factory=JobPace)

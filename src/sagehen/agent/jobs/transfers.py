@@ -1,0 +1,101 @@
+"""What one job does with the object store: in threads, again while that is away, until it ends."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from sagehen.agent.folders import is_disk_full
+from sagehen.agent.jobs.failures import JobLost
+from sagehen.agent.jobs.threads import Threads
+from sagehen.clock import Clock
+from sagehen.errors import SagehenError
+from sagehen.objects import ObjectStore
+from sagehen.patience import AWAY, Patience
+
+__all__ = ["Halted", "Transfers"]
+
+AT_ONCE = 8
+"""Of one job."""
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+
+class Halted(SagehenError):
+    """The job is over: what a thread still does for it is of no use."""
+
+
+class DiskFull(SagehenError):
+    """There is no room for a job's files."""
+
+
+class Transfers:
+    """
+    Args:
+        patience_seconds: for how long the store may be away.
+    """
+
+    def __init__(
+        self, objects: ObjectStore, threads: Threads, clock: Clock, patience_seconds: float
+    ) -> None:
+        self.objects = objects
+        self._threads = threads
+        self._patience = Patience(clock, patience_seconds, "Training jobs")
+        self._under_way: set[asyncio.Future[Any]] = set()
+        self._halted = False
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """What `work` returns, from a thread. It goes on where its caller is cancelled."""
+        task = asyncio.ensure_future(self._threads.run(partial(self._begin, work)))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def insist(self, work: Callable[[], T]) -> T:
+        """The same, again and again while the store is away.
+
+        Raises:
+            JobLost: it has been for too long, or this machine's disk is full.
+        """
+        try:
+            return await self._patience(lambda: self.run(work))
+        except DiskFull as error:
+            raise JobLost(str(error)) from error
+        except AWAY as error:
+            raise JobLost(f"The object store cannot be had: {error}") from error
+
+    async def each(self, work: Callable[[Item], object], items: Iterable[Item]) -> None:
+        """Insist on `work` for each of `items`, some at once."""
+        left = iter(items)
+
+        async def take() -> None:
+            for item in left:
+                await self.insist(partial(work, item))
+
+        takers = [asyncio.create_task(take()) for _ in range(AT_ONCE)]
+        try:
+            await asyncio.gather(*takers)
+        finally:
+            for taker in takers:
+                taker.cancel()
+            await asyncio.gather(*takers, return_exceptions=True)
+
+    def check(self) -> None:
+        """Called by threads, now and then. Raises Halted."""
+        if self._halted:
+            raise Halted("The job is over.")
+
+    async def halt(self) -> None:
+        """Have everything end that is under way, and wait until it has."""
+        self._halted = True
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    def _begin(self, work: Callable[[], T]) -> T:
+        self.check()
+        try:
+            return work()
+        except OSError as error:
+            if is_disk_full(error):
+                raise DiskFull(f"The disk that holds training jobs is full: {error}.") from error
+            raise

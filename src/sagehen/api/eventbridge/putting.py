@@ -1,0 +1,110 @@
+"""PutEvents and TestEventPattern: events by hand."""
+
+import uuid
+from typing import Any
+
+import msgspec
+
+from sagehen.api.call import Call
+from sagehen.api.eventbridge.refusals import invalid
+from sagehen.api.eventbridge.rules import check_bus, check_pattern
+from sagehen.api.message_attributes import is_text
+from sagehen.domain.event_patterns import read_pattern
+from sagehen.domain.events import Event
+from sagehen.store.events import put_event
+from sagehen.wire.faults import AwsError
+
+__all__ = ["match_event_pattern", "put_events"]
+
+LARGEST_BYTES = 2**20
+"""Of all entries of a request (eb-putevents, "Calculating PutEvents event entry size")."""
+_TIME_BYTES = 14
+_OF_EVENTS = ("id", "account", "source", "time", "region", "resources", "detail-type")
+
+
+def put_events(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Send events on, each for itself: one that cannot be is told, and the others go."""
+    entries = params["Entries"]
+    if "EndpointId" in params:
+        raise invalid("Not implemented by Sagehen: EndpointId.")
+    if sum(map(_size, entries)) > LARGEST_BYTES:
+        raise invalid("Total size of the entries in the request is over the limit.")
+    read = [_read(call, entry) for entry in entries]
+    events = [one for one in read if isinstance(one, Event)]
+    if events:
+        with call.database.write() as connection:
+            for event in events:
+                put_event(connection, event)
+    told = [{"EventId": one.event_id} if isinstance(one, Event) else one for one in read]
+    return {"FailedEntryCount": len(read) - len(events), "Entries": told}
+
+
+def match_event_pattern(_: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Whether a pattern matches an event; nothing is sent."""
+    check_pattern(params["EventPattern"])
+    try:
+        event = msgspec.json.decode(params["Event"])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise invalid(f"Parameter Event is not valid. Reason: it is not JSON: {error}.") from None
+    if not isinstance(event, dict):
+        raise invalid("Parameter Event is not valid. Reason: it is no JSON object.")
+    if missing := [key for key in _OF_EVENTS if key not in event]:
+        raise invalid(f"Parameter Event is not valid. Reason: it lacks {', '.join(missing)}.")
+    return {"Result": read_pattern(params["EventPattern"]).matches(event)}
+
+
+def _read(call: Call, entry: dict[str, Any]) -> Event | dict[str, str]:
+    """The event, or what its sender is told instead."""
+    for name in ("Source", "DetailType", "Detail"):
+        if not entry.get(name):
+            return _failed(
+                "InvalidArgument",
+                f"Parameter {name} is not valid. Reason: {name} is a required argument.",
+            )
+    if entry["Source"].startswith("aws."):
+        return _failed("NotAuthorizedForSource", "Not authorized for the source.")
+    try:
+        check_bus(call, entry)
+    except AwsError as error:
+        return _failed(error.code, error.message)
+    detail = _detail(entry["Detail"])
+    if detail is None or not all(map(is_text, (entry["Source"], entry["DetailType"]))):
+        return _failed("MalformedDetail", "Detail is malformed.")
+    now = call.clock.now()
+    time = entry.get("Time")
+    return Event(
+        event_id=str(uuid.uuid4()),
+        source=entry["Source"],
+        detail_type=entry["DetailType"],
+        account=call.settings.account_id,
+        region=call.settings.region,
+        happened_at=now if time is None else _seconds(time),
+        resources=tuple(entry.get("Resources", ())),
+        detail=detail,
+        put_at=now,
+    )
+
+
+def _detail(text: str) -> dict[str, Any] | None:
+    """The object that it is in JSON; None where it is none that a queue could carry."""
+    if not is_text(text):
+        return None
+    try:
+        found = msgspec.json.decode(text)
+        return found if isinstance(found, dict) else None
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _seconds(time: Any) -> float:
+    return float(time) if isinstance(time, (int, float)) else float(time.timestamp())
+
+
+def _size(entry: dict[str, Any]) -> int:
+    texts = [entry.get(name, "") for name in ("Source", "DetailType", "Detail")]
+    texts += entry.get("Resources", [])
+    return sum(len(text.encode()) for text in texts) + (_TIME_BYTES if "Time" in entry else 0)
+
+
+def _failed(code: str, message: str) -> dict[str, str]:
+    return {"ErrorCode": code, "ErrorMessage": message}

@@ -1,0 +1,241 @@
+"""The service's HTTP: `/<stage>/inference`, for whoever has a key.
+
+POST   /<stage>/inference            a job, please: {"type": …}; answered as the profile says
+GET    /<stage>/inference?limit=&after=&type=   the jobs, the newest first
+GET    /<stage>/inference/{job}      how it stands
+DELETE /<stage>/inference/{job}      stop it
+
+A request that is signed goes to S3, where such a path is an object's. So does one to a stage that
+no service has.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote
+
+from starlette.types import Receive, Scope, Send
+
+from sagehen.api.asgi import request_head
+from sagehen.api.inference_service.answers import (
+    FORBIDDEN,
+    NO_TOKEN,
+    Answer,
+    accepted_answer,
+    plain_answer,
+    refused_answer,
+)
+from sagehen.api.inference_service.counts import Counts
+from sagehen.api.inference_service.intake import Accepted, Asked, Intake
+from sagehen.api.inference_service.jobs import Jobs
+from sagehen.api.inference_service.refusals import Failed, Malformed, Refused
+from sagehen.api.inference_service.service import Service, load_service
+from sagehen.api.same_site import foreign_page
+from sagehen.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
+from sagehen.store import inference_services
+from sagehen.store.database import Database
+from sagehen.wire.claims import is_presigned
+from sagehen.wire.http import Request
+from sagehen.wire.sigv2 import is_old_link
+
+__all__ = ["InferenceServices"]
+
+log = logging.getLogger(__name__)
+
+INTERNAL = "We encountered an internal error. Please try again."
+LONGEST_KEY = 255
+"""Of an API key, and of an Idempotency-Key."""
+_PATH = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_-]{0,63})/inference(?:/([^/]+))?/?")
+_STATUSES: tuple[tuple[type[SagehenError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (Invalid, 400),
+    (Unavailable, 503),
+)
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    request: Request
+    service: Service
+    job_name: str | None
+    receive: Receive
+
+
+class InferenceServices:
+    """Answers the requests of all services; the others it leaves alone."""
+
+    def __init__(self, database: Database, intake: Intake, jobs: Jobs, counts: Counts) -> None:
+        self._database = database
+        self._intake = intake
+        self._jobs = jobs
+        self._counts = counts
+        self._acts: dict[tuple[str, bool], Callable[[_Exchange], Awaitable[Answer]]] = {
+            ("POST", False): self._post,
+            ("GET", False): self._list,
+            ("GET", True): self._describe,
+            ("DELETE", True): self._stop,
+        }
+
+    async def answers(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Answer a request, and True; False where it is no service's, and nothing was done."""
+        request = request_head(scope)
+        path = _PATH.fullmatch(request.raw_path)
+        if path is None or _is_signed(request):
+            return False
+        service = await asyncio.to_thread(self._service, path[1])
+        if service is None:
+            return False
+        job_name = None if path[2] is None else unquote(path[2])
+        answer = await self._answer(_Exchange(request, service, job_name, receive))
+        if answer is not None:
+            await _send(send, answer)
+        return True
+
+    def _service(self, stage: str) -> Service | None:
+        with self._database.read() as connection:
+            service = load_service(connection, stage)
+        return None if service is None or service.record.closing else service
+
+    async def _answer(self, exchange: _Exchange) -> Answer | None:
+        """None where the client has gone."""
+        act = self._acts.get((exchange.request.method, exchange.job_name is not None))
+        if act is None:
+            return NO_TOKEN
+        try:
+            return await act(exchange)
+        except _Forbidden:
+            self._counts.forbidden(exchange.service.stage)
+            return FORBIDDEN
+        except _ClientGone:
+            return None
+        except SagehenError as error:
+            return plain_answer(_status(error), str(error))
+        except Exception:
+            log.exception("A request failed.", extra={"action": "inference"})
+            return plain_answer(500, INTERNAL)
+
+    async def _post(self, exchange: _Exchange) -> Answer:
+        service = exchange.service
+        api_key = await self._open(exchange)
+        try:
+            accepted = await self._accept(exchange, api_key)
+        except Refused as refused:
+            self._counts.refused(service.stage, refused)
+            return refused_answer(service, refused)
+        self._counts.accepted(service.stage, accepted.type, accepted.queued)
+        return accepted_answer(service, accepted)
+
+    async def _accept(self, exchange: _Exchange, api_key: str) -> Accepted:
+        """Whatever is wrong is told in the words of the profile: raises Refused, _ClientGone."""
+        service = exchange.service
+        try:
+            body = await _whole(exchange.receive, service.settings.max_body_bytes)
+            idempotency_key = _idempotency_key(exchange.request)
+            asked = Asked(body=body, api_key=api_key, idempotency_key=idempotency_key)
+            return await self._intake.accept(service, asked)
+        except (Refused, _ClientGone):
+            raise
+        except SagehenError as error:
+            raise Failed(str(error)) from error
+        except Exception as error:
+            log.exception("A job was not made.", extra={"action": "inference"})
+            raise Failed(INTERNAL) from error
+
+    async def _list(self, exchange: _Exchange) -> Answer:
+        await self._open(exchange)
+        query = dict(parse_qsl(exchange.request.raw_query))
+        return Answer(200, await asyncio.to_thread(self._jobs.page, exchange.service, query))
+
+    async def _describe(self, exchange: _Exchange) -> Answer:
+        await self._open(exchange)
+        name = exchange.job_name or ""
+        return Answer(200, await asyncio.to_thread(self._jobs.describe, exchange.service, name))
+
+    async def _stop(self, exchange: _Exchange) -> Answer:
+        await self._open(exchange)
+        name = exchange.job_name or ""
+        return Answer(202, await asyncio.to_thread(self._jobs.stop, exchange.service, name))
+
+    async def _open(self, exchange: _Exchange) -> str:
+        """The name of the key that the request has; empty where none is required.
+
+        Raises _Forbidden.
+        """
+        if exchange.service.settings.require_api_key:
+            return await asyncio.to_thread(self._key_name, exchange.request)
+        # No page of another site can send a key. Where none is asked for, only this keeps it out.
+        if foreign_page(exchange.request.headers) is not None:
+            raise _Forbidden
+        return ""
+
+    def _key_name(self, request: Request) -> str:
+        given = request.headers.get("x-api-key", "")
+        if not 0 < len(given) <= LONGEST_KEY:
+            raise _Forbidden
+        digest = hashlib.sha256(given.encode("latin-1")).hexdigest()
+        with self._database.read() as connection:
+            found = inference_services.key_by_digest(connection, digest)
+        if found is None or not hmac.compare_digest(found.key_sha256, digest):
+            raise _Forbidden
+        return found.name
+
+
+class _Forbidden(Exception):
+    """No key, or a wrong one."""
+
+
+class _ClientGone(Exception):
+    """The client closed the connection before its request was whole."""
+
+
+def _is_signed(request: Request) -> bool:
+    """As AWS signs, by a header or by the query; whether it is right is S3's to say."""
+    query = request.raw_query
+    by_header = request.headers.get("authorization", "").startswith("AWS")
+    return by_header or is_presigned(query) or is_old_link(query)
+
+
+def _idempotency_key(request: Request) -> str | None:
+    given = request.headers.get("idempotency-key")
+    if given is None:
+        return None
+    if not (0 < len(given) <= LONGEST_KEY and given.isascii() and given.isprintable()):
+        raise Malformed(f"Idempotency-Key must have 1 to {LONGEST_KEY} printable characters.")
+    return given
+
+
+def _status(error: SagehenError) -> int:
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+
+
+async def _whole(receive: Receive, most_bytes: int) -> bytes:
+    body = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _ClientGone
+        body += message.get("body", b"")
+        if len(body) > most_bytes:
+            raise Malformed(f"The body may have {most_bytes} bytes at most.")
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    data = answer.data
+    headers = {
+        "content-type": "application/json",
+        "content-length": str(len(data)),
+        "x-amzn-requestid": str(uuid.uuid4()),
+        **answer.headers,
+    }
+    fields = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": fields})
+    await send({"type": "http.response.body", "body": data})

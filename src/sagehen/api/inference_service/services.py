@@ -1,0 +1,237 @@
+"""Services come and go: the one of sagehen.toml with control's start, others by request."""
+
+import logging
+from functools import partial
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+from sqlalchemy import Connection
+
+from sagehen.api.inference_service.jobs import StopJob
+from sagehen.api.inference_service.service import Service, load_service
+from sagehen.api.inference_service.slots import Slots
+from sagehen.api.inference_service.topic import ensure_topic
+from sagehen.clock import Clock
+from sagehen.config import Settings
+from sagehen.domain.inference_service import InferenceState, ServiceRecord, ServiceSource
+from sagehen.domain.names import ArnMaker
+from sagehen.errors import AlreadyExists, Conflict, Invalid, NotFound
+from sagehen.inference_settings import InferenceServiceSettings
+from sagehen.objects.store import ObjectStore
+from sagehen.store import inference_jobs, inference_services
+from sagehen.store.database import Database
+from sagehen.store.grouped import GroupedWrites
+
+__all__ = ["Services"]
+
+log = logging.getLogger(__name__)
+
+
+class Services:
+    """Every method blocks: call it from a thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        writes: GroupedWrites,
+        objects: ObjectStore,
+        settings: Settings,
+        slots: Slots,
+        stop_job: StopJob,
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._writes = writes
+        self._objects = objects
+        self._settings = settings
+        self._slots = slots
+        self._stop_job = stop_job
+        self._clock = clock
+        self._arns = ArnMaker(settings.account_id, settings.region)
+
+    def begin(self) -> None:
+        """Make the state have the service of the settings, as it is now, or none of them."""
+        own = self._settings.inference_service
+        if not own.is_on:
+            self._writes.run(self._drop_of_settings)
+            return
+        if own.emails and self._settings.smtp_host is None:
+            log.warning(
+                "Nobody gets mail of inference jobs: the setting smtp_host names no mail server.",
+                extra={"action": "begin", "stage": own.stage},
+            )
+        self._make_bucket(own)
+        given = {**own.model_dump(mode="json", exclude_unset=True), "stage": own.stage}
+
+        def keep(connection: Connection) -> None:
+            self._drop_of_settings(connection, but=own.stage)
+            self._keep(connection, own.stage, given, ServiceSource.SETTINGS)
+
+        self._writes.run(keep)
+
+    def all(self) -> dict[str, Any]:
+        with self._database.read() as connection:
+            records = inference_services.all_services(connection)
+            return {"services": [self._shown(connection, one.stage) for one in records]}
+
+    def get(self, stage: str) -> dict[str, Any]:
+        """Raises NotFound."""
+        with self._database.read() as connection:
+            return self._shown(connection, stage)
+
+    def put(self, stage: str, body: bytes) -> dict[str, Any]:
+        """Make the service at `stage`, or change it, to what the JSON says.
+
+        Raises:
+            Invalid: the JSON is none, or its keys or values are not those of the settings.
+            Conflict: the service is that of the settings, or is being deleted.
+        """
+        given = _read(body)
+        if given.setdefault("stage", stage) != stage:
+            raise Invalid(f"stage is {given['stage']!r}, but the path says {stage!r}.")
+        settings = _checked(given)
+        if settings.emails and self._settings.smtp_host is None:
+            raise Invalid("emails can be told once the setting smtp_host names a mail server.")
+        with self._database.read() as connection:
+            _refuse_change(inference_services.get(connection, stage))
+        self._make_bucket(settings)
+
+        def keep(connection: Connection) -> dict[str, Any]:
+            _refuse_change(inference_services.get(connection, stage, lock=True))
+            self._keep(connection, stage, given, ServiceSource.API)
+            return self._shown(connection, stage)
+
+        return self._writes.run(keep)
+
+    def delete(self, stage: str) -> dict[str, Any]:
+        """Take a service away: who waits is told that it will not begin, what runs is stopped.
+
+        Each step is in a transaction of its own, and all of it can be done again where it was cut
+        short. Of the jobs that run on while they are being stopped, the ends are told as ever.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: it is that of the settings.
+        """
+        removed = self._writes.run(partial(self._close, stage=stage))
+        active = self._active(stage)
+        for name, job_id in active:
+            self._writes.run(partial(self._stop_job, name=name, job_id=job_id))
+        self._writes.run(partial(inference_services.delete_service, stage=stage))
+        return {"stage": stage, "removed_jobs": removed, "stopped_jobs": len(active)}
+
+    def _close(self, connection: Connection, stage: str) -> int:
+        """Take no more requests, and empty the queue; how many jobs that were."""
+        service = load_service(connection, stage, lock=True)
+        if service is None:
+            raise NotFound(f"There is no inference service at {stage!r}.")
+        if service.record.source is ServiceSource.SETTINGS:
+            raise Conflict(_OF_SETTINGS)
+        closing = msgspec.structs.replace(service.record, closing=True)
+        inference_services.update(connection, closing)
+        waiting = inference_jobs.in_state(connection, stage, InferenceState.QUEUED)
+        for job in waiting:
+            self._slots.remove(connection, service, job)
+        return len(waiting)
+
+    def _active(self, stage: str) -> list[tuple[str, str]]:
+        with self._database.read() as connection:
+            found = inference_jobs.in_state(connection, stage, InferenceState.ACTIVE)
+            return [(job.job_name, job.job_id or "") for job in found]
+
+    def _keep(
+        self, connection: Connection, stage: str, given: dict[str, Any], source: ServiceSource
+    ) -> None:
+        """Write the service, where it is not so already; its topic is made where it is missing."""
+        now = self._clock.now()
+        kept = inference_services.get(connection, stage, lock=True)
+        record = ServiceRecord(
+            stage=stage,
+            source=source,
+            given=given,
+            created_at=kept.created_at if kept else now,
+            modified_at=now,
+            emails=kept.emails if kept else (),
+        )
+        if kept and (kept.given, kept.source, kept.closing) == (given, source, False):
+            record = kept
+        elif kept is None:
+            inference_services.insert(connection, record)
+        service = Service(record, _checked(given))
+        record = ensure_topic(connection, service, service.topic_arn(self._arns), now)
+        if record != kept:
+            inference_services.update(connection, record)
+        # A limit may have been raised.
+        self._slots.fill(connection, Service(record, service.settings))
+
+    def _drop_of_settings(self, connection: Connection, but: str | None = None) -> None:
+        """What the settings had once and have no more. Its jobs go on, and are told of."""
+        for record in inference_services.all_services(connection):
+            if record.source is ServiceSource.SETTINGS and record.stage != but:
+                inference_services.delete_service(connection, record.stage)
+
+    def _make_bucket(self, settings: InferenceServiceSettings) -> None:
+        assert settings.s3_bucket is not None
+        try:
+            self._objects.bucket(settings.s3_bucket)
+        except NotFound:
+            try:
+                self._objects.create_bucket(settings.s3_bucket)
+            except AlreadyExists:
+                return  # Somebody else was quicker.
+
+    def _shown(self, connection: Connection, stage: str) -> dict[str, Any]:
+        service = load_service(connection, stage)
+        if service is None:
+            raise NotFound(f"There is no inference service at {stage!r}.")
+        record = service.record
+        return {
+            "stage": stage,
+            "path": f"/{stage}/inference",
+            "source": record.source,
+            "topic_arn": service.topic_arn(self._arns),
+            "given": record.given,
+            "settings": service.settings.model_dump(mode="json"),
+            "active_jobs": sum(inference_jobs.active_by_type(connection, stage).values()),
+            "queued_jobs": inference_jobs.queued(connection, stage),
+            "created_at": record.created_at,
+            "modified_at": record.modified_at,
+        }
+
+
+_OF_SETTINGS = (
+    "This service is the one of sagehen.toml: change the section [inference_service] there."
+)
+
+
+def _refuse_change(record: ServiceRecord | None) -> None:
+    if record is None:
+        return
+    if record.source is ServiceSource.SETTINGS:
+        raise Conflict(_OF_SETTINGS)
+    if record.closing:
+        raise Conflict("This service is being deleted; DELETE it again to go on with that.")
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(f"The body is no JSON object: {error}") from error
+
+
+def _checked(given: dict[str, Any]) -> InferenceServiceSettings:
+    try:
+        settings = InferenceServiceSettings.model_validate(given)
+    except ValidationError as error:
+        raise Invalid(" ".join(_say(fault) for fault in error.errors())) from error
+    if not settings.is_on:
+        raise Invalid("s3_bucket is missing.")
+    return settings
+
+
+def _say(fault: Any) -> str:
+    name = ".".join(str(part) for part in fault["loc"])
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{name}: {message}." if name else f"{message}."

@@ -1,0 +1,206 @@
+"""Who gets a slot: the limits are counted by rows, under the lock of the service's row, in the
+transaction that makes the training job. So two requests never take the same slot, and none is taken
+that no job holds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.api.inference_service.endings import (
+    ended_by,
+    finish,
+    lost_ending,
+    refused_ending,
+    removed_ending,
+)
+from sagehen.api.inference_service.job_definition import make_tags
+from sagehen.api.inference_service.refusals import Failed, Full
+from sagehen.api.inference_service.service import Service, load_service
+from sagehen.clock import Clock
+from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
+from sagehen.domain.training import TrainingJobRecord
+from sagehen.inference_settings import InferenceServiceSettings
+from sagehen.store import inference_jobs, training_jobs
+from sagehen.store.grouped import attempt
+from sagehen.wire.faults import AwsError
+
+__all__ = ["MakeJob", "Slots"]
+
+MakeJob = Callable[[Connection, dict[str, Any], dict[str, str], float], TrainingJobRecord]
+"""Given CreateTrainingJob's parameters, tags and the time, make a training job; raises AwsError."""
+
+_NO_ROOM = "ResourceLimitExceeded"
+
+
+class Slots:
+    """Gives out the slots of all services, and takes them back. Each method is called in a
+    transaction of the state's that writes."""
+
+    def __init__(self, make_job: MakeJob, clock: Clock) -> None:
+        self._make_job = make_job
+        self._clock = clock
+
+    def admit(
+        self, connection: Connection, service: Service, job: InferenceJobRecord
+    ) -> tuple[InferenceJobRecord, int]:
+        """Begin `job`, or have it wait; the job as it is then, and how many slots are left.
+
+        Args:
+            service: locked.
+
+        Raises:
+            Full: there is no slot, and no place in the queue.
+            Failed: the training job cannot be made.
+        """
+        self.fill(connection, service)
+        taken = inference_jobs.active_by_type(connection, service.stage)
+        if not _has_room(taken, job.type, service.settings):
+            return self._enqueue(connection, service, job), 0
+        job, fault = self._begin(connection, service, job)
+        if fault is not None:
+            raise Failed(fault.message) from fault
+        inference_jobs.add(connection, job)
+        taken[job.type] = taken.get(job.type, 0) + 1
+        return job, _remaining(taken, job.type, service.settings)
+
+    def check(self, connection: Connection, service: Service, kind: str) -> None:
+        """Raise Full where a job of this type would neither begin nor wait now. It may look
+        different a moment later: this only spares what `admit` would refuse most likely."""
+        taken = inference_jobs.active_by_type(connection, service.stage)
+        if not _has_room(taken, kind, service.settings):
+            _check_queue(connection, service, kind)
+
+    def on_end(self, connection: Connection, training: TrainingJobRecord) -> None:
+        """A training job is about to end: free its slot, tell of it, and begin who waits for it.
+        Those that no service made are left alone."""
+        job = inference_jobs.by_job_id(connection, training.job_id)
+        if job is None:
+            return
+        service = load_service(connection, job.stage, lock=True)
+        # It may have been ended by a sweep before we had the lock.
+        job = inference_jobs.by_job_id(connection, training.job_id)
+        if job is None or job.state is InferenceState.ENDED:
+            return
+        finish(connection, service, ended_by(job, training), self._clock.now())
+        if service is not None:
+            self.fill(connection, service)
+
+    def remove(self, connection: Connection, service: Service, job: InferenceJobRecord) -> None:
+        """Take a job out of the queue, and tell of it. `service` is locked."""
+        finish(connection, service, removed_ending(job, self._clock.now()), self._clock.now())
+
+    def fill(self, connection: Connection, service: Service) -> None:
+        """Begin jobs that wait, for as long as there are slots. `service` is locked."""
+        if service.record.closing:
+            return
+        while self._begin_first(connection, service):
+            pass
+
+    def sweep(self, connection: Connection, stage: str) -> int:
+        """Free the slots that no training job holds any more; how many there were.
+
+        There are none, unless a training job ended by other hands than control's: this is for
+        safety. It also begins who waits, where a limit was raised.
+        """
+        service = load_service(connection, stage, lock=True)
+        lost = inference_jobs.lost(connection, stage)
+        for job in lost:
+            self._end_lost(connection, service, job)
+        if service is not None:
+            self.fill(connection, service)
+        return len(lost)
+
+    def _enqueue(
+        self, connection: Connection, service: Service, job: InferenceJobRecord
+    ) -> InferenceJobRecord:
+        _check_queue(connection, service, job.type)
+        inference_jobs.add(connection, job)
+        return job
+
+    def _begin_first(self, connection: Connection, service: Service) -> bool:
+        """Whether a job was waiting that waits no longer: the first of those that have room."""
+        waiting = inference_jobs.first_queued(connection, service.stage)
+        if not waiting:
+            return False
+        taken = inference_jobs.active_by_type(connection, service.stage)
+        for job in waiting:
+            if _has_room(taken, job.type, service.settings):
+                return self._begin_waiting(connection, service, job)
+        return False
+
+    def _begin_waiting(
+        self, connection: Connection, service: Service, job: InferenceJobRecord
+    ) -> bool:
+        begun, fault = self._begin(connection, service, job)
+        if fault is None:
+            inference_jobs.save(connection, begun)
+        elif fault.code == _NO_ROOM:
+            return False  # Of training jobs there are too many. It waits on.
+        else:
+            now = self._clock.now()
+            finish(connection, service, refused_ending(job, fault.message, now), now)
+        return True
+
+    def _begin(
+        self, connection: Connection, service: Service, job: InferenceJobRecord
+    ) -> tuple[InferenceJobRecord, AwsError | None]:
+        """Make the training job; where that cannot be, why."""
+        now = self._clock.now()
+        tags = make_tags(service.stage, job.type)
+        made, fault = attempt(
+            connection, lambda connection: self._make_job(connection, job.definition, tags, now)
+        )
+        if isinstance(fault, AwsError):
+            return job, fault
+        if fault is not None:
+            raise fault
+        assert made is not None
+        active = InferenceState.ACTIVE
+        return msgspec.structs.replace(job, state=active, job_id=made.job_id), None
+
+    def _end_lost(
+        self, connection: Connection, service: Service | None, job: InferenceJobRecord
+    ) -> None:
+        now = self._clock.now()
+        training = training_jobs.get(connection, job.job_name)
+        if training is None or training.job_id != job.job_id:
+            finish(connection, service, lost_ending(job, now), now)
+        else:
+            finish(connection, service, ended_by(job, training), now)
+
+
+def _has_room(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> bool:
+    return _remaining(taken, kind, settings) > 0
+
+
+def _remaining(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:
+    """How many more jobs of this type may run, never negative.
+
+    Args:
+        taken: slots that jobs hold, by exact type.
+    """
+    free = settings.limit - taken.get(kind, 0)
+    if settings.total_limit is not None:
+        free = min(free, settings.total_limit - sum(taken.values()))
+    return max(0, free)
+
+
+def _check_queue(connection: Connection, service: Service, kind: str) -> None:
+    """Raise Full where no job of this type may wait."""
+    settings = service.settings
+    taken = inference_jobs.active_by_type(connection, service.stage)
+    limit = _reached_limit(taken, kind, settings)
+    if settings.when_full == "refuse":
+        raise Full(kind, limit, f"The limit of {limit} jobs at once is reached.")
+    waiting = inference_jobs.queued(connection, service.stage)
+    if waiting >= settings.max_queued:
+        raise Full(kind, limit, f"{waiting} jobs wait already, which is as many as may.")
+
+
+def _reached_limit(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:
+    """The limit that keeps this type out: its own where that is reached, else that of all."""
+    if settings.total_limit is None or taken.get(kind, 0) >= settings.limit:
+        return settings.limit
+    return settings.total_limit

@@ -1,0 +1,42 @@
+"""What own paths answer: JSON, and our errors as statuses with a `message`."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sagehen.errors import AlreadyExists, Conflict, Invalid, NotFound, SagehenError, Unavailable
+
+__all__ = ["json_answer", "refusal", "whole_body"]
+
+_STATUSES: tuple[tuple[type[SagehenError], int], ...] = (
+    (NotFound, 404),
+    (AlreadyExists, 409),
+    (Conflict, 409),
+    (Invalid, 400),
+    (Unavailable, 503),
+)
+
+
+def json_answer(body: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type="application/json")
+
+
+def refusal(error: SagehenError) -> Response:
+    """Why something is not done."""
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    return json_answer({"message": str(error)}, status)
+
+
+async def whole_body(request: Request, most_bytes: int) -> bytes:
+    """The body.
+
+    Raises:
+        Invalid: it is longer than `most_bytes`.
+        ClientDisconnect: the client did not stay until it was whole.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most_bytes:
+            raise Invalid(f"The body may have {most_bytes} bytes at most.")
+    return bytes(body)

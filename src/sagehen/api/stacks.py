@@ -1,0 +1,175 @@
+"""`/_sagehen/stacks/…`: the records by which `sagehen apply` knows what it has made.
+
+GET    …?after=&limit=               the stacks by name, without their content
+GET    …/{name}                      {"name", "version", "created_at", "modified_at", "content",
+                                     "claim": {"holder", "who", "since", "expires_at"} or null}
+PUT    …/{name}                      write it; answers the stack as it is then
+DELETE …/{name}?version=&holder=     forget it
+
+Signed with the account's keys, SigV4, for the service `execute-api`. The body of PUT is
+
+    {"version": 3, "holder": "…", "who": "anna@host", "claim_seconds": 60, "content": {…}}
+
+`version` is the one that was read, and 0 where there is none: a stack that somebody has written
+since is refused with 409. `claim_seconds` keeps all other holders from writing for so long; with
+0 the claim is given back. `over` names the holder of a claim that is known to be dead.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from sqlalchemy import Connection
+from starlette.routing import Route
+
+from sagehen.api.signed_paths import Asked, signed_route
+from sagehen.clock import Clock
+from sagehen.domain.stacks import StackClaim, StackRecord
+from sagehen.errors import Conflict, Invalid, NotFound
+from sagehen.store import stacks
+from sagehen.store.database import Database
+from sagehen.wire.sigv4 import Verifier
+
+__all__ = ["stack_routes"]
+
+PAGE = 100
+LONGEST_CLAIM_SECONDS = 3600
+_AT = "/_sagehen/stacks"
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+class _Put(msgspec.Struct, forbid_unknown_fields=True):
+    version: Annotated[int, msgspec.Meta(ge=0, lt=2**31 - 1)]
+    holder: _Text
+    content: dict[str, Any]
+    who: _Text
+    claim_seconds: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_CLAIM_SECONDS)] = 0
+    over: str | None = None
+
+
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,127}$")]
+
+
+def stack_routes(verifier: Verifier, database: Database, clock: Clock) -> list[Route]:
+    """What answers at `/_sagehen/stacks`."""
+    paths = _StackPaths(database, clock)
+    named = {"GET": paths.read, "PUT": paths.put, "DELETE": paths.delete}
+    return [
+        signed_route(verifier, _AT, {"GET": paths.list_all}),
+        signed_route(verifier, _AT + "/{name}", named),
+    ]
+
+
+class _StackPaths:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    def list_all(self, asked: Asked) -> dict[str, Any]:
+        limit = _number(asked, "limit", PAGE)
+        with self._database.read() as connection:
+            found = stacks.list_page(connection, asked.query.get("after", ""), limit + 1)
+        following = found[limit - 1]["name"] if len(found) > limit else None
+        return {"stacks": found[:limit], "next": following}
+
+    def read(self, asked: Asked) -> StackRecord:
+        with self._database.read() as connection:
+            return _existing(connection, asked, lock=False)
+
+    def put(self, asked: Asked) -> StackRecord:
+        name, wanted = _name(asked), _decode(asked.body)
+        with self._database.write() as connection:
+            kept = stacks.get(connection, name, lock=True)
+            self._check(name, kept, wanted.version, wanted.holder, wanted.over)
+            record = self._written(name, kept, wanted)
+            if kept is not None:
+                stacks.update(connection, record)
+            elif not stacks.insert(connection, record):
+                raise Conflict(f"The stack {name} was made by another run just now.")
+        return record
+
+    def delete(self, asked: Asked) -> dict[str, Any]:
+        version = _number(asked, "version", None, most=2**31 - 1)
+        with self._database.write() as connection:
+            kept = _existing(connection, asked, lock=True)
+            self._check(kept.name, kept, version, asked.query.get("holder", ""), None)
+            stacks.delete(connection, kept.name)
+        return {}
+
+    def _check(
+        self, name: str, kept: StackRecord | None, version: int, holder: str, over: str | None
+    ) -> None:
+        """Whether this holder may write over what it has read."""
+        claim = kept.claim if kept else None
+        if (
+            claim is not None
+            and claim.expires_at > self._clock.now()
+            and claim.holder not in (holder, over)
+        ):
+            raise Conflict(
+                f"{claim.who} works on the stack {name}, since {_time(claim.since)}; unless it is "
+                f"renewed, that claim runs out at {_time(claim.expires_at)}. Try again then."
+            )
+        there = kept.version if kept else 0
+        if version != there:
+            raise Conflict(
+                f"The stack {name} is at version {there} and not at {version}: somebody else has "
+                "written it since it was read. Run it again."
+            )
+
+    def _written(self, name: str, kept: StackRecord | None, wanted: _Put) -> StackRecord:
+        now = self._clock.now()
+        claim = None
+        if wanted.claim_seconds:
+            mine = kept is not None and kept.claim and kept.claim.holder == wanted.holder
+            claim = StackClaim(
+                holder=wanted.holder,
+                who=wanted.who,
+                since=kept.claim.since if mine and kept and kept.claim else now,
+                expires_at=now + wanted.claim_seconds,
+            )
+        return StackRecord(
+            name=name,
+            version=wanted.version + 1,
+            created_at=kept.created_at if kept else now,
+            modified_at=now,
+            content=wanted.content,
+            claim=claim,
+        )
+
+
+def _existing(connection: Connection, asked: Asked, lock: bool) -> StackRecord:
+    name = _name(asked)
+    found = stacks.get(connection, name, lock)
+    if found is None:
+        raise NotFound(f"There is no stack {name}.")
+    return found
+
+
+def _name(asked: Asked) -> str:
+    try:
+        return msgspec.convert(asked.path["name"], _Name)
+    except msgspec.ValidationError:
+        raise Invalid(
+            "The name of a stack has up to 128 letters, digits and hyphens, the first a letter."
+        ) from None
+
+
+def _decode(body: bytes) -> _Put:
+    try:
+        return msgspec.json.decode(body, type=_Put)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Invalid(f"The body is not what a stack is written with: {error}.") from error
+
+
+def _number(asked: Asked, name: str, default: int | None, most: int = 1000) -> int:
+    text = asked.query.get(name)
+    if text is None and default is not None:
+        return default
+    if text and text.isascii() and text.isdigit() and len(text) < 12 and 1 <= int(text) <= most:
+        return int(text)
+    raise Invalid(f"{name} must be a number from 1 to {most}.")
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

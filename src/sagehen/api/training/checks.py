@@ -1,0 +1,194 @@
+"""What CreateTrainingJob may be given, beyond what the service model says."""
+
+import posixpath
+import re
+from typing import Any
+
+from sagehen.api.refusals import not_built, quota_exceeded, refused
+from sagehen.api.training.channels import check_channels, place_in_s3
+from sagehen.config import Settings
+from sagehen.domain.images import find_launch, image_name, server_of_its_own
+from sagehen.domain.instance_types import require_instance_type
+from sagehen.errors import Invalid, NotFound
+from sagehen.objects.store import ObjectStore
+from sagehen.wire.faults import AwsError
+
+__all__ = ["check_training_job"]
+
+LONGEST_RUNTIME_SECONDS = 28 * 86_400
+LARGEST_ENVIRONMENT_BYTES = 32 * 1024
+"""All keys and values together, as of a model."""
+
+_UNBUILT = {
+    "ServerlessJobConfig": "serverless training jobs (ServerlessJobConfig)",
+    "ModelPackageConfig": "model packages (ModelPackageConfig)",
+}
+_UNBUILT_RESOURCES = {
+    "InstanceGroups": "heterogeneous clusters (ResourceConfig.InstanceGroups)",
+    "InstancePreferences": "a choice of instance types (ResourceConfig.InstancePreferences)",
+    "TrainingPlanArn": "training plans (ResourceConfig.TrainingPlanArn)",
+}
+_ROOT = "/opt/ml/"
+_TAKEN = ("code", "input", "model", "output")
+"""What the platform has below it."""
+
+
+def check_training_job(params: dict[str, Any], settings: Settings, objects: ObjectStore) -> None:
+    """Check what CreateTrainingJob is given, down to its input in the object store.
+
+    Outside of any transaction: the object store may be far away.
+
+    Raises:
+        AwsError: SageMaker would refuse it, or Sagehen cannot run it.
+    """
+    _refuse_unbuilt(params, _UNBUILT)
+    _check_algorithm(params, settings)
+    _check_resources(params.get("ResourceConfig", {}), settings)
+    _check_times(params)
+    _check_environment(params.get("Environment", {}))
+    _check_checkpoints(params.get("CheckpointConfig"), objects)
+    output = params["OutputDataConfig"]["S3OutputPath"]
+    _check_bucket("S3OutputPath", output, objects)
+    check_channels(params, settings.region, objects)
+
+
+def _refuse_unbuilt(given: dict[str, Any], unbuilt: dict[str, str]) -> None:
+    for member, feature in unbuilt.items():
+        if given.get(member):
+            raise not_built(feature)
+
+
+def _check_algorithm(params: dict[str, Any], settings: Settings) -> None:
+    algorithm = params.get("AlgorithmSpecification")
+    if algorithm is None:
+        raise refused("AlgorithmSpecification is required: it names the image to run.")
+    image = algorithm.get("TrainingImage")
+    if bool(image) == bool(algorithm.get("AlgorithmName")):
+        raise refused(
+            "Specify exactly one of TrainingImage and AlgorithmName in AlgorithmSpecification."
+        )
+    if not image:
+        raise not_built("algorithm resources (AlgorithmSpecification.AlgorithmName)")
+    if algorithm["TrainingInputMode"] == "Pipe":
+        raise not_built("Pipe mode (TrainingInputMode); File and FastFile are")
+    access = algorithm.get("TrainingImageConfig", {}).get("TrainingRepositoryAuthConfig")
+    if access:
+        raise not_built("credentials of a registry (TrainingRepositoryAuthConfig)")
+    for metric in algorithm.get("MetricDefinitions", []):
+        _check_metric(metric)
+    _check_command(image, algorithm, params.get("HyperParameters", {}), settings)
+
+
+def _check_metric(metric: dict[str, str]) -> None:
+    try:
+        groups = re.compile(metric["Regex"]).groups
+    except re.error as error:
+        raise refused(
+            f"The Regex of the metric {metric['Name']} is no regular expression: {error}."
+        ) from error
+    if not groups:
+        raise refused(
+            f"The Regex of the metric {metric['Name']} has no group: put the part that is the "
+            "number into parentheses."
+        )
+
+
+def _check_command(
+    image: str, algorithm: dict[str, Any], parameters: dict[str, str], settings: Settings
+) -> None:
+    """There must be something to run: an entry point, a command for the image, or a script."""
+    if algorithm.get("ContainerEntrypoint") or parameters.get("sagemaker_program"):
+        return
+    launch = find_launch(image, settings.images)
+    if launch is not None and launch.command:
+        return
+    server = server_of_its_own(image)
+    what = (
+        f"The image {image} runs {server}, which Sagehen does not bring"
+        if server
+        else (f"Sagehen does not bring what is in the image {image}")
+    )
+    raise refused(
+        f"{what}. To run a script of your own, name it in the hyperparameter sagemaker_program and "
+        "its archive in sagemaker_submit_directory, as the SageMaker SDK does with an entry_point; "
+        "to run a command, give ContainerEntrypoint, or map the image's name to it in "
+        f'sagehen.toml: [images] "{image_name(image)}" = ["python3", "train.py"].'
+    )
+
+
+def _check_resources(resources: dict[str, Any], settings: Settings) -> None:
+    _refuse_unbuilt(resources, _UNBUILT_RESOURCES)
+    instance_type, count = resources.get("InstanceType"), resources.get("InstanceCount", 0)
+    if instance_type is None or count < 1:
+        raise refused("ResourceConfig needs an InstanceType and an InstanceCount of at least 1.")
+    if resources.get("VolumeSizeInGB", 1) < 1:
+        raise refused("VolumeSizeInGB must be at least 1.")
+    try:
+        require_instance_type(instance_type)
+    except Invalid as error:
+        raise refused(str(error)) from error
+    limit = settings.max_job_instances
+    if count > limit:
+        why = "The limit is Sagehen's setting max_job_instances, of each job."
+        raise quota_exceeded(f"{instance_type} for training job usage", limit, 0, count, why)
+
+
+def _check_times(params: dict[str, Any]) -> None:
+    stopping = params.get("StoppingCondition", {})
+    runtime = stopping.get("MaxRuntimeInSeconds", 1)
+    longest = stopping.get("MaxWaitTimeInSeconds")
+    if runtime > LONGEST_RUNTIME_SECONDS:
+        raise refused(
+            f"MaxRuntimeInSeconds may be {LONGEST_RUNTIME_SECONDS} (28 days) at most; it is "
+            f"{runtime}."
+        )
+    if params.get("EnableManagedSpotTraining"):
+        if longest is None or longest < stopping.get("MaxRuntimeInSeconds", 86_400):
+            raise refused(
+                "Invalid MaxWaitTimeInSeconds. It must be present and be greater than or equal to "
+                "MaxRuntimeInSeconds"
+            )
+    elif longest is not None:
+        raise refused(
+            "Invalid MaxWaitTimeInSeconds. It goes only with EnableManagedSpotTraining set to true"
+        )
+
+
+def _check_environment(environment: dict[str, str]) -> None:
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in environment.items())
+    if size > LARGEST_ENVIRONMENT_BYTES:
+        raise refused(
+            f"The environment variables of a training job may take {LARGEST_ENVIRONMENT_BYTES} "
+            f"bytes together; these take {size}."
+        )
+
+
+def _check_checkpoints(config: dict[str, str] | None, objects: ObjectStore) -> None:
+    if config is None:
+        return
+    _check_bucket("CheckpointConfig.S3Uri", config["S3Uri"], objects)
+    path = config.get("LocalPath")
+    if path is None:
+        return
+    clean = posixpath.normpath(path)
+    below = clean.removeprefix(_ROOT)
+    if not clean.startswith(_ROOT) or below.partition("/")[0] in _TAKEN or not path.isprintable():
+        raise refused(
+            f"The LocalPath of CheckpointConfig is {path!r}. It must be a folder of its own below "
+            f"{_ROOT}, as {_ROOT}checkpoints is; " + ", ".join(_TAKEN) + " there are taken."
+        )
+
+
+def _check_bucket(member: str, url: str, objects: ObjectStore) -> None:
+    """Results of hours must not be lost to a bucket that was misspelt."""
+    bucket = place_in_s3(member, url).bucket
+    try:
+        objects.bucket(bucket)
+    except NotFound as error:
+        raise _no_bucket(member, url, bucket) from error
+
+
+def _no_bucket(member: str, url: str, bucket: str) -> AwsError:
+    return refused(
+        f"{member} is {url}, but there is no bucket {bucket}. Create it, or name another."
+    )

@@ -1,0 +1,149 @@
+"""What a template's parameters are: as given, or by default, within their constraints."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from sagehen.apply.reading import Written
+from sagehen.apply.template import Parameter
+from sagehen.errors import Invalid
+
+__all__ = ["Value", "parameter_values", "read_assignments", "text_of"]
+
+Value = str | list[str]
+
+_TYPES = ("String", "Number", "List<Number>", "CommaDelimitedList")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+def read_assignments(given: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` each.
+
+    Raises:
+        Invalid: one is not of that form, or a name comes twice.
+    """
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise Invalid(f"--parameter takes NAME=VALUE, not {one!r}.")
+        if name in found:
+            raise Invalid(f"The parameter {name} is given twice.")
+        found[name] = value
+    return found
+
+
+def parameter_values(
+    declared: Mapping[str, Parameter], given: Mapping[str, str]
+) -> dict[str, Value]:
+    """Of every parameter its value; a list's items are stripped.
+
+    Raises:
+        Invalid: one is unknown, missing or not within its constraints; in CloudFormation's words.
+    """
+    unknown = [name for name in given if name not in declared]
+    if unknown:
+        raise Invalid(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
+    missing = [name for name, one in declared.items() if name not in given and one.default is None]
+    if missing:
+        raise Invalid(
+            f"Parameters: [{', '.join(missing)}] must have values. Give them with --parameter "
+            "NAME=VALUE."
+        )
+    return {
+        name: _value(name, one, given[name] if name in given else _default(name, one))
+        for name, one in declared.items()
+    }
+
+
+def text_of(value: object) -> str | None:
+    """A scalar as CloudFormation writes it; None for what is none."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Written):
+        return value.text
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def _default(name: str, declared: Parameter) -> str:
+    default = declared.default
+    text = text_of(default)
+    if text is None and isinstance(default, list):
+        parts = [text_of(one) for one in default]
+        text = ",".join(one for one in parts if one is not None)
+    if text is None:
+        raise Invalid(
+            "Template format error: Every Default member must be a string. "
+            f"(/Parameters/{name}/Default)"
+        )
+    return text
+
+
+def _value(name: str, declared: Parameter, text: str) -> Value:
+    if declared.type not in _TYPES:
+        raise Invalid(
+            f"Template format error: Unrecognized parameter type: {declared.type} "
+            f"(/Parameters/{name}). Sagehen has {', '.join(_TYPES)}."
+        )
+    if declared.type in ("String", "Number"):
+        _check(name, declared, text, is_number=declared.type == "Number")
+        return text
+    items = [one.strip() for one in text.split(",")] if text else []
+    for one in items:
+        _check(name, declared, one, is_number=declared.type == "List<Number>")
+    return items
+
+
+def _check(name: str, declared: Parameter, text: str, *, is_number: bool) -> None:
+    if is_number and not _NUMBER.fullmatch(text):
+        raise Invalid(f"Parameter '{name}' must be a number, not {_shown(declared, text)}.")
+    why = (
+        _outside_values(declared, text)
+        or _outside_pattern(name, declared, text)
+        or (_outside_numbers(declared, text) if is_number else _outside_lengths(declared, text))
+    )
+    if why:
+        raise Invalid(f"Parameter '{name}' {declared.constraint_description or why}.")
+
+
+def _shown(declared: Parameter, text: str) -> str:
+    return "****" if declared.is_secret else repr(text)
+
+
+def _outside_values(declared: Parameter, text: str) -> str | None:
+    if declared.allowed_values is None:
+        return None
+    allowed = [text_of(one) for one in declared.allowed_values]
+    return (
+        None if text in allowed else f"must be one of AllowedValues: {', '.join(map(str, allowed))}"
+    )
+
+
+def _outside_pattern(name: str, declared: Parameter, text: str) -> str | None:
+    if declared.allowed_pattern is None:
+        return None
+    try:
+        matches = re.fullmatch(declared.allowed_pattern, text)
+    except re.error as error:
+        raise Invalid(
+            f"Template format error: the AllowedPattern of /Parameters/{name} is no regular "
+            f"expression: {error}."
+        ) from error
+    return None if matches else f"must match pattern {declared.allowed_pattern}"
+
+
+def _outside_lengths(declared: Parameter, text: str) -> str | None:
+    least, most = declared.min_length, declared.max_length
+    if least is not None and len(text) < int(least):
+        return f"must contain at least {least} characters"
+    if most is not None and len(text) > int(most):
+        return f"must contain at most {most} characters"
+    return None
+
+
+def _outside_numbers(declared: Parameter, text: str) -> str | None:
+    least, most = declared.min_value, declared.max_value
+    if least is not None and float(text) < float(least):
+        return f"must be a number not less than {least}"
+    if most is not None and float(text) > float(most):
+        return f"must be a number not greater than {most}"
+    return None

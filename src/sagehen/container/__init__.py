@@ -1,0 +1,1 @@
+"""What the programs in containers share: environments of requirements.txt, reading variables."""

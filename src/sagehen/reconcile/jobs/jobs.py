@@ -1,0 +1,204 @@
+"""One pass over the training jobs: what has become of those that run, and who is to run next.
+
+All that it changes is one transaction, with the events of every step and the hooks of every end.
+What is left to do is asked of the agent by the loop, once that is on disk.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from sagehen.domain.jobs import JobSpec
+from sagehen.domain.names import ArnMaker
+from sagehen.domain.training import JobStage, JobStatus, TrainingJobRecord
+from sagehen.domain.training_course import Course
+from sagehen.domain.training_events import training_event
+from sagehen.reconcile.jobs.agent_view import AgentView
+from sagehen.reconcile.jobs.plan import Presence, admit, give_up, plan_job
+from sagehen.reconcile.jobs.specs import job_spec
+from sagehen.reconcile.lease import Lease
+from sagehen.store import tags, training_jobs
+from sagehen.store.database import Database
+from sagehen.store.events import put_event
+from sagehen.store.grouped import attempt
+
+__all__ = ["Asks", "JobPass", "OnEnd"]
+
+log = logging.getLogger(__name__)
+
+MOST_DUE = 200
+"""Waiting jobs that are ended in one pass."""
+
+OnEnd = Callable[[Connection, TrainingJobRecord], None]
+"""Called once for each job, in the transaction in which it comes to its final status."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asks:
+    """What the agent is to be asked for."""
+
+    put: tuple[JobSpec, ...] = ()
+    stop: tuple[str, ...] = ()
+    """Attempts, by their ids, as all that follow."""
+    delete: tuple[str, ...] = ()
+    newest: frozenset[str] = frozenset()
+    """Of every job that is ACTIVE."""
+    again: bool = False
+    """There is more to be done at once."""
+    gives_up_at: float | None = None
+    """When one of those that run has to be stopped."""
+
+
+class JobPass:
+    """Takes passes, in one thread at a time.
+
+    A pass reads the jobs that run, and as many of those that wait as there is room for or time is
+    over for: what it costs does not grow with how many wait or have ended.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        arns: ArnMaker,
+        most_running: int,
+        max_restarts: int,
+        on_end: Sequence[OnEnd] = (),
+    ) -> None:
+        self._database = database
+        self._lease = lease
+        self._arns = arns
+        self._most_running = most_running
+        self._max_restarts = max_restarts
+        self._on_end = on_end
+
+    def run(self, view: AgentView, now: float) -> Asks:
+        """Take one.
+
+        Raises:
+            LeaseLost: another control has taken over; nothing was written.
+        """
+        with self._database.read() as connection:
+            running = training_jobs.active(connection)
+            busy = self._is_something_due(connection, running, view, now)
+        if not busy:
+            return self._asks(running, view)
+        with self._database.write() as connection:
+            self._lease.renew(connection, now)
+            courses, more = self._advance(connection, view, now)
+            running = training_jobs.active(connection)
+        for course in courses:
+            _tell(course)
+        return self._asks(running, view, more)
+
+    def _is_something_due(
+        self,
+        connection: Connection,
+        running: Sequence[TrainingJobRecord],
+        view: AgentView,
+        now: float,
+    ) -> bool:
+        if any(self._changes(one, view, now) for one in running):
+            return True
+        if training_jobs.due(connection, now, 1):
+            return True
+        room = self._room(len(running), view)
+        return room > 0 and bool(training_jobs.next_waiting(connection, now, 1))
+
+    def _changes(self, record: TrainingJobRecord, view: AgentView, now: float) -> bool:
+        return self._plan(record, view, now).record is not record
+
+    def _plan(self, record: TrainingJobRecord, view: AgentView, now: float) -> Course:
+        return plan_job(record, view.sight(record), now, self._max_restarts)
+
+    def _room(self, running: int, view: AgentView) -> int:
+        """How many more may run: none while no agent is there to run them."""
+        return max(0, self._most_running - running) if view.is_there else 0
+
+    def _advance(
+        self, connection: Connection, view: AgentView, now: float
+    ) -> tuple[list[Course], bool]:
+        """The courses taken, and whether there are more to be."""
+        running = training_jobs.active(connection, lock=True)
+        courses = self._take(connection, running, lambda one: self._plan(one, view, now))
+        late = training_jobs.due(connection, now, MOST_DUE, lock=True)
+        courses += self._take(connection, late, lambda one: give_up(one, now))
+        left = len(running) - sum(one.record.stage is not JobStage.ACTIVE for one in courses)
+        # Those whose time was over were not among those running.
+        left += sum(one.stored.stage is JobStage.WAITING for one in courses)
+        room = self._room(left, view)
+        if room:
+            first = training_jobs.next_waiting(connection, now, room, lock=True)
+            courses += self._take(connection, first, lambda one: admit(one, now))
+        return courses, len(late) == MOST_DUE
+
+    def _take(
+        self,
+        connection: Connection,
+        records: Iterable[TrainingJobRecord],
+        plan: Callable[[TrainingJobRecord], Course],
+    ) -> list[Course]:
+        """Plan and write; a job that cannot be written stays as it is, and stops no other."""
+        courses = [course for course in map(plan, records) if course.record is not course.stored]
+        moved = {course.record.arn for course in courses if course.moves}
+        labels = tags.get_all(connection, moved) if moved else {}
+        return [one for one in courses if self._is_written(connection, one, labels)]
+
+    def _is_written(
+        self, connection: Connection, course: Course, labels: Mapping[str, dict[str, str]]
+    ) -> bool:
+        own_tags = labels.get(course.record.arn, {})
+        _, error = attempt(connection, lambda it: self._write(it, course, own_tags))
+        if error is not None:
+            about = {"action": "job_not_moved", "job": course.record.name}
+            log.error("A training job could not go on.", extra=about, exc_info=error)
+        return error is None
+
+    def _write(self, connection: Connection, course: Course, own_tags: dict[str, str]) -> None:
+        training_jobs.save(connection, [course.record])
+        for state in course.moves:
+            put_event(connection, training_event(state, own_tags, self._arns))
+        if course.record.stage is JobStage.ENDED:
+            for hook in self._on_end:
+                hook(connection, course.record)
+
+    def _asks(
+        self, running: Sequence[TrainingJobRecord], view: AgentView, more: bool = False
+    ) -> Asks:
+        newest = frozenset(one.attempt_id for one in running)
+        times = [one.gives_up_at for one in running if one.gives_up_at is not None]
+        return Asks(
+            put=tuple(
+                job_spec(one)
+                for one in running
+                if one.status is JobStatus.IN_PROGRESS
+                and view.sight(one).presence is Presence.ABSENT
+            ),
+            stop=tuple(
+                one.attempt_id
+                for one in running
+                if one.status is JobStatus.STOPPING and view.has_to_be_stopped(one.attempt_id)
+            ),
+            delete=tuple(view.reported - newest),
+            newest=newest,
+            again=more,
+            gives_up_at=min(times, default=None),
+        )
+
+
+def _tell(course: Course) -> None:
+    """One line for each end, and for each attempt that came to nothing."""
+    before, after = course.stored, course.record
+    if after.stage is before.stage:
+        return
+    about = {
+        "action": f"job_{after.stage}",
+        "job": after.name,
+        "status": after.secondary.value,
+        "attempt": after.attempt,
+        "failure_reason": after.failure_reason,
+    }
+    level = logging.WARNING if after.failure_reason else logging.INFO
+    log.log(level, "A training job has a new status.", extra=about)

@@ -1,0 +1,119 @@
+"""Runs the training jobs, for as long as it runs itself.
+
+wake (an operation's commit · agent's report · time) → hold the lease → pass: rows → ask the agent
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from sagehen.clock import Clock
+from sagehen.domain.jobs import JobList, JobReport, JobSpec, StopRequest
+from sagehen.domain.names import ArnMaker
+from sagehen.errors import Invalid, NotFound, SagehenError
+from sagehen.reconcile.jobs.agent_view import AgentView
+from sagehen.reconcile.jobs.jobs import Asks, JobPass, OnEnd
+from sagehen.reconcile.leased_loop import LONGEST_REST_SECONDS, LeasedLoop, in_thread
+from sagehen.reconcile.watch import Watch
+from sagehen.store.database import Database
+from sagehen.store.training_jobs import JOBS_CHANGED
+
+__all__ = ["LEASE_NAME", "JobAgent", "JobLoop"]
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME = "jobs"
+
+
+class JobAgent(Protocol):
+    """The agent, as the loop needs it; every call raises Unavailable while it is away."""
+
+    async def jobs(self, since: int | None = None, wait_seconds: float = 0) -> JobList: ...
+
+    async def put_job(self, spec: JobSpec) -> None: ...
+
+    async def stop_job(self, attempt_id: str, request: StopRequest | None = None) -> None: ...
+
+    async def delete_job(self, attempt_id: str) -> None: ...
+
+
+class JobLoop(LeasedLoop):
+    """The one loop that changes training jobs."""
+
+    def __init__(
+        self,
+        database: Database,
+        agent: JobAgent,
+        clock: Clock,
+        holder: str,
+        arns: ArnMaker,
+        most_running: int,
+        max_restarts: int,
+        on_end: Sequence[OnEnd] = (),
+    ) -> None:
+        """
+        Args:
+            most_running: jobs at once; more wait.
+            max_restarts: of a job whose agent was lost, where it does not say itself.
+            on_end: each is called once for each job, in the transaction of its final status.
+                What one raises has the job end later, not the others.
+        """
+        super().__init__(database, clock, LEASE_NAME, holder)
+        self._agent = agent
+        self._pass = JobPass(database, self._lease, arns, most_running, max_restarts, on_end)
+        self._view = AgentView()
+        self._watch: Watch[JobList, JobReport] = Watch(
+            agent.jobs, _by_id, clock, self._wake.set, quiet=True
+        )
+        database.listen(JOBS_CHANGED, lambda _: self.hint())
+
+    def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
+        return [self._watch.run()]
+
+    async def step(self) -> float:
+        self._view.look(self._watch.reports)
+        now = self._clock.now()
+        asks = await in_thread(lambda: self._pass.run(self._view, now))
+        self._view.forget_all_but(asks.newest)
+        await self._ask(asks)
+        if asks.again:
+            return 0
+        if asks.gives_up_at is None:
+            return LONGEST_REST_SECONDS
+        return min(LONGEST_REST_SECONDS, max(0.0, asks.gives_up_at - self._clock.now()))
+
+    async def _ask(self, asks: Asks) -> None:
+        """Ask the agent for all at once. What does not get through is asked for again."""
+        asking = [
+            *(self._put(spec) for spec in asks.put),
+            *(self._tell("stop", one, self._agent.stop_job(one)) for one in asks.stop),
+            *(self._tell("delete", one, self._agent.delete_job(one)) for one in asks.delete),
+        ]
+        if not asking:
+            return
+        for error in await asyncio.gather(*asking, return_exceptions=True):
+            if isinstance(error, SagehenError):
+                about = {"action": "ask_agent", "reason": str(error)}
+                log.warning("The agent did not take what it was asked.", extra=about)
+            elif error is not None:
+                raise error
+
+    async def _put(self, spec: JobSpec) -> None:
+        try:
+            await self._agent.put_job(spec)
+            self._view.note_taken(spec.attempt_id)
+        except Invalid as error:
+            self._view.note_refused(spec.attempt_id, str(error))
+            self._wake.set()
+
+    async def _tell(self, verb: str, attempt_id: str, asked: Awaitable[None]) -> None:
+        try:
+            await asked
+        except NotFound:
+            return  # Its next answer tells as much.
+        self._view.note_told(verb, attempt_id)
+
+
+def _by_id(answer: JobList) -> dict[str, JobReport]:
+    return {one.attempt_id: one for one in answer.jobs}

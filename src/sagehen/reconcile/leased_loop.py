@@ -1,0 +1,157 @@
+"""A loop that one control at a time runs: woken by hints, reports and time, tried again on failure.
+
+wake → hold the lease → take a turn → rest until the next wake
+"""
+
+import asyncio
+import contextlib
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from sagehen.clock import Clock
+from sagehen.errors import SagehenError
+from sagehen.reconcile.lease import Lease, LeaseLost
+from sagehen.reconcile.retries import backoff_seconds
+from sagehen.store.database import Database
+from sagehen.wake import Wake
+
+__all__ = ["LEASE_SECONDS", "LONGEST_REST_SECONDS", "LeasedLoop", "in_thread"]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+LEASE_SECONDS = 5.0
+RENEW_SECONDS = 1.5
+LONGEST_REST_SECONDS = 1.0
+FIRST_ERROR_SECONDS = 0.1
+LONGEST_ERROR_SECONDS = 10.0
+
+
+class LeasedLoop(ABC):
+    """What the loops over endpoints and over training jobs have in common."""
+
+    def __init__(self, database: Database, clock: Clock, lease_name: str, holder: str) -> None:
+        """`holder` holds the lease. The same name after a restart takes over at once, another one
+        when the lease has run out: name the home and its machine, not the process."""
+        self._database = database
+        self._clock = clock
+        self._lease = Lease(name=lease_name, holder=holder, ttl_seconds=LEASE_SECONDS)
+        self._wake = Wake()
+        self._renewed: float | None = None
+        """Monotonic; None while another holds the lease, or nobody."""
+        self._waits = False
+        self._errors = 0
+
+    @abstractmethod
+    def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """What runs beside the loop, until it ends."""
+
+    @abstractmethod
+    async def step(self) -> float:
+        """Bring everything one step on; returns the seconds until the next is due.
+
+        Raises:
+            LeaseLost: another control took over in between.
+        """
+
+    def hint(self) -> None:
+        """Rows have changed: look now. May be called from any thread, at any time."""
+        self._wake.hint()
+
+    async def run(self) -> None:
+        """Reconcile until cancelled; then let go of the lease."""
+        self._wake.begin()
+        beside = [asyncio.create_task(one) for one in self.companions()]
+        try:
+            while True:
+                await self._rest(await self._turn_or_back_off())
+        finally:
+            for one in beside:
+                one.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            if self._renewed is not None:
+                # Where that fails it runs out by itself.
+                with contextlib.suppress(SQLAlchemyError):
+                    await in_thread(self._let_go)
+
+    async def _turn_or_back_off(self) -> float:
+        """Take a turn; however it ends, the seconds until the next if nothing happens."""
+        try:
+            wait = await self.turn()
+        except LeaseLost:
+            self._renewed = None
+            return LONGEST_REST_SECONDS
+        except Exception as error:
+            self._errors += 1
+            wait = backoff_seconds(self._errors - 1, FIRST_ERROR_SECONDS, LONGEST_ERROR_SECONDS)
+            about = {"action": "reconcile_failed", "wait_seconds": wait}
+            # What is expected to happen now and then needs no traceback.
+            trace = not isinstance(error, (SagehenError, OSError))
+            said = "Reconciling failed and is tried again: %s"
+            log.error(said, error, exc_info=trace, extra=about)
+            # Not cut short by a hint: what fails at once would be tried without end.
+            await self._clock.sleep(wait)
+            return 0
+        self._errors = 0
+        return wait
+
+    async def turn(self) -> float:
+        """Take a step, where it is ours to take; returns the seconds until the next turn is due.
+
+        Raises:
+            LeaseLost: another control took over in between.
+        """
+        self._wake.clear()
+        if not await self._hold_lease():
+            return LONGEST_REST_SECONDS
+        return await self.step()
+
+    async def _hold_lease(self) -> bool:
+        now = self._clock.monotonic()
+        if self._renewed is not None and now - self._renewed < RENEW_SECONDS:
+            return True
+        held = await in_thread(self._acquire)
+        if not held and not self._waits:
+            about = {"action": "stand_by", "lease": self._lease.name}
+            log.info("Another control reconciles; this one waits.", extra=about)
+        self._waits = not held
+        self._renewed = now if held else None
+        return held
+
+    def _acquire(self) -> bool:
+        with self._database.write() as connection:
+            return self._lease.acquire(connection, self._clock.now())
+
+    def _let_go(self) -> None:
+        with self._database.write() as connection:
+            self._lease.release(connection)
+
+    async def _rest(self, seconds: float) -> None:
+        """Until woken, at most `seconds`."""
+        waits = [
+            asyncio.ensure_future(self._wake.wait()),
+            asyncio.ensure_future(self._clock.sleep(seconds)),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run `work` in a thread; when cancelled, still wait for its end, which cannot be hurried.
+
+    Otherwise it would go on behind the back of whoever closes the database next.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

@@ -1,0 +1,131 @@
+"""`python -m sagehen.scriptrunner`: runs the script that a training job's hyperparameters name.
+
+It behaves as AWS's sagemaker-training toolkit does in the images of the frameworks. It imports
+little: a job of some ten milliseconds is to cost not much more.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from sagehen.errors import SagehenError
+from sagehen.scriptrunner.code import bring_code
+from sagehen.scriptrunner.faults import CannotRun, describe_failure
+from sagehen.scriptrunner.folders import Folders
+from sagehen.scriptrunner.parameters import Parameters, read_parameters, to_arguments
+from sagehen.scriptrunner.process import run_command
+from sagehen.scriptrunner.script import Kind, Script, find_script, plan_command
+from sagehen.scriptrunner.variables import make_variables
+
+__all__ = ["main"]
+
+INFO = 20
+_LEVELS = {"CRITICAL": 50, "ERROR": 40, "WARNING": 30, "INFO": INFO, "DEBUG": 10, "NOTSET": 0}
+_DISTRIBUTIONS = (
+    "sagemaker_mpi_enabled",
+    "sagemaker_parameter_server_enabled",
+    "sagemaker_distributed_dataparallel_enabled",
+    "sagemaker_multi_worker_mirrored_strategy_enabled",
+    "sagemaker_pytorch_ddp_enabled",
+    "sagemaker_pytorch_xla_multi_worker_enabled",
+    "sagemaker_torch_distributed_enabled",
+)
+
+
+def main(environ: Mapping[str, str]) -> int:
+    """Run the script. Returns the status to end with."""
+    folders = Folders(environ.get("SAGEMAKER_BASE_DIR") or "/opt/ml")
+    try:
+        return _run(folders, environ)
+    except SagehenError as problem:
+        folders.write_failure(str(problem))
+        _say("ERROR", f"Reporting training FAILURE\n{problem}")
+        return 1
+
+
+def _run(folders: Folders, environ: Mapping[str, str]) -> int:
+    """Raises SagehenError: it could not be started."""
+    parameters = read_parameters(folders.read_config("hyperparameters.json"))
+    program = environ.get("SAGEMAKER_PROGRAM") or parameters.text("sagemaker_program")
+    if program is None:
+        raise CannotRun(
+            "The hyperparameter sagemaker_program is missing: it names the script to run, such as "
+            "train.py. Estimators with an entry_point set it."
+        )
+    _refuse_distribution(parameters)
+    submitted = parameters.text("sagemaker_submit_directory")
+    submitted = submitted or environ.get("SAGEMAKER_SUBMIT_DIRECTORY")
+    bring_code(folders, submitted)
+    script = find_script(folders, program, submitted)
+    level = _log_level(parameters)
+    given = dict(environ) | make_variables(folders, parameters, program, level, environ)
+    paths = [folders.code, *filter(None, [environ.get("PYTHONPATH")])]
+    given["PYTHONPATH"] = os.pathsep.join(paths)
+    python = _install(folders, script, given)
+    command = plan_command(script, python, to_arguments(parameters.users))
+    if level <= INFO:
+        _say("INFO", f"Invoking script with the following command:\n\n{' '.join(command)}\n")
+    return _invoke(folders, command, given, script)
+
+
+def _invoke(folders: Folders, command: list[str], environ: dict[str, str], script: Script) -> int:
+    os.chdir(folders.code)
+    if script.kind is Kind.COMMAND:
+        os.chmod(script.name, 0o755)
+    ended = run_command(command, environ, as_group=script.kind is Kind.COMMAND)
+    if ended.status != 0 and not ended.told:
+        failure = describe_failure(ended.status, command, ended.errors)
+        folders.write_failure(failure)
+        _say("ERROR", f"Reporting training FAILURE\n{failure}")
+    return ended.status
+
+
+def _install(folders: Folders, script: Script, environ: dict[str, str]) -> str:
+    """The interpreter that has what the code needs; its programs come first in PATH.
+
+    What is installed is kept as long as this process lives, by a lock.
+    """
+    package = script.kind is Kind.MODULE
+    if not package and not os.path.isfile(os.path.join(folders.code, "requirements.txt")):
+        return sys.executable
+    from sagehen.scriptrunner.requirements import install
+
+    python = install(folders, package, environ)
+    if python != sys.executable:
+        environ["PATH"] = os.path.dirname(python) + os.pathsep + environ.get("PATH", os.defpath)
+    return python
+
+
+def _log_level(parameters: Parameters) -> int:
+    """Raises CannotRun."""
+    text = parameters.text("sagemaker_container_log_level") or str(INFO)
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if text.upper() in _LEVELS:
+        return _LEVELS[text.upper()]
+    raise CannotRun(
+        f"sagemaker_container_log_level is {text!r}; it must be a number such as 20, or INFO."
+    )
+
+
+def _refuse_distribution(parameters: Parameters) -> None:
+    """Raises CannotRun."""
+    for name in _DISTRIBUTIONS:
+        if parameters.own.get(name):
+            raise CannotRun(
+                f"{name} is set, but scripts are not distributed here. Leave `distribution` out "
+                "of the estimator, or start the processes in a script of your own (entry_point "
+                "run.sh)."
+            )
+
+
+def _say(level: str, text: str) -> None:
+    # With the name that the toolkit has in logs.
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    sys.stderr.write(f"{now} sagemaker-training-toolkit {level:8} {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ))

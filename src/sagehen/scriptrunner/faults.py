@@ -1,0 +1,41 @@
+"""What ends a job before its script, or with it: texts for `output/failure`."""
+
+from sagehen.errors import SagehenError
+
+__all__ = ["CannotRun", "describe_failure"]
+
+MESSAGE_CHARACTERS = 600
+"""Of SageMaker's 1,024 for a reason: the rest is for the command."""
+KILLED = 137
+_TRACEBACK = "Traceback (most recent call last):"
+_LINES = 5
+
+
+class CannotRun(SagehenError):
+    """The script is not started; the sentence says why, and what to do."""
+
+
+def describe_failure(status: int, command: list[str], errors: str) -> str:
+    """As AWS's toolkit says it.
+
+    Args:
+        status: that of the script; 128 and the signal's number where one ended it.
+        errors: the end of what it wrote to standard error.
+    """
+    lines = ["ExecuteUserScriptError:", f"ExitCode {status}", f'ErrorMessage "{_message(errors)}"']
+    if status == KILLED:
+        lines.append('ExtraInfo "OutOfMemory: Process killed by SIGKILL (signal 9)"')
+    lines.append(f'Command "{" ".join(command)}"')
+    return "\n".join(lines)
+
+
+def _message(errors: str) -> str:
+    """The exception that it ended with, else its last lines."""
+    lines = [line.rstrip() for line in errors.replace("\r", "\n").splitlines() if line.strip()]
+    chosen = lines[-_LINES:]
+    if _TRACEBACK in lines:
+        # Behind the last traceback's frames, which are indented, is what was raised.
+        last = len(lines) - lines[::-1].index(_TRACEBACK)
+        raised = next((n for n in range(last, len(lines)) if not lines[n].startswith(" ")), None)
+        chosen = lines[raised:] if raised is not None else chosen
+    return "\n".join(chosen)[:MESSAGE_CHARACTERS]

@@ -1,0 +1,29 @@
+"""The tables of EventBridge's rules and their targets."""
+
+from sqlalchemy import JSON, Column, Double, Index, String, Table, Text
+
+from sagehen.store.tables import METADATA
+
+__all__ = ["RULES", "TARGETS"]
+
+RULES = Table(
+    "event_rules",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("arn", String(256), nullable=False),
+    Column("state", String(16), nullable=False, index=True),
+    Column("event_pattern", Text, nullable=False),
+    Column("description", Text),
+    Column("role_arn", Text),
+    Column("created_at", Double, nullable=False),
+)
+TARGETS = Table(
+    "event_targets",
+    METADATA,
+    Column("rule_name", String(64), primary_key=True),
+    Column("target_id", String(64), primary_key=True),
+    Column("target_arn", Text, nullable=False),
+    Column("definition", JSON(none_as_null=True), nullable=False),
+    Column("secret", String(128)),
+    Index("ix_event_targets_target_arn", "target_arn"),
+)

@@ -1,0 +1,386 @@
+import asyncio
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sagehen.agent.jobs.surroundings import JobSurroundings
+from sagehen.domain.jobs import JobPhase, JobReport, Outcome, StopRequest
+from sagehen.errors import Invalid, NotFound, Unavailable
+from sagehen.home import Home
+from support.clock import SteppedClock
+from support.jobs import JobsUnderTest, MakeSpec
+
+ALL_PHASES = [JobPhase.STARTING, JobPhase.DOWNLOADING, JobPhase.TRAINING, JobPhase.UPLOADING]
+WAITS_FOR_SIGTERM = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.02; done"
+IGNORES_SIGTERM = "trap '' TERM; echo ready; while :; do sleep 0.02; done"
+
+
+def phases(report: JobReport) -> list[JobPhase]:
+    return [change.phase for change in report.phases]
+
+
+async def printed(home: Home, text: str, job: str = "count") -> str:
+    """The first host's log, once it holds `text`."""
+    path = home.logs / "training-jobs" / job / "algo-1.log"
+    async with asyncio.timeout(30):
+        while not path.exists() or text not in path.read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return path.read_text()
+
+
+async def test_a_job_runs_through_its_phases(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    report = await jobs.run(make_spec("echo hello"))
+    assert report.outcome is Outcome.COMPLETED
+    assert phases(report) == ALL_PHASES
+    assert (report.exit_code, report.failure_reason, report.stopping) == (0, None, False)
+    assert "hello" in await printed(home, "hello")
+
+
+async def test_nothing_is_left_of_a_job_but_its_report_and_its_log(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    await jobs.run(make_spec("sleep 1000 & true"))
+    jobs.jobs.delete("j-1")
+    await jobs.is_gone()
+    assert list(home.jobs.iterdir()) == []
+    assert list(home.ended_jobs.iterdir()) == []
+    assert not [one for one in psutil.Process().children(recursive=True) if "1000" in one.cmdline()]
+
+
+async def test_the_container_reads_what_sagemaker_would_write(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    show = "cd $SAGEMAKER_BASE_DIR/input/config; for f in *; do echo $f; cat $f; echo; done"
+    await jobs.run(make_spec(show, hyperparameters={"epochs": "3"}, instance_count=2))
+    lines = (await printed(home, "resourceconfig")).splitlines()
+    read = dict(zip(lines[::2], map(json.loads, lines[1::2]), strict=True))
+    hosts = ["algo-1", "algo-2"]
+    assert read == {
+        "hyperparameters.json": {"epochs": "3"},
+        "inputdataconfig.json": {},
+        "resourceconfig.json": {
+            "current_host": "algo-1",
+            "current_instance_type": "ml.m5.large",
+            "current_group_name": "homogeneousCluster",
+            "hosts": hosts,
+            "instance_groups": [
+                {
+                    "instance_group_name": "homogeneousCluster",
+                    "instance_type": "ml.m5.large",
+                    "hosts": hosts,
+                }
+            ],
+            "network_interface_name": "lo",
+        },
+    }
+
+
+async def test_a_user_cannot_change_what_the_platform_says(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home, base: Path
+) -> None:
+    given = {"TRAINING_JOB_NAME": "other", "SAGEMAKER_BASE_DIR": "/", "LANG": "de_DE", "OWN": "1"}
+    await jobs.run(make_spec("env; echo END", environment=given))
+    said = dict(
+        line.split("=", 1) for line in (await printed(home, "END")).splitlines() if "=" in line
+    )
+    assert said["TRAINING_JOB_NAME"] == "count"
+    assert said["TRAINING_JOB_ARN"].endswith(":training-job/count")
+    assert said["SAGEMAKER_BASE_DIR"] == str(base)
+    assert (said["AWS_REGION"], said["LANG"], said["OWN"]) == ("us-east-1", "de_DE", "1")
+    assert said["AWS_ENDPOINT_URL"] == "http://127.0.0.1:9000"
+    assert said["AWS_ACCESS_KEY_ID"].startswith("AKSH")
+
+
+async def test_an_isolated_container_gets_no_credentials(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    await jobs.run(make_spec("env; echo END", network_isolation=True))
+    assert "AWS_ACCESS_KEY_ID" not in await printed(home, "END")
+
+
+async def test_an_images_command_runs_beside_the_settings_with_train(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    (home.path / "count.sh").write_text('echo "told to $*"')
+    await jobs.run(make_spec(image="me/counter:1", entrypoint=()))
+    assert "told to train\n" in await printed(home, "told")
+    await jobs.run(
+        make_spec(image="counter", entrypoint=(), arguments=("a", "b c"), attempt_id="j-2")
+    )
+    assert "told to a b c\n" in await printed(home, "a b")
+
+
+async def test_what_has_no_program_says_what_to_do(
+    jobs: JobsUnderTest, make_spec: MakeSpec
+) -> None:
+    report = await jobs.run(make_spec(entrypoint=(), image="me/unknown"))
+    assert report.outcome is Outcome.FAILED
+    assert report.failure_reason is not None
+    assert report.failure_reason.startswith("AlgorithmError: ")
+    assert "sagemaker_program" in report.failure_reason
+    assert JobPhase.TRAINING not in phases(report)
+
+
+async def test_a_command_that_is_not_there_fails_the_job(
+    jobs: JobsUnderTest, make_spec: MakeSpec
+) -> None:
+    report = await jobs.run(make_spec(entrypoint=("/nonexistent/train",)))
+    assert report.outcome is Outcome.FAILED
+    assert "/nonexistent/train: No such file or directory" in str(report.failure_reason)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason", "code"),
+    [
+        ("echo whatever; exit 3", "AlgorithmError: whatever, exit code: 3", 3),
+        (
+            "echo '  no rows ' > $B/output/failure; exit 1",
+            "AlgorithmError: no rows, exit code: 1",
+            1,
+        ),
+        (
+            "echo 'ClientError: bad' > $B/output/failure; exit 2",
+            "ClientError: bad, exit code: 2",
+            2,
+        ),
+        ("kill -9 $$", "AlgorithmError: , exit code: 137", 137),
+        ("mkfifo $B/output/failure; echo piped; exit 1", "AlgorithmError: piped, exit code: 1", 1),
+    ],
+)
+async def test_what_a_failure_is_said_to_be(
+    jobs: JobsUnderTest, make_spec: MakeSpec, script: str, reason: str, code: int
+) -> None:
+    report = await jobs.run(make_spec(f"B=$SAGEMAKER_BASE_DIR; {script}"))
+    assert report.outcome is Outcome.FAILED
+    assert (report.failure_reason, report.exit_code) == (reason, code)
+
+
+async def test_a_long_failure_is_cut_and_keeps_its_exit_code(
+    jobs: JobsUnderTest, make_spec: MakeSpec
+) -> None:
+    script = "head -c 100000 /dev/zero | tr '\\0' x > $SAGEMAKER_BASE_DIR/output/failure; exit 7"
+    reason = (await jobs.run(make_spec(script))).failure_reason
+    assert reason is not None
+    assert len(reason) == 1024
+    assert reason.startswith("AlgorithmError: xxx")
+    assert reason.endswith("xxx, exit code: 7")
+
+
+async def test_a_job_that_is_stopped_may_finish(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    jobs.jobs.put(make_spec(WAITS_FOR_SIGTERM))
+    await printed(home, "ready")
+    jobs.jobs.stop("j-1", StopRequest())
+    jobs.jobs.stop("j-1", StopRequest())
+    assert (await jobs.reports(lambda report: True)).stopping
+    report = await jobs.ends()
+    assert report.outcome is Outcome.STOPPED
+    assert phases(report) == ALL_PHASES
+    jobs.jobs.stop("j-1", StopRequest())
+    assert (await jobs.ends()).outcome is Outcome.STOPPED
+
+
+async def test_who_does_not_end_is_killed_after_the_grace(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home, clock: SteppedClock
+) -> None:
+    jobs.jobs.put(make_spec(IGNORES_SIGTERM))
+    await printed(home, "ready")
+    jobs.jobs.stop("j-1", StopRequest())
+    await clock.sleeper(120)
+    clock.advance(119)
+    assert jobs.jobs.list().jobs[0].outcome is None
+    clock.advance(1)
+    report = await jobs.ends()
+    assert (report.outcome, report.running_seconds) == (Outcome.STOPPED, 120)
+
+
+async def test_a_later_order_can_only_shorten_the_grace(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home, clock: SteppedClock
+) -> None:
+    jobs.jobs.put(make_spec(IGNORES_SIGTERM))
+    await printed(home, "ready")
+    jobs.jobs.stop("j-1", StopRequest(grace_seconds=60))
+    await clock.sleeper(60)
+    jobs.jobs.stop("j-1", StopRequest(grace_seconds=600))
+    jobs.jobs.stop("j-1", StopRequest(outcome=Outcome.INTERRUPTED, grace_seconds=5))
+    await clock.sleeper(5)
+    clock.advance(5)
+    assert (await jobs.ends()).outcome is Outcome.STOPPED
+
+
+async def test_a_job_runs_no_longer_than_it_may_whatever_the_wall_clock_says(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home, clock: SteppedClock
+) -> None:
+    jobs.jobs.put(make_spec(WAITS_FOR_SIGTERM, runtime_seconds=100))
+    await printed(home, "ready")
+    clock.jump(1_000_000)
+    clock.advance(99)
+    await asyncio.sleep(0.05)
+    assert jobs.jobs.list().jobs[0].outcome is None
+    clock.jump(-2_000_000)
+    clock.advance(1)
+    report = await jobs.ends()
+    assert (report.outcome, report.running_seconds) == (Outcome.MAX_RUNTIME, 100)
+    times = [*(change.at for change in report.phases), report.ended_at]
+    assert times == [1_700_000_000.0] * 3 + [1_700_000_100.0] * 2
+
+
+async def test_a_container_that_ends_in_the_grace_by_itself_is_not_waited_for(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    jobs.jobs.put(make_spec("trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done"))
+    await printed(home, "ready")
+    jobs.jobs.stop("j-1", StopRequest())
+    report = await jobs.ends()
+    assert (report.outcome, report.failure_reason) == (Outcome.STOPPED, None)
+
+
+async def test_only_the_main_process_is_asked_to_end(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    child = "(trap 'echo child was told' TERM; while :; do sleep 0.02; done) &"
+    jobs.jobs.put(make_spec(f"{child} trap 'sleep 0.1; exit 0' TERM; echo ready; wait"))
+    await printed(home, "ready")
+    jobs.jobs.stop("j-1", StopRequest())
+    await jobs.ends()
+    assert "child was told" not in await printed(home, "ready")
+
+
+async def test_an_interrupted_job_uploads_nothing(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    jobs.jobs.put(make_spec(WAITS_FOR_SIGTERM))
+    await printed(home, "ready")
+    assert jobs.jobs.interrupt(None) == ("j-1",)
+    assert jobs.jobs.interrupt(None) == ()
+    report = await jobs.ends()
+    assert report.outcome is Outcome.INTERRUPTED
+    assert JobPhase.UPLOADING not in phases(report)
+
+
+async def test_the_newest_are_interrupted_first(jobs: JobsUnderTest, make_spec: MakeSpec) -> None:
+    for number in (1, 2, 3):
+        jobs.jobs.put(make_spec("sleep 1000", attempt_id=f"j-{number}"))
+        await jobs.trains(f"j-{number}")
+    assert jobs.jobs.interrupt(2) == ("j-3", "j-2")
+    assert (await jobs.ends("j-3")).outcome is Outcome.INTERRUPTED
+    assert (await jobs.ends("j-2")).outcome is Outcome.INTERRUPTED
+    assert not (await jobs.trains("j-1")).stopping
+
+
+async def test_a_put_of_a_known_attempt_does_nothing(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    spec = make_spec("echo once")
+    jobs.jobs.put(spec)
+    jobs.jobs.put(spec)
+    await jobs.ends()
+    jobs.jobs.put(spec)
+    assert len(jobs.jobs.list().jobs) == 1
+    assert (await printed(home, "once")).count("once") == 1
+
+
+async def test_a_deleted_attempt_is_killed_and_forgotten(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    jobs.jobs.put(make_spec(IGNORES_SIGTERM))
+    await printed(home, "ready")
+    jobs.jobs.delete("j-1")
+    await jobs.is_gone()
+    assert list(home.jobs.iterdir()) == []
+    with pytest.raises(NotFound):
+        jobs.jobs.delete("j-1")
+    with pytest.raises(NotFound):
+        jobs.jobs.stop("j-1", StopRequest())
+
+
+async def test_the_logs_of_attempts_are_one(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    for attempt in ("j-1", "j-2"):
+        await jobs.run(make_spec(f"echo by {attempt}", attempt_id=attempt))
+    assert (await printed(home, "j-2")).splitlines() == ["by j-1", "by j-2"]
+
+
+async def test_if_one_host_fails_the_others_are_ended(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home, clock: SteppedClock
+) -> None:
+    script = f"""
+        case $SAGEMAKER_BASE_DIR in *algo-2*) echo no luck; exit 4;; esac; {IGNORES_SIGTERM}"""
+    jobs.jobs.put(make_spec(script, instance_count=3))
+    await jobs.trains()
+    await clock.sleeper(10)
+    clock.advance(10)
+    report = await jobs.ends()
+    assert report.outcome is Outcome.FAILED
+    assert report.failure_reason == "AlgorithmError: no luck, exit code: 4"
+    assert report.exit_code == 4
+
+
+async def test_a_job_is_complete_when_all_its_hosts_are(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
+) -> None:
+    script = "case $SAGEMAKER_BASE_DIR in *algo-2*) sleep 0.2;; esac; echo done"
+    report = await jobs.run(make_spec(script, instance_count=2))
+    assert report.outcome is Outcome.COMPLETED
+    assert (home.logs / "training-jobs" / "count" / "algo-2.log").read_text() == "done\n"
+
+
+async def test_a_stopping_agent_interrupts_its_jobs_and_the_next_one_tells(
+    around: JobSurroundings, make_spec: MakeSpec
+) -> None:
+    first = JobsUnderTest(around)
+    await first.jobs.start()
+    first.jobs.put(make_spec(WAITS_FOR_SIGTERM))
+    await printed(around.home, "ready")
+    await first.jobs.close()
+    with pytest.raises(Unavailable):
+        first.jobs.put(make_spec(attempt_id="j-2"))
+    second = JobsUnderTest(around)
+    await second.jobs.start()
+    assert (await second.ends()).outcome is Outcome.INTERRUPTED
+
+
+async def test_a_report_that_cannot_be_read_is_as_good_as_none(
+    around: JobSurroundings, home: Home
+) -> None:
+    (home.ended_jobs / "j-1.json").write_text("{")
+    (home.ended_jobs / "j-2.new").write_text("{")
+    jobs = JobsUnderTest(around)
+    await jobs.jobs.start()
+    assert jobs.jobs.list().jobs == ()
+    assert list(home.ended_jobs.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"attempt_id": "../x"},
+        {"attempt_id": ""},
+        {"job_name": "a/b"},
+        {"job_name": ".."},
+        {"instance_count": 0},
+        {"instance_count": 101},
+        {"output_uri": "file:///tmp"},
+    ],
+)
+async def test_a_spec_that_makes_no_sense_is_refused(
+    jobs: JobsUnderTest, make_spec: MakeSpec, wrong: dict[str, object]
+) -> None:
+    with pytest.raises(Invalid):
+        jobs.jobs.put(make_spec(**wrong))
+    assert jobs.jobs.list().jobs == ()
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.LOST])
+async def test_nobody_is_told_to_end_otherwise(
+    jobs: JobsUnderTest, make_spec: MakeSpec, outcome: Outcome
+) -> None:
+    jobs.jobs.put(make_spec("sleep 1000"))
+    with pytest.raises(Invalid):
+        jobs.jobs.stop("j-1", StopRequest(outcome=outcome))

@@ -1,0 +1,56 @@
+"""Whether a migration is due, read without the libraries that would run it."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.script import ScriptDirectory
+
+import sagehen.store
+from sagehen.store.revision import is_up_to_date, newest_revision
+
+
+@pytest.fixture
+def state(empty_state: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "what? 50%.db"
+    path.write_bytes(empty_state.read_bytes())
+    return path
+
+
+def test_the_newest_is_alembics_head() -> None:
+    migrations = Path(sagehen.store.__file__).parent / "migrations"
+    assert newest_revision() == ScriptDirectory(str(migrations)).get_current_head()
+
+
+def test_what_was_migrated_is_up_to_date(state: Path) -> None:
+    assert is_up_to_date(state)
+
+
+@pytest.mark.parametrize("revision", ["0001", "9999"])
+def test_an_older_or_newer_one_is_not(state: Path, revision: str) -> None:
+    with closing(sqlite3.connect(state)) as database:
+        database.execute("UPDATE alembic_version SET version_num = ?", [revision])
+        database.commit()
+    assert not is_up_to_date(state)
+
+
+@pytest.mark.parametrize("content", [b"", b"this is no database" * 100])
+def test_nor_is_what_says_nothing(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(content)
+    assert not is_up_to_date(path)
+    assert path.read_bytes() == content
+
+
+def test_nor_is_what_is_not_there_and_it_is_not_made(tmp_path: Path) -> None:
+    assert not is_up_to_date(tmp_path / "state.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_takes_none_of_the_libraries_of_a_migration() -> None:
+    heavy = "{'alembic', 'sqlalchemy'} & sys.modules.keys()"
+    program = f"import sys, sagehen.cli; sys.exit(bool({heavy}))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
