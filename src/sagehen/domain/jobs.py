@@ -65,7 +65,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     volume_gb: int = 30
     """The most that a host's files may take, inputs and outputs together."""
     entrypoint: tuple[str, ...] = ()
-    """ContainerEntrypoint; empty: what the image stands for, with `train`."""
+    """ContainerEntrypoint; empty: what the image stands for."""
     arguments: tuple[str, ...] = ()
     hyperparameters: dict[str, str] = {}
     environment: dict[str, str] = {}

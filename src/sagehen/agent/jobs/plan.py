@@ -20,8 +20,6 @@ __all__ = ["PROGRAM", "plan_job_launch"]
 
 PROGRAM = "sagemaker_program"
 """The hyperparameter that names the script for our script runner."""
-TRAIN = "train"
-"""What SageMaker starts a training image with."""
 
 
 def plan_job_launch(place: HostPlace, settings: Settings) -> LaunchPlan:
@@ -48,15 +46,15 @@ def plan_job_launch(place: HostPlace, settings: Settings) -> LaunchPlan:
 def _command(place: HostPlace, settings: Settings) -> tuple[tuple[str, ...], Path]:
     """The program, and the folder that it starts in."""
     spec = place.spec
-    arguments = spec.arguments or (TRAIN,)
     if spec.entrypoint:
         return (*spec.entrypoint, *spec.arguments), place.code
     launch = find_launch(spec.image, settings.images)
     if launch is not None and launch.command is not None:
-        # Where sagehen.toml lies: a command in it may name a script beside it.
-        return (*launch.command, *arguments), place.home.path
+        # It stands for the image as it is: SageMaker's `train` would be an argument too many, as
+        # `serve` is for an endpoint's. It starts where sagehen.toml lies, beside which it may be.
+        return (*launch.command, *spec.arguments), place.home.path
     if PROGRAM in spec.hyperparameters:
-        return (sys.executable, "-m", "sagehen.scriptrunner", *arguments), place.code
+        return (sys.executable, "-m", "sagehen.scriptrunner", *spec.arguments), place.code
     raise JobFailed(_no_program(spec))
 
 

@@ -9,7 +9,7 @@ from sagehen.domain.jobs import JobMetric, JobPhase, JobReport, Outcome, PhaseCh
 from sagehen.domain.training import JobStage, JobStatus, SecondaryStatus, TrainingJobRecord
 from sagehen.domain.training_course import Course
 from sagehen.reconcile.jobs.plan import Presence, Sight, admit, give_up, plan_job
-from support.jobs import BEGAN, report_of, running_job, spot, waiting_job
+from support.training_jobs import BEGAN, report_of, running_job, spot, waiting_job
 
 RETRY = {"RetryStrategy": {"MaximumRetryAttempts": 1}}
 ABSENT, LOST, UNKNOWN = (
