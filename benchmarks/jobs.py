@@ -142,7 +142,7 @@ def settings(max_running_jobs: int, limit: int | None) -> str:
             f'role_arn = "{ROLE}"',
             "require_api_key = false",
             'when_full = "queue"',
-            "max_queued = 1000000",
+            "max_queued = 10000",
         ]
     return "\n".join([*lines, ""])
 
