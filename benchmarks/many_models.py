@@ -4,7 +4,6 @@ import io
 import json
 import random
 import tarfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,26 +90,3 @@ def zipf(models: int, draws: int) -> list[int]:
     order = list(range(models))
     chance.shuffle(order)
     return chance.choices(order, [1 / rank for rank in range(1, models + 1)], k=draws)
-
-
-def least_recent_hits(draws: Sequence[int], sizes: Sequence[int], room: int) -> float:
-    """The share of hits that a cache has which forgets the least recently used.
-
-    Args:
-        sizes: of the models, by number.
-        room: for models of so much together.
-    """
-    held: dict[int, None] = {}
-    hits = taken = 0
-    for number in draws:
-        if number in held:
-            hits += 1
-            del held[number]
-        else:
-            taken += sizes[number]
-            while taken > room:
-                oldest = next(iter(held))
-                del held[oldest]
-                taken -= sizes[oldest]
-        held[number] = None
-    return hits / len(draws)

@@ -30,7 +30,8 @@ from descendants import adopt_orphans, end_all, proportional_mebibytes
 from environments import CACHE, version_of
 from frame import Measured, keep, measure, options, some
 from house import ask
-from many_models import Catalog, least_recent_hits, make_catalog, uniform, zipf
+from ideal_cache import least_recent_hits
+from many_models import Catalog, make_catalog, uniform, zipf
 from multi_servers import Host, endpoint_name
 from multimodel_report import CONNECTIONS, ROOM_SHARE, Hits, Result, Warm, render
 from others import Others

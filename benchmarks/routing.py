@@ -38,7 +38,7 @@ SEED = 2026
 MEDIAN_SECONDS = 0.020
 """Long beside what the machine spends on a request, so that it is routing that is measured."""
 SIGMA = 1.0
-DRAWS = 4000
+DRAWS, QUICK_DRAWS = 4000, 100
 """Requests that are signed beforehand; they are sent in turn."""
 IN_SERVICE_SECONDS = 120
 IMAGE = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagehen-python:1"
@@ -89,7 +89,7 @@ Results = dict[tuple[str, int], Measured]
 def main() -> None:
     arguments = parse_arguments()
     counts = QUICK_INSTANCES if arguments.quick else INSTANCES
-    draws = draw_seconds()
+    draws = draw_seconds(QUICK_DRAWS if arguments.quick else DRAWS)
     others = Others(ignored=arguments.at_once)
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder, server(Path(folder)) as running:
         upload(running)
@@ -109,11 +109,11 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def draw_seconds() -> list[float]:
+def draw_seconds(count: int) -> list[float]:
     """How long each request takes, in the order of sending."""
     generator = random.Random(SEED)
     return [
-        round(generator.lognormvariate(math.log(MEDIAN_SECONDS), SIGMA), 6) for _ in range(DRAWS)
+        round(generator.lognormvariate(math.log(MEDIAN_SECONDS), SIGMA), 6) for _ in range(count)
     ]
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -30,6 +31,8 @@ IMAGE = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
 REGION = "us-east-1"
 START_TIMEOUT_SECONDS = 60
 END_TIMEOUT_SECONDS = 30
+RESOURCES = ("Endpoint", "EndpointConfig", "Model")
+"""In the order in which they are deleted."""
 
 
 class Failed(SystemExit):
@@ -112,14 +115,51 @@ def sagehen(model: Path, folder: Path) -> Iterator[Side]:
 
 @contextmanager
 def server(folder: Path, **settings: str) -> Iterator[Server]:
-    """`settings` by their names in the environment: `SAGEHEN_…`."""
+    """`settings` by their names in the environment: `SAGEHEN_…`.
+
+    Where none matter, BENCHMARK_HOME may name the home of a server that runs already: to see that
+    a benchmark works, which needs no server of its own.
+    """
+    home = Path(os.environ.get("BENCHMARK_HOME", ""))
+    if home.name and not settings:
+        with borrowed(running_in(home, int((home / "run" / "lock").read_text()))) as running:
+            yield running
+        return
     home = folder / "home"
     command = [str(TOOLS / "sagehen"), "up", "--home", str(home), "--port", "0"]
     with process(command, **settings) as running:
         address = home / "run" / "address"
         wait_for(address.exists, running)
-        keys = json.loads((home / "credentials.json").read_text())
-        yield Server(address.read_text(), keys, home, running.pid)
+        yield running_in(home, running.pid)
+
+
+def running_in(home: Path, pid: int) -> Server:
+    keys = json.loads((home / "credentials.json").read_text())
+    return Server((home / "run" / "address").read_text(), keys, home, pid)
+
+
+@contextmanager
+def borrowed(running: Server) -> Iterator[Server]:
+    """What is put on it meanwhile goes at the end."""
+    before = {kind: names_of(running, kind) for kind in RESOURCES}
+    try:
+        yield running
+    finally:
+        for kind in RESOURCES:
+            delete = getattr(running.client("sagemaker"), f"delete_{snake(kind)}")
+            for name in names_of(running, kind) - before[kind]:
+                delete(**{f"{kind}Name": name})
+        while names_of(running, RESOURCES[0]) - before[RESOURCES[0]]:
+            time.sleep(0.05)
+
+
+def names_of(running: Server, kind: str) -> set[str]:
+    pages = running.client("sagemaker").get_paginator(f"list_{snake(kind)}s").paginate()
+    return {one[f"{kind}Name"] for page in pages for one in page[f"{kind}s"]}
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 @contextmanager
@@ -139,10 +179,11 @@ def fastapi(model: Path, workers: int) -> Iterator[Side]:
 
 
 def container_of(gateway: Side) -> Side:
-    """The only instance of Sagehen's only endpoint, asked without the gateway."""
+    """The only instance of Sagehen's endpoint, asked without the gateway."""
     url = f"http://{gateway.host}:{gateway.port}/_sagehen/status"
     with urllib.request.urlopen(url, timeout=10) as answer:
-        (endpoint,) = json.load(answer)["endpoints"]
+        endpoints = json.load(answer)["endpoints"]
+    (endpoint,) = (one for one in endpoints if one["name"] == "house")
     ((instance,),) = [variant["instances"] for variant in endpoint["variants"]]
     path = instance["address"].removeprefix("unix:")
     return Side("The container, called directly", path, 0, partial(plain_request, 80))

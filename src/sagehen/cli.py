@@ -15,11 +15,14 @@ import typer
 from rich.markup import escape
 
 from sagehen import __version__
+from sagehen.apply_verbs import apply, delete
 from sagehen.async_verbs import async_app
 from sagehen.config import Settings, load_settings
 from sagehen.credentials import Credentials, load_credentials
 from sagehen.errors import Unavailable
 from sagehen.home import Home
+from sagehen.job_verbs import jobs_app
+from sagehen.key_verbs import key_app
 from sagehen.logs import read_logs
 from sagehen.server import RunningServer, client_url, running_server
 from sagehen.status import fetch_status, render_status
@@ -31,6 +34,10 @@ app = typer.Typer(
     help="SageMaker Inference on your own machines.", no_args_is_help=True, add_completion=False
 )
 app.add_typer(async_app, name="async")
+app.add_typer(jobs_app, name="jobs")
+app.add_typer(key_app, name="api-key")
+app.command("apply")(apply)
+app.command("delete")(delete)
 
 PortOption = Annotated[int | None, typer.Option(help="The port; 0 takes any free one. [9000]")]
 HostOption = Annotated[str | None, typer.Option(help="The address to listen on. [127.0.0.1]")]

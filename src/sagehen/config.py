@@ -23,7 +23,7 @@ from pydantic_settings import (
 from sagehen.errors import SettingError
 from sagehen.inference_settings import InferenceServiceSettings
 
-__all__ = ["Settings", "load_settings", "pip_variables"]
+__all__ = ["Settings", "client_variables", "load_settings", "pip_variables"]
 
 PREFIX = "SAGEHEN_"
 _NESTED = "__"
@@ -123,6 +123,11 @@ class Settings(BaseSettings):
     cgroups: bool = Field(
         True,
         description="Put containers into cgroups (version 2) where this server may make some.",
+    )
+    mount_opt_ml: bool = Field(
+        True,
+        description="Have containers see their folder at /opt/ml, where the kernel lets this "
+        "server: in a namespace of mounts of their own, and of users too if it is not root.",
     )
     model_load_timeout_seconds: float = Field(
         360,
@@ -376,6 +381,13 @@ class _SettingsFile(TomlConfigSettingsSource):
         return found
 
 
+def client_variables() -> tuple[str, str] | None:
+    """The server's URL and region that clients are pointed at; None where they are not."""
+    url = os.environ.get("AWS_ENDPOINT_URL")
+    regions = (os.environ.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION"))
+    return (url, next(filter(None, regions), "us-east-1")) if url else None
+
+
 def pip_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """What says how pip is to work, all of it as pip's own variables."""
     found = {name: value for name, value in environ.items() if name.startswith("PIP_")}
@@ -440,10 +452,11 @@ def _say(error: ValidationError, file: Path) -> str:
     lines = []
     for fault in error.errors():
         name = ".".join(str(part) for part in fault["loc"]) or "settings"
+        message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
             lines.append(f"{name} is not a setting (in {file}).")
         elif isinstance(fault["input"], dict):
-            lines.append(f"{name}: {fault['msg'].removeprefix('Value error, ')}.")
+            lines.append(f"{name}: {message}.")
         else:
-            lines.append(f"{name}: {fault['msg']}, but it is {fault['input']!r}.")
+            lines.append(f"{name}: {message}, but it is {fault['input']!r}.")
     return "\n".join(lines)

@@ -12,6 +12,7 @@ __all__ = ["InferenceServiceSettings", "TypeSettings", "filled"]
 _MOST_RUNTIME_SECONDS = 28 * 24 * 3600
 """SageMaker's, of a training job."""
 
+_ADDRESS = re.compile(r"[^@\s,;:<>()\[\]\\\"]{1,64}@[^@\s,;:<>()\[\]\\\"]{1,255}")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]*)\}")
 
 
@@ -23,6 +24,14 @@ def _items(value: Any) -> Any:
         raise ValueError("Input should be one text with commas, or a list of texts")
     stripped = (one.strip().strip("\"'") for one in value)
     return tuple(dict.fromkeys(one for one in stripped if one))
+
+
+def _addresses(value: Any) -> Any:
+    found = _items(value)
+    for address in found:
+        if not _ADDRESS.fullmatch(address):
+            raise ValueError(f"{address} is no address")
+    return found
 
 
 Items = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_items)]
@@ -189,7 +198,7 @@ class InferenceServiceSettings(_Frozen):
         ("Completed", "Failed", "Stopped"),
         description="The ends of jobs that are told of.",
     )
-    emails: Items = Field(
+    emails: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_addresses)] = Field(
         (), max_length=100, description="Addresses that are subscribed to the topic."
     )
     text_accepted: str = Field(

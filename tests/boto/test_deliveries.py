@@ -1,11 +1,9 @@
 """Deliveries: to receivers that are slow, broken, or lie; by webhook and e-mail; after a kill."""
 
 import base64
-import email
 import hashlib
 import hmac
 import json
-import socket
 import threading
 import time
 import urllib.request
@@ -15,42 +13,14 @@ from email.message import Message
 from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import SMTP, Envelope, Session
 from botocore.exceptions import BotoCoreError
 
+from support.mailbox import Mailbox
 from support.receiver import Receiver, endless, hang, nonsense, slam, status
 from support.server import Server, eventually
 
 AT_ONCE = json.dumps({"healthyRetryPolicy": {"numRetries": 2, "numNoDelayRetries": 2}})
 """Two retries without a delay."""
-
-
-class Mailbox:
-    """A mail server that keeps what it is given, unless it is told to refuse."""
-
-    def __init__(self) -> None:
-        self.mails: list[Message] = []
-        self.refusals: list[str] = []
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
-        self._controller = Controller(self, hostname="127.0.0.1", port=self.port)
-
-    def start(self) -> None:
-        self._controller.start()
-
-    def stop(self) -> None:
-        self._controller.stop()
-
-    async def handle_DATA(self, _: SMTP, __: Session, envelope: Envelope) -> str:  # noqa: N802
-        if self.refusals:
-            return self.refusals.pop(0)
-        assert isinstance(envelope.content, bytes)
-        self.mails.append(email.message_from_bytes(envelope.content))
-        return "250 OK"
-
-    def to(self, address: str) -> list[Message]:
-        return [mail for mail in list(self.mails) if mail["To"] == address]
 
 
 @pytest.fixture(scope="module")

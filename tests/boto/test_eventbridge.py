@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from support.deploy import Deployer
 from support.receiver import Receiver, status
 from support.server import Server, eventually
 
@@ -127,6 +128,49 @@ def test_an_event_reaches_a_queue(events: Any, sqs: Any, rule: str, source: str)
         "resources": ["arn:x"],
         "detail": DETAIL,
     }
+
+
+def test_a_training_job_s_life_reaches_queue_topic_and_webhook(
+    events: Any, sqs: Any, sns: Any, receiver: Receiver, deploy: Deployer
+) -> None:
+    job = f"job-{uuid.uuid4().hex[:8]}"
+    url, arn = make_queue(sqs)
+    by_topic, topic_queue = make_queue(sqs)
+    topic = sns.create_topic(Name=f"t-{job}")["TopicArn"]
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=topic_queue)
+    pattern = {
+        "source": ["aws.sagemaker"],
+        "detail-type": ["SageMaker Training Job State Change"],
+        "detail": {"TrainingJobName": [job]},
+    }
+    ended = {**pattern, "detail": {**pattern["detail"], "TrainingJobStatus": ["Completed"]}}
+    events.put_rule(Name=f"all-{job}", EventPattern=json.dumps(pattern))
+    events.put_rule(Name=f"ended-{job}", EventPattern=json.dumps(ended))
+    put_targets(events, f"all-{job}", {"Id": "queue", "Arn": arn})
+    put_targets(
+        events,
+        f"ended-{job}",
+        {"Id": "topic", "Arn": topic},
+        {"Id": "hook", "Arn": receiver.url("/ended")},
+    )
+    created = deploy.training_job(job, "/bin/echo", "working")
+    (post,) = receiver.wait_for("/ended")
+    message = receive(sqs, by_topic)
+    assert message is not None
+    assert json.loads(json.loads(message["Body"])["Message"]) == post.json
+    assert post.json["resources"] == [created]
+    assert post.json["detail"]["TrainingJobArn"] == created
+    seen = []
+    while not seen or seen[-1] != "Completed":
+        message = receive(sqs, url)
+        assert message is not None
+        seen.append(json.loads(message["Body"])["detail"]["SecondaryStatus"])
+    assert [one for one in seen if one != "Pending"] == [
+        "Starting", "Downloading", "Training", "Uploading", "Completed",
+    ]  # fmt: skip
+    assert len(receiver.at("/ended")) == 1
+    for name in (f"all-{job}", f"ended-{job}"):
+        remove(events, name)
 
 
 def test_what_does_not_match_is_not_sent(events: Any, sqs: Any, rule: str, source: str) -> None:
@@ -300,6 +344,15 @@ def test_rules_are_listed_described_and_deleted(events: Any, sqs: Any) -> None:
         remove(events, name)
     assert events.list_rules(NamePrefix=prefix)["Rules"] == []
     events.delete_rule(Name=names[0])
+
+
+def test_there_is_one_bus(events: Any) -> None:
+    arn = "arn:aws:events:us-east-1:000000000000:event-bus/default"
+    for name in ("default", arn):
+        assert events.describe_event_bus(Name=name)["Arn"] == arn
+    assert [one["Name"] for one in events.list_event_buses()["EventBuses"]] == ["default"]
+    assert events.list_event_buses(NamePrefix="my")["EventBuses"] == []
+    assert code_of(lambda: events.describe_event_bus(Name="my"))[0] == "ResourceNotFoundException"
 
 
 def test_missing_things_are_told(events: Any, rule: str) -> None:

@@ -4,24 +4,12 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import IO, Any
 
+from support import warm_aws
 from support.server import Server
-
-# Starting Python and the CLI takes longer than most commands: one process does them all.
-COMMANDS = """
-import json, sys
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
-from awscli.clidriver import create_clidriver
-
-for line in sys.stdin:
-    printed, wrong = StringIO(), StringIO()
-    with redirect_stdout(printed), redirect_stderr(wrong):
-        status = create_clidriver().main(json.loads(line))
-    print(json.dumps([status, printed.getvalue(), wrong.getvalue()]), flush=True)
-"""
 
 
 class AwsCli:
@@ -52,9 +40,33 @@ class AwsCli:
 @contextlib.contextmanager
 def aws_cli(server: Server) -> Iterator[AwsCli]:
     """The CLI with the environment of that server's users."""
-    command = [sys.executable, "-c", COMMANDS]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, env=server.env, text=True, **pipes) as process:
+    with _warm(server.env) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         yield AwsCli(process.stdin, process.stdout)
+
+
+@contextlib.contextmanager
+def aws_command(folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """`folder` has a command `aws` meanwhile, for scripts, whose environment is this one."""
+    address = str(folder / "aws.sock")
+    with _warm(environment, address) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        command = folder / "aws"
+        command.write_text(warm_aws.SHIM.format(python=sys.executable, address=address))
+        command.chmod(0o700)
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def _warm(environment: Mapping[str, str], *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, warm_aws.__file__, *arguments],
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )

@@ -131,6 +131,27 @@ class Deployer:
         self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
         assert self.settled(name)["EndpointStatus"] == "InService"
 
+    def training_job(self, name: str, *command: str) -> str:
+        """Begin a job that runs a program of this machine; its ARN."""
+        self.s3.create_bucket(Bucket="jobs")
+        created = self.sagemaker.create_training_job(
+            TrainingJobName=name,
+            AlgorithmSpecification={
+                "TrainingImage": "none",
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": [*command],
+            },
+            RoleArn=ROLE,
+            OutputDataConfig={"S3OutputPath": "s3://jobs/out"},
+            ResourceConfig={
+                "InstanceType": "ml.m5.large",
+                "InstanceCount": 1,
+                "VolumeSizeInGB": 1,
+            },
+            StoppingCondition={"MaxRuntimeInSeconds": 60},
+        )
+        return str(created["TrainingJobArn"])
+
     def settled(self, name: str) -> dict[str, Any]:
         eventually(lambda: self.status(name) not in ("Creating", "Updating"))
         described: dict[str, Any] = self.sagemaker.describe_endpoint(EndpointName=name)

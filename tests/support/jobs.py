@@ -8,6 +8,9 @@ from sagehen.agent.jobs.jobs import Jobs
 from sagehen.agent.jobs.surroundings import JobSurroundings
 from sagehen.domain.jobs import JobReport, JobSpec
 
+LOOK_SECONDS = 2.03
+"""From one look at checkpoints to the next: nothing else is waited for so long."""
+
 MakeSpec = Callable[..., JobSpec]
 
 
@@ -33,6 +36,10 @@ class JobsUnderTest:
 
     async def trains(self, attempt: str = "j-1") -> JobReport:
         return await self.reports(lambda report: len(report.phases) == 3, attempt)
+
+    async def turn(self) -> None:
+        """Let others have a moment: for what can only be looked at."""
+        await asyncio.sleep(0.005)
 
     async def run(self, spec: JobSpec) -> JobReport:
         """From its PUT to its end."""

@@ -14,9 +14,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-IMPORTED = ["boto3", "xgboost", "sklearn.datasets", "sklearn.model_selection", "support.warm"]
+IMPORTED = ["boto3", "xgboost", "sklearn.datasets", "sklearn.model_selection", "sagemaker"]
 """xgboost and scikit-learn bring numpy, scipy and pandas."""
 END_TIMEOUT_SECONDS = 40
+PLAIN = str(Path(__file__).with_name("plain"))
+"""As PYTHONPATH, for processes that import xgboost by themselves: it finds neither scikit-learn nor
+pandas then, without which it works as well, and whose import takes most of its own."""
 
 
 def run_script(
@@ -24,7 +27,7 @@ def run_script(
 ) -> "subprocess.CompletedProcess[str]":
     """As `python3 script arguments` in that environment."""
     warm = multiprocessing.get_context("forkserver")
-    warm.set_forkserver_preload(IMPORTED)
+    warm.set_forkserver_preload([*IMPORTED, __name__])
     command = [str(script), *arguments]
     with tempfile.TemporaryDirectory() as folder:
         outputs = Path(folder, "stdout"), Path(folder, "stderr")

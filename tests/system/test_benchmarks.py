@@ -17,13 +17,15 @@ from pathlib import Path
 import pytest
 
 from sagehen.store.migrate import upgrade
-from support.warm import run_script
+from support.warm import PLAIN, run_script
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def run(script, server, *arguments, **variables):
-    return run_script(BENCHMARKS / script, arguments, {**server.env, **variables}, 100)
+    environment = {**server.env, "PYTHONPATH": PLAIN, "BENCHMARK_HOME": str(server.home)}
+    environment |= variables
+    return run_script(BENCHMARKS / script, arguments, environment, 100)
 
 
 def test_throughput_compares_answers_and_prints_a_table(server):
@@ -229,11 +231,11 @@ def test_many_models_are_compared_with_whom_can_be_had(server, tmp_path):
 
 def test_an_ideal_cache_forgets_the_least_recently_used(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    many_models = importlib.import_module("many_models")
+    hits = importlib.import_module("ideal_cache").least_recent_hits
     draws = [0, 1, 0, 2, 0, 1]
-    assert many_models.least_recent_hits(draws, [1, 1, 1], 2) == 2 / 6
-    assert many_models.least_recent_hits(draws, [1, 1, 1], 3) == 3 / 6
-    assert many_models.least_recent_hits(draws, [1, 1, 2], 2) == 1 / 6
+    assert hits(draws, [1, 1, 1], 2) == 2 / 6
+    assert hits(draws, [1, 1, 1], 3) == 3 / 6
+    assert hits(draws, [1, 1, 2], 2) == 1 / 6
 
 
 def test_asynchronous_requests_are_put_in_and_brought_through(server, tmp_path):

@@ -4,28 +4,37 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from support.aws_cli import aws_command
 from support.server import run_to_its_end
-from support.warm import run_script
+from support.warm import PLAIN, run_script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NUMBER = r"\d+\.\d+"
 
 
 def run_example(name, server):
-    tools = Path(sys.executable).parent  # where python3 and aws of this environment are
+    tools = Path(sys.executable).parent  # where python3 of this environment is
     environment = {**server.env, "PATH": f"{tools}:{os.environ['PATH']}"}
     # A proxy that refuses everything: an example reaches the server and nothing else.
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
     environment |= {**nowhere, "NO_PROXY": "127.0.0.1"}
     if name.endswith(".sh"):
-        return run_to_its_end(["sh", str(EXAMPLES / name)], environment)
+        return run_shell(name, environment)
     finished = run_script(EXAMPLES / name, [], environment, 100)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout
+
+
+def run_shell(name, environment):
+    with tempfile.TemporaryDirectory() as folder, aws_command(Path(folder), environment):
+        path = f"{folder}:{environment['PATH']}"
+        environment = {**environment, "PATH": path, "PYTHONPATH": PLAIN}
+        return run_to_its_end(["sh", str(EXAMPLES / name)], environment)
 
 
 @pytest.mark.parametrize("name", ["seed_multi_model.py", "aws_cli.sh"])

@@ -3,9 +3,14 @@
 import contextlib
 import os
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
+
+from sagehen.agent.log_times import LogTimes
+from sagehen.domain.log_times import put_aside
 
 __all__ = ["ContainerLog"]
 
@@ -19,9 +24,11 @@ class ContainerLog:
 
     A thread, because a slow disk must not hold up the agent's event loop. Where writing fails (a
     full disk), the output is dropped and still read, so that the container is never blocked.
+    When it was printed is noted in a file beside it.
     """
 
-    def __init__(self, path: Path, most_bytes: int) -> None:
+    def __init__(self, path: Path, most_bytes: int, now: Callable[[], float] = time.time) -> None:
+        """`most_bytes`: of the file and its times; one old file of each is kept."""
         self._path = path
         self._most_bytes = most_bytes
         self._tail: deque[bytes] = deque()
@@ -30,6 +37,7 @@ class ContainerLog:
         self._writing = threading.RLock()
         self._file: BinaryIO | None = None
         self._size = 0
+        self._times = LogTimes(path, now)
         self.rotations = 0
         """How often its file was full."""
         self._thread: threading.Thread | None = None
@@ -78,22 +86,26 @@ class ContainerLog:
     def _write(self, data: bytes) -> None:
         with self._writing:
             self._open()
-            if self._size and self._size + len(data) > self._most_bytes:
+            if self._size and self._size + self._times.size + len(data) > self._most_bytes:
                 # What cannot be put aside is not added to either: the bound holds.
-                self._path.replace(self._path.with_name(self._path.name + ".1"))
+                self._path.replace(put_aside(self._path))
                 self.rotations += 1
+                self._times.put_aside(self._size)
                 self._close()
                 self._open()
             assert self._file is not None
+            self._times.note(self._size)
             self._size += self._file.write(data)
 
     def _open(self) -> None:
         if self._file is None:
             self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
             self._size = self._file.tell()
+            self._times.open(self._file, self._size)
 
     def _close(self) -> None:
         with self._writing:
             if self._file is not None:
                 self._file.close()
                 self._file = None
+                self._times.close()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.leftovers import BASE_MARK
 from sagehen.agent.limits import choose_limits
 from sagehen.agent.ports import PortRange
 from sagehen.config import Settings
@@ -97,6 +98,7 @@ def plan_launch(
         log=place.log,
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(place.spec.instance_type, settings),
+        base=place.base,
     )
 
 
@@ -125,6 +127,7 @@ def _environment(place: ContainerPlace, settings: Settings) -> dict[str, str]:
         "SAGEMAKER_REGION": settings.region,
     }
     fixed = {
+        BASE_MARK: str(place.base),
         "SAGEMAKER_BASE_DIR": str(place.base),
         "SM_MODEL_DIR": str(place.base / "model"),
     }

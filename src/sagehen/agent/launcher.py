@@ -27,6 +27,8 @@ class LaunchPlan:
     """Size at which the log is rotated, one old one kept."""
     limits: Limits = NO_LIMITS
     """Shared by all containers of the instance."""
+    base: Path | None = None
+    """What the container is to see as /opt/ml, where that can be done."""
 
 
 class Process(Protocol):
@@ -59,6 +61,9 @@ class Process(Protocol):
 
 
 class Launcher(Protocol):
+    def seen_base(self, base: Path) -> Path:
+        """Where a container finds what is `base` in its plan."""
+
     async def start(self, plan: LaunchPlan) -> Process:
         """Start a container.
 

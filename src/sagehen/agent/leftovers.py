@@ -9,7 +9,10 @@ import psutil
 from sagehen.agent.folders import remove_tree
 from sagehen.home import Home
 
-__all__ = ["clear_leftovers"]
+__all__ = ["BASE_MARK", "clear_leftovers"]
+
+BASE_MARK = "SAGEHEN_BASE_DIR"
+"""A variable of containers: their folder as the machine knows it, whatever they themselves see."""
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +24,7 @@ def clear_leftovers(home: Home) -> None:
     the folder in its environment, which no one else has.
     """
     folders = (home.instances, home.jobs)
-    marks = tuple(f"SAGEMAKER_BASE_DIR={folder}{os.sep}".encode() for folder in folders)
+    marks = tuple(f"{BASE_MARK}={folder}{os.sep}".encode() for folder in folders)
     for process in psutil.process_iter():
         if process.pid != os.getpid() and _has_mark(process.pid, marks):
             log.warning("Process %d of an earlier container is ended.", process.pid)

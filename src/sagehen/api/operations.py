@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sagehen.api import eventbridge, iam, sagemaker, sns, sqs, sts
+from sagehen.api import cloudwatch_logs, eventbridge, iam, sagemaker, sns, sqs, sts
 from sagehen.api.call import AsyncOperation, Operation
 from sagehen.api.cloudwatch.operations import OPERATIONS as CLOUDWATCH
 
@@ -12,6 +12,7 @@ OPERATIONS: Mapping[str, Mapping[str, Operation | AsyncOperation]] = {
     "cloudwatch": CLOUDWATCH,
     "events": eventbridge.OPERATIONS,
     "iam": iam.OPERATIONS,
+    "logs": cloudwatch_logs.OPERATIONS,
     "sagemaker": sagemaker.OPERATIONS,
     "sns": sns.OPERATIONS,
     "sqs": sqs.OPERATIONS,

@@ -53,7 +53,7 @@ def is_function(value: Any, *, in_conditions: bool = False) -> bool:
         return False
     (name,) = value
     names = ("Ref", "Condition") if in_conditions else ("Ref",)
-    return name in names or str(name).startswith("Fn::")
+    return bool(name in names or name.startswith("Fn::"))
 
 
 def evaluate(value: Any, scope: Scope, path: str) -> Any:
@@ -126,7 +126,8 @@ def _holds(value: Any, scope: Scope, path: str, settle: Callable[[str], bool]) -
             return {"Fn::And": all(held), "Fn::Or": any(held), "Fn::Not": not held[0]}[name]
         if name == "Fn::Equals":
             left, right = _arguments(name, argument, 2, path)
-            return _plain(evaluate(left, scope, path)) == _plain(evaluate(right, scope, path))
+            sides = [_plain(evaluate(one, scope, path)) for one in (left, right)]
+            return bool(sides[0] == sides[1])
     raise Invalid(
         f"Template format error: Conditions can only be boolean operations on parameters and "
         f"other conditions ({path})"

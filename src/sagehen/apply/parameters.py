@@ -99,7 +99,7 @@ def _check(name: str, declared: Parameter, text: str, *, is_number: bool) -> Non
     why = (
         _outside_values(declared, text)
         or _outside_pattern(name, declared, text)
-        or (_outside_numbers(declared, text) if is_number else _outside_lengths(declared, text))
+        or (_outside_numbers if is_number else _outside_lengths)(name, declared, text)
     )
     if why:
         raise Invalid(f"Parameter '{name}' {declared.constraint_description or why}.")
@@ -131,19 +131,30 @@ def _outside_pattern(name: str, declared: Parameter, text: str) -> str | None:
     return None if matches else f"must match pattern {declared.allowed_pattern}"
 
 
-def _outside_lengths(declared: Parameter, text: str) -> str | None:
-    least, most = declared.min_length, declared.max_length
-    if least is not None and len(text) < int(least):
-        return f"must contain at least {least} characters"
-    if most is not None and len(text) > int(most):
-        return f"must contain at most {most} characters"
+def _outside_lengths(name: str, declared: Parameter, text: str) -> str | None:
+    least, most = (_bound(name, one) for one in (declared.min_length, declared.max_length))
+    if least is not None and len(text) < least:
+        return f"must contain at least {least:g} characters"
+    if most is not None and len(text) > most:
+        return f"must contain at most {most:g} characters"
     return None
 
 
-def _outside_numbers(declared: Parameter, text: str) -> str | None:
-    least, most = declared.min_value, declared.max_value
-    if least is not None and float(text) < float(least):
-        return f"must be a number not less than {least}"
-    if most is not None and float(text) > float(most):
-        return f"must be a number not greater than {most}"
+def _outside_numbers(name: str, declared: Parameter, text: str) -> str | None:
+    least, most = (_bound(name, one) for one in (declared.min_value, declared.max_value))
+    if least is not None and float(text) < least:
+        return f"must be a number not less than {least:g}"
+    if most is not None and float(text) > most:
+        return f"must be a number not greater than {most:g}"
     return None
+
+
+def _bound(name: str, written: object) -> float | None:
+    if written is None:
+        return None
+    text = text_of(written)
+    if text is None or not _NUMBER.fullmatch(text):
+        raise Invalid(
+            f"Template format error: a length or value of /Parameters/{name} is no number: {text}."
+        )
+    return float(text)

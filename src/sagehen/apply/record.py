@@ -23,6 +23,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
     """The logical ids of those that had to be there before it."""
     deletion_policy: str = "Delete"
+    hidden: tuple[str, ...] = ()
+    """Where in its properties the values of parameters with NoEcho are."""
     phase: Phase = "ready"
 
 

@@ -46,10 +46,10 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     default: Any = None
     allowed_values: list[Any] | None = None
     allowed_pattern: str | None = None
-    min_length: int | str | None = None
-    max_length: int | str | None = None
-    min_value: float | str | None = None
-    max_value: float | str | None = None
+    min_length: Any = None
+    max_length: Any = None
+    min_value: Any = None
+    max_value: Any = None
     no_echo: bool | Literal["true", "false"] = False
     description: str = ""
     constraint_description: str | None = None

@@ -23,8 +23,10 @@ _EVENTS = uuid.UUID("5b7c5a0e-4b0c-4f0e-9d60-3d1f5a1c9a10")
 """Any namespace, as long as it is always this one."""
 
 
-def training_event(record: TrainingJobRecord, tags: Mapping[str, str], arns: ArnMaker) -> Event:
-    """The event of the transition that `record` has just made.
+def training_event(
+    record: TrainingJobRecord, tags: Mapping[str, str], arns: ArnMaker, now: float
+) -> Event:
+    """The event of the transition that `record` has just made; it is told of `now`.
 
     Source: SageMaker's guide, "Automating with EventBridge". Its times are strings of milliseconds.
     The same transition is always the same event.
@@ -37,6 +39,7 @@ def training_event(record: TrainingJobRecord, tags: Mapping[str, str], arns: Arn
         account=arns.account_id,
         region=arns.region,
         happened_at=record.transitions[-1].started_at,
+        put_at=now,
         resources=(record.arn,),
         detail=_detail(record, tags),
     )

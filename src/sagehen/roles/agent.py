@@ -3,6 +3,7 @@
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
 from sagehen.agent.launchers.cgroups import open_cgroups
+from sagehen.agent.launchers.mounts import can_mount
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.clock import SYSTEM
@@ -19,7 +20,8 @@ async def _main(start: Start) -> None:
     cgroups = open_cgroups(start.home.path) if start.settings.cgroups else None
     orphans = Orphans()
     orphans.adopt()
-    launcher = ProcessLauncher(cgroups, orphans)
+    mounts = start.settings.mount_opt_ml and await can_mount(start.home.path, orphans)
+    launcher = ProcessLauncher(cgroups, orphans, mounts=mounts)
     agent = Agent(start.settings, start.home, objects, SYSTEM, launcher=launcher)
     await agent.start()
     try:

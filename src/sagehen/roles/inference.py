@@ -1,10 +1,8 @@
 """What control has for the inference services."""
 
 from collections.abc import Coroutine, Mapping
-from functools import partial
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection
 from starlette.routing import Route
 
@@ -17,11 +15,12 @@ from sagehen.api.inference_service.service_paths import service_routes
 from sagehen.api.inference_service.services import Services
 from sagehen.api.inference_service.slots import Slots
 from sagehen.api.training.creation import create_training_job_row
+from sagehen.api.training.stopping import stop_training_job_row
 from sagehen.clock import SYSTEM
 from sagehen.config import Settings
 from sagehen.deferred.inference_sweeps import InferenceSweeps
 from sagehen.domain.names import ArnMaker
-from sagehen.domain.training import JobStatus, SecondaryStatus, TrainingJobRecord, Transition
+from sagehen.domain.training import TrainingJobRecord
 from sagehen.objects.store import ObjectStore
 from sagehen.store import training_jobs
 from sagehen.store.database import Database
@@ -42,13 +41,14 @@ class Inference:
         objects: ObjectStore,
     ) -> None:
         self._counts = Counts()
-        slots = Slots(partial(_make_job, settings), SYSTEM)
+        training = _TrainingJobs(settings)
+        slots = Slots(training.make, SYSTEM)
         self.on_end = slots.on_end
         """What is to be done in the transaction in which a training job ends."""
-        jobs = Jobs(database, writes, slots, _stop_job)
+        jobs = Jobs(database, writes, slots, training.stop)
         intake = Intake(database, writes, objects, settings, slots, SYSTEM)
         self.app = InferenceServices(database, intake, jobs, self._counts)
-        self._services = Services(database, writes, objects, settings, slots, _stop_job, SYSTEM)
+        self._services = Services(database, writes, objects, settings, slots, training.stop, SYSTEM)
         housekeeping = Housekeeping(slots, SYSTEM)
         self._sweeps = InferenceSweeps(writes, SYSTEM, housekeeping.stages, housekeeping.sweep)
 
@@ -68,33 +68,21 @@ class Inference:
         return [self._sweeps.run()]
 
 
-def _make_job(
-    settings: Settings,
-    connection: Connection,
-    definition: dict[str, Any],
-    tags: dict[str, str],
-    now: float,
-) -> TrainingJobRecord:
-    arns = ArnMaker(settings.account_id, settings.region)
-    return create_training_job_row(
-        connection, definition, tags, settings=settings, arns=arns, now=now
-    )
+class _TrainingJobs:
+    """Training jobs, made and stopped in the transactions of others."""
 
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._arns = ArnMaker(settings.account_id, settings.region)
 
-def _stop_job(connection: Connection, name: str, job_id: str) -> None:
-    record = training_jobs.get_for_update(connection, name)
-    if record is None or record.job_id != job_id or record.status is not JobStatus.IN_PROGRESS:
-        return
-    now = SYSTEM.now()
-    last = msgspec.structs.replace(record.transitions[-1], ended_at=now)
-    stopping = Transition(
-        status=SecondaryStatus.STOPPING, started_at=now, message="Stopping the training job"
-    )
-    stopped = msgspec.structs.replace(
-        record,
-        status=JobStatus.STOPPING,
-        stop_requested_at=now,
-        modified_at=now,
-        transitions=(*record.transitions[:-1], last, stopping),
-    )
-    training_jobs.update(connection, stopped)
+    def make(
+        self, connection: Connection, definition: dict[str, Any], tags: dict[str, str], now: float
+    ) -> TrainingJobRecord:
+        return create_training_job_row(
+            connection, definition, tags, settings=self._settings, arns=self._arns, now=now
+        )
+
+    def stop(self, connection: Connection, name: str, job_id: str) -> None:
+        record = training_jobs.get_for_update(connection, name)
+        if record is not None and record.job_id == job_id:
+            stop_training_job_row(connection, record, self._arns, SYSTEM.now())

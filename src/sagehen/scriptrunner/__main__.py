@@ -55,7 +55,6 @@ def _run(folders: Folders, environ: Mapping[str, str]) -> int:
         )
     _refuse_distribution(parameters)
     submitted = parameters.text("sagemaker_submit_directory")
-    submitted = submitted or environ.get("SAGEMAKER_SUBMIT_DIRECTORY")
     bring_code(folders, submitted)
     script = find_script(folders, program, submitted)
     level = _log_level(parameters)

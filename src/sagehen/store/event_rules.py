@@ -7,15 +7,11 @@ from sagehen.domain.events import ENABLED, RuleRecord
 from sagehen.store import rows
 from sagehen.store.event_tables import RULES
 
-__all__ = ["count", "delete", "enabled", "get", "page", "put", "set_state"]
+__all__ = ["count", "delete", "enabled_patterns", "get", "page", "put", "set_state"]
 
 _C = RULES.c
 # Asked for every event: put together once.
-_ENABLED = (
-    select(*[_C[field] for field in RuleRecord.__struct_fields__])
-    .where(_C.state == ENABLED)
-    .order_by(_C.name)
-)
+_PATTERNS = select(_C.name, _C.event_pattern).where(_C.state == ENABLED).order_by(_C.name)
 
 
 def put(connection: Connection, record: RuleRecord) -> None:
@@ -32,9 +28,9 @@ def get(connection: Connection, name: str, lock: bool = False) -> RuleRecord | N
     return found[0] if found else None
 
 
-def enabled(connection: Connection) -> list[RuleRecord]:
-    """The rules that events are held against."""
-    return [RuleRecord(**row._mapping) for row in connection.execute(_ENABLED)]
+def enabled_patterns(connection: Connection) -> list[tuple[str, str]]:
+    """Names and patterns of the rules that events are held against."""
+    return [(name, pattern) for name, pattern in connection.execute(_PATTERNS)]
 
 
 def page(connection: Connection, prefix: str, after: str, limit: int) -> list[RuleRecord]:

@@ -28,13 +28,14 @@ def put_event(connection: Connection, event: Event) -> None:
 
     It is on its way when the caller's transaction is on disk, and never was when that is not.
     """
-    enabled = event_rules.enabled(connection)
-    if not enabled:
+    patterns = event_rules.enabled_patterns(connection)
+    if not patterns:
         return
     envelope = event.envelope()
-    for rule in enabled:
-        if _wants(rule, envelope):
-            for target in event_targets.of_rule(connection, rule.name):
+    for name, pattern in patterns:
+        rule = event_rules.get(connection, name) if _wants(name, pattern, envelope) else None
+        if rule is not None:
+            for target in event_targets.of_rule(connection, name):
                 _send(connection, event, rule, target)
 
 
@@ -67,12 +68,12 @@ def put_undelivered(
     _put_dead_letter(connection, queue_arn, event, delivery.notice.published_at, told)
 
 
-def _wants(rule: RuleRecord, envelope: Mapping[str, object]) -> bool:
+def _wants(rule_name: str, pattern: str, envelope: Mapping[str, object]) -> bool:
     try:
-        return read_pattern(rule.event_pattern).matches(envelope)
+        return read_pattern(pattern).matches(envelope)
     except Invalid:
         # It was checked when it was put: one bad rule must not hold up the others.
-        log.exception("A pattern cannot be read.", extra={"action": "event", "rule": rule.name})
+        log.exception("A pattern cannot be read.", extra={"action": "event", "rule": rule_name})
         return False
 
 

@@ -52,6 +52,8 @@ _TOKEN = re.compile(
 _SAME_ESCAPES = frozenset("AbBdDsSwWtnrf")
 """Letters that mean the same after a backslash in both, under `re.ASCII`."""
 
+_CLASSES = frozenset((r"\d", r"\D", r"\s", r"\S", r"\w", r"\W"))
+
 
 @functools.cache
 def compile_pattern(pattern: str) -> re.Pattern[str]:
@@ -71,7 +73,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _translated(pattern: str) -> Iterator[str]:
-    in_class = False
+    in_class = after_class = False
     for token in _TOKEN.finditer(pattern):
         if token["pair"]:
             yield f"\\U{_code_point(token['pair']):08x}"
@@ -85,16 +87,18 @@ def _translated(pattern: str) -> Iterator[str]:
             yield token[0] if in_class else "$"
         elif in_class:
             in_class = token["other"] != "]"
-            yield _in_class(token["other"], pattern)
+            yield _in_class(token["other"], pattern, after_class)
         else:
             in_class = token["other"] == "["
             yield _ANY if token["other"] == "." else token["other"]
+        after_class = token["escape"] in _CLASSES
 
 
-def _in_class(character: str, pattern: str) -> str:
+def _in_class(character: str, pattern: str, after_class: bool) -> str:
     if character == "[":
         raise Untranslatable(f"{pattern!r}: a class within a class")
-    return character
+    # Between `\\w` and another character Python takes a hyphen for a slip, Java for itself.
+    return r"\-" if character == "-" and after_class else character
 
 
 def _escape(escape: str, pattern: str) -> str:

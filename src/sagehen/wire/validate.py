@@ -44,8 +44,11 @@ def validate(operation: OperationModel, params: dict[str, Any]) -> None:
 
 
 def _code(operation: OperationModel) -> str:
-    """SageMaker's runtime, unlike SageMaker itself, has its own name for it, as query APIs do."""
+    """SageMaker's runtime, unlike SageMaker itself, has its own name for it, as query APIs and
+    CloudWatch Logs do."""
     model = operation.service_model
+    if model.service_name == "logs":
+        return "InvalidParameterException"
     if model.protocol == "json" and not model.is_query_compatible:
         return "ValidationException"
     return "InvalidArgument" if model.service_name == "s3" else "ValidationError"

@@ -26,8 +26,12 @@ def test_what_is_printed_is_kept(tmp_path: Path) -> None:
 def test_a_container_that_prints_without_end_fills_two_files_only(tmp_path: Path) -> None:
     path = tmp_path / "primary.log"
     log = follow(path, 200_000, *[b"x" * 999 + b"\n"] * 5_000, b"the end\n")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["primary.log", "primary.log.1"]
-    assert all(file.stat().st_size <= 200_000 for file in tmp_path.iterdir())
+    names = ["primary.log", "primary.log.1"]
+    kept = sorted(file.name for file in tmp_path.iterdir())
+    assert kept == sorted([*names, *[f"{name}.times" for name in names]])
+    for name in names:
+        together = tmp_path.joinpath(name), tmp_path.joinpath(f"{name}.times")
+        assert sum(file.stat().st_size for file in together) <= 200_000
     assert path.read_bytes().endswith(b"the end\n")
     assert log.last_lines()[-1] == "the end"
     assert log.rotations >= 24

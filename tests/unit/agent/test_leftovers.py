@@ -10,7 +10,7 @@ def test_what_an_earlier_agent_left_is_cleared(home: Home) -> None:
     folder.chmod(0o500)
     (home.run / "i-1.sock").touch()
     (home.run / "agent.sock").touch()
-    mark = {"SAGEMAKER_BASE_DIR": str(folder)}
+    mark = {"SAGEHEN_BASE_DIR": str(folder), "SAGEMAKER_BASE_DIR": "/opt/ml"}
     other = {"SAGEMAKER_BASE_DIR": "/opt/ml"}
     left = subprocess.Popen(["/bin/sleep", "1000"], env=mark)
     unrelated = subprocess.Popen(["/bin/sleep", "1000"], env=other)

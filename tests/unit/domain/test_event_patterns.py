@@ -1,4 +1,4 @@
-"""Event patterns: each operator, arrays and nesting, and any pattern against a plain reading of it."""
+"""Event patterns: operators, arrays, nesting; any pattern against a plain reading of it."""
 
 import json
 from typing import Any

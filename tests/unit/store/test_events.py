@@ -1,4 +1,4 @@
-"""Events are sent on when, and only when, the transaction that put them is. With either database."""
+"""Events go on their way when, and only when, their transaction is. With either database."""
 
 import json
 import uuid

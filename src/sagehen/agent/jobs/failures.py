@@ -16,6 +16,7 @@ __all__ = [
     "nothing_found",
     "out_of_memory",
     "script_failed",
+    "upload_failed",
 ]
 
 _MISSING = {
@@ -58,6 +59,11 @@ def nothing_found(url: str, bucket: str, said: str = "") -> str:
 def download_failed(code: str, url: str) -> str:
     """An object that is named is not there."""
     return f"ClientError: Data download failed:{code} (404): {_MISSING[code]} ({url})"
+
+
+def upload_failed(url: str, why: str) -> str:
+    """Something the job has written cannot be an object."""
+    return f"ClientError: Artifact upload failed:{why} ({url})"
 
 
 def code_failed(url: str, why: str) -> str:

@@ -65,9 +65,10 @@ class Hosts:
             JobFailed: nothing says what to run, or that cannot be run.
         """
         for place in self._places:
-            plan = plan_job_launch(place, self._around.settings)
+            launcher = self._around.launcher
+            plan = plan_job_launch(place, self._around.settings, launcher.seen_base(place.base))
             try:
-                process = await self._around.launcher.start(plan)
+                process = await launcher.start(plan)
             except CannotStart as error:
                 raise JobFailed(cannot_run(str(error))) from error
             self._hosts.append(Host(place, process, asyncio.create_task(process.wait())))

@@ -15,7 +15,7 @@ from sagehen.errors import ArtifactRejected
 from sagehen.objects import ObjectStore
 from sagehen.objects.faults import NoSuchBucket, NoSuchKey
 
-__all__ = ["InputObject", "find_inputs", "share"]
+__all__ = ["InputObject", "find_inputs", "list_below", "share"]
 
 MOST_OBJECTS = 500_000
 """Of one channel: their names are held in memory."""
@@ -53,13 +53,31 @@ def find_inputs(
             found = _named(objects, location, check)
         else:  # The file itself; which of its attributes are read is up to who reads it.
             found = iter([(objects.head(location.bucket, location.key), _last(location.key))])
-        inputs = [_input(info, path, gunzip) for info, path in _bounded(found, channel)]
+        inputs = [
+            _input(info, path, gunzip)
+            for info, path in _bounded(found, f"The channel {channel.name}")
+        ]
     except NoSuchBucket as error:
         raise JobFailed(nothing_found(location.url, location.bucket, str(error))) from error
     except NoSuchKey as error:
         raise JobFailed(download_failed("NoSuchKey", location.url)) from error
     if not inputs:
         raise JobFailed(nothing_found(location.url, location.bucket))
+    _refuse_collisions(inputs)
+    return inputs
+
+
+def list_below(
+    objects: ObjectStore, folder: Location, check: Callable[[], None]
+) -> list[InputObject]:
+    """All objects below a folder, of which there may be none. Blocks.
+
+    Raises:
+        JobFailed: one cannot be a file.
+        NoSuchBucket: there is none.
+    """
+    found = _bounded(_below(objects, folder.below(""), check), folder.url)
+    inputs = [_input(info, path, gunzip=False) for info, path in found]
     _refuse_collisions(inputs)
     return inputs
 
@@ -118,12 +136,12 @@ def _last(key: str) -> str:
 
 
 def _bounded(
-    found: Iterable[tuple[ObjectInfo, str]], channel: ChannelSpec
+    found: Iterable[tuple[ObjectInfo, str]], name: str
 ) -> Iterator[tuple[ObjectInfo, str]]:
     for count, one in enumerate(found, 1):
         if count > MOST_OBJECTS:
             raise JobFailed(
-                f"ClientError: Data download failed:The channel {channel.name} has more than "
+                f"ClientError: Data download failed:{name} has more than "
                 f"{MOST_OBJECTS} objects. Put them into fewer, larger ones."
             )
         yield one

@@ -14,14 +14,14 @@ import msgspec
 
 from sagehen.agent.folders import is_disk_full, remove_tree
 from sagehen.agent.jobs.configs import prepare_place
+from sagehen.agent.jobs.data import JobData
+from sagehen.agent.jobs.disk import watch_disk
 from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code
-from sagehen.agent.jobs.fetching import Inputs
 from sagehen.agent.jobs.hosts import Hosts
 from sagehen.agent.jobs.orders import Orders
 from sagehen.agent.jobs.place import host_places
 from sagehen.agent.jobs.reports import EndedReports
 from sagehen.agent.jobs.surroundings import JobSurroundings
-from sagehen.agent.jobs.transfers import Transfers
 from sagehen.domain.jobs import (
     JobPhase,
     JobReport,
@@ -43,6 +43,8 @@ class _Ending:
     outcome: Outcome
     reason: str | None = None
     exit_code: int | None = None
+    fits: bool = True
+    """It has not filled its disk."""
 
 
 class _Told(Exception):
@@ -70,13 +72,11 @@ class Job:
         self._on_change = on_change
         self._places = host_places(around.home, spec)
         self._hosts = Hosts(self._places, around)
-        self._transfers = Transfers(
-            around.objects, around.threads, around.clock, around.settings.job_patience_seconds
-        )
-        self._inputs = Inputs(self._places, self._transfers)
+        self._data = JobData(self._places, around)
         self._orders = Orders(around.clock, spec.stop_grace_seconds)
         self._began = (around.clock.now(), around.clock.monotonic())
         self._running_seconds = 0.0
+        self._artifacts: tuple[str, ...] = ()
         self._work: asyncio.Task[_Ending] | None = None
         self.report = JobReport(attempt_id=spec.attempt_id)
         self._note(JobPhase.STARTING)
@@ -105,7 +105,7 @@ class Job:
         self._work = asyncio.create_task(self._run())
         await asyncio.wait({self._work})
         await self._hosts.kill()
-        await self._transfers.halt()
+        await self._data.close()
         if not self._work.cancelled():
             await self._end(self._work.result())
         folder = self._around.home.jobs / self.spec.attempt_id
@@ -136,14 +136,26 @@ class Job:
             ending = await self._train()
         finally:
             await self._hosts.kill()
+        try:
+            await self._keep_what_it_left(ending)
+        except (JobFailed, JobLost) as error:
+            if ending.outcome not in (Outcome.FAILED, Outcome.INTERRUPTED):
+                raise
+            # Why it failed says more; and who goes on has the checkpoints of a moment ago.
+            log.warning("Not all is kept: %s", error, extra=self._about("not_kept"))
+        return ending
+
+    async def _keep_what_it_left(self, ending: _Ending) -> None:
         if ending.outcome is not Outcome.INTERRUPTED:
             self._enter(JobPhase.UPLOADING)
-        return ending
+        await self._data.save_checkpoints()
+        if ending.outcome is not Outcome.INTERRUPTED and ending.fits:
+            self._artifacts = await self._data.upload()
 
     async def _prepare(self) -> None:
         await asyncio.to_thread(self._make_places)
         self._enter(JobPhase.DOWNLOADING)
-        await self._inputs.fetch()
+        await self._data.fetch()
 
     def _make_places(self) -> None:
         for place in self._places:
@@ -154,6 +166,7 @@ class Job:
         started = clock.monotonic()
         await self._hosts.start()
         self._enter(JobPhase.TRAINING)
+        keeping = asyncio.create_task(self._data.keep_checkpoints())
         try:
             ending = await self._watch()
             if ending.outcome is Outcome.FAILED:
@@ -161,6 +174,7 @@ class Job:
             await self._hosts.end(self._orders)
             return ending
         finally:
+            keeping.cancel()
             self._running_seconds = clock.monotonic() - started
 
     async def _watch(self) -> _Ending:
@@ -168,13 +182,16 @@ class Job:
         exits = asyncio.create_task(self._hosts.wait())
         told = asyncio.create_task(self._orders.wait())
         late = asyncio.create_task(self._around.clock.sleep(self.spec.runtime_seconds))
-        tasks = (exits, told, late)
+        disk = asyncio.create_task(watch_disk(self._places, self._around.clock))
+        tasks = (exits, told, late, disk)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if exits.done():
                 return await self._say_end()
             if self._orders.outcome is not None:
                 return _Ending(outcome=self._orders.outcome)
+            if disk.done():
+                return _Ending(outcome=Outcome.FAILED, reason=str(disk.exception()), fits=False)
             return _Ending(outcome=Outcome.MAX_RUNTIME)
         finally:
             for task in tasks:
@@ -211,6 +228,7 @@ class Job:
             running_seconds=self._running_seconds,
             exit_code=ending.exit_code,
             failure_reason=ending.reason,
+            artifacts=self._artifacts,
         )
         try:
             await asyncio.to_thread(self._reports.keep, report)

@@ -9,6 +9,7 @@ from sagehen.agent.container_plan import SYSTEM_PATH
 from sagehen.agent.jobs.failures import JobFailed
 from sagehen.agent.jobs.place import HostPlace
 from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.leftovers import BASE_MARK
 from sagehen.agent.limits import choose_limits
 from sagehen.config import Settings
 from sagehen.credentials import load_credentials
@@ -22,8 +23,11 @@ PROGRAM = "sagemaker_program"
 """The hyperparameter that names the script for our script runner."""
 
 
-def plan_job_launch(place: HostPlace, settings: Settings) -> LaunchPlan:
+def plan_job_launch(place: HostPlace, settings: Settings, base: Path) -> LaunchPlan:
     """Everything that the launcher must know. Reads two small files.
+
+    Args:
+        base: where the container sees `place.base`.
 
     Raises:
         JobFailed: nothing says which program is to run.
@@ -35,11 +39,12 @@ def plan_job_launch(place: HostPlace, settings: Settings) -> LaunchPlan:
         instance_id=f"{spec.attempt_id}-{place.host}",
         name=place.host,
         command=command,
-        environment=_environment(place, settings),
+        environment=_environment(place, settings, base),
         folder=folder,
         log=place.log,
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(spec.instance_type, settings),
+        base=place.base,
     )
 
 
@@ -67,7 +72,7 @@ def _no_program(spec: JobSpec) -> str:
     )
 
 
-def _environment(place: HostPlace, settings: Settings) -> dict[str, str]:
+def _environment(place: HostPlace, settings: Settings, base: Path) -> dict[str, str]:
     """What we suggest, what the user says, what must be so: in this order, the last wins."""
     spec = place.spec
     suggested = {
@@ -84,8 +89,9 @@ def _environment(place: HostPlace, settings: Settings) -> dict[str, str]:
         **({} if spec.network_isolation else _access(place.home, settings)),
     }
     fixed = {
-        "SAGEMAKER_BASE_DIR": str(place.base),
-        "SAGEMAKER_SUBMIT_DIRECTORY": str(place.code),
+        BASE_MARK: str(place.base),
+        "SAGEMAKER_BASE_DIR": str(base),
+        "SAGEMAKER_SUBMIT_DIRECTORY": str(base / "code"),
         "SAGEHEN_ENVIRONMENTS": str(place.home.environments),
         "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
         "TRAINING_JOB_NAME": spec.job_name,

@@ -16,7 +16,9 @@ __all__ = ["JobPace", "JobSurroundings"]
 class JobPace:
     """How often things are looked at, and how long they may take."""
 
-    other_hosts_seconds: float = 10.0
+    checkpoint_seconds: float = 2.0
+    """From one look at the checkpoints of a running job to the next."""
+    other_hosts_seconds: float = 5.0
     """From SIGTERM to SIGKILL for the hosts of a job of which one has failed."""
     shutdown_grace_seconds: float = 10.0
     """The same when the agent itself is to end."""

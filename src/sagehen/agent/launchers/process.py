@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 from collections import Counter
+from pathlib import Path
 
 from sagehen.agent.container_log import ContainerLog
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.launcher import LaunchPlan
 from sagehen.agent.launchers.cgroups import Cgroup, Cgroups
+from sagehen.agent.launchers.mounts import OPT_ML
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
 from sagehen.agent.launchers.watch import Watch
@@ -148,6 +150,7 @@ class ProcessLauncher:
     Args:
         cgroups: where there are any.
         orphans: told to adopt where this process has no children but containers.
+        mounts: containers see their base at /opt/ml; see `can_mount`.
     """
 
     def __init__(
@@ -155,10 +158,16 @@ class ProcessLauncher:
         cgroups: Cgroups | None = None,
         orphans: Orphans | None = None,
         clock: Clock = SYSTEM,
+        *,
+        mounts: bool = False,
     ) -> None:
         self._cgroups = cgroups
+        self._mounts = mounts
         self._orphans = orphans or Orphans()
         self._watch = Watch(clock)
+
+    def seen_base(self, base: Path) -> Path:
+        return OPT_ML if self._mounts else base
 
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
         output, output_end = os.pipe2(os.O_CLOEXEC)
@@ -176,7 +185,8 @@ class ProcessLauncher:
         if self._cgroups is not None:
             group = self._cgroups.make(plan.instance_id, plan.name, plan.limits)
         try:
-            process = await spawn(plan, output, group.procs if group else None, self._orphans)
+            procs = group.procs if group else None
+            process = await spawn(plan, output, procs, self._orphans, mounts=self._mounts)
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
         except BaseException:
             if group is not None:

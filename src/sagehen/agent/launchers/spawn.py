@@ -19,27 +19,30 @@ __all__ = ["kill_group", "spawn", "watch_end"]
 START_SECONDS = 30.0
 """From fork to exec: more than a slow disk takes to bring the command."""
 KILLED_SECONDS = 1.0
-NO_GROUP = "-"
+NONE = "-"
 READ_BYTES = 64
 
+_DOING = {"cgroup": " (joining its cgroup)", "mount": " (mounting its /opt/ml)"}
 _BECOME = (sys.executable, "-ISs", str(Path(become_container.__file__)))
 
 
 async def spawn(
-    plan: LaunchPlan, output: int, procs: Path | None, orphans: Orphans
+    plan: LaunchPlan, output: int, procs: Path | None, orphans: Orphans, *, mounts: bool = False
 ) -> subprocess.Popen[bytes]:
     """A process that runs `plan`; `orphans` expects it.
 
     Args:
         output: what it writes its standard output and error to.
         procs: the `cgroup.procs` of the cgroup that it is to join first.
+        mounts: it is to see its base at /opt/ml.
 
     Raises:
-        OSError: its command cannot be run, or it could not join.
+        OSError: its command cannot be run, it could not join, or nothing could be mounted.
     """
     report, report_end = os.pipe2(os.O_CLOEXEC)
     try:
-        process = _fork(plan, output, report_end, procs)
+        base = plan.base if mounts else None
+        process = _fork(plan, output, report_end, procs, base)
     except (OSError, ValueError):
         os.close(report)
         raise
@@ -57,7 +60,8 @@ async def spawn(
         raise
     if failed:
         _give_up(process, orphans)
-        raise OSError(int(failed), os.strerror(int(failed)))
+        number, _, doing = failed.decode().partition(" ")
+        raise OSError(int(number), os.strerror(int(number)) + _DOING.get(doing, ""))
     return process
 
 
@@ -93,13 +97,14 @@ def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def _fork(
-    plan: LaunchPlan, output: int, report: int, procs: Path | None
+    plan: LaunchPlan, output: int, report: int, procs: Path | None, base: Path | None
 ) -> subprocess.Popen[bytes]:
     # By the event loop's thread, which lives as long as the agent: the kernel ends a child with
     # the thread that started it. By subprocess, not by the loop: uvloop runs Python in the child
     # before it execs, and marks nothing that the agent has open as not to be inherited.
+    told = (os.getpid(), report, procs or NONE, base or NONE)
     return subprocess.Popen(
-        [*_BECOME, str(os.getpid()), str(report), str(procs or NO_GROUP), *plan.command],
+        [*_BECOME, *map(str, told), *plan.command],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,

@@ -1,6 +1,7 @@
 """EventBridge: rules over events on the default bus, and where those go. The operations by name."""
 
 from sagehen.api.call import Operation
+from sagehen.api.eventbridge.buses import describe_event_bus, list_event_buses
 from sagehen.api.eventbridge.putting import match_event_pattern, put_events
 from sagehen.api.eventbridge.rules import (
     delete_rule,
@@ -18,9 +19,11 @@ __all__ = ["OPERATIONS"]
 
 OPERATIONS: dict[str, Operation] = {
     "DeleteRule": delete_rule,
+    "DescribeEventBus": describe_event_bus,
     "DescribeRule": describe_rule,
     "DisableRule": disable_rule,
     "EnableRule": enable_rule,
+    "ListEventBuses": list_event_buses,
     "ListRuleNamesByTarget": list_rule_names_by_target,
     "ListRules": list_rules,
     "ListTagsForResource": list_tags_for_resource,

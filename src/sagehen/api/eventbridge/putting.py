@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 
 from sagehen.api.call import Call
+from sagehen.api.eventbridge.buses import check_bus
 from sagehen.api.eventbridge.refusals import invalid
-from sagehen.api.eventbridge.rules import check_bus, check_pattern
+from sagehen.api.eventbridge.rules import check_pattern
 from sagehen.api.message_attributes import is_text
 from sagehen.domain.event_patterns import read_pattern
-from sagehen.domain.events import Event
+from sagehen.domain.events import BUS, Event
 from sagehen.store.events import put_event
 from sagehen.wire.faults import AwsError
 
@@ -64,7 +65,7 @@ def _read(call: Call, entry: dict[str, Any]) -> Event | dict[str, str]:
     if entry["Source"].startswith("aws."):
         return _failed("NotAuthorizedForSource", "Not authorized for the source.")
     try:
-        check_bus(call, entry)
+        check_bus(call, entry.get("EventBusName", BUS))
     except AwsError as error:
         return _failed(error.code, error.message)
     detail = _detail(entry["Detail"])

@@ -5,11 +5,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
+from sagehen.api.eventbridge.buses import check_bus
 from sagehen.api.eventbridge.listing import after, limit_of, page_of
 from sagehen.api.eventbridge.refusals import (
     bad_pattern,
     invalid,
-    no_bus,
     no_rule,
     not_built,
     over_limit,
@@ -22,7 +22,6 @@ from sagehen.errors import Invalid
 from sagehen.store import event_rules, event_targets, tags
 
 __all__ = [
-    "check_bus",
     "check_pattern",
     "delete_rule",
     "describe_rule",
@@ -37,7 +36,7 @@ __all__ = [
 
 def put_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Make a rule, or put all of it in place of the one of its name; its targets stay."""
-    check_bus(call, params)
+    check_bus(call, params.get("EventBusName", BUS))
     given_tags = read_tags(params.get("Tags", []))
     record = _record(call, params)
     with call.database.write() as connection:
@@ -50,7 +49,7 @@ def put_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 def describe_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """All that is known of a rule but its targets."""
-    check_bus(call, params)
+    check_bus(call, params.get("EventBusName", BUS))
     with call.database.read() as connection:
         rule = existing_rule(connection, params["Name"])
     return {**_listed(rule), "CreatedBy": call.settings.account_id}
@@ -58,7 +57,7 @@ def describe_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 def list_rules(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """One page of rules."""
-    check_bus(call, params)
+    check_bus(call, params.get("EventBusName", BUS))
     prefix, limit = params.get("NamePrefix", ""), limit_of(params)
     with call.database.read() as connection:
         found = event_rules.page(connection, prefix, after(params), limit + 1)
@@ -67,7 +66,7 @@ def list_rules(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 def list_rule_names_by_target(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """One page of the rules that send to a target."""
-    check_bus(call, params)
+    check_bus(call, params.get("EventBusName", BUS))
     limit = limit_of(params)
     with call.database.read() as connection:
         names = event_targets.rules_of(connection, params["TargetArn"], after(params), limit + 1)
@@ -76,7 +75,7 @@ def list_rule_names_by_target(call: Call, params: dict[str, Any]) -> dict[str, A
 
 def delete_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Drop a rule that has no targets; none there is well. Force is for rules that AWS made."""
-    check_bus(call, params)
+    check_bus(call, params.get("EventBusName", BUS))
     with call.database.write() as connection:
         rule = event_rules.get(connection, params["Name"], lock=True)
         if rule is None:
@@ -104,13 +103,6 @@ def existing_rule(connection: Connection, name: str, lock: bool = False) -> Rule
     if rule is None:
         raise no_rule(name)
     return rule
-
-
-def check_bus(call: Call, params: dict[str, Any]) -> None:
-    """Refuse any bus but the default one, which may be named by its ARN."""
-    bus = params.get("EventBusName", BUS)
-    if bus not in (BUS, call.arns.event_bus(BUS)):
-        raise no_bus(bus.rpartition("/")[2])
 
 
 def check_pattern(text: str) -> None:
@@ -153,7 +145,7 @@ def _check_room(connection: Connection, call: Call) -> None:
 
 
 def _set_state(call: Call, params: dict[str, Any], state: str) -> dict[str, Any]:
-    check_bus(call, params)
+    check_bus(call, params.get("EventBusName", BUS))
     with call.database.write() as connection:
         if not event_rules.set_state(connection, params["Name"], state):
             raise no_rule(params["Name"])

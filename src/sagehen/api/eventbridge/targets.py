@@ -5,12 +5,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
+from sagehen.api.eventbridge.buses import check_bus
 from sagehen.api.eventbridge.listing import after, limit_of, page_of
 from sagehen.api.eventbridge.refusals import invalid, over_limit
-from sagehen.api.eventbridge.rules import check_bus, existing_rule
+from sagehen.api.eventbridge.rules import existing_rule
 from sagehen.api.eventbridge.target_checks import check_target, is_webhook
 from sagehen.domain.event_deliveries import SECRET
-from sagehen.domain.events import RuleRecord, TargetRecord
+from sagehen.domain.events import BUS, RuleRecord, TargetRecord
 from sagehen.domain.webhooks import new_secret
 from sagehen.store import event_targets
 
@@ -22,7 +23,7 @@ MOST_TARGETS = 5
 
 def put_targets(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Add targets to a rule, or put them in place of those of their ids: all of them or none."""
-    check_bus(call, params)
+    check_bus(call, params.get("EventBusName", BUS))
     given = params["Targets"]
     if len({target["Id"] for target in given}) < len(given):
         raise invalid("Parameter Targets is not valid. Reason: an Id comes more than once.")
@@ -42,7 +43,7 @@ def put_targets(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 def remove_targets(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Drop targets of a rule, with what is on its way to webhooks; those not there are told."""
-    check_bus(call, params)
+    check_bus(call, params.get("EventBusName", BUS))
     with call.database.write() as connection:
         rule = existing_rule(connection, params["Rule"], lock=True)
         missing = event_targets.remove(connection, rule, params["Ids"])
@@ -59,7 +60,7 @@ def remove_targets(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 def list_targets_by_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """One page of a rule's targets; webhooks with the secret that they sign by."""
-    check_bus(call, params)
+    check_bus(call, params.get("EventBusName", BUS))
     limit = limit_of(params)
     with call.database.read() as connection:
         rule = existing_rule(connection, params["Rule"])

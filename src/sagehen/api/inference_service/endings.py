@@ -91,8 +91,7 @@ def _publish(
 
 def _result_uri(training: TrainingJobRecord) -> str | None:
     """What a reader looks for first: what it wrote to /opt/ml/output/data, else its model."""
-    artifacts: tuple[str, ...] = getattr(training, "artifacts", ("output.tar.gz",))
-    found = next((one for one in _RESULTS if one in artifacts), None)
+    found = next((one for one in _RESULTS if one in training.artifacts), None)
     return None if found is None else f"{training.output_folder}/{found}"
 
 

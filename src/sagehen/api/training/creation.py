@@ -75,7 +75,7 @@ def create_training_job_row(
     except AlreadyExists as error:
         raise _in_use(record.arn) from error
     stored_tags.put(connection, record.arn, tags)
-    put_event(connection, training_event(record, tags, arns))
+    put_event(connection, training_event(record, tags, arns, now))
     return record
 
 

@@ -9,11 +9,9 @@ from sagehen.api.call import Call
 from sagehen.api.listing import read_page
 from sagehen.api.refusals import refused
 from sagehen.api.training.description import describe, summarize
-from sagehen.domain.training import JobStage, JobStatus, SecondaryStatus, TrainingJobRecord
-from sagehen.domain.training_course import Course
-from sagehen.domain.training_events import training_event
+from sagehen.api.training.stopping import stop_training_job_row
+from sagehen.domain.training import TrainingJobRecord
 from sagehen.store import tags, training_jobs
-from sagehen.store.events import put_event
 from sagehen.wire.faults import AwsError
 
 __all__ = [
@@ -97,17 +95,7 @@ def delete_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 def _stop(call: Call, connection: Connection, name: str) -> None:
     record = _going_on(connection, name)
-    if record.status is JobStatus.STOPPING:
-        return
-    course = Course(record)
-    course.stop(call.clock.now(), SecondaryStatus.STOPPED)
-    if record.stage is JobStage.WAITING:
-        # Nothing runs that would have to end first: it is overdue.
-        course.note(gives_up_at=0.0)
-    training_jobs.update(connection, course.record)
-    labels = tags.get(connection, record.arn)
-    for state in course.moves:
-        put_event(connection, training_event(state, labels, call.arns))
+    stop_training_job_row(connection, record, call.arns, call.clock.now())
 
 
 def _going_on(connection: Connection, name: str) -> TrainingJobRecord:

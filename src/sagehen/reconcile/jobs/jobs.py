@@ -122,44 +122,51 @@ class JobPass:
     ) -> tuple[list[Course], bool]:
         """The courses taken, and whether there are more to be."""
         running = training_jobs.active(connection, lock=True)
-        courses = self._take(connection, running, lambda one: self._plan(one, view, now))
+        courses = self._take(connection, running, now, lambda one: self._plan(one, view, now))
         late = training_jobs.due(connection, now, MOST_DUE, lock=True)
-        courses += self._take(connection, late, lambda one: give_up(one, now))
+        courses += self._take(connection, late, now, lambda one: give_up(one, now))
         left = len(running) - sum(one.record.stage is not JobStage.ACTIVE for one in courses)
         # Those whose time was over were not among those running.
         left += sum(one.stored.stage is JobStage.WAITING for one in courses)
         room = self._room(left, view)
         if room:
             first = training_jobs.next_waiting(connection, now, room, lock=True)
-            courses += self._take(connection, first, lambda one: admit(one, now))
+            courses += self._take(connection, first, now, lambda one: admit(one, now))
         return courses, len(late) == MOST_DUE
 
     def _take(
         self,
         connection: Connection,
         records: Iterable[TrainingJobRecord],
+        now: float,
         plan: Callable[[TrainingJobRecord], Course],
     ) -> list[Course]:
         """Plan and write; a job that cannot be written stays as it is, and stops no other."""
         courses = [course for course in map(plan, records) if course.record is not course.stored]
         moved = {course.record.arn for course in courses if course.moves}
         labels = tags.get_all(connection, moved) if moved else {}
-        return [one for one in courses if self._is_written(connection, one, labels)]
+        return [one for one in courses if self._is_written(connection, one, labels, now)]
 
     def _is_written(
-        self, connection: Connection, course: Course, labels: Mapping[str, dict[str, str]]
+        self,
+        connection: Connection,
+        course: Course,
+        labels: Mapping[str, dict[str, str]],
+        now: float,
     ) -> bool:
         own_tags = labels.get(course.record.arn, {})
-        _, error = attempt(connection, lambda it: self._write(it, course, own_tags))
+        _, error = attempt(connection, lambda it: self._write(it, course, own_tags, now))
         if error is not None:
             about = {"action": "job_not_moved", "job": course.record.name}
             log.error("A training job could not go on.", extra=about, exc_info=error)
         return error is None
 
-    def _write(self, connection: Connection, course: Course, own_tags: dict[str, str]) -> None:
+    def _write(
+        self, connection: Connection, course: Course, own_tags: dict[str, str], now: float
+    ) -> None:
         training_jobs.save(connection, [course.record])
         for state in course.moves:
-            put_event(connection, training_event(state, own_tags, self._arns))
+            put_event(connection, training_event(state, own_tags, self._arns, now))
         if course.record.stage is JobStage.ENDED:
             for hook in self._on_end:
                 hook(connection, course.record)

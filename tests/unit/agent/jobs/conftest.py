@@ -15,7 +15,7 @@ from sagehen.domain.jobs import JobSpec
 from sagehen.home import Home
 from sagehen.objects import LocalObjectStore
 from support.clock import SteppedClock
-from support.jobs import JobsUnderTest, MakeSpec
+from support.jobs import LOOK_SECONDS, JobsUnderTest, MakeSpec
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def around(home: Home, objects: LocalObjectStore, clock: SteppedClock) -> Iterat
         objects=objects,
         launcher=ProcessLauncher(),
         clock=clock,
-        pace=JobPace(),
+        pace=JobPace(checkpoint_seconds=LOOK_SECONDS),
     )
     yield around
     around.threads.close()

@@ -314,8 +314,8 @@ async def test_if_one_host_fails_the_others_are_ended(
         case $SAGEMAKER_BASE_DIR in *algo-2*) echo no luck; exit 4;; esac; {IGNORES_SIGTERM}"""
     jobs.jobs.put(make_spec(script, instance_count=3))
     await jobs.trains()
-    await clock.sleeper(10)
-    clock.advance(10)
+    await clock.sleeper(5)
+    clock.advance(5)
     report = await jobs.ends()
     assert report.outcome is Outcome.FAILED
     assert report.failure_reason == "AlgorithmError: no luck, exit code: 4"

@@ -1,6 +1,7 @@
 """The Async-Inference-Service as a whole, in memory: requests in, answers and rows out."""
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +19,12 @@ from sagehen.api.inference_service.services import Services
 from sagehen.api.inference_service.slots import Slots
 from sagehen.api.training.creation import create_training_job_row
 from sagehen.config import Settings
+from sagehen.domain.inference_service import ApiKeyRecord
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStatus, SecondaryStatus, TrainingJobRecord, Transition
 from sagehen.inference_settings import InferenceServiceSettings
 from sagehen.objects.local import LocalObjectStore
-from sagehen.store import training_jobs
+from sagehen.store import inference_services, training_jobs
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 from sagehen.store.topic_tables import NOTICES
@@ -158,7 +160,7 @@ class House:
         secondary: SecondaryStatus | None = None,
         **changes: Any,
     ) -> None:
-        """End a training job, as the loop does: its row and what goes with it in one transaction."""
+        """End a training job, and all that goes with it, in one transaction, as the loop does."""
         now = self.clock.now()
         final = SecondaryStatus(str(status)) if secondary is None else secondary
         with self.database.write() as connection:
@@ -169,7 +171,7 @@ class House:
                 status=status,
                 ended_at=now,
                 transitions=(*record.transitions, Transition(status=final, started_at=now)),
-                **changes,
+                **{"artifacts": ("model.tar.gz", "output.tar.gz"), **changes},
             )
             training_jobs.update(connection, ended)
             self.slots.on_end(connection, ended)
@@ -182,6 +184,15 @@ class House:
         }
         with self.database.write() as connection:
             self._make(connection, definition, {}, self.clock.now())
+
+    def key(self, name: str) -> str:
+        """Make an API key."""
+        key = f"key-of-{name}"
+        digest = hashlib.sha256(key.encode()).hexdigest()
+        record = ApiKeyRecord(name=name, key_sha256=digest, created_at=1.0)
+        with self.database.write() as connection:
+            assert inference_services.add_key(connection, record)
+        return key
 
     def notices(self) -> list[dict[str, Any]]:
         """What was published to somebody, as kept for delivery."""

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from sagehen.domain.objects import ListingQuery
+
 BODY = {"type": "model_a", "parameters": {"a": 1}}
 
 
@@ -57,8 +59,6 @@ def test_all_at_once_with_an_input_that_is_put_by_itself(make_house):
 
     assert len({one.data for one in asyncio.run(many())}) == 1
     assert count(house) == 1
-    from sagehen.domain.objects import ListingQuery
-
     found = house.objects.list_page("bucket", ListingQuery(limit=10)).objects
     assert [one.key for one in found] == [f"input/{house.newest()}/input.txt"]
 

@@ -10,19 +10,26 @@ from sagehen.agent.jobs.inputs import InputObject, find_inputs, share
 from sagehen.agent.jobs.place import HostPlace
 from sagehen.agent.jobs.transfers import Transfers
 
-__all__ = ["Inputs"]
+__all__ = ["InputData"]
 
 
-class Inputs:
+class InputData:
     """
     Args:
         places: of all hosts of the job.
+        allowances: of the same hosts.
     """
 
-    def __init__(self, places: Sequence[HostPlace], transfers: Transfers) -> None:
+    def __init__(
+        self,
+        places: Sequence[HostPlace],
+        transfers: Transfers,
+        allowances: Sequence[Allowance],
+    ) -> None:
         self._places = places
         self._spec = places[0].spec
         self._transfers = transfers
+        self._allowances = allowances
 
     async def fetch(self) -> None:
         """Bring all of it.
@@ -32,14 +39,11 @@ class Inputs:
             JobLost: the store has been away for too long, or the disk is full.
         """
         location = code_location(self._spec)
-        if location is None and not self._spec.channels:
-            return
-        allowances = [Allowance(self._spec.volume_gb) for _ in self._places]
         if location is not None:
-            for place, allowance in zip(self._places, allowances, strict=True):
+            for place, allowance in zip(self._places, self._allowances, strict=True):
                 await fetch_code(location, place.code, self._transfers, allowance)
         found = await self._find()
-        for place, allowance in zip(self._places, allowances, strict=True):
+        for place, allowance in zip(self._places, self._allowances, strict=True):
             shares = self._shares(place, found)
             allowance.check_inputs(sum(one.size for share in shares for one in share))
             for channel, inputs in zip(self._spec.channels, shares, strict=True):

@@ -1,0 +1,59 @@
+"""Whether containers can see their folder at /opt/ml, as they do in SageMaker."""
+
+import logging
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from sagehen.agent.faults import CannotStart
+from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.spawn import spawn
+
+__all__ = ["OPT_ML", "can_mount"]
+
+log = logging.getLogger(__name__)
+
+OPT_ML = Path("/opt/ml")
+_MARK = "seen"
+
+
+async def can_mount(folder: Path, orphans: Orphans) -> bool:
+    """Whether this kernel lets this user; tried by a container that looks. Logs why not.
+
+    Args:
+        folder: where something may be written, such as the home.
+        orphans: the launcher's.
+    """
+    problem = await _try(folder, orphans)
+    if problem is not None:
+        log.info(
+            "Containers find /opt/ml only by their variables, such as SM_MODEL_DIR: %s.", problem
+        )
+    return problem is None
+
+
+async def _try(folder: Path, orphans: Orphans) -> str | None:
+    for needed in (folder, Path(sys.prefix)):
+        if needed.is_relative_to(OPT_ML):
+            return f"{needed} would be hidden"
+    with tempfile.TemporaryDirectory(dir=folder, prefix="opt-ml-") as base:
+        (Path(base) / _MARK).touch()
+        plan = LaunchPlan(
+            instance_id="probe",
+            name="probe",
+            command=("/bin/sh", "-c", f"test -e {OPT_ML}/{_MARK}"),
+            environment={},
+            folder=folder,
+            log=folder / "unused",
+            log_bytes=0,
+            base=Path(base),
+        )
+        try:
+            process = await spawn(plan, subprocess.DEVNULL, None, orphans, mounts=True)
+        except (OSError, CannotStart) as error:
+            return getattr(error, "strerror", None) or str(error)
+        status = process.wait()
+        orphans.forget(process.pid)
+    return None if status == 0 else "what was mounted is not seen"

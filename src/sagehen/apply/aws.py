@@ -1,0 +1,135 @@
+"""The server that templates are applied to, as anyone reaches it: boto3, and signed own paths."""
+
+import json
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import boto3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.httpsession import URLLib3Session
+
+from sagehen.errors import AlreadyExists, Conflict, Invalid, NotFound, SagehenError, Unavailable
+
+__all__ = ["Aws", "Place", "code_of", "told"]
+
+_TIMEOUT_SECONDS = 60
+_REFUSALS: dict[int, type[SagehenError]] = {
+    400: Invalid,
+    403: Invalid,
+    404: NotFound,
+    409: Conflict,
+}
+
+
+class Aws:
+    """Clients of one server, account and region."""
+
+    def __init__(self, session: boto3.Session, url: str, region: str, *, direct: bool) -> None:
+        """
+        Args:
+            direct: by no proxy, whatever the environment says: it would be asked for its own
+                127.0.0.1.
+        """
+        self.url = url.rstrip("/")
+        self.region = region
+        self._session = session
+        self._direct = direct
+        self._clients: dict[str, Any] = {}
+        self._account_id: str | None = None
+
+    def client(self, service: str) -> Any:
+        if service not in self._clients:
+            # Nothing is sent twice: what was asked may have been done.
+            config = Config(
+                retries={"total_max_attempts": 1},
+                read_timeout=_TIMEOUT_SECONDS,
+                **({"proxies": {}} if self._direct else {}),
+            )
+            self._clients[service] = self._session.client(
+                service, endpoint_url=self.url, region_name=self.region, config=config
+            )
+        return self._clients[service]
+
+    @property
+    def account_id(self) -> str:
+        if self._account_id is None:
+            self._account_id = str(self.client("sts").get_caller_identity()["Account"])
+        return self._account_id
+
+    def own(
+        self,
+        method: str,
+        *path: str,
+        query: dict[str, str] | None = None,
+        body: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The JSON that an own path answers; each part of `path` is quoted.
+
+        Raises:
+            Invalid, NotFound, Conflict, Unavailable: as it says.
+        """
+        parts = "/".join(quote(part, safe="") for part in path)
+        url = f"{self.url}/_sagehen/{parts}" + (f"?{urlencode(query)}" if query else "")
+        content = b"" if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} if content else {}
+        request = AWSRequest(method=method, url=url, data=content, headers=headers)
+        try:
+            credentials = self._session.get_credentials()
+            if credentials is None:
+                raise Invalid('There are no keys to sign with: eval "$(sagehen env)".')
+            SigV4Auth(credentials, "execute-api", self.region).add_auth(request)
+            http = URLLib3Session(timeout=_TIMEOUT_SECONDS, proxies={} if self._direct else None)
+            answer = http.send(request.prepare())
+        except (HTTPClientError, BotoCoreError) as error:
+            raise Unavailable(f"The server at {self.url} does not answer: {error}") from error
+        return _read(self.url, answer.status_code, answer.content)
+
+
+class Place:
+    """What pseudo parameters and ARNs are made of."""
+
+    def __init__(self, aws: Aws) -> None:
+        self.url = aws.url
+        self.region = aws.region
+        self.account_id = aws.account_id
+        self.partition = "aws"
+        self.url_suffix = "amazonaws.com"
+
+    def arn(self, service: str, name: str) -> str:
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account_id}:{name}"
+
+
+def code_of(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def told(error: ClientError | BotoCoreError) -> SagehenError:
+    """The same as an error of ours."""
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+        message = str(error.response.get("Error", {}).get("Message") or error)
+        kind: type[SagehenError] = (
+            Unavailable if status >= 500 or code_of(error) == "ThrottlingException" else Invalid
+        )
+        if "already exist" in message:
+            kind = AlreadyExists
+        return kind(f"{error.operation_name}: {message}")
+    return Unavailable(str(error))
+
+
+def _read(url: str, status: int, content: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(content)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise Unavailable(
+            f"The server at {url} answered {status} and no JSON: is it Sagehen, and new enough?"
+        )
+    if status < 300:
+        return answer
+    message = str(answer.get("message", f"It answered {status}."))
+    raise _REFUSALS.get(status, Unavailable)(message)

@@ -1,0 +1,307 @@
+"""Does what a plan says, step by step, with the record written before and after each.
+
+A run that is killed between any two requests leaves a record from which the next one goes on: what
+was begun is there or not, and `plan` looks.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import msgspec
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sagehen.apply.aws import Aws, told
+from sagehen.apply.desired import Desired, Resolver
+from sagehen.apply.differences import missing_from
+from sagehen.apply.kinds import KINDS, Live, comparable
+from sagehen.apply.plan import Action, Lives, Plan, Removal, Step, is_same, live_key
+from sagehen.apply.record import Kept, Phase
+from sagehen.apply.stack import Journal
+from sagehen.errors import Invalid, SagehenError, Unavailable
+
+__all__ = ["Interrupted", "Work", "look_at", "perform"]
+
+_FIRST_POLL_SECONDS = 0.1
+_LAST_POLL_SECONDS = 2.0
+
+
+class Interrupted(Exception):
+    """The user asked to stop; `str` says what is under way still, if anything is."""
+
+
+@dataclass
+class Work:
+    """What a run works with."""
+
+    aws: Aws
+    journal: Journal
+    stop: threading.Event
+    say: Callable[[str], None]
+    timeout_seconds: float
+    """For one resource to become ready, or to go."""
+
+
+def look_at(aws: Aws, desired: list[Desired]) -> Lives:
+    """What is there of what is wanted.
+
+    Raises:
+        Invalid, Unavailable: the server refuses to say, or does not answer.
+    """
+    found = {}
+    for one in desired:
+        with _ours(one.logical_id):
+            live = one.kind.look(aws, one.name, one.properties)
+        if live is not None:
+            found[live_key(one)] = live
+    return found
+
+
+def perform(plan: Plan, resolver: Resolver | None, work: Work) -> None:
+    """All steps, then all removals.
+
+    Raises:
+        Interrupted: `work.stop` was set; the step under way was finished, or is waited for by the
+            next run.
+        SagehenError: a step failed; what was done before stays, and nothing is removed.
+    """
+    for step in plan.steps:
+        assert resolver is not None
+        desired = resolver.resolve(step.desired.logical_id)
+        if step.action is Action.SAME:
+            _fold(step, desired, work.journal)
+            continue
+        _check_stop(work)
+        with _ours(desired.logical_id):
+            kept = _STEPS[step.action](step, desired, work)
+        resolver.settle(kept.logical_id, kept.attributes)
+    if resolver is not None:
+        content = msgspec.structs.replace(work.journal.content, outputs=resolver.outputs())
+        if content != work.journal.content:
+            work.journal.write(content)
+    for removal in plan.removals:
+        _check_stop(work)
+        with _ours(removal.kept.logical_id):
+            _remove(removal, work)
+
+
+def _create(step: Step, desired: Desired, work: Work) -> Kept:
+    before = work.journal.content
+    if desired.kind.name_property is None:
+        # What the server named the one before is not the name of this one.
+        desired = msgspec.structs.replace(desired, name="")
+    _make_room(desired, work.journal)
+    work.journal.keep(_kept(desired, "creating"))
+    if not step.takes_over:
+        _wait_until_gone(desired, work, only_if_going=True)
+        work.say(f"Creating {_what(desired)}")
+        try:
+            desired.kind.create(work.aws, desired.name, desired.properties)
+        except (ClientError, SagehenError) as error:
+            if not isinstance(_told(error), Unavailable):
+                # It was refused: nothing is there, or nothing of ours.
+                work.journal.write(before)
+            raise
+    return _finish(step, desired, work)
+
+
+def _finish(step: Step, desired: Desired, work: Work) -> Kept:
+    """Wait for what was begun, or was there, and write it down."""
+    live = _wait_until_ready(desired, work)
+    kept = _kept(desired, "ready", live)
+    _make_room(desired, work.journal)
+    work.journal.keep(kept)
+    return kept
+
+
+def _update(step: Step, desired: Desired, work: Work) -> Kept:
+    assert step.old is not None
+    _make_room(desired, work.journal)
+    work.journal.keep(msgspec.structs.replace(step.old, phase="updating"))
+    live = _settled(desired, work)
+    if live is None or live.status != "ready":
+        raise Invalid(f"{_what(desired)} is gone or has failed meanwhile. Apply again.")
+    work.say(f"Updating {_what(desired)}")
+    desired.kind.update(work.aws, live, step.old.properties, desired.properties)
+    live = _wait_until_ready(desired, work)
+    seen = {k: one for k, one in desired.properties.items() if k not in desired.kind.unseen}
+    wrong = [
+        one.path
+        for one in missing_from(comparable(live.properties), comparable(seen))
+        if not desired.kind.is_fixed(one.member)
+    ]
+    if wrong:
+        raise Invalid(
+            f"The update of {_what(desired)} failed, and it goes on as it was "
+            f"({', '.join(wrong)}): {live.reason or 'no reason was given.'}"
+        )
+    kept = _kept(desired, "ready", live)
+    work.journal.keep(kept)
+    return kept
+
+
+def _recreate(step: Step, desired: Desired, work: Work) -> Kept:
+    work.say(f"Deleting {_what(desired)}, which failed")
+    desired.kind.delete(work.aws, desired.name)
+    _wait_until_gone(desired, work)
+    return _create(step, desired, work)
+
+
+_STEPS: dict[Action, Callable[[Step, Desired, Work], Kept]] = {
+    Action.CREATE: _create,
+    Action.REPLACE: _create,
+    Action.FINISH: _finish,
+    Action.UPDATE: _update,
+    Action.RECREATE: _recreate,
+    Action.ADOPT: _finish,
+}
+
+
+def _fold(step: Step, desired: Desired, journal: Journal) -> None:
+    """What is only the stack's affair: policies, and who needs whom."""
+    assert step.old is not None
+    kept = msgspec.structs.replace(
+        step.old, needs=desired.needs, deletion_policy=desired.deletion_policy
+    )
+    if journal.content.resources.get(kept.logical_id) != kept:
+        _make_room(desired, journal)
+        journal.keep(kept)
+
+
+def _make_room(desired: Desired, journal: Journal) -> None:
+    """What has its place until now is a leftover from now on, if it is another one."""
+    current = journal.content.resources.get(desired.logical_id)
+    if current is not None and not is_same(current, desired):
+        journal.set_aside(current, retained=desired.update_replace_policy == "Retain")
+
+
+def _remove(removal: Removal, work: Work) -> None:
+    kept = removal.kept
+    shown = f"{kept.type} {kept.logical_id} ({kept.name or 'unnamed'})"
+    if removal.retained:
+        work.say(f"Keeping {shown}, as its policy says")
+        work.journal.forget(kept)
+        return
+    kind = KINDS.get(kept.type)
+    if kind is None:
+        raise Invalid(f"{shown} is of a type that this version of Sagehen does not know.")
+    work.say(f"Deleting {shown}")
+    live = _poll(
+        work,
+        lambda: kind.look(work.aws, kept.name, kept.properties),
+        lambda one: one is None or one.status != "busy",
+        f"{shown} is still changing",
+    )
+    if live is not None:
+        reason = kind.delete(work.aws, live.name) if live.status != "going" else None
+        if reason:
+            work.say(f"[kept] {reason}")
+        else:
+            _poll(
+                work,
+                lambda: kind.look(work.aws, live.name, kept.properties),
+                lambda one: one is None,
+                f"{shown} is still there",
+            )
+    work.journal.forget(kept)
+
+
+def _kept(desired: Desired, phase: Phase, live: Live | None = None) -> Kept:
+    name = live.name if live else desired.name
+    attributes = dict(desired.attributes)
+    if live is not None and live.name != desired.name:
+        attributes |= {"Ref": live.name, "Arn": live.name}
+    return Kept(
+        logical_id=desired.logical_id,
+        type=desired.type,
+        name=name,
+        properties=desired.properties,
+        attributes=attributes | (live.attributes if live else {}),
+        needs=desired.needs,
+        deletion_policy=desired.deletion_policy,
+        hidden=desired.hidden,
+        phase=phase,
+    )
+
+
+def _settled(desired: Desired, work: Work) -> Live | None:
+    return _poll(
+        work,
+        lambda: desired.kind.look(work.aws, desired.name, desired.properties),
+        lambda live: live is None or live.status not in ("busy", "going"),
+        f"{_what(desired)} is still changing",
+    )
+
+
+def _wait_until_ready(desired: Desired, work: Work) -> Live:
+    live = _settled(desired, work)
+    if live is None:
+        raise Invalid(f"{_what(desired)} is gone again. Apply once more.")
+    if live.status == "failed":
+        raise Invalid(f"{_what(desired)} failed: {live.reason or 'no reason was given.'}")
+    return live
+
+
+def _wait_until_gone(desired: Desired, work: Work, only_if_going: bool = False) -> None:
+    _poll(
+        work,
+        lambda: desired.kind.look(work.aws, desired.name, desired.properties),
+        lambda live: live is None or (only_if_going and live.status != "going"),
+        f"{_what(desired)} is still there",
+    )
+
+
+def _poll(
+    work: Work,
+    look: Callable[[], Live | None],
+    done: Callable[[Live | None], bool],
+    otherwise: str,
+) -> Live | None:
+    """What `look` finds once that is `done`; a server that is away meanwhile is waited for."""
+    deadline = time.monotonic() + work.timeout_seconds
+    pause = _FIRST_POLL_SECONDS
+    while True:
+        try:
+            live = look()
+            if done(live):
+                return live
+            work.journal.beat()
+            trouble = ""
+        except (ClientError, BotoCoreError, Unavailable) as error:
+            if not isinstance(_told(error), Unavailable):
+                raise
+            trouble = f" ({error})"
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"{otherwise} after {work.timeout_seconds:g} s{trouble}. Run the same again to go "
+                "on waiting."
+            )
+        if work.stop.wait(pause):
+            raise Interrupted(otherwise)
+        pause = min(2 * pause, _LAST_POLL_SECONDS)
+
+
+def _check_stop(work: Work) -> None:
+    if work.stop.is_set():
+        raise Interrupted
+
+
+def _what(desired: Desired) -> str:
+    return f"{desired.type} {desired.logical_id} ({desired.name or 'unnamed'})"
+
+
+def _told(error: ClientError | BotoCoreError | SagehenError) -> SagehenError:
+    """An error of boto3's, or ours, as ours."""
+    return error if isinstance(error, SagehenError) else told(error)
+
+
+@contextmanager
+def _ours(logical_id: str) -> Iterator[None]:
+    """What boto3 raises, as an error of ours that says of which resource it is."""
+    try:
+        yield
+    except (ClientError, BotoCoreError) as error:
+        ours = told(error)
+        raise type(ours)(f"{logical_id}: {ours}") from error

@@ -1,0 +1,287 @@
+"""What has to be done: a template worked out against the stack's record and what is there.
+
+Pure: facts in, decision out. The steps go in the order in which resources need one another; what
+is replaced or no longer wanted is removed behind them, so that nothing that serves loses what it
+stands on.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
+
+import msgspec
+
+from sagehen.apply.desired import Desired
+from sagehen.apply.differences import Difference, differences, missing_from
+from sagehen.apply.kinds import Live, comparable
+from sagehen.apply.record import Kept, StackContent
+from sagehen.errors import AlreadyExists, Invalid
+
+__all__ = [
+    "Action",
+    "Lives",
+    "Plan",
+    "Removal",
+    "Step",
+    "is_same",
+    "live_key",
+    "make_plan",
+    "plan_removal",
+]
+
+Lives = Mapping[tuple[str, str], Live]
+"""By type and name; what is not in it is not there."""
+
+
+class Action(StrEnum):
+    SAME = "same"
+    CREATE = "create"
+    FINISH = "finish"
+    """It was begun before, and needs only to be waited for."""
+    UPDATE = "update"
+    REPLACE = "replace"
+    """Another one is created, and the old one removed at the end."""
+    RECREATE = "recreate"
+    """It failed, and can only be deleted and created again."""
+    ADOPT = "adopt"
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done for one resource."""
+
+    action: Action
+    desired: Desired
+    old: Kept | None = None
+    """What the stack has in its place."""
+    changes: tuple[Difference, ...] = ()
+    """Of its properties, from what was to what will be."""
+    drift: tuple[Difference, ...] = ()
+    """What somebody else has changed, from what is there to what the template has."""
+    note: str = ""
+    takes_over: bool = False
+    """What it is replaced by is there already, and is adopted."""
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to go, at the end."""
+
+    kept: Kept
+    retained: bool
+    """It is only forgotten: its policy is Retain."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    steps: tuple[Step, ...]
+    removals: tuple[Removal, ...]
+
+    @property
+    def changes_anything(self) -> bool:
+        return bool(self.removals) or any(one.action is not Action.SAME for one in self.steps)
+
+    @property
+    def is_to_be_written(self) -> bool:
+        """Whether the record changes, if nothing else does."""
+        return any(
+            (one.old.needs, one.old.deletion_policy)
+            != (one.desired.needs, one.desired.deletion_policy)
+            for one in self.steps
+            if one.old is not None
+        )
+
+    @property
+    def destroys(self) -> bool:
+        """Whether something is deleted or replaced."""
+        lost = (Action.REPLACE, Action.RECREATE)
+        return any(not one.retained for one in self.removals) or any(
+            one.action in lost for one in self.steps
+        )
+
+
+def live_key(resource: Desired | Kept) -> tuple[str, str]:
+    """How Lives has it; what has no name yet, by its logical id."""
+    return resource.type, resource.name or f"?{resource.logical_id}"
+
+
+def make_plan(
+    desired: Sequence[Desired], content: StackContent, lives: Lives, *, adopt: bool = False
+) -> Plan:
+    """What `content` and the world need to become `desired`.
+
+    Args:
+        desired: each behind those that it needs.
+        adopt: take over what is there already and not the stack's, where it is equal.
+
+    Raises:
+        AlreadyExists: something of a wanted name is there and not the stack's.
+        Invalid: what has its name from the template would have to be replaced.
+    """
+    _check_names(desired)
+    steps = tuple(_step(one, content, lives, adopt) for one in desired)
+    return Plan(steps=steps, removals=tuple(_last_first(_removals(steps, content))))
+
+
+def plan_removal(content: StackContent) -> Plan:
+    """What deleting the whole stack takes."""
+    return Plan(steps=(), removals=tuple(_last_first(_removals((), content))))
+
+
+def _removals(steps: Sequence[Step], content: StackContent) -> list[Removal]:
+    """All that the stack has and no step goes on with."""
+    desired = {step.desired.logical_id: step.desired for step in steps}
+    going_on = {id(step.old) for step in steps if step.action is not Action.REPLACE}
+    # What a step has adopted under another logical id is not removed under its old one.
+    wanted = {(one.type, one.name) for one in desired.values() if one.name}
+    removals = []
+    for kept in (*content.resources.values(), *content.leftovers):
+        if id(kept) in going_on or (kept.type, kept.name) in wanted:
+            continue
+        replaced_by = desired.get(kept.logical_id)
+        if replaced_by is not None:
+            retained = replaced_by.update_replace_policy == "Retain"
+        else:
+            retained = kept.deletion_policy != "Delete"
+        if content.resources.get(kept.logical_id) is not kept:
+            # It was replaced before: what its update said is written with it.
+            retained = kept.deletion_policy != "Delete"
+        removals.append(Removal(kept=kept, retained=retained))
+    return removals
+
+
+def _step(desired: Desired, content: StackContent, lives: Lives, adopt: bool) -> Step:
+    old = content.resources.get(desired.logical_id)
+    same = old if old is not None and is_same(old, desired) else _taken_back(desired, content)
+    live = lives.get(live_key(desired))
+    if same is not None:
+        return _step_of_same(desired, same, live)
+    if live is not None:
+        _refuse_foreign(desired, live, adopt, content)
+    if old is None:
+        action = Action.CREATE if live is None else Action.ADOPT
+        return Step(action=action, desired=desired)
+    changes = tuple(_changes(old, desired)) if old.type == desired.type else ()
+    return Step(
+        action=Action.REPLACE,
+        desired=desired,
+        old=old,
+        changes=changes,
+        note="" if old.type == desired.type else f"it was {old.type}",
+        takes_over=live is not None,
+    )
+
+
+def _step_of_same(desired: Desired, kept: Kept, live: Live | None) -> Step:
+    changes = tuple(_changes(kept, desired))
+    fixed = [one for one in changes if desired.kind.is_fixed(one.member)]
+    if live is None or live.status == "going":
+        note = "" if kept.phase == "creating" else "it is gone"
+        return Step(action=Action.CREATE, desired=desired, old=kept, note=note)
+    if live.status == "failed":
+        note = f"it failed: {live.reason}"
+        return Step(action=Action.RECREATE, desired=desired, old=kept, changes=changes, note=note)
+    if fixed:
+        _refuse_replacement(desired, fixed)
+    drift = tuple(_drift(desired, live))
+    if kept.phase == "creating" and any(desired.kind.is_fixed(one.member) for one in drift):
+        # Not what we have made, or were about to.
+        _refuse_foreign(desired, live, adopt=False, content=None)
+    mended = [one for one in drift if not desired.kind.is_fixed(one.member)]
+    if changes or mended:
+        action = Action.UPDATE
+    else:
+        settled = kept.phase == "ready" and live.status == "ready"
+        action = Action.SAME if settled else Action.FINISH
+    shown = {one.path for one in changes}
+    return Step(
+        action=action,
+        desired=desired,
+        old=kept,
+        changes=changes,
+        drift=tuple(one for one in drift if one.path not in shown),
+    )
+
+
+def is_same(kept: Kept, desired: Desired) -> bool:
+    """Whether the stack's resource is the one that is wanted, if with other properties."""
+    if kept.type != desired.type:
+        return False
+    if desired.kind.name_property is None:
+        # Its server's name was kept where nothing that is fixed has changed.
+        return desired.kind.identity(kept.properties) == desired.kind.identity(desired.properties)
+    return kept.name == desired.name
+
+
+def _taken_back(desired: Desired, content: StackContent) -> Kept | None:
+    """What was replaced before and is wanted again, before it was removed."""
+    found = [one for one in content.leftovers if is_same(one, desired)]
+    return found[-1] if found else None
+
+
+def _changes(kept: Kept, desired: Desired) -> list[Difference]:
+    return list(differences(comparable(kept.properties), comparable(desired.properties)))
+
+
+def _drift(desired: Desired, live: Live) -> list[Difference]:
+    seen = {
+        name: value for name, value in desired.properties.items() if name not in desired.kind.unseen
+    }
+    return list(missing_from(comparable(live.properties), comparable(seen)))
+
+
+def _refuse_foreign(
+    desired: Desired, live: Live, adopt: bool, content: StackContent | None
+) -> None:
+    """Unless it may be adopted, and is as the template has it."""
+    what = f"Resource of type '{desired.type}' with identifier '{live.name}' already exists"
+    if not adopt:
+        resources = content.resources.values() if content else ()
+        owner = next((one for one in resources if (one.type, one.name) == live_key(desired)), None)
+        whose = f"is the stack's {owner.logical_id}" if owner else "is not the stack's"
+        raise AlreadyExists(
+            f"{what}, and {whose}. Choose another name, or take it over as {desired.logical_id} "
+            "with --adopt."
+        )
+    drift = _drift(desired, live)
+    if drift:
+        paths = ", ".join(one.path for one in drift)
+        raise AlreadyExists(
+            f"{what}, and cannot be adopted as {desired.logical_id}: it is not as the template "
+            f"has it ({paths})."
+        )
+
+
+def _refuse_replacement(desired: Desired, fixed: Sequence[Difference]) -> None:
+    paths = ", ".join(dict.fromkeys(one.member for one in fixed))
+    raise Invalid(
+        "CloudFormation cannot update a stack when a custom-named resource requires replacing. "
+        f"Rename {desired.name} and update the stack again. ({desired.logical_id}: {paths} cannot "
+        "be changed in place.)"
+    )
+
+
+def _check_names(desired: Sequence[Desired]) -> None:
+    seen: dict[tuple[str, str], str] = {}
+    for one in desired:
+        # SageMaker's names are the same in whatever case.
+        key = (one.type, one.name.lower())
+        if one.name and key in seen:
+            raise Invalid(
+                f"{seen[key]} and {one.logical_id} have the same name, {one.name} ({one.type})."
+            )
+        seen[key] = one.logical_id
+
+
+def _last_first(removals: Sequence[Removal]) -> list[Removal]:
+    """Each before those that it needed."""
+    by_id: dict[str, list[Removal]] = {}
+    for one in removals:
+        by_id.setdefault(one.kept.logical_id, []).append(one)
+    graph = {
+        name: [need for one in group for need in one.kept.needs if need in by_id and need != name]
+        for name, group in by_id.items()
+    }
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError:
+        # Of two versions of a template, where each of two once needed the other.
+        order = list(by_id)
+    return [one for name in reversed(order) for one in by_id[name]]

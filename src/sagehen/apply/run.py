@@ -1,0 +1,143 @@
+"""One run of `sagehen apply` or `sagehen delete`: read, plan, show, ask, do."""
+
+import re
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from sagehen.apply.aws import Aws, Place
+from sagehen.apply.connect import connect
+from sagehen.apply.desired import Resolver
+from sagehen.apply.kinds import KINDS
+from sagehen.apply.parameters import read_assignments
+from sagehen.apply.perform import Interrupted, Work, look_at, perform
+from sagehen.apply.plan import Plan, make_plan, plan_removal
+from sagehen.apply.reading import read_template_file
+from sagehen.apply.show import render_outputs, render_plan
+from sagehen.apply.stack import Stack, claimed, load_stack
+from sagehen.apply.template import read_template
+from sagehen.errors import Invalid
+from sagehen.terminal import err, out
+
+__all__ = ["CHANGES", "INTERRUPTED", "Options", "apply_template", "delete_stack"]
+
+CHANGES = 2
+"""Exit status of a dry run that would change something."""
+INTERRUPTED = 130
+_STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What both verbs take."""
+
+    stack: str | None
+    """The stack's name; the file's without one."""
+    yes: bool
+    timeout_seconds: float
+    home: Path | None
+    config: Path | None
+
+
+def apply_template(
+    file: Path,
+    parameters: Sequence[str],
+    options: Options,
+    stop: threading.Event,
+    *,
+    adopt: bool = False,
+    dry_run: bool = False,
+) -> int:
+    """Make what the template describes; the exit status.
+
+    Raises:
+        SagehenError: the template cannot be applied, in CloudFormation's words where it has
+            some, or a step failed.
+    """
+    template = read_template(read_template_file(file), KINDS)
+    given = read_assignments(parameters)
+    name = _stack_name(options.stack, file)
+    aws = connect(options.home, options.config)
+    stack = load_stack(aws, name)
+    resolver = Resolver(template, given, name, Place(aws), stack.content)
+    desired = resolver.resolve_all()
+    outputs = resolver.outputs()
+    plan = make_plan(desired, stack.content, look_at(aws, desired), adopt=adopt)
+    out.print(render_plan(plan, name))
+    if dry_run:
+        return CHANGES if plan.changes_anything else 0
+    if plan.changes_anything or plan.is_to_be_written or outputs != stack.content.outputs:
+        _confirm(plan, options)
+        status, outputs = _run(plan, resolver, aws, stack, stop, options)
+        if status:
+            return status
+    if outputs:
+        out.print(render_outputs(outputs, resolver.descriptions(), resolver.secrets))
+    return 0
+
+
+def delete_stack(file: Path | None, options: Options, stop: threading.Event) -> int:
+    """Take away what a template has made; the exit status.
+
+    Raises:
+        SagehenError: a step failed, or the stack is not to be found out.
+    """
+    if file is None and options.stack is None:
+        raise Invalid("Give the template that was applied, or --stack NAME.")
+    if file is not None and options.stack is None and not file.exists():
+        raise Invalid(f"There is no template {file}. Give --stack NAME where it is gone.")
+    name = _stack_name(options.stack, file or Path())
+    aws = connect(options.home, options.config)
+    stack = load_stack(aws, name)
+    if not stack.version:
+        out.print(f"There is no stack {name}.", markup=False)
+        return 0
+    plan = plan_removal(stack.content)
+    out.print(render_plan(plan, name))
+    _confirm(plan, options)
+    status, _ = _run(plan, None, aws, stack, stop, options)
+    if not status:
+        out.print(f"The stack {name} is gone.", markup=False)
+    return status
+
+
+def _run(
+    plan: Plan,
+    resolver: Resolver | None,
+    aws: Aws,
+    stack: Stack,
+    stop: threading.Event,
+    options: Options,
+) -> tuple[int, dict[str, str]]:
+    """Do it; the exit status, and the stack's outputs then."""
+    try:
+        with claimed(aws, stack) as journal:
+            perform(plan, resolver, Work(aws, journal, stop, _say, options.timeout_seconds))
+            return 0, journal.content.outputs
+    except Interrupted as error:
+        waits = f" {error}." if str(error) else ""
+        err.print(f"Stopped.{waits} Run the same again to go on.", markup=False)
+        return INTERRUPTED, {}
+
+
+def _confirm(plan: Plan, options: Options) -> None:
+    if plan.destroys and not options.yes and sys.stdin.isatty():
+        typer.confirm("Something is deleted or replaced. Go on?", abort=True)
+
+
+def _stack_name(given: str | None, file: Path) -> str:
+    name = given if given is not None else file.stem
+    if not _STACK_NAME.fullmatch(name):
+        raise Invalid(
+            f"{name!r} cannot be the name of a stack, which has letters, digits and hyphens, the "
+            "first a letter. Give one with --stack."
+        )
+    return name
+
+
+def _say(text: str) -> None:
+    out.print(text, markup=False)

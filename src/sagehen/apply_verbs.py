@@ -1,0 +1,91 @@
+"""`sagehen apply FILE` and `sagehen delete FILE`: a CloudFormation template, made real or taken
+away."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from sagehen.terminal import ConfigOption, HomeOption, err, told_plainly
+
+__all__ = ["apply", "delete"]
+
+StackOption = Annotated[str | None, typer.Option(help="The stack's name. [the file's]")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")]
+TimeoutOption = Annotated[
+    float,
+    typer.Option("--timeout", min=1, help="Seconds to wait for one resource, such as an endpoint."),
+]
+
+
+def apply(
+    file: Annotated[Path, typer.Argument(help="A CloudFormation template, YAML or JSON.")],
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="A parameter. Repeatable."),
+    ] = None,
+    stack: StackOption = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print the plan only; exit with 2 if it has changes."),
+    ] = False,
+    yes: YesOption = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take over what is there already, if it is equal.")
+    ] = False,
+    timeout: TimeoutOption = 3600,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Make what a template describes, or change what it has made to what it says now."""
+    # boto3, which no other verb needs and all would wait for.
+    from sagehen.apply.run import Options, apply_template
+
+    options = Options(stack=stack, yes=yes, timeout_seconds=timeout, home=home, config=config)
+    with told_plainly(), _stoppable() as stop:
+        given = parameter or []
+        status = apply_template(file, given, options, stop, adopt=adopt, dry_run=dry_run)
+    raise typer.Exit(status)
+
+
+def delete(
+    file: Annotated[
+        Path | None, typer.Argument(help="The template that was applied; or give --stack.")
+    ] = None,
+    stack: StackOption = None,
+    yes: YesOption = False,
+    timeout: TimeoutOption = 3600,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Take away what a template has made; buckets that hold something stay."""
+    from sagehen.apply.run import Options, delete_stack
+
+    options = Options(stack=stack, yes=yes, timeout_seconds=timeout, home=home, config=config)
+    with told_plainly(), _stoppable() as stop:
+        status = delete_stack(file, options, stop)
+    raise typer.Exit(status)
+
+
+@contextmanager
+def _stoppable() -> Iterator[threading.Event]:
+    """Set by Ctrl-C or SIGTERM, so that the step under way is finished; the second one ends it."""
+    stop = threading.Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        err.print("Stopping behind the step under way. Once more stops at once.")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,162 @@
+"""The Async-Inference-Service while control is killed: no slot is given twice, no job is made twice
+or lost, each end is told once. With either database.
+
+`INFERENCE_KILLS=50 pytest tests/faults/test_inference_slots.py` does it for longer.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import random
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from support.postgres import running_postgres
+from support.server import eventually
+
+LIMIT = 3
+KILLS = int(os.environ.get("INFERENCE_KILLS", "2"))
+REQUESTS = 12 * (KILLS + 1)
+TIMEOUT_SECONDS = 60 + 5 * KILLS
+AWAY = (urllib.error.URLError, http.client.HTTPException, OSError, ValueError)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"], scope="module")
+def server(request, make_server):
+    with contextlib.ExitStack() as stack:
+        more = {}
+        if request.param == "postgresql":
+            more["database_url"] = stack.enter_context(running_postgres())
+        started = make_server(
+            images=json.dumps({"model-*": [sys.executable, "-c", "import time; time.sleep(0.05)"]}),
+            inference_service__s3_bucket="results",
+            inference_service__white_list="model-a,model-b",
+            inference_service__limit=str(LIMIT),
+            inference_service__instance_type="ml.m5.large",
+            inference_service__require_api_key="false",
+            max_running_jobs="8",
+            **more,
+        )
+        yield started
+        started.stop()
+
+
+def post(server, kind, idempotency_key):
+    """The status in the body; None where nobody answered."""
+    request = urllib.request.Request(
+        f"{server.url}/dev/inference",
+        json.dumps({"type": kind}).encode(),
+        {"idempotency-key": idempotency_key},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)["status"]
+    except urllib.error.HTTPError as error:
+        with contextlib.suppress(*AWAY):
+            return json.load(error)["status"]
+    except AWAY:
+        pass
+    return None
+
+
+def insist(server, number):
+    """Ask until there is a slot; how often nobody answered."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    lost = 0
+    while (status := post(server, "model-a", f"request-{number}")) != 200:
+        assert status in (502, 500, None), status
+        lost += status is None
+        assert time.monotonic() < deadline
+        time.sleep(random.uniform(0.01, 0.1))
+    return lost
+
+
+def kill_control(server):
+    """Again and again, each time it has come back and has had a moment to work."""
+    for _ in range(KILLS):
+        before = server.pids().get("control")
+        time.sleep(random.uniform(0.2, 1.0))
+        os.kill(server.pids()["control"], signal.SIGKILL)
+        eventually(lambda before=before: server.pids().get("control", before) != before, 30)
+        eventually(lambda: is_ready(server), 60)
+
+
+def is_ready(server):
+    try:
+        return bool(json.loads(server.get("/_sagehen/health"))["ready"])
+    except AWAY:
+        return False
+
+
+def ended_jobs(server, kind):
+    """All jobs of a type, once all have ended."""
+
+    def are_over():
+        return all(job["TrainingJobStatus"] == "Completed" for job in jobs(server, kind))
+
+    eventually(are_over, 60)
+    return jobs(server, kind)
+
+
+def jobs(server, kind):
+    sagemaker = server.client("sagemaker", retries={"max_attempts": 9})
+    pages = sagemaker.get_paginator("list_training_jobs").paginate(NameContains=f"{kind}-job")
+    return [job for page in pages for job in page["TrainingJobSummaries"]]
+
+
+def notices(server, queue):
+    sqs = server.client("sqs", retries={"max_attempts": 9})
+    told = []
+    while found := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
+        for message in found:
+            told.append(json.loads(json.loads(message["Body"])["Message"]))
+            sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    return told
+
+
+def most_at_once(jobs):
+    """Of the jobs' slots: each is held from the creation to the end."""
+    changes = [(job["CreationTime"], 1) for job in jobs]
+    changes += [(job["TrainingEndTime"], -1) for job in jobs]
+    held, most = 0, 0
+    for _, change in sorted(changes, key=lambda change: (change[0], change[1])):
+        held += change
+        most = max(most, held)
+    return most
+
+
+def test_while_control_is_killed_again_and_again(server):
+    sqs, sns = server.client("sqs"), server.client("sns")
+    queue = sqs.create_queue(QueueName="ends")["QueueUrl"]
+    arn = "arn:aws:sqs:us-east-1:000000000000:ends"
+    topic = "arn:aws:sns:us-east-1:000000000000:inference-dev"
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        asking = [pool.submit(insist, server, number) for number in range(REQUESTS)]
+        kill_control(server)
+        assert sum(one.result() for one in asking), "control was killed while nobody asked"
+
+    made = ended_jobs(server, "model-a")
+    assert len(made) == REQUESTS
+    assert most_at_once(made) <= LIMIT
+    told = Counter(one["eventId"] for one in notices(server, queue))
+    assert told == {f"{job['TrainingJobName']}:Completed": 1 for job in made}
+    assert post(server, "model-a", "afterwards") == 200
+
+
+def test_a_hundred_at_once(server):
+    with ThreadPoolExecutor(50) as pool:
+        statuses = list(pool.map(lambda number: post(server, "model-b", f"r{number}"), range(100)))
+    assert set(statuses) <= {200, 502}
+    made = ended_jobs(server, "model-b")
+    assert len(made) == statuses.count(200) >= LIMIT
+    assert most_at_once(made) <= LIMIT

@@ -1,0 +1,198 @@
+"""Containers that see their folder at /opt/ml, and nothing of that outside."""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sagehen.agent.faults import CannotStart
+from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.launchers import become_container, mounts
+from sagehen.agent.launchers.mounts import OPT_ML, can_mount
+from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.process import ProcessLauncher
+
+UNSHARE = "unshare --mount --map-current-user mount -t tmpfs none /opt"
+may_mount = pytest.mark.skipif(
+    subprocess.run(["sh", "-c", UNSHARE], capture_output=True, check=False).returncode != 0,
+    reason="the kernel lets this user not mount",
+)
+NOBODY = 65534
+
+
+def seen_outside() -> tuple[list[str], str]:
+    return sorted(os.listdir("/opt")), Path("/proc/self/mountinfo").read_text()
+
+
+def plan(folder: Path, *command: str) -> LaunchPlan:
+    base = folder / "ml"
+    (base / "model").mkdir(parents=True, exist_ok=True)
+    (base / "code").mkdir(exist_ok=True)
+    return LaunchPlan(
+        instance_id="i-1",
+        name="primary",
+        command=command,
+        environment={"PATH": "/usr/bin:/bin"},
+        folder=folder,
+        log=folder / "log",
+        log_bytes=2**20,
+        base=base,
+    )
+
+
+async def say(given: LaunchPlan) -> list[str]:
+    process = await ProcessLauncher(mounts=True).start(given)
+    assert await process.wait() == 0, process.last_lines()
+    return process.last_lines()
+
+
+@may_mount
+async def test_it_is_the_containers_own_folder(tmp_path: Path) -> None:
+    before = seen_outside()
+    elsewhere = tmp_path / "artifacts"
+    elsewhere.mkdir()
+    (elsewhere / "weights").write_text("in the cache")
+    given = plan(tmp_path, "sh", "-c", "ls /opt; cat /opt/ml/linked/weights; echo 1 > /opt/ml/out")
+    assert given.base is not None
+    (given.base / "linked").symlink_to(elsewhere)
+    listed = await say(given)
+    assert listed[-1] == "in the cache"
+    assert listed[:-1] == sorted({*before[0], "ml"})
+    written = given.base / "out"
+    assert (written.read_text(), written.stat().st_uid) == ("1\n", os.getuid())
+    assert before == seen_outside()
+
+
+@may_mount
+async def test_it_starts_there_if_its_working_folder_is_in_it(tmp_path: Path) -> None:
+    given = plan(tmp_path, "pwd")
+    assert given.base is not None
+    assert await say(replace(given, folder=given.base / "code")) == ["/opt/ml/code"]
+    assert await say(replace(given, folder=given.base)) == ["/opt/ml"]
+    assert await say(given) == [str(tmp_path)]
+
+
+@may_mount
+async def test_two_containers_have_two(tmp_path: Path) -> None:
+    said = []
+    for name in ("a", "b"):
+        given = plan(tmp_path / name, "sh", "-c", "cat /opt/ml/name")
+        assert given.base is not None
+        (given.base / "name").write_text(name)
+        said.append(asyncio.create_task(say(given)))
+    assert await asyncio.gather(*said) == [["a"], ["b"]]
+
+
+async def test_without_it_a_container_starts_as_ever(tmp_path: Path) -> None:
+    process = await ProcessLauncher().start(plan(tmp_path, "sh", "-c", "test ! -e /opt/ml/model"))
+    assert await process.wait() == 0
+    assert ProcessLauncher().seen_base(tmp_path) == tmp_path
+    assert ProcessLauncher(mounts=True).seen_base(tmp_path) == OPT_ML
+
+
+@may_mount
+async def test_a_base_that_is_gone_is_said_to_be_the_reason(tmp_path: Path) -> None:
+    given = replace(plan(tmp_path, "true"), base=tmp_path / "gone")
+    with pytest.raises(CannotStart, match=r"^true: No such file .* \(mounting its /opt/ml\)$"):
+        await ProcessLauncher(mounts=True).start(given)
+
+
+AS_ANOTHER_USER = """
+import os, subprocess, sys
+program, base, user = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.setgroups([]); os.setgid(user); os.setuid(user)
+reader, writer = os.pipe()
+script = 'id -u; id -g; stat -c %u /opt/ml; echo 1 > /opt/ml/out; grep CapEff /proc/self/status'
+command = [sys.executable, "-ISs", "-c", sys.stdin.read(), str(os.getpid()), str(writer), "-", base]
+process = subprocess.Popen([*command, "sh", "-c", script], pass_fds=(writer,))
+os.close(writer)
+print(os.read(reader, 64).decode(), process.wait())
+"""
+
+
+@may_mount
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+def test_who_is_not_root_has_it_too_and_no_more_rights_than_before() -> None:
+    # In a folder that others may reach, unlike tmp_path, and with an interpreter that they may.
+    base = Path(f"/tmp/sagehen-mounts-{os.getpid()}")
+    base.mkdir()
+    os.chown(base, NOBODY, NOBODY)
+    try:
+        ran = subprocess.run(
+            ["/usr/bin/python3", "-c", AS_ANOTHER_USER, "-", str(base), str(NOBODY)],
+            input=Path(become_container.__file__).read_text(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = ran.stdout.split()
+        assert said == [*(["65534"] * 3), "CapEff:", "0" * 16, "0"], ran.stderr
+        assert (base / "out").stat().st_uid == NOBODY
+    finally:
+        for file in base.iterdir():
+            file.unlink()
+        base.rmdir()
+
+
+@may_mount
+async def test_the_kernel_still_ends_it_with_its_agent(tmp_path: Path) -> None:
+    base = plan(tmp_path).base
+    agent = f"""
+import os, subprocess, sys
+reader, writer = os.pipe()
+command = [sys.executable, "-ISs", {become_container.__file__!r}, str(os.getpid()), str(writer)]
+process = subprocess.Popen([*command, "-", {str(base)!r}, "sleep", "1000"], pass_fds=(writer,))
+os.close(writer)
+os.read(reader, 64)
+print(process.pid, flush=True)
+sys.stdin.read()
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", agent, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    container = os.pidfd_open(int(await process.stdout.readline()))
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(container, ended.set)
+    try:
+        assert not ended.is_set()
+        process.send_signal(signal.SIGKILL)
+        await asyncio.wait_for(ended.wait(), 10)
+    finally:
+        asyncio.get_running_loop().remove_reader(container)
+        os.close(container)
+        await process.wait()
+
+
+class TestTrying:
+    @may_mount
+    async def test_it_is_found_out_and_leaves_nothing(self, tmp_path: Path, caplog) -> None:
+        caplog.set_level(logging.INFO)
+        assert await can_mount(tmp_path, Orphans())
+        assert os.listdir(tmp_path) == []
+        assert caplog.text == ""
+
+    async def test_what_the_kernel_refuses_is_one_line_in_the_log(
+        self, tmp_path: Path, caplog, monkeypatch
+    ) -> None:
+        async def refuse(*_: object, **__: object) -> None:
+            raise OSError(1, "Operation not permitted (mounting its /opt/ml)")
+
+        caplog.set_level(logging.INFO)
+        monkeypatch.setattr(mounts, "spawn", refuse)
+        assert not await can_mount(tmp_path, Orphans())
+        assert caplog.messages == [
+            "Containers find /opt/ml only by their variables, such as SM_MODEL_DIR: "
+            "Operation not permitted (mounting its /opt/ml)."
+        ]
+
+    async def test_a_home_that_would_be_hidden_is_not(self, caplog) -> None:
+        caplog.set_level(logging.INFO)
+        assert not await can_mount(OPT_ML / "sagehen", Orphans())
+        assert "/opt/ml/sagehen would be hidden" in caplog.text

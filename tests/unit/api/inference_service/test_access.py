@@ -1,0 +1,90 @@
+"""Who is heard, and at which paths."""
+
+import asyncio
+
+import pytest
+
+BODY = {"type": "model_a"}
+
+
+@pytest.fixture
+def closed(make_house):
+    return make_house(require_api_key=True, limit=5)
+
+
+def test_a_key_is_required(closed):
+    key = closed.key("mine")
+    for given in ({}, {"x_api_key": ""}, {"x_api_key": key + "x"}, {"x_api_key": "x" * 9999}):
+        answered = closed.post(BODY, **given)
+        assert (answered.status, answered.data) == (403, b'{"message": "Forbidden"}')
+        assert answered.headers["x-amzn-errortype"] == "ForbiddenException"
+    assert closed.post(BODY, x_api_key=key).status == 200
+
+
+def test_it_comes_before_everything_else(closed):
+    assert closed.post(b"no json").status == 403
+    assert closed.request("GET", "/dev/inference").status == 403
+    assert closed.request("GET", "/dev/inference/none").status == 403
+    assert closed.request("DELETE", "/dev/inference/none").status == 403
+
+
+def test_each_key_has_idempotency_keys_of_its_own(closed):
+    mine, yours = closed.key("mine"), closed.key("yours")
+    answers = [
+        closed.post(BODY, x_api_key=key, idempotency_key="k").data for key in (mine, yours, mine)
+    ]
+    assert answers[0] == answers[2] != answers[1]
+
+
+def test_without_keys_pages_of_other_sites_are_kept_out(house):
+    page = {"origin": "https://elsewhere.example", "host": "127.0.0.1:9000"}
+    assert house.post(BODY, **page).status == 403
+    assert house.post(BODY, sec_fetch_site="cross-site").status == 403
+    assert house.post(BODY).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more"),
+    [
+        ("POST", "/dev/inference", {"authorization": "AWS4-HMAC-SHA256 Credential=…"}),
+        ("GET", "/dev/inference", {"query": "X-Amz-Signature=1&X-Amz-Algorithm=x"}),
+        ("GET", "/dev/inference/a", {"query": "AWSAccessKeyId=1&Signature=x&Expires=1"}),
+        ("POST", "/prod/inference", {}),
+        ("POST", "/dev/inferences", {}),
+        ("POST", "/inference", {}),
+        ("POST", "/dev/inference/a/b", {}),
+        ("POST", "/", {}),
+    ],
+)
+def test_what_is_signed_or_elsewhere_is_left_alone(house, method, path, more):
+    headers = {name: value for name, value in more.items() if name != "query"}
+    query = more.get("query", "")
+    if "authorization" in headers:
+        headers["authorization"] = headers["authorization"].encode("utf-8").decode("latin-1")
+    assert asyncio.run(house.ask(method, path, query=query, **headers)) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("PUT", "/dev/inference"), ("POST", "/dev/inference/x"), ("DELETE", "/dev/inference")],
+)
+def test_what_there_is_not_is_answered_as_api_gateway_does(house, method, path):
+    answered = house.request(method, path)
+    assert (answered.status, answered.body) == (403, {"message": "Missing Authentication Token"})
+
+
+def test_another_authorization_header_is_no_signature(house):
+    assert house.post(BODY, authorization="Bearer x").status == 200
+
+
+def test_requests_are_counted_by_what_became_of_them(closed):
+    key = closed.key("mine")
+    for body in (BODY, {"type": "x"}, b"", BODY):
+        closed.post(body, x_api_key=key)
+    closed.post(BODY)
+    assert closed.counts.measured()["InferenceRequests"] == {
+        ("dev", "model_a", "Accepted"): 2,
+        ("dev", "", "Unsupported"): 1,
+        ("dev", "", "Malformed"): 1,
+        ("dev", "", "Forbidden"): 1,
+    }

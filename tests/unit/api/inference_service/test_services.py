@@ -1,0 +1,146 @@
+"""Services: the one of the settings at control's start, others by request."""
+
+import asyncio
+import json
+
+import pytest
+
+from sagehen.errors import Conflict, Invalid, NotFound
+from sagehen.store import inference_services, topics, training_jobs
+from sagehen.store.topic_tables import SUBSCRIPTIONS
+
+GIVEN = {"s3_bucket": "own-bucket", "white_list": ["model_a"], "limit": 1}
+
+
+@pytest.fixture
+def state(any_database):
+    return any_database
+
+
+def put(house, stage="prod", **given):
+    return house.services.put(stage, json.dumps({**GIVEN, **given}).encode())
+
+
+def stages(house):
+    return [one["stage"] for one in house.services.all()["services"]]
+
+
+def test_the_settings_service_follows_the_settings(make_house):
+    house = make_house()
+    shown = house.services.get("dev")
+    assert (shown["source"], shown["path"]) == ("settings", "/dev/inference")
+    assert shown["settings"]["white_list"] == ["model_a", "model-b"]
+    created = shown["created_at"]
+    again = make_house(limit=4)
+    assert again.services.get("dev")["settings"]["limit"] == 4
+    assert again.services.get("dev")["created_at"] == created
+    assert stages(make_house(stage="test")) == ["test"]
+    off = make_house()
+    off.settings = off.settings.model_copy(update={"inference_service": _off(off)})
+    off.services._settings = off.settings
+    off.services.begin()
+    assert stages(off) == []
+
+
+def _off(house):
+    return type(house.settings.inference_service).model_validate({})
+
+
+def test_bucket_and_topic_are_made_and_stay(house):
+    put(house, topic="own-topic")
+    assert house.objects.bucket("own-bucket")
+    house.services.delete("prod")
+    assert house.objects.bucket("own-bucket")
+    with house.database.read() as connection:
+        assert topics.get(connection, "arn:aws:sns:us-east-1:000000000000:own-topic")
+
+
+def test_a_start_changes_nothing_that_is_so_already(make_house):
+    house = make_house()
+    before = house.services.get("dev")
+    again = make_house()
+    again.clock.seconds += 100
+    again.services.begin()
+    assert again.services.get("dev") == before
+    with again.database.read() as connection:
+        assert len(connection.execute(SUBSCRIPTIONS.select()).all()) == 1
+
+
+def test_put_twice_changes_nothing_and_another_replaces_all_of_it(house):
+    first = put(house, limit=3)
+    house.clock.seconds += 1
+    assert put(house, limit=3) == first
+    second = put(house, profile="modern")
+    assert second["modified_at"] > first["modified_at"]
+    assert second["created_at"] == first["created_at"]
+    assert (second["settings"]["limit"], second["settings"]["profile"]) == (1, "modern")
+
+
+def test_services_are_apart(house):
+    put(house, require_api_key=False)
+    house.start("model_a")
+    assert house.request("POST", "/prod/inference").status == 501
+    with house.database.read() as connection:
+        assert inference_services.get(connection, "prod").stage == "prod"
+    assert house.services.get("prod")["active_jobs"] == 0
+    assert house.services.get("dev")["active_jobs"] == 1
+
+
+def test_a_raised_limit_begins_who_waits(house):
+    put(house, require_api_key=False, when_full="queue")
+    body = json.dumps({"type": "model_a"}).encode()
+    for _ in range(3):
+        asyncio.run(house.ask("POST", "/prod/inference", body=body))
+    shown = put(house, require_api_key=False, when_full="queue", limit=2)
+    assert (shown["active_jobs"], shown["queued_jobs"]) == (2, 1)
+
+
+def test_while_it_is_deleted_it_takes_nothing_and_is_not_changed(house):
+    put(house)
+    with house.database.write() as connection:
+        house.services._close(connection, stage="prod")
+    assert asyncio.run(house.ask("POST", "/prod/inference")) is None
+    with pytest.raises(Conflict, match="being deleted"):
+        put(house)
+    # It was cut short: DELETE goes on with it.
+    house.services.delete("prod")
+    assert stages(house) == ["dev"]
+
+
+def test_a_deleted_service_s_jobs_are_told_of(house):
+    put(house, require_api_key=False, when_full="queue", emails="who@example.com")
+    body = json.dumps({"type": "model_a"}).encode()
+    for _ in range(2):
+        asyncio.run(house.ask("POST", "/prod/inference", body=body))
+    with house.database.read() as connection:
+        (running,) = [job.name for job in training_jobs.TRAINING_JOBS.all(connection)]
+    assert house.services.delete("prod") == {
+        "stage": "prod",
+        "removed_jobs": 1,
+        "stopped_jobs": 1,
+    }
+    house.end(running)
+    told = {one["jobName"]: one["status"] for one in house.facts()}
+    assert len(told) == 2
+    assert told[running] == "Completed"
+
+
+def test_what_cannot_be(house):
+    with pytest.raises(NotFound):
+        house.services.delete("prod")
+    with pytest.raises(NotFound):
+        house.services.get("prod")
+    with pytest.raises(Conflict, match=r"sagehen\.toml"):
+        put(house, stage="dev")
+    with pytest.raises(Conflict, match=r"sagehen\.toml"):
+        house.services.delete("dev")
+    for body in (b"", b"[]", b"\xff", b"[" * 100_000, b'{"s3_bucket": "x"}', b"{}"):
+        with pytest.raises(Invalid):
+            house.services.put("prod", body)
+    with pytest.raises(Invalid, match=r"stage: String should match"):
+        house.services.put("a b", json.dumps(GIVEN).encode())
+    house.settings = house.settings.model_copy(update={"smtp_host": None})
+    house.services._settings = house.settings
+    with pytest.raises(Invalid, match="smtp_host"):
+        put(house, emails="who@example.com")
+    assert stages(house) == ["dev"]

@@ -1,0 +1,14 @@
+"""Resources without a server."""
+
+import pytest
+
+from sagehen.apply.kinds import KINDS
+from support.apply_world import World, of_world
+
+
+@pytest.fixture
+def world(monkeypatch) -> World:
+    """Every type of resource, of one world in memory."""
+    for name, kind in list(KINDS.items()):
+        monkeypatch.setitem(KINDS, name, of_world(kind))
+    return World()

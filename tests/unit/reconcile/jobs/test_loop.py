@@ -1,0 +1,170 @@
+"""The loop that runs training jobs, with an agent in memory."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from sagehen.domain.jobs import Outcome
+from sagehen.domain.names import ArnMaker
+from sagehen.domain.training import JobStatus, SecondaryStatus
+from sagehen.errors import Conflict, NotFound
+from sagehen.reconcile.jobs.interrupts import Interrupts
+from sagehen.reconcile.jobs.loop import JobLoop
+from sagehen.store import training_jobs
+from support.jobs import JobAgent, report_of, spot, waiting_job
+
+
+class Control:
+    """One loop, and short words for what tests do with it."""
+
+    def __init__(self, database, clock, agent=None) -> None:
+        self.database, self.clock = database, clock
+        self.agent = agent or JobAgent()
+        arns = ArnMaker("000000000000", "us-east-1")
+        self.ends = []
+        self.loop = JobLoop(
+            database,
+            self.agent,
+            clock,
+            "one",
+            arns,
+            most_running=2,
+            max_restarts=1,
+            on_end=[lambda connection, record: self.ends.append(record.name)],
+        )
+
+    @asynccontextmanager
+    async def running(self):
+        task = asyncio.create_task(self.loop.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def insert(self, *records) -> None:
+        with self.database.write() as connection:
+            for record in records:
+                training_jobs.insert(connection, record)
+
+    def get(self, name="job"):
+        with self.database.read() as connection:
+            return training_jobs.get(connection, name)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let the loop work, without any time passing, until it is so."""
+        async with asyncio.timeout(30):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    async def until_asked(self, verb: str, attempt_id: str) -> None:
+        await self.until(lambda: (verb, attempt_id) in self.agent.asked)
+
+
+@pytest.fixture
+def control(database, clock) -> Control:
+    return Control(database, clock)
+
+
+async def test_from_its_row_to_its_end_without_any_time_passing(control):
+    async with control.running():
+        control.insert(waiting_job())
+        await control.until_asked("put", "idjob-1")
+        control.agent.show(report_of("idjob-1", 4, Outcome.COMPLETED))
+        await control.until_asked("delete", "idjob-1")
+    assert control.get().status is JobStatus.COMPLETED
+    assert control.ends == ["job"]
+    assert control.agent.asked_for({"put"}) == [("put", "idjob-1")]
+
+
+async def test_the_end_is_on_disk_before_the_agent_may_forget_it(control):
+    seen = []
+    control.agent.before_answer = lambda verb, _: seen.append((verb, control.get().status))
+    async with control.running():
+        control.insert(waiting_job())
+        await control.until_asked("put", "idjob-1")
+        control.agent.show(report_of("idjob-1", 4, Outcome.COMPLETED))
+        await control.until_asked("delete", "idjob-1")
+    assert seen == [("put", JobStatus.IN_PROGRESS), ("delete", JobStatus.COMPLETED)]
+
+
+async def test_one_that_runs_is_stopped(control):
+    async with control.running():
+        control.insert(waiting_job(**spot(10)))
+        await control.until_asked("put", "idjob-1")
+        control.agent.show(report_of("idjob-1", 3))
+        await control.until(lambda: control.get().secondary is SecondaryStatus.TRAINING)
+        control.clock.advance(10)
+        await control.until_asked("Stopped", "idjob-1")
+        control.agent.show(report_of("idjob-1", 4, Outcome.STOPPED))
+        await control.until_asked("delete", "idjob-1")
+    assert control.get().secondary is SecondaryStatus.MAX_WAIT_TIME_EXCEEDED
+    assert len(control.agent.asked_for({"Stopped"})) == 1
+
+
+async def test_a_refusal_is_the_end(control):
+    control.agent.refuses = "No."
+    async with control.running():
+        control.insert(waiting_job())
+        await control.until(lambda: control.ends == ["job"])
+    assert control.get().failure_reason == "ClientError: No."
+    assert control.agent.asked == [("put", "idjob-1")]
+
+
+async def test_an_agent_that_dies_and_comes_back_gets_the_job_again(control):
+    async with control.running():
+        control.insert(waiting_job())
+        await control.until_asked("put", "idjob-1")
+        control.agent.show(report_of("idjob-1", 3))
+        await control.until(lambda: control.get().secondary is SecondaryStatus.TRAINING)
+        control.agent.leave()
+        await control.until(lambda: control.loop._watch.reports is None)
+        control.agent.come_back()
+        control.clock.advance(1)
+        await control.until_asked("put", "idjob-2")
+    assert control.get().retries == 1
+
+
+async def test_an_end_that_came_while_control_was_away_is_told_by_the_next(
+    control, database, clock
+):
+    async with control.running():
+        control.insert(waiting_job())
+        await control.until_asked("put", "idjob-1")
+    control.agent.show(report_of("idjob-1", 4, Outcome.COMPLETED))
+    other = Control(control.database, control.clock, control.agent)
+    async with other.running():
+        await other.until(lambda: other.ends == ["job"])
+    assert other.get().status is JobStatus.COMPLETED
+
+
+async def test_capacity_is_taken_back_by_name(control):
+    interrupts = Interrupts(control.database, control.agent)
+    with pytest.raises(NotFound):
+        await interrupts.interrupt_job("job")
+    async with control.running():
+        control.insert(waiting_job("Job"))
+        await control.until_asked("put", "idJob-1")
+        control.agent.show(report_of("idJob-1", 3))
+        assert await interrupts.interrupt_job("job") == "Job"
+        assert control.agent.asked[-1] == ("Interrupted", "idJob-1")
+        control.agent.show(report_of("idJob-1", 3, Outcome.INTERRUPTED))
+        await control.until_asked("put", "idJob-2")
+        control.agent.show(report_of("idJob-2", 4, Outcome.COMPLETED))
+        await control.until(lambda: control.ends == ["Job"])
+    with pytest.raises(Conflict, match="The training job Job is Completed: it is not run"):
+        await interrupts.interrupt_job("job")
+
+
+async def test_capacity_is_taken_back_of_the_spot_jobs_begun_last(control):
+    interrupts = Interrupts(control.database, control.agent)
+    async with control.running():
+        control.insert(waiting_job("plain"))
+        await control.until_asked("put", "idplain-1")
+        control.insert(waiting_job("s", **spot(5000)))
+        await control.until_asked("put", "ids-1")
+        assert await interrupts.interrupt_spot_jobs(0) == []
+        assert await interrupts.interrupt_spot_jobs(5) == ["s"]
+    assert control.agent.asked_for({"Interrupted"}) == [("Interrupted", "ids-1")]
