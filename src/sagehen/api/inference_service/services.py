@@ -16,7 +16,7 @@ from sagehen.clock import Clock
 from sagehen.config import Settings
 from sagehen.domain.inference_service import InferenceState, ServiceRecord, ServiceSource
 from sagehen.domain.names import ArnMaker
-from sagehen.errors import AlreadyExists, Conflict, Invalid, NotFound
+from sagehen.errors import AlreadyExists, Conflict, Invalid, NotFound, SagehenError
 from sagehen.inference_settings import InferenceServiceSettings
 from sagehen.objects.store import ObjectStore
 from sagehen.store import inference_jobs, inference_services
@@ -61,7 +61,11 @@ class Services:
                 "Nobody gets mail of inference jobs: the setting smtp_host names no mail server.",
                 extra={"action": "begin", "stage": own.stage},
             )
-        self._make_bucket(own)
+        try:
+            self._make_bucket(own)
+        except (SagehenError, OSError) as error:
+            # Jobs are refused, with the reason, until it is there; all else works.
+            log.error("The bucket cannot be made: %s", error, extra={"action": "begin"})
         given = {**own.model_dump(mode="json", exclude_unset=True), "stage": own.stage}
 
         def keep(connection: Connection) -> None:

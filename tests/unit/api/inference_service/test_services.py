@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from sagehen.errors import Conflict, Invalid, NotFound
+from sagehen.errors import Conflict, Invalid, NotFound, Unavailable
 from sagehen.store import inference_services, topics, training_jobs
 from sagehen.store.topic_tables import SUBSCRIPTIONS
 
@@ -64,6 +64,19 @@ def test_a_start_changes_nothing_that_is_so_already(make_house):
     assert again.services.get("dev") == before
     with again.database.read() as connection:
         assert len(connection.execute(SUBSCRIPTIONS.select()).all()) == 1
+
+
+def test_a_store_that_is_away_does_not_keep_control_from_starting(make_house, caplog):
+    house = make_house()
+    house.objects.delete_bucket("bucket")
+
+    def away(_):
+        raise Unavailable("The store is away.")
+
+    house.objects.create_bucket = away
+    house.services.begin()
+    assert "The store is away." in caplog.text
+    assert house.post({"type": "model_a"}).status == 500
 
 
 def test_put_twice_changes_nothing_and_another_replaces_all_of_it(house):
