@@ -5,6 +5,7 @@ goes when it is whole, the older before the newer, and none is deleted there bef
 has arrived.
 """
 
+import errno
 import logging
 import os
 import signal
@@ -262,8 +263,12 @@ def _files(folder: Path, base: Path) -> Iterator[_File]:
         above = left.pop()
         try:
             entries = list(os.scandir(folder / above))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue  # It was removed meanwhile.
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            continue  # No key of an object is as long.
         for entry in entries:
             path = f"{above}/{entry.name}" if above else entry.name
             if entry.is_dir(follow_symlinks=False):
