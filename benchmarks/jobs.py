@@ -126,13 +126,13 @@ def started(max_running_jobs: int, limit: int | None = None) -> Iterator[Server]
     with tempfile.TemporaryDirectory(prefix="sgh-", ignore_cleanup_errors=True) as folder:
         home = Path(folder) / "home"
         home.mkdir()
-        (home / "sagehen.toml").write_text(settings(max_running_jobs, limit))
-        with server(Path(folder)) as running:
+        (home / "sagehen.toml").write_text(settings(limit))
+        with server(Path(folder), SAGEHEN_MAX_RUNNING_JOBS=str(max_running_jobs)) as running:
             yield running
 
 
-def settings(max_running_jobs: int, limit: int | None) -> str:
-    lines = [f"max_running_jobs = {max_running_jobs}", "[images]", f'"{TYPE}" = {COMMAND}']
+def settings(limit: int | None) -> str:
+    lines = ["[images]", f'"{TYPE}" = {COMMAND}']
     if limit is not None:
         lines += [
             "[inference_service]",

@@ -193,7 +193,7 @@ def test_a_run_that_is_killed_is_gone_on_with_and_two_do_not_cross(stack, deploy
     run.communicate()
     second = stack.start(served(url, 1, name))
     eventually(lambda: "waited for" in second.stdout.readline())
-    eventually(lambda: second.stdout.readline() == "Plan: 1 to change.\n")
+    eventually(lambda: second.stdout.readline().startswith("Waiting for AWS::SageMaker::Endpoint"))
     second.send_signal(signal.SIGINT)
     printed, _ = second.communicate(timeout=60)
     assert second.returncode == 130, printed

@@ -109,6 +109,8 @@ def _create(step: Step, desired: Desired, work: Work) -> Kept:
 
 def _finish(step: Step, desired: Desired, work: Work) -> Kept:
     """Wait for what was begun, or was there, and write it down."""
+    if step.action is Action.FINISH:
+        work.say(f"Waiting for {_what(desired)}")
     live = _wait_until_ready(desired, work)
     kept = _kept(desired, "ready", live)
     _make_room(desired, work.journal)
