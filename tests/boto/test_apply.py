@@ -1,6 +1,7 @@
 """`sagehen apply` and `sagehen delete` against a real server: made, changed, killed, taken away."""
 
 import json
+import os
 import signal
 import subprocess
 import uuid
@@ -202,6 +203,32 @@ def test_a_run_that_is_killed_is_gone_on_with_and_two_do_not_cross(stack, deploy
     stack.apply(served(url, 1, name))
     assert deploy.invoke(name) == "[5.0, 10.0]"
     assert len(names(deploy.sagemaker, stack)) == 2
+
+
+def test_before_the_first_step_a_signal_ends_a_run_at_once(stack):
+    os.mkfifo(stack.file)
+    run = subprocess.Popen(
+        [SAGEHEN, "apply", str(stack.file)],
+        env=stack.server.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    eventually(lambda: opened_for_writing(stack.file))
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=30)
+    assert run.returncode != 0
+
+
+def opened_for_writing(fifo):
+    """Whether somebody reads it; whoever does reads on."""
+    try:
+        HELD.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
+HELD = []
 
 
 def many(stack, version):
