@@ -33,6 +33,18 @@ def test_role(aws):
     assert role["CreateDate"].tzinfo is not None
 
 
+def test_every_role_may_do_anything(aws):
+    asked = ["s3:GetObject", "sagemaker:CreateTrainingJob"]
+    pages = (
+        aws.client("iam")
+        .get_paginator("simulate_principal_policy")
+        .paginate(PolicySourceArn="arn:aws:iam::000000000000:role/Anything", ActionNames=asked)
+    )
+    results = [result for page in pages for result in page["EvaluationResults"]]
+    assert [result["EvalActionName"] for result in results] == asked
+    assert {result["EvalDecision"] for result in results} == {"allowed"}
+
+
 def test_sagemaker_sdk_finds_its_role(aws):
     ran = subprocess.run(
         [sys.executable, "-c", SDK], env=aws.env, capture_output=True, text=True, timeout=60

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -31,6 +32,10 @@ text = "".join(file.read_text() for file in sorted(given.iterdir())) if given.is
 (base / "output/data").mkdir(parents=True, exist_ok=True)
 (base / "output/data/answer.txt").write_text(text.upper() + told.get("say", ""))
 """
+SCRIPTED = {
+    "sagemaker_program": "run.py",
+    "sagemaker_submit_directory": "s3://results/code/scripted.tar.gz",
+}
 OWNER = "owner@example.org"
 
 
@@ -53,7 +58,8 @@ def serving(
         smtp_host="127.0.0.1",
         smtp_port=str(mailbox.port),
         inference_service__s3_bucket="results",
-        inference_service__white_list="model_a, model_b,model_wait",
+        inference_service__white_list="model_a, scripted,model_wait",
+        inference_service__types=json.dumps({"scripted": {"hyperparameters": SCRIPTED}}),
         inference_service__limit="2",
         inference_service__instance_type="ml.m5.large",
         inference_service__emails=OWNER,
@@ -148,6 +154,19 @@ def test_a_job_from_the_request_to_the_mail(serving, ask, mailbox, tmp_path):
 
 def mails(mailbox: Mailbox, name: str) -> list[Any]:
     return [mail for mail in mailbox.to(OWNER) if name in mail["Subject"].replace("\r\n", "")]
+
+
+def test_a_type_without_a_command_is_run_by_the_script_runner(serving, ask, tmp_path):
+    (tmp_path / "run.py").write_text(JOB)
+    with tarfile.open(tmp_path / "code.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "run.py", "run.py")
+    serving.client("s3").upload_file(
+        str(tmp_path / "code.tar.gz"), "results", "code/scripted.tar.gz"
+    )
+    ended = ask.run(type="scripted", input={"a": 1}, parameters={"say": "x"})
+    assert ended["status"] == "Completed", ended
+    status, told = ask(body={"type": "scripted", "parameters": {"sagemaker_program": "evil.py"}})
+    assert (status, told["status"]) == (501, 501)
 
 
 def test_failures_and_stops_are_told_too_and_filtered_by_attributes(serving, ask):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import tarfile
 import time
 import uuid
@@ -317,3 +318,22 @@ def test_bad_input(jobs, bucket):
         OutputDataConfig={"S3OutputPath": "s3://not-there-at-all/x"}
     )
     assert "Invalid MaxWaitTimeInSeconds" in said(EnableManagedSpotTraining=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["nowhere"], "There is no training job nowhere."),
+        (["a", "--count", "1"], "Give either a training job or --count."),
+    ],
+)
+def test_the_command_line_says_what_is_wrong(aws, given, said):
+    command = [SAGEHEN, "jobs", "interrupt", *given, "--home", str(aws.home)]
+    ended = subprocess.run(command, env=clean_environment(), capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert said in ended.stderr
+
+
+def test_where_no_spot_job_runs_none_is_interrupted(aws):
+    command = [SAGEHEN, "jobs", "interrupt", "--json", "--home", str(aws.home)]
+    assert json.loads(run_to_its_end(command, clean_environment()))["interrupted"] == []

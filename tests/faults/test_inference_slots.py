@@ -133,6 +133,7 @@ def most_at_once(jobs):
     return most
 
 
+@pytest.mark.timeout(300)
 def test_while_control_is_killed_again_and_again(server):
     sqs, sns = server.client("sqs"), server.client("sns")
     queue = sqs.create_queue(QueueName="ends")["QueueUrl"]

@@ -121,6 +121,17 @@ def test_hugging_face_finds_the_answer(server):
     assert best.endswith("Refunds are paid to the card you used within five days.")
 
 
+@pytest.mark.timeout(400)
+def test_a_long_job_is_killed_half_way_and_goes_on():
+    script = EXAMPLES / "long_job" / "main.py"
+    finished = run_script(script, ["--quick"], clean_environment(), 300)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert '"status": "Completed"' in finished.stdout
+    before = re.search(r"96 lines; (\d+) of them were not done again", finished.stdout)
+    assert 0 < int(before[1]) < 96
+    assert "Subject: Inference job sentence-search-job-" in finished.stdout
+
+
 def test_a_template_is_applied_changed_and_taken_away(server):
     printed = run_example("apply_template.py", server)
     text = "Die Henne und der Hahn, der Hof und der Hund"
@@ -130,16 +141,6 @@ def test_a_template_is_applied_changed_and_taken_away(server):
     ]
     assert "Plan: 7 to create." in printed
     assert "The stack languages is gone." in printed
-
-
-def test_a_long_job_is_killed_half_way_and_goes_on():
-    script = EXAMPLES / "long_job" / "main.py"
-    finished = run_script(script, ["--quick"], clean_environment(), 300)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert '"status": "Completed"' in finished.stdout
-    before = re.search(r"96 lines; (\d+) of them were not done again", finished.stdout)
-    assert 0 < int(before[1]) < 96
-    assert "Subject: Inference job sentence-search-job-" in finished.stdout
 
 
 def test_every_example_is_listed_and_tested():

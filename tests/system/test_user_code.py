@@ -4,6 +4,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from support.deploy import pack
+from support.mounts import may_mount
 from support.wheels import make_wheel
 
 SCRIPT = """
@@ -59,6 +60,23 @@ def test_a_crash_in_the_users_code_costs_one_request(deploy, needing):
     assert deploy.invoke("crashing", "talk").split()[2] == worker_after
     logs = (deploy.server.home / "logs" / "endpoints" / "crashing").rglob("*.log*")
     assert 0 < sum(log.stat().st_size for log in logs) < 25 * 2**20
+
+
+OUTRIGHT = """
+import pathlib
+
+def model_fn(folder):
+    return pathlib.Path("/opt/ml/model/code/inference.py").read_text()
+
+def transform_fn(model, data, content_type, accept):
+    return str(len(model)), "text/plain"
+"""
+
+
+@may_mount
+def test_a_script_may_name_opt_ml_outright(deploy):
+    assert deploy.endpoint("outright", OUTRIGHT)["EndpointStatus"] == "InService"
+    assert int(deploy.invoke("outright")) == len(OUTRIGHT)
 
 
 def test_requirements_that_cannot_be_met_fail_the_endpoint(deploy, needing):

@@ -14,7 +14,7 @@ import hashlib
 import inspect
 import logging
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -23,7 +23,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sagehen.api.asgi import request_head
 from sagehen.api.async_invocations import invokes_asynchronously
 from sagehen.api.call import AsyncOperation, Call, Operation
-from sagehen.api.inference_service.app import InferenceServices
 from sagehen.api.s3.app import handle
 from sagehen.api.sns.links import asked_by_link
 from sagehen.errors import Unavailable
@@ -42,6 +41,8 @@ __all__ = ["Application", "ClientGone"]
 log = logging.getLogger(__name__)
 
 MakeCall = Callable[[str], Call]
+MayAnswer = Callable[[Scope, Receive, Send], Awaitable[bool]]
+"""Answers a request, and True; or leaves it alone, and False."""
 
 OWN_PREFIX = "/_sagehen/"
 
@@ -63,7 +64,7 @@ class Application:
         make_call: MakeCall,
         own_paths: ASGIApp,
         asynchronous: ASGIApp,
-        inference: InferenceServices,
+        inference: MayAnswer,
     ) -> None:
         self._operations = operations
         self._verifier = verifier
@@ -79,7 +80,7 @@ class Application:
         if invokes_asynchronously(scope):
             await self._asynchronous(scope, receive, send)
             return
-        if await self._inference.answers(scope, receive, send):
+        if await self._inference(scope, receive, send):
             return
         request = request_head(scope)
         request_id = str(uuid.uuid4())

@@ -97,6 +97,8 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
     gives_up_at: float | None = None
     """When it is stopped for having waited: MaxWaitTimeInSeconds or, before its start,
     MaxPendingTimeInSeconds; None where it may wait for ever."""
+    clock_shift: float = 0
+    """By how many seconds the clock was set forward since its creation, and not back again."""
     metrics: tuple[JobMetric, ...] = ()
     """FinalMetricDataList."""
     artifacts: tuple[str, ...] = ()
@@ -140,10 +142,12 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
         return strategy["MaximumRetryAttempts"] if strategy else None
 
     @property
-    def max_wait_seconds(self) -> float | None:
-        """How long a spot job may wait and run, from its creation."""
-        stopping: dict[str, int] = self.definition["StoppingCondition"]
-        return stopping.get("MaxWaitTimeInSeconds") if self.spot else None
+    def wait_ends_at(self) -> float | None:
+        """When a spot job has waited and run for MaxWaitTimeInSeconds."""
+        longest = self.definition["StoppingCondition"].get("MaxWaitTimeInSeconds")
+        if longest is None or not self.spot:
+            return None
+        return self.created_at + self.clock_shift + float(longest)
 
     @property
     def output_folder(self) -> str:

@@ -107,7 +107,7 @@ class _Control:
             self._make_call,
             self._own_paths().app,
             AsyncInvocations(self._verifier, intake, SYSTEM),
-            self.inference.app,
+            self.inference.answers,
         )
 
     def _own_paths(self) -> OwnPaths:

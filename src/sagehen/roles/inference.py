@@ -47,7 +47,8 @@ class Inference:
         """What is to be done in the transaction in which a training job ends."""
         jobs = Jobs(database, writes, slots, training.stop)
         intake = Intake(database, writes, objects, settings, slots, SYSTEM)
-        self.app = InferenceServices(database, intake, jobs, self._counts)
+        self.answers = InferenceServices(database, intake, jobs, self._counts).answers
+        """Whether a request was a service's; then it is answered."""
         self._services = Services(database, writes, objects, settings, slots, training.stop, SYSTEM)
         housekeeping = Housekeeping(slots, SYSTEM)
         self._sweeps = InferenceSweeps(writes, SYSTEM, housekeeping.stages, housekeeping.sweep)

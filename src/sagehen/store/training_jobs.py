@@ -42,6 +42,7 @@ __all__ = [
     "list_page",
     "next_waiting",
     "save",
+    "shift_clock",
     "update",
 ]
 
@@ -72,6 +73,7 @@ TRAINING_JOBS = Named(
         Column("stop_requested_at", Double),
         Column("ends_as", String(32), nullable=False),
         Column("gives_up_at", Double),
+        Column("clock_shift", Double, nullable=False),
         Column("metrics", JSON(none_as_null=True), nullable=False),
         Column("artifacts", JSON(none_as_null=True), nullable=False),
         Index(None, "status", "stage", "created_at"),
@@ -163,6 +165,23 @@ def next_waiting(
 ) -> list[TrainingJobRecord]:
     """The jobs that are to be begun next, the oldest first."""
     return _read(connection, _NEXT, lock, now=now, most=limit)
+
+
+def shift_clock(connection: Connection, seconds: float, since: float, now: float) -> None:
+    """The clock was set, forward or back: have jobs wait for as long as they would have.
+
+    Those created between `since` and `now` are left alone: that was by the new clock.
+    """
+    by_old_clock = or_(_COLUMNS.created_at < since, _COLUMNS.created_at > now)
+    connection.execute(
+        TRAINING_JOBS.table.update()
+        .where(_COLUMNS.stage.in_((JobStage.WAITING, JobStage.ACTIVE)), by_old_clock)
+        .where(_COLUMNS.gives_up_at > 0)
+        .values(
+            gives_up_at=_COLUMNS.gives_up_at + seconds,
+            clock_shift=_COLUMNS.clock_shift + seconds,
+        )
+    )
 
 
 def save(connection: Connection, records: Sequence[TrainingJobRecord]) -> None:

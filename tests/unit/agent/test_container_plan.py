@@ -37,6 +37,7 @@ def test_the_model_server_listens_on_a_socket_of_its_own(
     assert plan.environment["SAGEMAKER_STARTUP_TIMEOUT"] == "55"  # less than it has
     assert "OMP_NUM_THREADS" not in plan.environment  # it knows itself how many
     assert plan.log == home.logs / "endpoints/houses/AllTraffic/i-1/primary.log"
+    assert plan.base == place.base
 
 
 def test_a_command_of_ones_own_listens_on_a_port_of_its_own(
@@ -62,6 +63,22 @@ def test_pip_is_used_as_the_user_does_unless_the_container_says(
     plan = plan_launch(place, Launch(adapter="python"), "unix:/run/i-1.sock", PORTS, settings)
     assert plan.environment["PIP_INDEX_URL"] == "https://mine/"
     assert plan.environment["PIP_NO_INDEX"] == "0"
+
+
+CODE = {"SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/code.tar.gz"}
+
+
+@pytest.mark.parametrize(
+    ("launch", "directory"),
+    [(Launch(adapter="sklearn"), "fetched"), (Launch(command=("serve",)), "as given")],
+)
+def test_code_in_s3_is_fetched_for_the_model_server_alone(
+    home: Home, settings: Settings, make_spec: MakeSpec, launch: Launch, directory: str
+) -> None:
+    place = ContainerPlace(home, make_spec(environment=CODE), 1)
+    plan = plan_launch(place, launch, choose_address(place, launch, PORTS), PORTS, settings)
+    expected = {"fetched": f"{place.base}/code", "as given": "s3://bucket/code.tar.gz"}
+    assert plan.environment["SAGEMAKER_SUBMIT_DIRECTORY"] == expected[directory]
 
 
 def test_the_user_may_change_what_is_suggested_but_not_what_must_be(

@@ -87,6 +87,20 @@ async def test_model_data_is_where_the_container_looks(
         assert (base / "model" / "model.json").read_bytes() == b"{}"
 
 
+async def test_code_that_comes_apart_from_the_model_is_there_or_the_reason(
+    around: Surroundings, make_spec: MakeSpec, reader: Any, make_archive: Callable[..., bytes]
+) -> None:
+    given = {"SAGEMAKER_SUBMIT_DIRECTORY": f"{URL}.code"}
+    spec = make_spec(image="sagehen-python:1", environment=given)
+    async with running(spec, around) as watched:
+        await watched.reaches(InstanceState.FAILED)
+        assert f"{URL}.code" in str(watched.instance.report.failure_reason)
+    reader.objects[f"{URL}.code"] = make_archive(("inference.py", b"raise ValueError('was run')"))
+    async with running(spec, around) as watched:
+        await watched.reaches(InstanceState.FAILED)
+        assert "ValueError: was run" in str(watched.instance.report.failure_reason)
+
+
 @pytest.mark.parametrize(
     ("times", "state"), [(1, InstanceState.IN_SERVICE), (2, InstanceState.FAILED)]
 )

@@ -70,6 +70,9 @@ class _Walk:
         self._found = found
 
     def run(self) -> None:
+        if not self._folder.is_dir():
+            log.warning("%s is no folder any more: nothing of it is kept.", self._folder)
+            return
         left = [""]
         while left:
             above = left.pop()

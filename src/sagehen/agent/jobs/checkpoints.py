@@ -5,8 +5,10 @@ goes when it is whole, the older before the newer, and none is deleted there bef
 has arrived.
 """
 
+import errno
 import logging
 import os
+import signal
 import stat
 import threading
 from collections import Counter
@@ -89,6 +91,10 @@ class Checkpoints:
         """Files that cannot be objects."""
         self._looks: Counter[str] = Counter()
         """How often a file was found changed, since it was last stored."""
+        self._notes: list[dict[str, Signature]] = []
+        """What could be kept, before each signal that the container was sent."""
+        self._held = False
+        """Nothing more goes before the end."""
         self._pass = threading.Lock()
 
     async def restore(self, allowance: Allowance) -> None:
@@ -119,14 +125,33 @@ class Checkpoints:
                 took = self._clock.monotonic() - began
                 pause = max(self._pause_seconds, PAUSE_PER_PASS * took)
 
-    async def finish(self) -> None:
+    def note_writers(self) -> None:
+        """To be called before a signal that may end whoever writes: what he has open stays half."""
+        self._held = True
+        now = self._look()
+        whole = {
+            path: one.signature
+            for path, one in now.items()
+            if not is_being_written(one.source) or is_only_appended_to(one.source)
+        }
+        self._notes.append(whole)
+
+    async def finish(self, killed_by: int | None = None) -> None:
         """Have the store hold exactly what is there, once nobody writes any more.
+
+        Args:
+            killed_by: the signal that ended who wrote, of a job that is to go on: what may be only
+                half written is not to take the place of what the store has.
 
         Raises:
             JobFailed: there is no such bucket.
             JobLost: the store has been away for too long.
         """
-        await self._transfers.insist(partial(self._sync, last=True))
+        whole = None
+        if killed_by is not None and self._notes:
+            # SIGKILL comes after all notes. Any other may have ended him before the last was made.
+            whole = self._notes[-1 if killed_by == signal.SIGKILL else 0]
+        await self._transfers.insist(partial(self._sync, last=True, whole=whole))
 
     def _find(self) -> list[InputObject]:
         try:
@@ -134,20 +159,24 @@ class Checkpoints:
         except NoSuchBucket as error:
             raise JobFailed(download_failed("NoSuchBucket", self._location.url)) from error
 
-    def _sync(self, last: bool) -> None:
-        """One pass. What fails is left for the next."""
+    def _sync(self, last: bool, whole: dict[str, Signature] | None = None) -> None:
+        """One pass. What fails is left for the next.
+
+        Args:
+            whole: no other files are to go, where it is given.
+        """
         with self._pass:  # One that was given up may still be at work.
             now = self._look()
-            now = self._look()
-            changed = [one for path, one in now.items() if self._stored.get(path) != one.signature]
+            changed = [one for one in now.values() if not _is_in(one, self._stored)]
             changed.sort(key=lambda one: one.signature)
-            left = [one.path for one in changed if not self._store(one, last)]
+            half = [] if whole is None else [one for one in changed if not _is_in(one, whole)]
+            left = [one.path for one in changed if one not in half and not self._store(one, last)]
             if left and last:
                 raise Unavailable(f"Checkpoints are still being written: {left[0]}.")
             self._seen = {path: one.signature for path, one in now.items()}
             gone = [path for path in self._stored if path not in now]
             # Who has had a file open for so long does not write what is to take the others' place.
-            if gone and not any(self._looks[path] < MOST_LOOKS for path in left):
+            if gone and not half and not any(self._looks[path] < MOST_LOOKS for path in left):
                 self._delete(gone)
 
     def _look(self) -> dict[str, _File]:
@@ -159,7 +188,8 @@ class Checkpoints:
         self._transfers.check()
         self._looks[one.path] += 1
         growing = not last and is_being_written(one.source)
-        if not last and not self._may_go(one, growing):
+        # After that was asked: of who has died meanwhile, nothing is open any more.
+        if not last and (self._held or not self._may_go(one, growing)):
             return False
         try:
             check_key(self._location.below(one.path))
@@ -217,6 +247,10 @@ class Checkpoints:
                 del self._stored[path]
 
 
+def _is_in(one: _File, known: dict[str, Signature]) -> bool:
+    return known.get(one.path) == one.signature
+
+
 class _Changed(Exception):
     """A file is not what it was when it was looked at."""
 
@@ -229,8 +263,12 @@ def _files(folder: Path, base: Path) -> Iterator[_File]:
         above = left.pop()
         try:
             entries = list(os.scandir(folder / above))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue  # It was removed meanwhile.
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            continue  # No key of an object is as long.
         for entry in entries:
             path = f"{above}/{entry.name}" if above else entry.name
             if entry.is_dir(follow_symlinks=False):

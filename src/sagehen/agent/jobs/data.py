@@ -15,6 +15,10 @@ from sagehen.domain.locations import parse_location
 __all__ = ["JobData"]
 
 
+NOTING_SECONDS = 2.0
+"""Whoever is to be killed is, whatever the disk does."""
+
+
 class JobData:
     """Every method raises JobFailed or JobLost, as what it consists of does."""
 
@@ -48,9 +52,17 @@ class JobData:
         """While the code runs: until this is cancelled."""
         await asyncio.gather(*(checkpoints.keep() for checkpoints in self._checkpoints))
 
-    async def save_checkpoints(self) -> None:
-        """When it does not any more."""
-        await asyncio.gather(*(checkpoints.finish() for checkpoints in self._checkpoints))
+    async def note_writers(self) -> None:
+        """Before it is sent a signal that may end it."""
+        noting = [asyncio.to_thread(checkpoints.note_writers) for checkpoints in self._checkpoints]
+        await asyncio.wait_for(asyncio.gather(*noting), NOTING_SECONDS)
+
+    async def save_checkpoints(self, killed_by: Sequence[int | None] = ()) -> None:
+        """When it does not run any more. If it goes on elsewhere: which signal ended each host."""
+        killed = dict(enumerate(killed_by))
+        await asyncio.gather(
+            *(one.finish(killed.get(at)) for at, one in enumerate(self._checkpoints))
+        )
 
     async def upload(self) -> tuple[str, ...]:
         """What the job has made; see `JobReport.artifacts`."""

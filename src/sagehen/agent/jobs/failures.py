@@ -116,4 +116,5 @@ def _read_beginning(path: Path) -> str:
 
 
 def _cut(text: str, length: int) -> str:
-    return text[:length]
+    """Without what no JSON, and what no text of PostgreSQL's can have; jobs say what they like."""
+    return text[:length].replace("\0", "\ufffd").encode("utf-8", "replace").decode()

@@ -1,11 +1,17 @@
 """The containers of a job: one for each of its hosts, started, watched and ended together."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sagehen.agent.faults import CannotStart
-from sagehen.agent.jobs.failures import JobFailed, cannot_run, out_of_memory, script_failed
+from sagehen.agent.jobs.failures import (
+    JobFailed,
+    cannot_run,
+    exit_code,
+    out_of_memory,
+    script_failed,
+)
 from sagehen.agent.jobs.metrics import JobMetrics
 from sagehen.agent.jobs.orders import Orders
 from sagehen.agent.jobs.place import HostPlace
@@ -16,6 +22,10 @@ from sagehen.agent.messages import JobSample
 from sagehen.agent.utilization import Utilization
 
 __all__ = ["Host", "Hosts"]
+
+
+SIGNALLED = 128
+"""Exit codes from here on are those of shells and others that tell of a signal."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,12 @@ class Host:
             JobSample(name=name, job=job, host=self.place.host, value=value)
             for name, value in used.items()
         ]
+
+    @property
+    def killed_by(self) -> int | None:
+        """The signal that ended it, or what it had started, if any: what it wrote may be half."""
+        code = exit_code(self.status or 0)
+        return code - SIGNALLED if code >= SIGNALLED else None
 
     def say_failure(self) -> str:
         """Why it did not end well. Reads the beginning of a file."""
@@ -108,12 +124,16 @@ class Hosts:
         while self.failed is None and (left := self._running()):
             await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
 
-    async def end(self, orders: Orders) -> None:
+    async def end(self, orders: Orders, before_signal: Callable[[], Awaitable[None]]) -> None:
         """Ask those that run to end, and end them when `orders` has no more patience."""
+        if self._running():
+            await before_signal()
         for host in self._hosts:
             host.process.terminate()
         while self._running() and orders.grace_left() > 0:
             await orders.wait_or(self._running())
+        if self._running():
+            await before_signal()
         await self.kill()
 
     async def kill(self) -> None:

@@ -161,10 +161,12 @@ class Job:
         return ending
 
     async def _keep_what_it_left(self, ending: _Ending) -> None:
-        if ending.outcome is not Outcome.INTERRUPTED:
-            self._enter(JobPhase.UPLOADING)
+        if ending.outcome is Outcome.INTERRUPTED:
+            await self._data.save_checkpoints([host.killed_by for host in self._hosts.all])
+            return
+        self._enter(JobPhase.UPLOADING)
         await self._data.save_checkpoints()
-        if ending.outcome is not Outcome.INTERRUPTED and ending.fits:
+        if ending.fits:
             self._artifacts = await self._data.upload()
 
     def _make_places(self) -> None:
@@ -183,12 +185,20 @@ class Job:
             ending = await self._watch()
             if ending.outcome is Outcome.FAILED:
                 self._orders.limit(self._around.pace.other_hosts_seconds)
-            await self._hosts.end(self._orders)
+            await self._hosts.end(self._orders, self._note_writers)
             return ending
         finally:
             for task in aside:
                 task.cancel()
             self._running_seconds = clock.monotonic() - started
+
+    async def _note_writers(self) -> None:
+        if self._orders.outcome is not Outcome.INTERRUPTED:
+            return
+        try:
+            await self._data.note_writers()
+        except Exception:
+            log.exception("Who writes checkpoints is not known.", extra=self._about("signal"))
 
     async def _tell_metrics(self) -> None:
         while True:

@@ -129,8 +129,9 @@ class Jobs:
         Raises:
             NotFound: there is none of that id.
         """
-        if attempt_id in self._running:
-            self._spawn(self._kill(attempt_id))
+        if (job := self._running.get(attempt_id)) is not None:
+            job.kill()
+            self._spawn(self._forget_after(self._lives[attempt_id], attempt_id))
         elif self._ended.pop(attempt_id, None) is not None:
             self._reports.forget(attempt_id)
             self._changes.announce()
@@ -153,15 +154,19 @@ class Jobs:
         task.add_done_callback(self._aside.discard)
 
     async def _live(self, job: Job) -> None:
-        await job.live()
-        del self._running[job.spec.attempt_id]
-        if job.report.outcome is not None:
-            self._ended[job.spec.attempt_id] = job.report
-        self._changes.announce()
+        try:
+            await job.live()
+        except Exception:
+            # Control starts another, where it has not told how it ended.
+            about = {"action": "job_lost", "attempt": job.spec.attempt_id}
+            log.exception("An attempt has come to no end.", extra=about)
+        finally:
+            del self._running[job.spec.attempt_id]
+            if job.report.outcome is not None:
+                self._ended[job.spec.attempt_id] = job.report
+            self._changes.announce()
 
-    async def _kill(self, attempt_id: str) -> None:
-        life = self._lives[attempt_id]
-        self._running[attempt_id].kill()
+    async def _forget_after(self, life: asyncio.Task[None], attempt_id: str) -> None:
         await asyncio.wait({life})
         if self._ended.pop(attempt_id, None) is not None:
             self._reports.forget(attempt_id)

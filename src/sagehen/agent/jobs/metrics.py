@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import regex
 
 from sagehen.clock import Clock
+from sagehen.domain.expressions import check_expression
 from sagehen.domain.jobs import JobMetric, MetricDefinition
 from sagehen.errors import Invalid
 
@@ -92,14 +93,14 @@ class PrintedLines:
 
 def _compile(definition: MetricDefinition) -> "regex.Pattern[str]":
     try:
-        compiled = regex.compile(definition.regex)
+        check_expression(definition.regex)
+        return regex.compile(definition.regex)
+    except Invalid as error:
+        raise Invalid(f"The Regex of the metric {definition.name} {error}") from error
     except (regex.error, OverflowError, RecursionError) as error:
         raise Invalid(
-            f"The metric {definition.name} has a Regex that is no regular expression: {error}."
+            f"The Regex of the metric {definition.name} is no regular expression: {error}."
         ) from error
-    if not compiled.groups:
-        raise Invalid(f"The Regex of the metric {definition.name} has no group to find a value by.")
-    return compiled
 
 
 def _number(text: str | None) -> float | None:

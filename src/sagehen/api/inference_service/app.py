@@ -88,7 +88,11 @@ class InferenceServices:
         path = _PATH.fullmatch(request.raw_path)
         if path is None or _is_signed(request):
             return False
-        service = await asyncio.to_thread(self._service, path[1])
+        try:
+            service = await asyncio.to_thread(self._service, path[1])
+        except Exception as error:
+            await _send(send, _failure(error))
+            return True
         if service is None:
             return False
         job_name = None if path[2] is None else unquote(path[2])
@@ -114,11 +118,8 @@ class InferenceServices:
             return FORBIDDEN
         except _ClientGone:
             return None
-        except SagehenError as error:
-            return plain_answer(_status(error), str(error))
-        except Exception:
-            log.exception("A request failed.", extra={"action": "inference"})
-            return plain_answer(500, INTERNAL)
+        except Exception as error:
+            return _failure(error)
 
     async def _post(self, exchange: _Exchange) -> Answer:
         service = exchange.service
@@ -210,8 +211,13 @@ def _idempotency_key(request: Request) -> str | None:
     return given
 
 
-def _status(error: SagehenError) -> int:
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+def _failure(error: Exception) -> Answer:
+    """What is told of an error outside of the profiles' contract."""
+    if isinstance(error, SagehenError):
+        status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+        return plain_answer(status, str(error))
+    log.error("A request failed.", exc_info=error, extra={"action": "inference"})
+    return plain_answer(500, INTERNAL)
 
 
 async def _whole(receive: Receive, most_bytes: int) -> bytes:

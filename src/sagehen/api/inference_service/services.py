@@ -16,7 +16,7 @@ from sagehen.clock import Clock
 from sagehen.config import Settings
 from sagehen.domain.inference_service import InferenceState, ServiceRecord, ServiceSource
 from sagehen.domain.names import ArnMaker
-from sagehen.errors import AlreadyExists, Conflict, Invalid, NotFound
+from sagehen.errors import AlreadyExists, Conflict, Invalid, NotFound, SagehenError
 from sagehen.inference_settings import InferenceServiceSettings
 from sagehen.objects.store import ObjectStore
 from sagehen.store import inference_jobs, inference_services
@@ -61,7 +61,11 @@ class Services:
                 "Nobody gets mail of inference jobs: the setting smtp_host names no mail server.",
                 extra={"action": "begin", "stage": own.stage},
             )
-        self._make_bucket(own)
+        try:
+            self._make_bucket(own)
+        except (SagehenError, OSError) as error:
+            # Jobs are refused, with the reason, until it is there; all else works.
+            log.error("The bucket cannot be made: %s", error, extra={"action": "begin"})
         given = {**own.model_dump(mode="json", exclude_unset=True), "stage": own.stage}
 
         def keep(connection: Connection) -> None:
@@ -130,7 +134,10 @@ class Services:
             raise Conflict(_OF_SETTINGS)
         closing = msgspec.structs.replace(service.record, closing=True)
         inference_services.update(connection, closing)
-        waiting = inference_jobs.in_state(connection, stage, InferenceState.QUEUED)
+        return self._empty_queue(connection, service)
+
+    def _empty_queue(self, connection: Connection, service: Service) -> int:
+        waiting = inference_jobs.in_state(connection, service.stage, InferenceState.QUEUED)
         for job in waiting:
             self._slots.remove(connection, service, job)
         return len(waiting)
@@ -166,9 +173,13 @@ class Services:
         self._slots.fill(connection, Service(record, service.settings))
 
     def _drop_of_settings(self, connection: Connection, but: str | None = None) -> None:
-        """What the settings had once and have no more. Its jobs go on, and are told of."""
+        """What the settings had once and have no more. Its jobs go on, and are told of; who waits
+        would do so for ever, and is told that it will not begin."""
         for record in inference_services.all_services(connection):
             if record.source is ServiceSource.SETTINGS and record.stage != but:
+                service = load_service(connection, record.stage, lock=True)
+                if service is not None:
+                    self._empty_queue(connection, service)
                 inference_services.delete_service(connection, record.stage)
 
     def _make_bucket(self, settings: InferenceServiceSettings) -> None:

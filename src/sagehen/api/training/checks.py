@@ -1,12 +1,12 @@
 """What CreateTrainingJob may be given, beyond what the service model says."""
 
 import posixpath
-import re
 from typing import Any
 
 from sagehen.api.refusals import not_built, quota_exceeded, refused
 from sagehen.api.training.channels import check_channels, place_in_s3
 from sagehen.config import Settings
+from sagehen.domain.expressions import check_expression
 from sagehen.domain.images import find_launch, image_name, server_of_its_own
 from sagehen.domain.instance_types import require_instance_type
 from sagehen.errors import Invalid, NotFound
@@ -81,16 +81,9 @@ def _check_algorithm(params: dict[str, Any], settings: Settings) -> None:
 
 def _check_metric(metric: dict[str, str]) -> None:
     try:
-        groups = re.compile(metric["Regex"]).groups
-    except re.error as error:
-        raise refused(
-            f"The Regex of the metric {metric['Name']} is no regular expression: {error}."
-        ) from error
-    if not groups:
-        raise refused(
-            f"The Regex of the metric {metric['Name']} has no group: put the part that is the "
-            "number into parentheses."
-        )
+        check_expression(metric["Regex"])
+    except Invalid as error:
+        raise refused(f"The Regex of the metric {metric['Name']} {error}") from error
 
 
 def _check_command(

@@ -18,6 +18,7 @@ from sagehen.domain.training import JobStage, JobStatus, SecondaryStatus, Traini
 from sagehen.domain.training_course import Course
 from sagehen.domain.training_events import training_event
 from sagehen.reconcile.jobs.agent_view import AgentView
+from sagehen.reconcile.jobs.clock_jumps import ClockJump
 from sagehen.reconcile.jobs.metrics import add_metrics
 from sagehen.reconcile.jobs.plan import Presence, admit, give_up, plan_job
 from sagehen.reconcile.jobs.specs import job_spec
@@ -108,6 +109,18 @@ class JobPass:
             _tell(course)
             self.restarts.update(_restarts(course))
         return self._asks(running, view, now, more)
+
+    def shift_clock(self, jump: ClockJump) -> None:
+        """Nobody waits for longer, or shorter, because the clock was set.
+
+        Raises:
+            LeaseLost: as `run`.
+        """
+        with self._database.write() as connection:
+            self._lease.renew(connection, jump.now)
+            training_jobs.shift_clock(connection, jump.seconds, jump.since, jump.now)
+        about = {"action": "clock_set", "seconds": round(jump.seconds, 3)}
+        log.warning("The clock was set: jobs wait for as long as before.", extra=about)
 
     def _is_something_due(
         self,

@@ -15,6 +15,7 @@ from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStage
 from sagehen.errors import Invalid, NotFound, SagehenError
 from sagehen.reconcile.jobs.agent_view import AgentView
+from sagehen.reconcile.jobs.clock_jumps import ClockJumps
 from sagehen.reconcile.jobs.jobs import Asks, JobPass, OnEnd
 from sagehen.reconcile.leased_loop import LONGEST_REST_SECONDS, LeasedLoop, in_thread
 from sagehen.reconcile.watch import Watch
@@ -68,10 +69,12 @@ class JobLoop(LeasedLoop):
         self._pass = JobPass(
             database, self._lease, arns, most_running, max_restarts, most_series, on_end
         )
+        self._jumps = ClockJumps(clock)
         self._view = AgentView()
         self._watch: Watch[JobList, JobReport] = Watch(
-            agent.jobs, _by_id, clock, self._wake.set, quiet=True
+            agent.jobs, _by_id, clock, self._hear, quiet=True
         )
+        self._was_away = False
         database.listen(JOBS_CHANGED, lambda _: self.hint())
 
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
@@ -94,8 +97,18 @@ class JobLoop(LeasedLoop):
             "TrainingJobRestarts": {(cause.value,): n for cause, n in restarts.items()},
         }
 
+    def _hear(self) -> None:
+        # It may be back before the next step looks: another one, that has taken nothing yet.
+        self._was_away |= self._watch.reports is None
+        self._wake.set()
+
     async def step(self) -> float:
+        if self._was_away:
+            self._was_away = False
+            self._view.look(None)
         self._view.look(self._watch.reports)
+        if (jump := self._jumps.look()) is not None:
+            await in_thread(lambda: self._pass.shift_clock(jump))
         now = self._clock.now()
         asks = await in_thread(lambda: self._pass.run(self._view, now))
         self._view.forget_all_but(asks.newest)

@@ -63,7 +63,6 @@ def plan_job(record: TrainingJobRecord, sight: Sight, now: float, max_restarts: 
 def admit(record: TrainingJobRecord, now: float) -> Course:
     """The course of a WAITING job for which there is room: its next attempt."""
     course = Course(record)
-    longest = record.max_wait_seconds
     if record.secondary is SecondaryStatus.STARTING:
         # It was told as much when it was created; only the message is another.
         *past, last = record.transitions
@@ -75,7 +74,7 @@ def admit(record: TrainingJobRecord, now: float) -> Course:
         stage=JobStage.ACTIVE,
         attempt=record.attempt + 1,
         phases=0,
-        gives_up_at=None if longest is None else record.created_at + longest,
+        gives_up_at=record.wait_ends_at,
     )
     return course
 
@@ -83,8 +82,7 @@ def admit(record: TrainingJobRecord, now: float) -> Course:
 def give_up(record: TrainingJobRecord, now: float) -> Course:
     """The course of a WAITING job whose time is over, or that was told to stop."""
     course = Course(record)
-    longest = record.max_wait_seconds
-    if longest is not None and record.created_at + longest <= now:
+    if record.wait_ends_at is not None and record.wait_ends_at <= now:
         course.stop(now, SecondaryStatus.MAX_WAIT_TIME_EXCEEDED)
     else:
         message = "Training job was pending for longer than MaxPendingTimeInSeconds provided"

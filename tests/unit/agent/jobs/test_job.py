@@ -385,3 +385,43 @@ async def test_nobody_is_told_to_end_otherwise(
     jobs.jobs.put(make_spec("sleep 1000"))
     with pytest.raises(Invalid):
         jobs.jobs.stop("j-1", StopRequest(outcome=outcome))
+
+
+async def test_a_failure_that_no_text_can_hold_is_told_without_it(
+    jobs: JobsUnderTest, make_spec: MakeSpec
+) -> None:
+    script = r"printf 'a\000b\377' > $SAGEMAKER_BASE_DIR/output/failure; exit 3"
+    report = await jobs.run(make_spec(script))
+    assert report.failure_reason == "AlgorithmError: a\ufffdb\ufffd, exit code: 3"
+
+
+async def test_an_attempt_that_ends_in_the_moment_it_is_deleted_is_forgotten(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = jobs.jobs
+    spawned = []
+    monkeypatch.setattr(agent, "_spawn", spawned.append)
+    agent.put(make_spec("true"))
+    spawned.pop().close()  # Of the logs.
+    await jobs.reports(lambda report: report.outcome)
+    life = agent._lives.get("j-1")
+    agent.delete("j-1")
+    if life is not None:
+        await asyncio.wait({life})
+    await jobs.turn()
+    for work in spawned:
+        await work
+    assert agent.list().jobs == ()
+    assert list(home.ended_jobs.iterdir()) == []
+
+
+async def test_an_attempt_that_breaks_its_agents_rules_is_lost_and_holds_up_nothing(
+    jobs: JobsUnderTest, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(jobs.jobs._reports, "keep", broken)
+    jobs.jobs.put(make_spec("true"))
+    await jobs.is_gone()
+    assert jobs.jobs.list().jobs == ()

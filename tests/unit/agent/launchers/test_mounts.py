@@ -17,12 +17,8 @@ from sagehen.agent.launchers import become_container, mounts
 from sagehen.agent.launchers.mounts import OPT_ML, can_mount
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
+from support.mounts import may_mount
 
-UNSHARE = "unshare --mount --map-current-user mount -t tmpfs none /opt"
-may_mount = pytest.mark.skipif(
-    subprocess.run(["sh", "-c", UNSHARE], capture_output=True, check=False).returncode != 0,
-    reason="the kernel lets this user not mount",
-)
 NOBODY = 65534
 
 

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from sagehen.errors import Unavailable
+
 BODY = {"type": "model_a"}
 
 
@@ -88,3 +90,22 @@ def test_requests_are_counted_by_what_became_of_them(closed):
         ("dev", "", "Malformed"): 1,
         ("dev", "", "Forbidden"): 1,
     }
+
+
+def test_a_state_that_is_away_is_told(house, monkeypatch):
+    def away(*_):
+        raise Unavailable("The state is busy.")
+
+    monkeypatch.setattr(house.app, "_service", away)
+    answered = house.post(BODY)
+    assert (answered.status, answered.body) == (503, {"message": "The state is busy."})
+
+
+def test_what_nobody_foresaw_is_500_in_the_words_of_the_contract(house, monkeypatch, caplog):
+    monkeypatch.setattr(house.slots, "admit", lambda *_: 1 // 0)
+    answered = house.post(BODY)
+    assert (answered.status, answered.body["status"]) == (500, 500)
+    assert "ZeroDivisionError" not in answered.body["errMsg"]
+    assert "ZeroDivisionError" in caplog.text
+    monkeypatch.undo()
+    assert house.post(BODY).status == 200

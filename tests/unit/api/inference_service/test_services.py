@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from sagehen.errors import Conflict, Invalid, NotFound
+from sagehen.errors import Conflict, Invalid, NotFound, Unavailable
 from sagehen.store import inference_services, topics, training_jobs
 from sagehen.store.topic_tables import SUBSCRIPTIONS
 
@@ -66,6 +66,19 @@ def test_a_start_changes_nothing_that_is_so_already(make_house):
         assert len(connection.execute(SUBSCRIPTIONS.select()).all()) == 1
 
 
+def test_a_store_that_is_away_does_not_keep_control_from_starting(make_house, caplog):
+    house = make_house()
+    house.objects.delete_bucket("bucket")
+
+    def away(_):
+        raise Unavailable("The store is away.")
+
+    house.objects.create_bucket = away
+    house.services.begin()
+    assert "The store is away." in caplog.text
+    assert house.post({"type": "model_a"}).status == 500
+
+
 def test_put_twice_changes_nothing_and_another_replaces_all_of_it(house):
     first = put(house, limit=3)
     house.clock.seconds += 1
@@ -123,6 +136,15 @@ def test_a_deleted_service_s_jobs_are_told_of(house):
     told = {one["jobName"]: one["status"] for one in house.facts()}
     assert len(told) == 2
     assert told[running] == "Completed"
+
+
+def test_who_waits_for_a_service_that_the_settings_have_no_more_is_told(make_house):
+    house = make_house(when_full="queue", emails="who@example.com")
+    running, waiting = house.start(), house.start()
+    other = make_house(stage="test")
+    assert [(one["jobName"], one["status"]) for one in other.facts()] == [(waiting, "Stopped")]
+    other.end(running)
+    assert [one["jobName"] for one in other.facts()] == [waiting, running]
 
 
 def test_what_cannot_be(house):

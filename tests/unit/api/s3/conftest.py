@@ -41,7 +41,9 @@ class S3Server:
         self.database = Database(self.settings.state_url)
         self.store = LocalObjectStore(self.database, self.home.objects, SYSTEM)
         verifier = Verifier({ACCESS_KEY: SECRET_KEY}, SYSTEM, region)
-        app = Application({}, verifier, self._call, own_paths=Router(), asynchronous=Router())
+        app = Application(
+            {}, verifier, self._call, Router(), asynchronous=Router(), inference=_nobody
+        )
         config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", loop="asyncio")
         self._server = uvicorn.Server(config)
         self._started = threading.Event()
@@ -151,3 +153,8 @@ def refused() -> Callable[..., Any]:
         return answer["Error"]["Code"], answer["ResponseMetadata"]["HTTPStatusCode"]
 
     return run
+
+
+async def _nobody(*_: object) -> bool:
+    """No inference service is there."""
+    return False

@@ -32,6 +32,7 @@ def upgrade() -> None:
         sa.Column("stop_requested_at", sa.Double(), nullable=True),
         sa.Column("ends_as", sa.String(length=32), nullable=False),
         sa.Column("gives_up_at", sa.Double(), nullable=True),
+        sa.Column("clock_shift", sa.Double(), nullable=False),
         sa.Column("metrics", sa.JSON(), nullable=False),
         sa.Column("artifacts", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_training_jobs")),

@@ -1,0 +1,75 @@
+"""Checkpoints written in every way, and looked at as an attempt that begins would find them."""
+
+import asyncio
+import dataclasses
+import hashlib
+import sys
+from pathlib import Path
+
+from sagehen.agent.jobs.surroundings import JobPace, JobSurroundings
+from sagehen.clock import SYSTEM
+from sagehen.domain.jobs import CheckpointSpec, Outcome, StopRequest
+from sagehen.domain.objects import ListingQuery
+from sagehen.errors import NotFound
+from sagehen.objects import ObjectStore
+from support.jobs import JobsUnderTest, MakeSpec
+
+WRITER = """
+import hashlib, os, sys, time
+folder = os.environ["SAGEMAKER_BASE_DIR"] + "/checkpoints/"
+
+def parts(step):
+    body = [str(step).encode() * 5000 for _ in range(8)]
+    return [hashlib.sha256(b"".join(body)).hexdigest().encode()] + body
+
+for step in range(100_000):
+    with open(folder + "in-place", "wb", buffering=0) as file:
+        for part in parts(step):
+            file.write(part)
+            time.sleep(0.002)
+    with open(folder + "new", "wb") as file:
+        file.write(b"".join(parts(step)))
+    os.rename(folder + "new", folder + "moved")
+    with open(folder + f"step-{step}", "wb") as file:
+        file.write(b"".join(parts(step)))
+    if step >= 3:
+        os.remove(folder + f"step-{step - 3}")
+"""
+
+
+def check(objects: ObjectStore) -> set[str]:
+    """That all that is there is whole; what there is."""
+    found = set()
+    for one in objects.list_page("bucket", ListingQuery(prefix="ck/")).objects:
+        try:
+            with objects.open("bucket", one.key) as opened:
+                data = b"".join(opened.chunks())
+        except NotFound:
+            continue  # It was deleted after it was listed.
+        assert hashlib.sha256(data[64:]).hexdigest().encode() == data[:64], one.key
+        found.add(one.key.removeprefix("ck/"))
+    return found
+
+
+async def test_no_attempt_ever_finds_half_a_file(
+    around: JobSurroundings, make_spec: MakeSpec, objects: ObjectStore, tmp_path: Path
+) -> None:
+    quick = dataclasses.replace(around, clock=SYSTEM, pace=JobPace(checkpoint_seconds=0.005))
+    jobs = JobsUnderTest(quick)
+    await jobs.jobs.start()
+    (tmp_path / "writer.py").write_text(WRITER)
+    spec = make_spec(
+        entrypoint=(sys.executable, str(tmp_path / "writer.py")),
+        checkpoint=CheckpointSpec(s3_uri="s3://bucket/ck"),
+    )
+    jobs.jobs.put(spec)
+    await jobs.trains()
+    ever: set[str] = set()
+    async with asyncio.timeout(60):
+        while len(ever) < 6 or not {"in-place", "moved"} <= ever:
+            ever |= await asyncio.to_thread(check, objects)
+            await jobs.turn()
+    jobs.jobs.stop("j-1", StopRequest(outcome=Outcome.INTERRUPTED, grace_seconds=0))
+    await jobs.ends()
+    check(objects)
+    await jobs.jobs.close()

@@ -1,0 +1,44 @@
+"""Which regular expressions of others may be used."""
+
+import pytest
+
+from sagehen.domain.expressions import check_expression
+from sagehen.errors import Invalid
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"loss: ([0-9\.]+)",
+        r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2},\d{3} \d{4}-\d{2}-\d{2} loss=([0-9.]{1,20})",
+        "(a{0,999999})",
+        "(?P<x>a{3})(?(x)b{5}|c{6})(?=d{7})(?i:f{9})",
+    ],
+)
+def test_what_people_write_passes(text):
+    check_expression(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(a{1000000})",
+        "(?:(?:a{60000}){60000}){60000}()",
+        "(?:(?:a{100,}?){100}){100}()",
+        "(?x) (?: a {90} ) (?#so) {90} ()",
+    ],
+)
+def test_what_would_take_all_memory_to_compile_does_not(text):
+    with pytest.raises(Invalid, match="repeats too much"):
+        check_expression(text)
+
+
+@pytest.mark.parametrize("text", ["[", "(a", "(" * 400])
+def test_what_is_none_does_not(text):
+    with pytest.raises(Invalid, match="no regular expression"):
+        check_expression(text)
+
+
+def test_what_has_no_group_does_not():
+    with pytest.raises(Invalid, match="no group"):
+        check_expression("a+")
