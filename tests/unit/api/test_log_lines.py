@@ -169,10 +169,11 @@ def test_millions_of_lines_of_little_or_nothing_take_no_time(
     logs.clock.seconds += 60
     began = time.process_time()
     assert logs.texts(startFromHead=True, limit=3) == ["first", "last", "x"]
+    assert logs.texts(limit=2) == ["x", "x"]
     page = logs.filter(filterPattern="last")
     assert [one["message"] for one in page["events"]] == ["last"]
     assert logs.filter(filterPattern="last", nextToken=page["nextToken"])["events"] == []
-    assert time.process_time() - began < 3, "a request takes no more than a second or so"
+    assert time.process_time() - began < 4, "a request takes no more than a second or two"
 
 
 def test_a_page_is_a_megabyte(make_logs: Callable[..., Logs]) -> None:

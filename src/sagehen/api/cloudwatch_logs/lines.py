@@ -11,7 +11,7 @@ import msgspec
 
 from sagehen.api.cloudwatch_logs.stored_log import StoredLog
 
-__all__ = ["LONGEST_BYTES", "Line", "lines_from", "start_of_line"]
+__all__ = ["BLOCK_BYTES", "LONGEST_BYTES", "Line", "lines_from", "start_of_line"]
 
 LONGEST_BYTES = 256 * 1024
 """Of an event's message."""
