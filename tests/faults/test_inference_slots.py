@@ -10,7 +10,6 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -24,7 +23,9 @@ from support.server import eventually
 
 LIMIT = 3
 KILLS = int(os.environ.get("INFERENCE_KILLS", "2"))
-REQUESTS = 12 * (KILLS + 1)
+REQUESTS = 6 * (KILLS + 1)
+JOB = ["sleep", "0.4"]
+"""Long enough for some to wait whenever control is killed."""
 TIMEOUT_SECONDS = 60 + 5 * KILLS
 AWAY = (urllib.error.URLError, http.client.HTTPException, OSError, ValueError)
 
@@ -36,7 +37,7 @@ def server(request, make_server):
         if request.param == "postgresql":
             more["database_url"] = stack.enter_context(running_postgres())
         started = make_server(
-            images=json.dumps({"model-*": [sys.executable, "-c", "import time; time.sleep(0.05)"]}),
+            images=json.dumps({"model-*": JOB}),
             inference_service__s3_bucket="results",
             inference_service__white_list="model-a,model-b",
             inference_service__limit=str(LIMIT),
@@ -75,7 +76,7 @@ def insist(server, number):
         assert status in (502, 500, None), status
         lost += status is None
         assert time.monotonic() < deadline
-        time.sleep(random.uniform(0.01, 0.1))
+        time.sleep(random.uniform(0.05, 0.3))
     return lost
 
 
@@ -98,18 +99,17 @@ def is_ready(server):
 
 def ended_jobs(server, kind):
     """All jobs of a type, once all have ended."""
-
-    def are_over():
-        return all(job["TrainingJobStatus"] == "Completed" for job in jobs(server, kind))
-
-    eventually(are_over, 60)
-    return jobs(server, kind)
-
-
-def jobs(server, kind):
     sagemaker = server.client("sagemaker", retries={"max_attempts": 9})
-    pages = sagemaker.get_paginator("list_training_jobs").paginate(NameContains=f"{kind}-job")
-    return [job for page in pages for job in page["TrainingJobSummaries"]]
+    listing = sagemaker.get_paginator("list_training_jobs")
+
+    def jobs(**which):
+        pages = listing.paginate(NameContains=f"{kind}-job", **which)
+        return [job for page in pages for job in page["TrainingJobSummaries"]]
+
+    eventually(lambda: not jobs(StatusEquals="InProgress"), 60)
+    made = jobs()
+    assert {job["TrainingJobStatus"] for job in made} == {"Completed"}
+    return made
 
 
 def notices(server, queue):

@@ -199,27 +199,37 @@ def agent(house):
         yield agent
 
 
-def lives(house: House, what: str, command: str, stop: bool = False) -> Iterator[str]:
-    """The names of jobs that have ended, although control was killed at the first step, the
-    second, and so on, until one has none left to be killed at."""
-    for number in itertools.count(1):
-        assert number < MOST_STEPS
-        name = f"{'stopped' if stop else 'whole'}-{what}-{number}"
-        house.create(name, command)
-        with house.roles.run("control", Crash(what, number)) as control:
-            survived = house.wait_for_end(name, control, stop)
-        if survived:
-            assert number > 1, "There was no step to be killed at."
-            yield name
-            return
-        with house.roles.run("control"):
-            house.wait_for_end(name, stop=stop)
-        yield name
+def lives(
+    house: House, role: str, what: str, command: str, stop: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Jobs, numbered from 1, that have ended, although the role was killed at the first step, the
+    second, and so on, until one has none left to be killed at. Who sees one to its end is killed
+    at the next one's step."""
+    crash = Crash(what)
+    process = house.roles.start(role, crash)
+    try:
+        for number in itertools.count(1):
+            assert number < MOST_STEPS
+            name = f"{'stopped' if stop else 'whole'}-{what}-{number}"
+            crash.arm(number)
+            house.create(name, command)
+            survived = house.wait_for_end(name, process, stop)
+            if not survived:
+                house.roles.kill(process)
+                crash = Crash(what)
+                process = house.roles.start(role, crash)
+                assert house.wait_for_end(name, process, stop)
+            yield number, name
+            if survived:
+                assert number > 1, "There was no step to be killed at."
+                return
+    finally:
+        house.roles.kill(process)
 
 
 @pytest.mark.parametrize("what", CRASHES)
 def test_control_is_killed_at_every_step_of_a_job_that_completes(house, agent, what):
-    for name in lives(house, what, "true"):
+    for _, name in lives(house, "control", what, "true"):
         assert house.statuses(name) == COMPLETED
         assert house.told(name) == COMPLETED
         assert house.notices(name) == ["Completed"]
@@ -228,7 +238,7 @@ def test_control_is_killed_at_every_step_of_a_job_that_completes(house, agent, w
 
 @pytest.mark.parametrize("what", CRASHES)
 def test_control_is_killed_at_every_step_of_a_job_that_is_stopped(house, agent, what):
-    for name in lives(house, what, "exec sleep 60", stop=True):
+    for _, name in lives(house, "control", what, "exec sleep 60", stop=True):
         assert house.statuses(name) == [*COMPLETED[:3], "Stopping", "Uploading", "Stopped"]
         assert house.told(name) == house.statuses(name)
         assert house.notices(name) == ["Stopped"]
@@ -236,20 +246,11 @@ def test_control_is_killed_at_every_step_of_a_job_that_is_stopped(house, agent, 
 
 def test_the_agent_is_killed_in_each_phase(house):
     with house.roles.run("control"):
-        for number in itertools.count(1):
-            assert number < MOST_STEPS
-            name = f"agent-{number}"
-            house.create(name, "true")
-            with house.roles.run("agent", Crash("phase", number)) as agent:
-                survived = house.wait_for_end(name, agent)
-            if survived:
-                break
-            with house.roles.run("agent"):
-                house.wait_for_end(name)
+        for number, name in lives(house, "agent", "phase", "true"):
             statuses = house.statuses(name)
             assert statuses[-1] == "Completed"
             assert house.told(name) == statuses
             assert house.notices(name) == ["Completed"]
-        # Starting, Downloading, Training, Uploading.
-        assert number == 5
-        assert house.statuses(name) == COMPLETED
+    # Starting, Downloading, Training, Uploading.
+    assert number == 5
+    assert statuses == COMPLETED

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,11 +15,15 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from support.server import eventually
+
 __all__ = ["CRASHES", "Crash", "Roles"]
 
 # Each process is a copy of one that has loaded everything: it begins in a moment.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _LOADED = ["sagehen.roles.agent", "sagehen.roles.control"]
+
+_COUNTING = threading.Lock()
 
 CRASHES = ("before-commit", "after-commit", "before-call", "after-call")
 """Of control. An agent has `phase`: the moment it enters one."""
@@ -26,10 +31,29 @@ CRASHES = ("before-commit", "after-commit", "before-call", "after-call")
 
 @dataclass(frozen=True)
 class Crash:
-    """The `number`th time, from 1, that `what` happens."""
+    """The n-th time that `what` happens in a process, from when it is armed with n."""
 
     what: str
-    number: int
+    left: Any = field(default_factory=lambda: _CONTEXT.Value("i", lock=False))
+    """In memory that is shared with the process; it goes on below 0, where nothing crashes."""
+
+    def arm(self, number: int) -> None:
+        """Once the process does nothing more that counts."""
+        seen: list[int] = []
+
+        def is_still() -> bool:
+            seen.append(self.left.value)
+            return seen[-2:-1] == seen[-1:]
+
+        eventually(is_still)
+        self.left.value = number
+
+    def count(self) -> None:
+        """It happens."""
+        with _COUNTING:
+            self.left.value -= 1
+            if self.left.value == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass
@@ -74,7 +98,7 @@ def _run(role: str, settings: dict[str, str], crash: Crash | None) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     if crash is not None:
-        _INSTALL[crash.what](_Bomb(crash.number))
+        _INSTALL[crash.what](crash)
     from sagehen.reconcile.jobs import loop
     from sagehen.roles import agent, control
     from sagehen.roles.common import run, start_role
@@ -89,17 +113,7 @@ def _run(role: str, settings: dict[str, str], crash: Crash | None) -> None:
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
-@dataclass
-class _Bomb:
-    left: int
-
-    def count(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _at_commits(bomb: _Bomb, before: bool) -> None:
+def _at_commits(crash: Crash, before: bool) -> None:
     """Of transactions that have changed a training job."""
     from sqlalchemy import Connection, Engine, event
 
@@ -113,15 +127,15 @@ def _at_commits(bomb: _Bomb, before: bool) -> None:
     def counted(connection: Connection) -> None:
         counts = connection.info.pop("sagehen.tests.writes_jobs", False)
         if counts and before:
-            bomb.count()
+            crash.count()
         commit(connection)
         if counts and not before:
-            bomb.count()
+            crash.count()
 
     Connection.commit = counted  # type: ignore[method-assign]
 
 
-def _at_calls(bomb: _Bomb, before: bool) -> None:
+def _at_calls(crash: Crash, before: bool) -> None:
     """Of the agent, to do something about a job."""
     from sagehen.agent import client
 
@@ -130,31 +144,31 @@ def _at_calls(bomb: _Bomb, before: bool) -> None:
     async def counted(address: str, method: str, path: str, *more: Any, **options: Any) -> Any:
         counts = method != "GET" and path.startswith("/jobs/")
         if counts and before:
-            bomb.count()
+            crash.count()
         answer = await exchange(address, method, path, *more, **options)
         if counts and not before:
-            bomb.count()
+            crash.count()
         return answer
 
     client.exchange = counted  # type: ignore[assignment]
 
 
-def _at_phases(bomb: _Bomb) -> None:
+def _at_phases(crash: Crash) -> None:
     from sagehen.agent.jobs.job import Job
 
     note = Job._note
 
     def counted(job: Job, *phase: Any) -> None:
         note(job, *phase)
-        bomb.count()
+        crash.count()
 
     Job._note = counted  # type: ignore[method-assign]
 
 
-_INSTALL: dict[str, Callable[[_Bomb], None]] = {
-    "before-commit": lambda bomb: _at_commits(bomb, before=True),
-    "after-commit": lambda bomb: _at_commits(bomb, before=False),
-    "before-call": lambda bomb: _at_calls(bomb, before=True),
-    "after-call": lambda bomb: _at_calls(bomb, before=False),
+_INSTALL: dict[str, Callable[[Crash], None]] = {
+    "before-commit": lambda crash: _at_commits(crash, before=True),
+    "after-commit": lambda crash: _at_commits(crash, before=False),
+    "before-call": lambda crash: _at_calls(crash, before=True),
+    "after-call": lambda crash: _at_calls(crash, before=False),
     "phase": _at_phases,
 }
