@@ -246,7 +246,7 @@ def test_control_is_killed_at_every_step_of_a_job_that_is_stopped(house, agent, 
 
 def test_the_agent_is_killed_in_each_phase(house):
     with house.roles.run("control"):
-        for number, name in lives(house, "agent", "phase", "true"):
+        for _, name in lives(house, "agent", "phase", "true"):
             statuses = house.statuses(name)
             assert statuses[-1] == "Completed"
             assert house.told(name) == statuses
