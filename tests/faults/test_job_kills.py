@@ -246,11 +246,12 @@ def test_control_is_killed_at_every_step_of_a_job_that_is_stopped(house, agent, 
 
 def test_the_agent_is_killed_in_each_phase(house):
     with house.roles.run("control"):
-        for _, name in lives(house, "agent", "phase", "true"):
+        for number, name in lives(house, "agent", "phase", "true"):
+            last = number
             statuses = house.statuses(name)
             assert statuses[-1] == "Completed"
             assert house.told(name) == statuses
             assert house.notices(name) == ["Completed"]
     # Starting, Downloading, Training, Uploading.
-    assert number == 5
+    assert last == 5
     assert statuses == COMPLETED
