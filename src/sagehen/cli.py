@@ -15,18 +15,18 @@ import typer
 from rich.markup import escape
 
 from sagehen import __version__
-from sagehen.apply_verbs import apply, delete
-from sagehen.async_verbs import async_app
 from sagehen.config import Settings, load_settings
 from sagehen.credentials import Credentials, load_credentials
 from sagehen.errors import Unavailable
 from sagehen.home import Home
-from sagehen.job_verbs import jobs_app
-from sagehen.key_verbs import key_app
 from sagehen.logs import read_logs
 from sagehen.server import RunningServer, client_url, running_server
 from sagehen.status import fetch_status, render_status
 from sagehen.terminal import ConfigOption, HomeOption, err, out, told_plainly
+from sagehen.verbs.api_keys import key_app
+from sagehen.verbs.asynchronous import async_app
+from sagehen.verbs.jobs import jobs_app
+from sagehen.verbs.templates import apply, delete
 
 __all__ = ["app"]
 

@@ -198,7 +198,7 @@ def test_a_run_that_is_killed_is_gone_on_with_and_two_do_not_cross(stack, deploy
     run.communicate()
     second = stack.start(served(url, 1, name))
     eventually(lambda: "waited for" in second.stdout.readline())
-    eventually(lambda: second.stdout.readline() == "Plan: 1 to change.\n")
+    eventually(lambda: second.stdout.readline().startswith("Waiting for AWS::SageMaker::Endpoint"))
     second.send_signal(signal.SIGINT)
     printed, _ = second.communicate(timeout=60)
     assert second.returncode == 130, printed
@@ -207,6 +207,48 @@ def test_a_run_that_is_killed_is_gone_on_with_and_two_do_not_cross(stack, deploy
     stack.apply(served(url, 1, name))
     assert deploy.invoke(name) == "[5.0, 10.0]"
     assert len(names(deploy.sagemaker, stack)) == 2
+
+
+def test_what_was_half_made_when_it_was_refused_is_the_stacks(stack):
+    def topic(protocol):
+        subscription = {"Protocol": protocol, "Endpoint": "http://127.0.0.1:9/x"}
+        properties = {"Subscription": [subscription]}
+        return {"Resources": {"T": {"Type": "AWS::SNS::Topic", "Properties": properties}}}
+
+    assert "does not support this protocol" in stack.apply(topic("ftp"), status=1)
+    stack.apply(topic("http"))
+    assert "Nothing to do" in stack.apply()
+    stack.delete()
+    assert stack.apply(topic("ftp"), status=1)
+    stack.delete()
+    stack.apply(topic("http"))
+    stack.delete()
+
+
+def test_before_the_first_step_a_signal_ends_a_run_at_once(stack):
+    os.mkfifo(stack.file)
+    run = subprocess.Popen(
+        [SAGEHEN, "apply", str(stack.file)],
+        env=stack.server.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    eventually(lambda: opened_for_writing(stack.file))
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=30)
+    assert run.returncode != 0
+
+
+def opened_for_writing(fifo):
+    """Whether somebody reads it; whoever does reads on."""
+    try:
+        HELD.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
+HELD = []
 
 
 def many(stack, version):

@@ -73,6 +73,15 @@ def test_routing_compares_strategies_and_draws_them(server, tmp_path):
     assert (tmp_path / "routing.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_jobs_end_and_stand_beside_a_loop(server):
+    finished = run("jobs.py", server, "--jobs", "6", "--only", "loop,service", "--at-once")
+    assert finished.returncode == 0, finished.stderr
+    assert re.search(r"^\| A loop of threads that start it \| \d+\.\d \|", finished.stdout, re.M)
+    assert re.search(
+        r"^- Sagehen: the Async-Inference-Service: overhead \d+ ms", finished.stdout, re.M
+    )
+
+
 def test_soak_kills_and_loses_nothing(server):
     how = ("--at-once", "--minutes", "0.06", "--peak-seconds", "0.1", "--share", "0.05")
     what = ("--instances", "2", "--gateways", "2", "--connections", "8")

@@ -4,7 +4,7 @@ import base64
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from sagehen.apply.parameters import Value, text_of
@@ -21,6 +21,8 @@ PSEUDO = (
     "AWS::StackName",
     "AWS::URLSuffix",
 )
+LONGEST_TEXT = 1_048_576
+"""As long as a template may be: a few nested functions could make texts of any length."""
 _IN_SUB = re.compile(r"\$\{(!?)([^}]*)\}")
 
 
@@ -179,16 +181,25 @@ def _sub(argument: Any, scope: Scope, path: str) -> str:
             f"specify a mapping of values to replace in the string ({path})"
         )
 
-    def replaced(found: re.Match[str]) -> str:
-        literal, name = found[1], found[2].strip()
-        if literal:
-            return "${" + found[2] + "}"
-        if name in values:
-            return _text("Fn::Sub", values[name], scope, path)
+    @cache
+    def value_of(name: str) -> str:
         what = {"Fn::GetAtt": name} if "." in name else {"Ref": name}
-        return _text("Fn::Sub", what, scope, path)
+        return _text("Fn::Sub", values.get(name, what), scope, path)
 
-    return _IN_SUB.sub(replaced, template)
+    parts, place, length = [], 0, 0
+    for found in _IN_SUB.finditer(template):
+        value = "${" + found[2] + "}" if found[1] else value_of(found[2].strip())
+        parts += [template[place : found.start()], value]
+        place, length = found.end(), length + len(value)
+        _check_length("Fn::Sub", length, path)
+    return "".join([*parts, template[place:]])
+
+
+def _check_length(name: str, length: int, path: str) -> None:
+    if length > LONGEST_TEXT:
+        raise Invalid(
+            f"Template error: what {name} makes is over {LONGEST_TEXT} characters ({path})."
+        )
 
 
 def _is_pair(argument: Any) -> bool:
@@ -200,7 +211,9 @@ def _join(argument: Any, scope: Scope, path: str) -> str:
     found = _list("Fn::Join", items, scope, path)
     if not isinstance(separator, str):
         raise Invalid(f"Template error: the delimiter of Fn::Join must be a string ({path}).")
-    return separator.join(_text("Fn::Join", one, scope, path) for one in found)
+    texts = [_text("Fn::Join", one, scope, path) for one in found]
+    _check_length("Fn::Join", sum(map(len, texts)) + len(separator) * len(texts), path)
+    return separator.join(texts)
 
 
 def _select(argument: Any, scope: Scope, path: str) -> Any:

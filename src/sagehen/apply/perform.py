@@ -20,7 +20,7 @@ from sagehen.apply.kinds import KINDS, Live, comparable
 from sagehen.apply.plan import Action, Lives, Plan, Removal, Step, is_same, live_key
 from sagehen.apply.record import Kept, Phase
 from sagehen.apply.stack import Journal
-from sagehen.errors import Invalid, SagehenError, Unavailable
+from sagehen.errors import AlreadyExists, Invalid, SagehenError, Unavailable
 
 __all__ = ["Interrupted", "Work", "look_at", "perform"]
 
@@ -100,15 +100,25 @@ def _create(step: Step, desired: Desired, work: Work) -> Kept:
         try:
             desired.kind.create(work.aws, desired.name, desired.properties)
         except (ClientError, SagehenError) as error:
-            if not isinstance(_told(error), Unavailable):
-                # It was refused: nothing is there, or nothing of ours.
+            if _made_nothing(_told(error), desired, work):
                 work.journal.write(before)
             raise
     return _finish(step, desired, work)
 
 
+def _made_nothing(refusal: SagehenError, desired: Desired, work: Work) -> bool:
+    """Whether nothing is there after all, or nothing of ours; a rule may be, without targets."""
+    if isinstance(refusal, AlreadyExists):
+        return True
+    if isinstance(refusal, Unavailable):
+        return False
+    return desired.kind.look(work.aws, desired.name, desired.properties) is None
+
+
 def _finish(step: Step, desired: Desired, work: Work) -> Kept:
     """Wait for what was begun, or was there, and write it down."""
+    if step.action is Action.FINISH:
+        work.say(f"Waiting for {_what(desired)}")
     live = _wait_until_ready(desired, work)
     kept = _kept(desired, "ready", live)
     _make_room(desired, work.journal)

@@ -1,11 +1,14 @@
 """One run of `sagehen apply` or `sagehen delete`: read, plan, show, ask, do."""
 
 import re
+import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import typer
 
@@ -47,7 +50,6 @@ def apply_template(
     file: Path,
     parameters: Sequence[str],
     options: Options,
-    stop: threading.Event,
     *,
     adopt: bool = False,
     dry_run: bool = False,
@@ -72,7 +74,7 @@ def apply_template(
         return CHANGES if plan.changes_anything else 0
     if plan.changes_anything or plan.is_to_be_written or outputs != stack.content.outputs:
         _confirm(plan, options)
-        status, outputs = _run(plan, resolver, aws, stack, stop, options)
+        status, outputs = _run(plan, resolver, aws, stack, options)
         if status:
             return status
     if outputs:
@@ -80,7 +82,7 @@ def apply_template(
     return 0
 
 
-def delete_stack(file: Path | None, options: Options, stop: threading.Event) -> int:
+def delete_stack(file: Path | None, options: Options) -> int:
     """Take away what a template has made; the exit status.
 
     Raises:
@@ -99,7 +101,7 @@ def delete_stack(file: Path | None, options: Options, stop: threading.Event) -> 
     plan = plan_removal(stack.content)
     out.print(render_plan(plan, name))
     _confirm(plan, options)
-    status, _ = _run(plan, None, aws, stack, stop, options)
+    status, _ = _run(plan, None, aws, stack, options)
     if not status:
         out.print(f"The stack {name} is gone.", markup=False)
     return status
@@ -110,18 +112,39 @@ def _run(
     resolver: Resolver | None,
     aws: Aws,
     stack: Stack,
-    stop: threading.Event,
     options: Options,
 ) -> tuple[int, dict[str, str]]:
     """Do it; the exit status, and the stack's outputs then."""
     try:
-        with claimed(aws, stack) as journal:
+        with _stoppable() as stop, claimed(aws, stack) as journal:
             perform(plan, resolver, Work(aws, journal, stop, _say, options.timeout_seconds))
             return 0, journal.content.outputs
     except Interrupted as error:
         waits = f" {error}." if str(error) else ""
         err.print(f"Stopped.{waits} Run the same again to go on.", markup=False)
         return INTERRUPTED, {}
+
+
+@contextmanager
+def _stoppable() -> Iterator[threading.Event]:
+    """Set by Ctrl-C or SIGTERM, so that the step under way is finished; the second one ends it.
+
+    Before the first step there is nothing to finish: there they end the run at once.
+    """
+    stop = threading.Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        err.print("Stopping behind the step under way. Once more stops at once.")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _confirm(plan: Plan, options: Options) -> None:

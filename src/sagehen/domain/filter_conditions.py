@@ -62,12 +62,12 @@ def _affix(operator: str, operand: Any, dialect: Dialect) -> tuple[str, Callable
     ((inner, given),) = operand.items() if len(operand) == 1 else (("", None),)
     if inner != _IGNORE_CASE:
         raise Invalid(f"Unsupported {operator} pattern: {inner}")
-    return _text(_IGNORE_CASE, given, empty=True).casefold(), str.casefold
+    return _text(_IGNORE_CASE, given, empty=True).lower(), str.lower
 
 
 def _equals_ignore_case(operand: Any, dialect: Dialect) -> Condition:
-    folded = _text(_IGNORE_CASE, operand, empty=dialect.empty_affixes).casefold()
-    return lambda value: isinstance(value, str) and value.casefold() == folded
+    folded = _text(_IGNORE_CASE, operand, empty=dialect.empty_affixes).lower()
+    return lambda value: isinstance(value, str) and value.lower() == folded
 
 
 def _wildcard(operand: Any, _: Dialect) -> Condition:
@@ -78,14 +78,13 @@ def _wildcard(operand: Any, _: Dialect) -> Condition:
 def _anything_but(operand: Any, dialect: Dialect) -> Condition:
     if isinstance(operand, dict):
         unwanted = _but(operand, dialect)
-        kinds: tuple[type, ...] = (str,)
     else:
         listed = operand if isinstance(operand, list) else [operand]
         if not listed or not all(isinstance(one, str) or _is_number(one) for one in listed):
             raise Invalid("anything-but takes a string, a number, or a list of either")
         unwanted = [_equal(one, dialect) for one in listed]
-        kinds = (str, int, float, bool, type(None))
-    return lambda value: isinstance(value, kinds) and not any(test(value) for test in unwanted)
+    # Numbers, true and null are anything but texts: so it is in event-ruler's Machine.
+    return lambda value: value is not ABSENT and not any(test(value) for test in unwanted)
 
 
 def _but(operand: dict[str, Any], dialect: Dialect) -> list[Condition]:

@@ -1,16 +1,36 @@
-"""What agents tell of their instances, as samples of a variant: SageMaker tells of all together."""
+"""What agents tell of what runs there, as samples.
+
+Of instances, those of a variant, as SageMaker tells of all together; of jobs, those of a host.
+"""
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from sagehen.api.exposition import InstanceSample
 from sagehen.domain.statistics import Statistics, of_values
 from sagehen.metrics import METRICS, OWN, Kind
 
-__all__ = ["Hosts"]
+__all__ = ["Hosts", "JobSample", "of_jobs"]
 
 _Place = tuple[str, ...]
 """A metric's name, endpoint, variant, instance."""
 _Told = tuple[str, dict[str, str], Statistics]
+
+
+class JobSample(Protocol):
+    """One number about one host of a training job, by SageMaker's name, as its agent tells it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def job(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def value(self) -> float: ...
 
 
 class Hosts:
@@ -51,3 +71,11 @@ class Hosts:
 
 def _dimensions(endpoint: str, variant: str) -> dict[str, str]:
     return {"EndpointName": endpoint, "VariantName": variant}
+
+
+def of_jobs(told: Iterable[JobSample]) -> Iterator[_Told]:
+    """As `Hosts.samples_of`; CloudWatch's `Host` is the job's name and the host's."""
+    for one in told:
+        name = "Job" + one.name
+        if name in METRICS:
+            yield name, {"Host": f"{one.job}/{one.host}"}, of_values({one.value: 1})

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Set
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -11,7 +11,7 @@ from sagehen.clock import Clock
 from sagehen.domain.series import Series, as_dimensions
 from sagehen.domain.statistics import Statistics
 from sagehen.errors import SagehenError
-from sagehen.metrics import CLOUDWATCH_DIMENSIONS, METRICS, Kind
+from sagehen.metrics import CLOUDWATCH_DIMENSIONS, METRICS, Kind, Metric
 from sagehen.store import endpoints
 from sagehen.store.database import Database
 from sagehen.store.samples import add
@@ -133,8 +133,7 @@ class Recorder:
             self.dropped += 1
             return None
         metric = METRICS.get(key[0])
-        given = _given(key).keys()
-        if metric is None or not {"EndpointName"} <= given <= set(metric.cloudwatch_dimensions):
+        if metric is None or not _is_about(metric, _given(key).keys()):
             self.dropped += 1
             log.error(
                 "A value is of no metric that there is.",
@@ -170,6 +169,12 @@ def _merge(into: _Values, values: _Values) -> None:
 def _given(key: _Key) -> dict[str, str]:
     """The dimensions, by CloudWatch's names."""
     return {CLOUDWATCH_DIMENSIONS.get(name, name): value for name, value in key[1:]}
+
+
+def _is_about(metric: Metric, given: Set[str]) -> bool:
+    """The first of its dimensions says of what it is; without the others it is told of all."""
+    known = metric.cloudwatch_dimensions
+    return bool(known) and known[0] in given and given <= set(known)
 
 
 def _with_variant(connection: Connection, key: _Key) -> dict[str, str]:

@@ -15,7 +15,7 @@ from sagehen.config import Settings
 from sagehen.domain.statistics import of_values
 from sagehen.errors import SagehenError
 from sagehen.metering.backlogs import Gauge, backlogs
-from sagehen.metering.hosts import Hosts
+from sagehen.metering.hosts import Hosts, JobSample, of_jobs
 from sagehen.metering.invocations import concurrency, dimensions_of, samples_of
 from sagehen.metering.recorder import Recorder
 from sagehen.store import leases
@@ -38,7 +38,9 @@ PRUNED_AT_ONCE = 100
 
 class Agent(Protocol):
     async def metrics(self) -> Sequence[InstanceSample]:
-        """Raises Unavailable while it is away."""
+        """Raises Unavailable while it is away; so does what follows."""
+
+    async def job_samples(self) -> Sequence[JobSample]: ...
 
 
 class Sampler:
@@ -119,9 +121,13 @@ class Sampler:
         try:
             async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
                 samples = await self._agent.metrics()
+                of_hosts = await self._agent.job_samples()
         except (SagehenError, TimeoutError):
             return
-        for name, dimensions, statistics in self._hosts.samples_of(samples):
+        for name, dimensions, statistics in (
+            *self._hosts.samples_of(samples),
+            *of_jobs(of_hosts),
+        ):
             self._recorder.put(name, dimensions, statistics)
 
     def _sample_backlogs(self) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "OWN", "Kind", "Metric"]
+__all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "JOB_HOST", "OWN", "Kind", "Metric"]
 
 
 class Kind(StrEnum):
@@ -52,8 +52,10 @@ CLOUDWATCH_DIMENSIONS = {
     "endpoint": "EndpointName",
     "variant": "VariantName",
     "container": "ContainerName",
+    "host": "Host",
 }
 """CloudWatch's names of dimensions. Of an instance it has none."""
 
 OWN = "Sagehen"
 HOST = "/aws/sagemaker/Endpoints"
+JOB_HOST = "/aws/sagemaker/TrainingJobs"

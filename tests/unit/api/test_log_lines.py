@@ -1,6 +1,7 @@
 """Logs as events: written as the agent writes them, read as CloudWatch Logs does."""
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,6 +158,22 @@ def test_lines_longer_than_an_event(logs: Logs) -> None:
 def test_bytes_that_are_no_text(logs: Logs) -> None:
     logs.print(b"\xff\xfe caf\xc3\xa9\r\n\r\n")
     assert logs.texts(startFromHead=True) == ["\ufffd\ufffd café"]
+
+
+def test_millions_of_lines_of_little_or_nothing_take_no_time(
+    make_logs: Callable[..., Logs],
+) -> None:
+    logs = make_logs(most_bytes=10**8)
+    logs.print(b"first\n" + b"\n" * 1_500_000 + b"\r\n" * 300_000 + b"last\n")
+    logs.print(b"x\n" * 600_000, after=1.0)
+    logs.clock.seconds += 60
+    began = time.process_time()
+    assert logs.texts(startFromHead=True, limit=3) == ["first", "last", "x"]
+    assert logs.texts(limit=2) == ["x", "x"]
+    page = logs.filter(filterPattern="last")
+    assert [one["message"] for one in page["events"]] == ["last"]
+    assert logs.filter(filterPattern="last", nextToken=page["nextToken"])["events"] == []
+    assert time.process_time() - began < 3, "a request takes no more than a second or two"
 
 
 def test_a_page_is_a_megabyte(make_logs: Callable[..., Logs]) -> None:

@@ -41,6 +41,13 @@ def value_refusal(expression, more="", **given):
     return str(caught.value)
 
 
+def doubled(text, times):
+    """A few lines that stand for 2 ** `times` texts."""
+    for _ in range(times):
+        text = "{'Fn::Sub': ['${a}${a}', {a: " + text + "}]}"
+    return text
+
+
 DECLARED = """
 Parameters:
   P: {Type: String, Default: p}
@@ -116,6 +123,8 @@ def test_functions(expression, value):
         ("!Ref L", "Every Outputs member must be a string"),
         ("!Ref AWS::NoValue", "Every Outputs member must be a string"),
         ("{a: {'Fn::Sub': x, b: 1}}", "a function must be the only key"),
+        (doubled("x", 30), "what Fn::Sub makes is over 1048576 characters"),
+        (f"!Join ['', [{doubled('x', 20)}, b]]", "what Fn::Join makes is over 1048576"),
     ],
 )
 def test_functions_that_fail(expression, why):

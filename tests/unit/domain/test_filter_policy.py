@@ -38,7 +38,7 @@ def attributes_wanted(policy: dict[str, Any], **attributes: Any) -> bool:
         ({"equals-ignore-case": "Tennis"}, ["TENNIS", "tennis"], ["tenni", 1]),
         ({"anything-but": "x"}, ["y", 5, True], ["x"]),
         ({"anything-but": ["x", 5]}, ["y", 6], ["x", 5]),
-        ({"anything-but": {"prefix": "order-"}}, ["other"], ["order-1", 5]),
+        ({"anything-but": {"prefix": "order-"}}, ["other", 5], ["order-1"]),
         ({"anything-but": {"prefix": ["a", "b"]}}, ["c"], ["a1", "b1"]),
         ({"anything-but": {"suffix": "-x"}}, ["a"], ["a-x"]),
         ({"numeric": ["=", 301.5]}, [301.5, 3.015e2], [301, "301.5", True]),

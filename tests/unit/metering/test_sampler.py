@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
+from sagehen.agent.messages import JobSample
 from sagehen.api.observations import GatewayReport, Observations
 from sagehen.config import Settings
 from sagehen.domain.asynchronous import AsyncPlan, AsyncRequest, Output
@@ -39,12 +40,16 @@ class Told:
 class FakeAgent:
     def __init__(self):
         self.told = []
+        self.jobs = []
         self.away = False
 
     async def metrics(self):
         if self.away:
             raise Unavailable("The agent is away.")
         return self.told
+
+    async def job_samples(self):
+        return self.jobs
 
 
 class World:
@@ -175,6 +180,29 @@ def test_how_many_were_worked_on_at_once(world):
     world.report(ConcurrentRequestsPerModel={"now": 2, "lowest": 1, "highest": 9})
     world.turn()
     assert world.numbers("ConcurrentRequestsPerModel") == (1, 2, 1, 9)
+
+
+def test_what_agents_tell_of_the_hosts_of_jobs(world):
+    names = ("CPUUtilization", "MemoryUtilization", "DiskUtilization")
+    world.agent.jobs = [
+        JobSample(name=name, job="train", host=f"algo-{number}", value=10.0 * number)
+        for name in (*names, "SomethingNewer")
+        for number in (1, 2)
+    ]
+    world.turn()
+    world.clock.seconds += module.HOST_SECONDS
+    world.turn()
+    for name in names:
+        for number in (1, 2):
+            seen = world.numbers(
+                name,
+                "Percent",
+                "/aws/sagemaker/TrainingJobs",
+                {"Host": f"train/algo-{number}"},
+            )
+            assert seen == (2, 20 * number, 10 * number, 10 * number), name
+    assert world.names() == set(names)
+    assert world.recorder.dropped == 0
 
 
 def test_what_agents_tell_of_their_hosts(world):

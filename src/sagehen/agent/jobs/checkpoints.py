@@ -5,6 +5,7 @@ goes when it is whole, the older before the newer, and none is deleted there bef
 has arrived.
 """
 
+import errno
 import logging
 import os
 import signal
@@ -168,14 +169,15 @@ class Checkpoints:
             now = self._look()
             changed = [one for one in now.values() if not _is_in(one, self._stored)]
             changed.sort(key=lambda one: one.signature)
-            half = [] if whole is None else [one for one in changed if not _is_in(one, whole)]
-            left = [one.path for one in changed if one not in half and not self._store(one, last)]
+            may_go = changed if whole is None else [one for one in changed if _is_in(one, whole)]
+            left = [one.path for one in may_go if not self._store(one, last)]
             if left and last:
                 raise Unavailable(f"Checkpoints are still being written: {left[0]}.")
             self._seen = {path: one.signature for path, one in now.items()}
             gone = [path for path in self._stored if path not in now]
             # Who has had a file open for so long does not write what is to take the others' place.
-            if gone and not half and not any(self._looks[path] < MOST_LOOKS for path in left):
+            all_go = len(may_go) == len(changed)
+            if gone and all_go and not any(self._looks[path] < MOST_LOOKS for path in left):
                 self._delete(gone)
 
     def _look(self) -> dict[str, _File]:
@@ -262,8 +264,12 @@ def _files(folder: Path, base: Path) -> Iterator[_File]:
         above = left.pop()
         try:
             entries = list(os.scandir(folder / above))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue  # It was removed meanwhile.
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            continue  # No key of an object is as long.
         for entry in entries:
             path = f"{above}/{entry.name}" if above else entry.name
             if entry.is_dir(follow_symlinks=False):

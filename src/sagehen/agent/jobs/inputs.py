@@ -1,6 +1,7 @@
 """Which objects a channel is made of, what they are called in its folder, and who gets which."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
 from random import Random
 
 import msgspec
@@ -77,9 +78,7 @@ def list_below(
         NoSuchBucket: there is none.
     """
     found = _bounded(_below(objects, folder.below(""), check), folder.url)
-    inputs = [_input(info, path, gunzip=False) for info, path in found]
-    _refuse_collisions(inputs)
-    return inputs
+    return [_input(info, path, gunzip=False) for info, path in _without_remains(found)]
 
 
 def share(
@@ -159,6 +158,23 @@ def _input(info: ObjectInfo, path: str, gunzip: bool) -> InputObject:
     return InputObject(
         location=Location(info.bucket, info.key), size=info.size, path=path, gunzip=gunzip
     )
+
+
+def _without_remains(
+    found: Iterable[tuple[ObjectInfo, str]],
+) -> list[tuple[ObjectInfo, str]]:
+    """Without what has given way: where a file became a folder, or a folder a file, both are there
+    until the older one is deleted, which an attempt that was ended between did not come to."""
+    files: set[str] = set()
+    folders: set[str] = set()
+    kept = []
+    for info, path in sorted(found, key=lambda one: one[0].modified_at, reverse=True):
+        above = [str(one) for one in PurePosixPath(path).parents]
+        if path not in folders and files.isdisjoint(above):
+            files.add(path)
+            folders.update(above)
+            kept.append((info, path))
+    return sorted(kept, key=lambda one: one[0].key)
 
 
 def _refuse_collisions(inputs: Sequence[InputObject]) -> None:

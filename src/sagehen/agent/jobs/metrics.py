@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import regex
 
 from sagehen.clock import Clock
-from sagehen.domain.expressions import check_expression
+from sagehen.domain.expressions import compile_expression
 from sagehen.domain.jobs import JobMetric, MetricDefinition
 from sagehen.errors import Invalid
 
@@ -93,14 +93,9 @@ class PrintedLines:
 
 def _compile(definition: MetricDefinition) -> "regex.Pattern[str]":
     try:
-        check_expression(definition.regex)
-        return regex.compile(definition.regex)
+        return compile_expression(definition.regex)
     except Invalid as error:
         raise Invalid(f"The Regex of the metric {definition.name} {error}") from error
-    except (regex.error, OverflowError, RecursionError) as error:
-        raise Invalid(
-            f"The Regex of the metric {definition.name} is no regular expression: {error}."
-        ) from error
 
 
 def _number(text: str | None) -> float | None:

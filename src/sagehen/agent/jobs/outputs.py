@@ -1,5 +1,6 @@
 """What a job leaves for its caller: its model and its other output, as archives or file by file."""
 
+import errno
 import shutil
 from collections.abc import Sequence
 from functools import partial
@@ -13,6 +14,9 @@ from sagehen.agent.jobs.transfers import Transfers
 from sagehen.domain.locations import Location, parse_location
 
 __all__ = ["Outputs"]
+
+_BY_THE_JOB = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENAMETOOLONG, errno.ELOOP)
+"""Why a folder of a job's cannot be read, by its own doing."""
 
 
 class Outputs:
@@ -53,10 +57,17 @@ class Outputs:
         return "model.tar.gz" if folder == "model" else "output.tar.gz"
 
     def _collect(self) -> dict[str, list[LeftFile]]:
-        return {
-            "model": collect([(place.model, place.base) for place in self._places]),
-            "data": collect([(place.output, place.base) for place in self._places]),
-        }
+        try:
+            return {
+                "model": collect([(place.model, place.base) for place in self._places]),
+                "data": collect([(place.output, place.base) for place in self._places]),
+            }
+        except OSError as error:
+            # Whose code has ended changes nothing any more: it would be so at any later time.
+            if error.errno in _BY_THE_JOB:
+                why = f"{error.strerror}: {str(error.filename)[-200:]!r}"
+                raise JobFailed(upload_failed(self._folder.url, why)) from error
+            raise
 
     def _check_size(self, left: dict[str, list[LeftFile]]) -> None:
         size = sum(one.size for files in left.values() for one in files)

@@ -4,7 +4,8 @@
 
 A program of its own, and not a function between fork and exec: there, after a fork of a process
 with threads, any Python at all may wait for ever for a lock that nobody holds any more. It imports
-nothing of the platform, so that it takes some 10 ms.
+nothing of the platform, and of Python's library only what is built in or written in C: with `os`,
+`signal`, `ctypes` and `contextlib`, which are made of these, it would take twice as long to start.
 
 CGROUP_PROCS is the file to join a cgroup by, or `-`. BASE is the folder to be seen as /opt/ml, or
 `-`. Where one of these or the command does not work, the error's number goes to REPORT_FD, and
@@ -15,12 +16,11 @@ one of users too, in which there is only itself. Nothing is written on the machi
 no /opt/ml to mount on, there is another /opt for the container, with all that the machine's has.
 """
 
-import contextlib
-import ctypes
-import os
+import _ctypes
+import _signal  # type: ignore[import-not-found]
+import _stat
+import posix
 import resource
-import signal
-import stat
 import sys
 
 _PR_SET_PDEATHSIG = 1
@@ -30,46 +30,85 @@ _OOM_SCORE = 500
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 1, 0x20, 0x1000, 0x4000, 0x80000
 _OPT, _OPT_ML = "/opt", "/opt/ml"
+_DEFAULT_PATH = b"/bin:/usr/bin"
 
-_libc = ctypes.CDLL(None, use_errno=True)
+
+class _Int(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "i"
+
+
+class _UnsignedLong(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "L"
+
+
+class _Function(_ctypes.CFuncPtr):
+    """One of the C library's, as `ctypes.CDLL(None, use_errno=True)` has them."""
+
+    _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+    _restype_ = _Int
+
+
+_LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
+_PRCTL, _UNSHARE, _MOUNT = (
+    _Function(_ctypes.dlsym(_LIBC, name)) for name in ("prctl", "unshare", "mount")
+)
 
 
 def _main(agent_pid: int, report: int, procs: str, base: str, command: list[str]) -> None:
-    os.set_inheritable(report, False)
+    posix.set_inheritable(report, False)
     doing = b""
     try:
         doing = b" cgroup"
         if procs != "-":
-            _write(procs, str(os.getpid()))
+            _write(procs, str(posix.getpid()))
         doing = b" mount"
         if base != "-":
             _mount_base(base)
         doing = b""
         # Not before: the kernel takes it back from who changes what it may do.
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != agent_pid:
+        _PRCTL(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
+        if posix.getppid() != agent_pid:
             return  # The agent has died already, and nobody would tell us.
         _prepare()
-        os.execvp(command[0], command)
+        _execute(command)
     except OSError as error:
-        os.write(report, str(error.errno).encode() + doing)
+        posix.write(report, str(error.errno).encode() + doing)
 
 
 def _prepare() -> None:
     # As the first process of a container in SageMaker, it gets what its descendants leave behind.
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _PRCTL(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):
+    try:  # noqa: SIM105
         _write("/proc/self/oom_score_adj", str(_OOM_SCORE))
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    except OSError:
+        pass
+    for number in _signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP}:
         # What Python ignores, or who started the server (nohup), would stay so in the next program.
-        signal.signal(number, signal.SIG_DFL)
+        _signal.signal(number, _signal.SIG_DFL)
+
+
+def _execute(command: list[str]) -> None:
+    """As `os.execvp`: where a file cannot be run, the next of PATH is tried, and its error kept."""
+    program = _encode(command[0])
+    if b"/" in program:
+        posix.execv(program, command)
+    kept: OSError | None = None
+    missing: OSError | None = None
+    for folder in posix.environ.get(b"PATH", _DEFAULT_PATH).split(b":"):
+        try:
+            posix.execv(folder + b"/" + program if folder else program, command)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            missing = error
+        except OSError as error:
+            kept = kept or error
+    raise kept or missing or FileNotFoundError
 
 
 def _mount_base(base: str) -> None:
-    user, group = os.geteuid(), os.getegid()
-    if _libc.unshare(_CLONE_NEWNS) != 0:
-        _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+    user, group = posix.geteuid(), posix.getegid()
+    if _UNSHARE(_CLONE_NEWNS) != 0:
+        _check(_UNSHARE(_CLONE_NEWUSER | _CLONE_NEWNS))
         # Files stay this user's; all others' are nobody's.
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
@@ -77,58 +116,69 @@ def _mount_base(base: str) -> None:
     # What the machine mounts, and unmounts, from now on is so here as well, and never vice versa.
     _mount(None, "/", _MS_REC | _MS_SLAVE)
     # By its descriptor: it may lie in /opt.
-    folder = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    working = os.getcwd()
-    if not os.path.isdir(_OPT_ML):
+    folder = posix.open(base, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
+    working = posix.getcwd()
+    if not _is_folder(_OPT_ML):
         _replace_opt()
     _mount(f"/proc/self/fd/{folder}", _OPT_ML, _MS_BIND | _MS_REC)
-    os.close(folder)
-    inside = os.path.commonpath((working, base)) == base
-    os.chdir(os.path.join(_OPT_ML, os.path.relpath(working, base)) if inside else working)
+    posix.close(folder)
+    inside = f"{working}/".startswith(f"{base}/")
+    posix.chdir(_OPT_ML + working[len(base) :] if inside else working)
 
 
 def _replace_opt() -> None:
     """By a folder in memory, which has what was there, and an `ml`."""
-    opt = os.open(_OPT, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opt = posix.open(_OPT, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     _mount("sagehen", _OPT, 0, "tmpfs", "mode=755,size=1m")
-    for name in os.listdir(opt):
+    for name in posix.listdir(opt):
         old, new = f"/proc/self/fd/{opt}/{name}", f"{_OPT}/{name}"
-        mode = os.lstat(old).st_mode
-        if stat.S_ISLNK(mode):
-            os.symlink(os.readlink(old), new)
+        mode = posix.lstat(old).st_mode
+        if _stat.S_ISLNK(mode):
+            posix.symlink(posix.readlink(old), new)
             continue
-        if stat.S_ISDIR(mode):
-            os.mkdir(new)
+        if _stat.S_ISDIR(mode):
+            posix.mkdir(new)
         else:
-            os.close(os.open(new, os.O_CREAT | os.O_WRONLY))
+            posix.close(posix.open(new, posix.O_CREAT | posix.O_WRONLY))
         _mount(old, new, _MS_BIND | _MS_REC)
-    os.close(opt)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(_OPT_ML)
+    posix.close(opt)
+    posix.mkdir(_OPT_ML)
     # What were written there would be lost.
     _mount("sagehen", _OPT, _MS_REMOUNT | _MS_RDONLY, "tmpfs")
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return _stat.S_ISDIR(posix.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _mount(
     source: str | None, target: str, flags: int, kind: str | None = None, options: str | None = None
 ) -> None:
-    texts = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
+    texts = [None if text is None else _encode(text) for text in (source, target, kind)]
     data = None if options is None else options.encode()
-    _check(_libc.mount(*texts, ctypes.c_ulong(flags), data))
+    _check(_MOUNT(*texts, _UnsignedLong(flags), data))
 
 
-def _check(result: int) -> None:
+def _check(result: object) -> None:
     if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        number = _ctypes.get_errno()
+        raise OSError(number, posix.strerror(number))
+
+
+def _encode(text: str) -> bytes:
+    """As `os.fsencode`."""
+    return text.encode(sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
 
 def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY)
+    descriptor = posix.open(path, posix.O_WRONLY)
     try:
-        os.write(descriptor, text.encode())
+        posix.write(descriptor, text.encode())
     finally:
-        os.close(descriptor)
+        posix.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ MOST_STREAMS = 500
 LARGEST_PAGE_BYTES = 2**20
 MOST_READ_BYTES = 16 * 2**20
 """For one answer: a filter may want none of it, and then the page is empty, but not the last."""
+BYTES_BESIDE = 200
+"""That a line counts for besides its own: a log may be millions of lines of one letter."""
 UNSETTLED_MS = 250
 """What is younger waits for the next call: a stream's events must not turn up behind those of
 another that are younger, for who follows asks for what is younger still."""
@@ -55,7 +57,7 @@ def filter_log_events(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             # There is more, so that the page is not the last.
             return {"events": events, "searchedLogStreams": [], "nextToken": write_token(last)}
         last = place
-        read_bytes += line.end - line.position
+        read_bytes += line.end - line.position + BYTES_BESIDE
         if line.text and wanted(line.text):
             events.append(_event(place, line))
             page_bytes += event_bytes(line)

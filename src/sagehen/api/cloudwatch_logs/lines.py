@@ -4,18 +4,21 @@ A line is cut where it is longer than an event may be. One without its end is an
 was added for a while; what is added then is an event of its own.
 """
 
+import re
 from collections.abc import Iterator
 
 import msgspec
 
 from sagehen.api.cloudwatch_logs.stored_log import StoredLog
 
-__all__ = ["LONGEST_BYTES", "Line", "lines_from", "start_of_line"]
+__all__ = ["BLOCK_BYTES", "LONGEST_BYTES", "Line", "lines_from", "start_of_line"]
 
 LONGEST_BYTES = 256 * 1024
 """Of an event's message."""
 BLOCK_BYTES = 64 * 1024
 SETTLED_SECONDS = 1.0
+# Found by the machine and not line by line: a log may be millions of empty lines.
+_WRITTEN = re.compile(rb"(?:[^\r\n]|\r(?!\n))[^\n]*")
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -31,16 +34,17 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def lines_from(log: StoredLog, position: int, until: int, now: float) -> Iterator[Line]:
-    """The lines from the one that begins at `position`, up to `until`; empty ones too."""
+    """The lines from the one that begins at `position`, up to `until`, but for empty ones."""
     at, rest = position, b""
     while at + len(rest) < until:
         block = log.read(at + len(rest), min(BLOCK_BYTES, until - at - len(rest)))
         if not block:
             break
-        *whole, rest = (rest + block).split(b"\n")
-        for one in whole:
-            yield from _cut(log, at, one, 1)
-            at += len(one) + 1
+        held = rest + block
+        cut = held.rfind(b"\n") + 1
+        for found in _WRITTEN.finditer(held, 0, cut):
+            yield from _cut(log, at + found.start(), found[0], 1)
+        at, rest = at + cut, held[cut:]
         while len(rest) >= LONGEST_BYTES:
             yield _line(log, at, rest[:LONGEST_BYTES], 0)
             at, rest = at + LONGEST_BYTES, rest[LONGEST_BYTES:]

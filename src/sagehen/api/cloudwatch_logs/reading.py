@@ -6,7 +6,7 @@ from typing import Any
 
 from sagehen.api.call import Call
 from sagehen.api.cloudwatch_logs.groups import find_group, find_stream
-from sagehen.api.cloudwatch_logs.lines import Line, lines_from, start_of_line
+from sagehen.api.cloudwatch_logs.lines import BLOCK_BYTES, Line, lines_from, start_of_line
 from sagehen.api.cloudwatch_logs.refusals import invalid, no_stream
 from sagehen.api.cloudwatch_logs.stored_log import StoredLog, open_log
 
@@ -85,9 +85,13 @@ def _first_of(lines: Iterator[Line], limit: int) -> list[Line]:
 
 def _last_before(log: StoredLog, first: int, until: int, limit: int, now: float) -> list[Line]:
     """The last lines between the two, oldest first; where there are none, what is further back."""
+    window = BLOCK_BYTES
     while until > first:
-        start = max(first, start_of_line(log, max(first, until - LARGEST_PAGE_BYTES)))
+        start = max(first, start_of_line(log, max(first, until - window)))
         lines = [one for one in lines_from(log, start, until, now) if one.text]
+        if len(lines) < limit and window < LARGEST_PAGE_BYTES and start > first:
+            window *= 2  # Little by little: a megabyte may be half a million lines.
+            continue
         if lines:
             return _fitting(lines[-limit:])
         until = start

@@ -134,7 +134,10 @@ class Services:
             raise Conflict(_OF_SETTINGS)
         closing = msgspec.structs.replace(service.record, closing=True)
         inference_services.update(connection, closing)
-        waiting = inference_jobs.in_state(connection, stage, InferenceState.QUEUED)
+        return self._empty_queue(connection, service)
+
+    def _empty_queue(self, connection: Connection, service: Service) -> int:
+        waiting = inference_jobs.in_state(connection, service.stage, InferenceState.QUEUED)
         for job in waiting:
             self._slots.remove(connection, service, job)
         return len(waiting)
@@ -170,9 +173,13 @@ class Services:
         self._slots.fill(connection, Service(record, service.settings))
 
     def _drop_of_settings(self, connection: Connection, but: str | None = None) -> None:
-        """What the settings had once and have no more. Its jobs go on, and are told of."""
+        """What the settings had once and have no more. Its jobs go on, and are told of; who waits
+        would do so for ever, and is told that it will not begin."""
         for record in inference_services.all_services(connection):
             if record.source is ServiceSource.SETTINGS and record.stage != but:
+                service = load_service(connection, record.stage, lock=True)
+                if service is not None:
+                    self._empty_queue(connection, service)
                 inference_services.delete_service(connection, record.stage)
 
     def _make_bucket(self, settings: InferenceServiceSettings) -> None:

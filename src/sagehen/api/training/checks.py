@@ -6,7 +6,7 @@ from typing import Any
 from sagehen.api.refusals import not_built, quota_exceeded, refused
 from sagehen.api.training.channels import check_channels, place_in_s3
 from sagehen.config import Settings
-from sagehen.domain.expressions import check_expression
+from sagehen.domain.expressions import compile_expression
 from sagehen.domain.images import find_launch, image_name, server_of_its_own
 from sagehen.domain.instance_types import require_instance_type
 from sagehen.errors import Invalid, NotFound
@@ -81,7 +81,7 @@ def _check_algorithm(params: dict[str, Any], settings: Settings) -> None:
 
 def _check_metric(metric: dict[str, str]) -> None:
     try:
-        check_expression(metric["Regex"])
+        compile_expression(metric["Regex"])
     except Invalid as error:
         raise refused(f"The Regex of the metric {metric['Name']} {error}") from error
 

@@ -72,8 +72,9 @@ class JobLoop(LeasedLoop):
         self._jumps = ClockJumps(clock)
         self._view = AgentView()
         self._watch: Watch[JobList, JobReport] = Watch(
-            agent.jobs, _by_id, clock, self._wake.set, quiet=True
+            agent.jobs, _by_id, clock, self._hear, quiet=True
         )
+        self._was_away = False
         database.listen(JOBS_CHANGED, lambda _: self.hint())
 
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
@@ -96,7 +97,15 @@ class JobLoop(LeasedLoop):
             "TrainingJobRestarts": {(cause.value,): n for cause, n in restarts.items()},
         }
 
+    def _hear(self) -> None:
+        # It may be back before the next step looks: another one, that has taken nothing yet.
+        self._was_away |= self._watch.reports is None
+        self._wake.set()
+
     async def step(self) -> float:
+        if self._was_away:
+            self._was_away = False
+            self._view.look(None)
         self._view.look(self._watch.reports)
         if (jump := self._jumps.look()) is not None:
             await in_thread(lambda: self._pass.shift_clock(jump))

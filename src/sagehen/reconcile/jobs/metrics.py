@@ -5,11 +5,10 @@ from sqlalchemy import Connection
 from sagehen.domain.series import Series
 from sagehen.domain.statistics import Statistics, of_values
 from sagehen.domain.training import TrainingJobRecord
+from sagehen.metrics import JOB_HOST
 from sagehen.store import samples
 
-__all__ = ["NAMESPACE", "add_metrics"]
-
-NAMESPACE = "/aws/sagemaker/TrainingJobs"
+__all__ = ["add_metrics"]
 
 
 def add_metrics(
@@ -21,7 +20,7 @@ def add_metrics(
     """Keep the values that are new in `after`, in the transaction that writes it."""
     batch: dict[tuple[Series, int], Statistics] = {}
     for metric in set(after.metrics) - set(before.metrics):
-        series = Series(NAMESPACE, metric.name, (("TrainingJobName", after.name),))
+        series = Series(JOB_HOST, metric.name, (("TrainingJobName", after.name),))
         one = of_values({metric.value: 1})
         batch.setdefault((series, int(metric.at // 60)), Statistics()).merge(one)
     if batch:

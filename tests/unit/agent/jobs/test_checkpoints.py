@@ -381,3 +381,20 @@ async def test_many_deletions_go_in_pieces(
         put_object(f"ck/count/{name}", b"x")
     await jobs.run(make_spec(f"{CD}; rm a b c d e", checkpoint=CHECKPOINT))
     assert stored(objects) == {}
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"), [("last", "last/shard"), ("last/shard", "last"), ("a", "a/b/c")]
+)
+async def test_of_a_file_that_became_a_folder_the_newer_is_restored(
+    jobs: JobsUnderTest, make_spec: MakeSpec, put_object: Put, home: Home, older: str, newer: str
+) -> None:
+    """An attempt was ended between the new one's arrival and the old one's deletion."""
+    put_object(f"ck/count/{older}", b"old\n")
+    put_object("ck/count/other", b"other\n")
+    put_object(f"ck/count/{newer}", b"new\n")
+    script = f"{CD}; cat {newer} other"
+    report = await jobs.run(make_spec(script, checkpoint=CHECKPOINT))
+    assert (report.outcome, report.failure_reason) == (Outcome.COMPLETED, None)
+    log = home.logs / "training-jobs" / "count" / "algo-1.log"
+    assert log.read_text() == "new\nother\n"

@@ -1,3 +1,4 @@
+import errno
 import io
 import os
 import tarfile
@@ -7,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sagehen.agent.jobs import allowance, transfers
+from sagehen.agent.jobs import allowance, outputs, transfers
 from sagehen.agent.jobs.artifacts import collect, write_archive
-from sagehen.domain.jobs import JobPhase, Outcome
+from sagehen.domain.jobs import CheckpointSpec, JobPhase, Outcome
 from sagehen.domain.objects import ListingQuery
 from sagehen.errors import Unavailable
 from sagehen.objects import ObjectStore
@@ -298,3 +299,45 @@ async def test_a_job_that_takes_its_own_folders_away_has_left_nothing_there(
     report = await jobs.run(make_spec(script))
     assert (report.outcome, report.failure_reason) == (Outcome.COMPLETED, None)
     assert report.artifacts == ()
+
+
+async def test_a_folder_that_cannot_be_read_is_the_jobs_own_fault(
+    jobs: JobsUnderTest, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "model/x")
+
+    monkeypatch.setattr(outputs, "collect", closed)
+    report = await jobs.run(make_spec("true"))
+    assert report.outcome is Outcome.FAILED
+    assert report.failure_reason == (
+        "ClientError: Artifact upload failed:Permission denied: 'model/x' "
+        "(s3://bucket/out/count/output/)"
+    )
+
+
+DEEP = """cd $SAGEMAKER_BASE_DIR/{}; exec python3 -c "
+import os
+for _ in range(40):
+    os.mkdir('d' * 200); os.chdir('d' * 200)
+open('file', 'w').close()"
+"""
+"""Makes a file whose path is longer than the kernel takes."""
+
+
+async def test_a_path_that_is_too_long_is_the_jobs_own_fault(
+    jobs: JobsUnderTest, make_spec: MakeSpec
+) -> None:
+    report = await jobs.run(make_spec(DEEP.format("model")))
+    assert report.outcome is Outcome.FAILED
+    assert "File name too long" in str(report.failure_reason)
+
+
+async def test_checkpoints_whose_path_is_too_long_are_not_kept(
+    jobs: JobsUnderTest, make_spec: MakeSpec, objects: ObjectStore
+) -> None:
+    checkpoint = CheckpointSpec(s3_uri="s3://bucket/kept")
+    script = "touch $SAGEMAKER_BASE_DIR/checkpoints/one; " + DEEP.format("checkpoints")
+    report = await jobs.run(make_spec(script, checkpoint=checkpoint))
+    assert report.outcome is Outcome.COMPLETED
+    assert keys(objects) == ["kept/one"]

@@ -15,7 +15,7 @@ import uvloop
 
 from sagehen.agent.faults import CannotStart
 from sagehen.agent.launcher import LaunchPlan
-from sagehen.agent.launchers import spawn
+from sagehen.agent.launchers import become_container, spawn
 from sagehen.agent.launchers.process import ContainerProcess, ProcessLauncher
 from sagehen.agent.limits import InstanceLimit, Limits
 
@@ -236,3 +236,31 @@ asyncio.run(main())
         agent.kill()
     psutil.wait_procs([container], timeout=10)
     assert not container.is_running() or container.status() == psutil.STATUS_ZOMBIE
+
+
+async def test_the_program_is_looked_for_in_the_containers_path(tmp_path: Path) -> None:
+    """As `execvp` does: past what is missing or may not be run, to the first that may."""
+    folders = [tmp_path / name for name in ("gone", "refused", "right", "later")]
+    for folder in folders[1:]:
+        folder.mkdir()
+        (folder / "mine").write_text(f"#!/bin/sh\necho {folder.name}\n")
+        (folder / "mine").chmod(0o644 if folder.name == "refused" else 0o755)
+    path = {"PATH": ":".join(map(str, folders))}
+    process = await ProcessLauncher().start(replace(plan(tmp_path, "mine"), environment=path))
+    assert await process.wait() == 0
+    assert process.last_lines() == ["right"]
+    only = {"PATH": ":".join(map(str, folders[:2]))}
+    with pytest.raises(CannotStart, match=r"^mine: Permission denied$"):
+        await ProcessLauncher().start(replace(plan(tmp_path, "mine"), environment=only))
+
+
+def test_what_starts_it_imports_nothing_that_takes_long() -> None:
+    """With these, each container's start would take twice the processor's time."""
+    listed = "; import sys; print(*sys.modules)"
+    source = f"exec(open({become_container.__file__!r}).read(), {{'__name__': 'it'}}){listed}"
+    told = subprocess.run(
+        [sys.executable, "-ISs", "-c", source], capture_output=True, text=True, check=True
+    )
+    loaded = set(told.stdout.split())
+    assert "_ctypes" in loaded
+    assert not loaded & {"os", "signal", "ctypes", "contextlib", "enum", "collections"}

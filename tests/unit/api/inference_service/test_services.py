@@ -138,6 +138,15 @@ def test_a_deleted_service_s_jobs_are_told_of(house):
     assert told[running] == "Completed"
 
 
+def test_who_waits_for_a_service_that_the_settings_have_no_more_is_told(make_house):
+    house = make_house(when_full="queue", emails="who@example.com")
+    running, waiting = house.start(), house.start()
+    other = make_house(stage="test")
+    assert [(one["jobName"], one["status"]) for one in other.facts()] == [(waiting, "Stopped")]
+    other.end(running)
+    assert [one["jobName"] for one in other.facts()] == [waiting, running]
+
+
 def test_what_cannot_be(house):
     with pytest.raises(NotFound):
         house.services.delete("prod")

@@ -128,6 +128,19 @@ async def test_an_agent_that_dies_and_comes_back_gets_the_job_again(control):
     assert control.get().retries == 1
 
 
+async def test_what_an_agent_took_that_died_at_once_goes_to_the_next(control):
+    """Between two looks at it: one of them would have found nobody there."""
+    watch = control.loop._watch
+    control.insert(waiting_job())
+    watch.reports = {}
+    await control.loop.turn()
+    for seen in (None, {}):
+        watch.reports = seen
+        control.loop._hear()
+    await control.loop.turn()
+    assert control.agent.asked_for({"put"}) == [("put", "idjob-1")] * 2
+
+
 async def test_an_end_that_came_while_control_was_away_is_told_by_the_next(
     control, database, clock
 ):

@@ -1,17 +1,12 @@
 """`sagehen apply FILE` and `sagehen delete FILE`: a CloudFormation template, made real or taken
 away."""
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
-from sagehen.terminal import ConfigOption, HomeOption, err, told_plainly
+from sagehen.terminal import ConfigOption, HomeOption, told_plainly
 
 __all__ = ["apply", "delete"]
 
@@ -47,9 +42,9 @@ def apply(
     from sagehen.apply.run import Options, apply_template
 
     options = Options(stack=stack, yes=yes, timeout_seconds=timeout, home=home, config=config)
-    with told_plainly(), _stoppable() as stop:
+    with told_plainly():
         given = parameter or []
-        status = apply_template(file, given, options, stop, adopt=adopt, dry_run=dry_run)
+        status = apply_template(file, given, options, adopt=adopt, dry_run=dry_run)
     raise typer.Exit(status)
 
 
@@ -67,25 +62,6 @@ def delete(
     from sagehen.apply.run import Options, delete_stack
 
     options = Options(stack=stack, yes=yes, timeout_seconds=timeout, home=home, config=config)
-    with told_plainly(), _stoppable() as stop:
-        status = delete_stack(file, options, stop)
+    with told_plainly():
+        status = delete_stack(file, options)
     raise typer.Exit(status)
-
-
-@contextmanager
-def _stoppable() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM, so that the step under way is finished; the second one ends it."""
-    stop = threading.Event()
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-        err.print("Stopping behind the step under way. Once more stops at once.")
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
