@@ -14,9 +14,8 @@ import botocore.auth
 import botocore.awsrequest
 import botocore.credentials
 import pytest
-from typer.testing import CliRunner
 
-from sagehen.cli import app
+from support.cli import run_command
 from support.mailbox import Mailbox
 from support.server import Server, eventually
 
@@ -74,9 +73,9 @@ def key(serving: Server) -> str:
 
 
 def api_key(server: Server, *words: str) -> str:
-    """What the command says, run in this process: to start another takes most of a second."""
-    done = CliRunner().invoke(app, ["api-key", *words, "--home", str(server.home)])
-    return done.stdout.strip() or done.stderr.strip()
+    """What the command says."""
+    ended = run_command("api-key", *words, "--home", server.home)
+    return ended.stdout.strip() or ended.stderr.strip()
 
 
 class Caller:

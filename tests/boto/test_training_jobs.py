@@ -2,7 +2,6 @@
 
 import io
 import json
-import subprocess
 import tarfile
 import time
 import uuid
@@ -11,6 +10,7 @@ from datetime import timedelta
 import pytest
 from botocore.exceptions import ClientError, WaiterError
 
+from support.cli import run_command
 from support.server import SAGEHEN, clean_environment, run_to_its_end
 
 
@@ -328,12 +328,11 @@ def test_bad_input(jobs, bucket):
     ],
 )
 def test_the_command_line_says_what_is_wrong(aws, given, said):
-    command = [SAGEHEN, "jobs", "interrupt", *given, "--home", str(aws.home)]
-    ended = subprocess.run(command, env=clean_environment(), capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout) == (1, "")
+    ended = run_command("jobs", "interrupt", *given, "--home", aws.home)
+    assert (ended.status, ended.stdout) == (1, "")
     assert said in ended.stderr
 
 
 def test_where_no_spot_job_runs_none_is_interrupted(aws):
-    command = [SAGEHEN, "jobs", "interrupt", "--json", "--home", str(aws.home)]
-    assert json.loads(run_to_its_end(command, clean_environment()))["interrupted"] == []
+    ended = run_command("jobs", "interrupt", "--json", "--home", aws.home)
+    assert json.loads(ended.stdout)["interrupted"] == []

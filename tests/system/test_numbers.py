@@ -1,14 +1,12 @@
 """What a real server tells of the requests that it has answered."""
 
 import re
-import subprocess
-import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
 
-SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
+from support.cli import run_command
+
 CALLS = 20
 
 
@@ -51,12 +49,7 @@ def test_times_are_told_with_percentiles(asked, wait_until):
 
 def test_status_shows_percentiles(asked, wait_until):
     def row():
-        shown = subprocess.run(
-            [SAGEHEN, "status", "--home", str(asked.home)],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        shown = run_command("status", "--home", asked.home).stdout
         return next((line for line in shown.splitlines() if "counted" in line), "")
 
     wait_until(lambda: f" {CALLS} " in row())
