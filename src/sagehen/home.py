@@ -54,6 +54,11 @@ class Home:
         `training-jobs/<job>/<host>.log`."""
         return self.path / "logs"
 
+    def job_log(self, name: str) -> Path:
+        """The folder of what all attempts at a training job log; of one that was deleted it is
+        `training-jobs/<job>.<id>`."""
+        return self.logs / "training-jobs" / name
+
     @property
     def run(self) -> Path:
         """Sockets, the lock, the route table: of use only while the server runs."""

@@ -77,8 +77,8 @@ class AsyncPaths:
 
     async def _failures(self, request: Request) -> dict[str, Any]:
         name = request.path_params["endpoint"]
-        after = number_in(request, "after", 0, 0, 2**63 - 1)
-        limit = number_in(request, "limit", PAGE, 1, LARGEST_PAGE)
+        after = number_in(request.query_params, "after", 0, 0, 2**63 - 1)
+        limit = number_in(request.query_params, "limit", PAGE, 1, LARGEST_PAGE)
         return await asyncio.to_thread(self._queues.failures, name, after, limit)
 
     async def _redrive(self, request: Request) -> dict[str, Any]:

@@ -4,12 +4,13 @@ requests to a REST API of one's own behind IAM are.
     signed_route(verifier, "/_sagehen/stacks/{name}", {"GET": read, "PUT": put})
 
 `read` gets an Asked and returns what becomes JSON, or raises one of our errors, which becomes
-`{"message": …}` with its status. It runs in a thread.
+`{"message": …}` with its status. It runs in a thread, unless it is a coroutine's.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect, Request
@@ -42,7 +43,7 @@ class Asked:
     body: bytes
 
 
-Act = Callable[[Asked], object]
+Act = Callable[[Asked], object] | Callable[[Asked], Awaitable[object]]
 
 
 def signed_route(
@@ -60,6 +61,8 @@ def signed_route(
             verifier.verify(head, hashlib.sha256(body).hexdigest(), service=SIGNED_FOR)
             asked = Asked(request.method, request.path_params, request.query_params, body)
             act = acts["GET" if request.method == "HEAD" else request.method]
+            if inspect.iscoroutinefunction(act):
+                return json_answer(await act(asked))
             return json_answer(await asyncio.to_thread(act, asked))
         except AwsError as error:
             # The code stands where API Gateway has it.

@@ -1,6 +1,6 @@
 """Own paths that answer JSON: what is asked, or why it cannot be."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -34,9 +34,9 @@ def told(answering: Answering) -> Callable[[Request], Awaitable[Response]]:
     return answer
 
 
-def number_in(request: Request, name: str, default: int, least: int, most: int) -> int:
+def number_in(query: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
     """A number of the query, `default` where it is not there. Raises Invalid."""
-    text = request.query_params.get(name)
+    text = query.get(name)
     if text is None:
         return default
     if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:

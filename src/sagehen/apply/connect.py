@@ -10,7 +10,7 @@ from sagehen.credentials import load_credentials
 from sagehen.errors import Unavailable
 from sagehen.home import Home
 
-__all__ = ["connect"]
+__all__ = ["connect", "connect_home"]
 
 
 def connect(home: Path | None, config: Path | None) -> Aws:
@@ -24,6 +24,11 @@ def connect(home: Path | None, config: Path | None) -> Aws:
     if variables is not None and home is None:
         url, region = variables
         return Aws(boto3.Session(), url, region, direct=False)
+    return connect_home(home, config)
+
+
+def connect_home(home: Path | None, config: Path | None) -> Aws:
+    """The server of a home, and the keys that are in it; raises as `connect`."""
     settings = load_settings(config, home=home)
     place = Home(settings.home)
     if not place.address.exists():

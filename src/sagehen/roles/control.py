@@ -113,7 +113,7 @@ class _Control:
     def _own_paths(self) -> OwnPaths:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
         stacks = stack_routes(self._verifier, self._database, SYSTEM)
-        jobs = JobPaths(Interrupts(self._database, self._agent))
+        jobs = JobPaths(self._verifier, Interrupts(self._database, self._agent))
         services = self.inference.routes(self._verifier)
         routes = [*queues.routes, *jobs.routes, *stacks, *services]
         more = [*routes, certificate_route(self.notices.signer)]

@@ -3,14 +3,10 @@
 import json
 import sys
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
-from sagehen.ask import ask
-from sagehen.config import load_settings
 from sagehen.errors import Invalid
-from sagehen.home import Home
 from sagehen.terminal import ConfigOption, HomeOption, told_plainly
 
 __all__ = ["jobs_app"]
@@ -36,13 +32,14 @@ def interrupt(
     config: ConfigOption = None,
 ) -> None:
     """Take the capacity of running jobs back: they are begun again, from their checkpoints."""
+    from sagehen.apply.connect import connect_home  # Other verbs need no boto3.
+
     with told_plainly():
         if name is not None and count is not None:
             raise Invalid("Give either a training job or --count.")
-        path = "jobs/interrupt" if name is None else f"jobs/{quote(name, safe='')}/interrupt"
-        if count is not None:
-            path += f"?count={count}"
-        told = ask(Home(load_settings(config, home=home).home), path, "POST")
+        path = ("interrupt",) if name is None else (name, "interrupt")
+        query = None if count is None else {"count": str(count)}
+        told = connect_home(home, config).own("POST", "jobs", *path, query=query)
         names = told["interrupted"]
         shown = json.dumps(told) if as_json else "\n".join([f"{len(names)} interrupted.", *names])
         sys.stdout.write(shown + "\n")

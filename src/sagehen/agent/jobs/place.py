@@ -85,7 +85,7 @@ class HostPlace:
 
     @property
     def log(self) -> Path:
-        return self.home.logs / "training-jobs" / self.spec.job_name / f"{self.host}.log"
+        return self.home.job_log(self.spec.job_name) / f"{self.host}.log"
 
     def channel(self, name: str) -> Path:
         return self.base / "input" / "data" / name

@@ -2,15 +2,16 @@
 
 POST …/{job}/interrupt         take its capacity back: it is begun again, from its checkpoints
 POST …/interrupt?count=n       the same, of so many spot jobs; of all where no count is given
+
+Signed with the account's keys, SigV4, for the service `execute-api`.
 """
 
 from typing import Any, Protocol
 
-from starlette.requests import Request
-from starlette.routing import Route
-
-from sagehen.api.told import number_in, told
+from sagehen.api.signed_paths import Asked, signed_route
+from sagehen.api.told import number_in
 from sagehen.errors import NotFound
+from sagehen.wire.sigv4 import Verifier
 
 __all__ = ["Interrupting", "JobPaths"]
 
@@ -28,21 +29,21 @@ class Interrupting(Protocol):
 class JobPaths:
     """`routes` are to be served with the other own paths."""
 
-    def __init__(self, interrupts: Interrupting) -> None:
+    def __init__(self, verifier: Verifier, interrupts: Interrupting) -> None:
         self._interrupts = interrupts
         at = "/_sagehen/jobs"
         self.routes = [
-            Route(at + "/interrupt", told(self._interrupt_some), methods=["POST"]),
-            Route(at + "/{name}/interrupt", told(self._interrupt_one), methods=["POST"]),
+            signed_route(verifier, at + "/interrupt", {"POST": self._interrupt_some}),
+            signed_route(verifier, at + "/{name}/interrupt", {"POST": self._interrupt_one}),
         ]
 
-    async def _interrupt_one(self, request: Request) -> dict[str, Any]:
-        name = request.path_params["name"]
+    async def _interrupt_one(self, asked: Asked) -> dict[str, Any]:
+        name = asked.path["name"]
         if not name.isascii() or len(name) > 63:
             raise NotFound(f"There is no training job {name[:63]!r}.")
         return {"interrupted": [await self._interrupts.interrupt_job(name)]}
 
-    async def _interrupt_some(self, request: Request) -> dict[str, Any]:
-        given = "count" in request.query_params
-        count = number_in(request, "count", 0, 0, MOST_AT_ONCE) if given else None
+    async def _interrupt_some(self, asked: Asked) -> dict[str, Any]:
+        given = "count" in asked.query
+        count = number_in(asked.query, "count", 0, 0, MOST_AT_ONCE) if given else None
         return {"interrupted": await self._interrupts.interrupt_spot_jobs(count)}

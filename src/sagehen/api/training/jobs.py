@@ -1,5 +1,6 @@
 """DescribeTrainingJob, ListTrainingJobs, UpdateTrainingJob, StopTrainingJob, DeleteTrainingJob."""
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from sagehen.api.refusals import refused
 from sagehen.api.training.description import describe, summarize
 from sagehen.api.training.stopping import stop_training_job_row
 from sagehen.domain.training import TrainingJobRecord
+from sagehen.home import Home
 from sagehen.store import tags, training_jobs
 from sagehen.wire.faults import AwsError
 
@@ -74,7 +76,10 @@ def stop_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def delete_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
-    """Forget a job that has ended; its name is free again. What it wrote stays."""
+    """Forget a job that has ended; its name is free again. What it wrote stays.
+
+    Its log stays too, by another name: the next job of its name begins its own.
+    """
 
     def work(connection: Connection) -> None:
         record = training_jobs.get_for_update(connection, params["TrainingJobName"])
@@ -88,9 +93,18 @@ def delete_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             )
         training_jobs.delete(connection, record.name)
         tags.drop(connection, record.arn)
+        # Before anybody else can have the name: from then on that folder is his.
+        _put_log_aside(call, record)
 
     call.writes.run(work)
     return {}
+
+
+def _put_log_aside(call: Call, record: TrainingJobRecord) -> None:
+    folder = Home(call.settings.home).job_log(record.name)
+    # No job's name has a dot. It may have no log, or none any more.
+    with contextlib.suppress(OSError):
+        folder.rename(folder.with_name(f"{record.name}.{record.job_id}"))
 
 
 def _stop(call: Call, connection: Connection, name: str) -> None:

@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from sagehen.api.cloudwatch_logs.groups import TRAINING_JOBS, find_group, find_stream
 from sagehen.domain.jobs import JobMetric
 from sagehen.domain.training import JobStage, JobStatus, SecondaryStatus
 from sagehen.domain.training_course import Course
+from sagehen.home import Home
 from sagehen.store import tags, training_jobs
 from sagehen.wire.faults import AwsError
 
@@ -173,6 +175,20 @@ def test_only_what_has_ended_can_be_deleted(server, request_of):
     assert stored(server) is None
     with server.database.read() as connection:
         assert tags.get(connection, ARN + "job") == {}
+
+
+def test_a_new_job_does_not_begin_with_the_log_of_an_old_one_of_its_name(server, request_of):
+    server.CreateTrainingJob(**request_of())
+    log = Home(server.settings.home).job_log("job") / "algo-1.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("old\n")
+    finish(server)
+    server.DeleteTrainingJob(TrainingJobName="job")
+    server.CreateTrainingJob(**request_of())
+    group = find_group(server.call(), {"logGroupName": TRAINING_JOBS})
+    assert group.streams("job/") == []
+    (kept,) = group.streams()
+    assert find_stream(group, kept.name).path.read_text() == "old\n"
 
 
 def test_an_update_changes_what_it_names(server, request_of):
