@@ -10,6 +10,7 @@ by its `limit` and told of by a notice each.
 """
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from descendants import adopt_orphans
 from frame import heading, keep, row_of, some
 from inside import Inside
 from job_service import ask_service, count_ended
@@ -64,6 +66,9 @@ class Run:
 
 def main() -> None:
     arguments = parse_arguments()
+    adopt_orphans()
+    # As Ctrl-C does: what runs is ended first.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended by SIGTERM."))
     others = Others(ignored=arguments.at_once)
     runs = []
     for key in arguments.only:
