@@ -110,6 +110,14 @@ class JobPass:
             self.restarts.update(_restarts(course))
         return self._asks(running, view, now, more)
 
+    def leftovers(self, view: AgentView) -> Asks:
+        """What an agent is still at though no job is any more. Needs no lease: whoever runs the
+        jobs has given it up for good, and an agent has only what was in a row before."""
+        with self._database.read() as connection:
+            running = training_jobs.active(connection)
+        newest = frozenset(one.attempt_id for one in running)
+        return Asks(delete=tuple(view.reported - newest), newest=newest)
+
     def shift_clock(self, jump: ClockJump) -> None:
         """Nobody waits for longer, or shorter, because the clock was set.
 

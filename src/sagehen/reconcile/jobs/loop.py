@@ -102,11 +102,22 @@ class JobLoop(LeasedLoop):
         self._was_away |= self._watch.reports is None
         self._wake.set()
 
-    async def step(self) -> float:
+    def _look(self) -> None:
         if self._was_away:
             self._was_away = False
             self._view.look(None)
         self._view.look(self._watch.reports)
+
+    async def stand_by(self) -> None:
+        """The other control has an agent of its own, and begins there what it gives up here."""
+        self._look()
+        if self._view.reported:
+            asks = await in_thread(lambda: self._pass.leftovers(self._view))
+            self._view.forget_all_but(asks.newest)
+            await self._ask(asks)
+
+    async def step(self) -> float:
+        self._look()
         if (jump := self._jumps.look()) is not None:
             await in_thread(lambda: self._pass.shift_clock(jump))
         now = self._clock.now()

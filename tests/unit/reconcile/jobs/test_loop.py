@@ -19,7 +19,7 @@ from support.training_jobs import JobAgent, report_of, spot, waiting_job
 class Control:
     """One loop, and short words for what tests do with it."""
 
-    def __init__(self, database, clock, agent=None) -> None:
+    def __init__(self, database, clock, agent=None, holder="one") -> None:
         self.database, self.clock = database, clock
         self.agent = agent or JobAgent()
         arns = ArnMaker("000000000000", "us-east-1")
@@ -28,7 +28,7 @@ class Control:
             database,
             self.agent,
             clock,
-            "one",
+            holder,
             arns,
             most_running=2,
             max_restarts=1,
@@ -152,6 +152,19 @@ async def test_an_end_that_came_while_control_was_away_is_told_by_the_next(
     async with other.running():
         await other.until(lambda: other.ends == ["job"])
     assert other.get().status is JobStatus.COMPLETED
+
+
+async def test_who_stands_by_stops_what_the_other_control_has_given_up(control, database, clock):
+    standby = Control(database, clock, holder="two")
+    standby.agent.show(report_of("idgiven-up-1", 3), report_of("idjob-1", 3))
+    async with control.running():
+        control.insert(waiting_job(), waiting_job("given-up", attempt=1))
+        await control.until_asked("put", "idjob-1")
+        await control.until_asked("put", "idgiven-up-2")
+        async with standby.running():
+            await standby.until_asked("delete", "idgiven-up-1")
+            await standby.until(lambda: list(standby.agent.reports) == ["idjob-1"])
+    assert standby.agent.asked == [("delete", "idgiven-up-1")]
 
 
 async def test_what_prometheus_is_told(control):
