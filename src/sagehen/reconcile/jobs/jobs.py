@@ -223,7 +223,7 @@ class JobPass:
                 job_spec(one)
                 for one in running
                 if one.status is JobStatus.IN_PROGRESS
-                and view.sight(one).presence is Presence.ABSENT
+                and view.sight(one).presence in (Presence.ASKED, Presence.ABSENT)
             ),
             stop=tuple(
                 one.attempt_id

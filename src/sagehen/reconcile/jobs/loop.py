@@ -153,12 +153,17 @@ class JobLoop(LeasedLoop):
         except Invalid as error:
             self._view.note_refused(spec.attempt_id, str(error))
             self._wake.set()
+        except SagehenError:
+            self._view.note_asked(spec.attempt_id)
+            raise
 
     async def _tell(self, verb: str, attempt_id: str, asked: Awaitable[None]) -> None:
         try:
             await asked
         except NotFound:
-            return  # Its next answer tells as much.
+            # Of what it has told of, its next answer tells as much.
+            self._view.note_absent(attempt_id)
+            return
         self._view.note_told(verb, attempt_id)
 
 

@@ -6,14 +6,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from sagehen.api.training.stopping import stop_training_job_row
 from sagehen.domain.jobs import Outcome
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStatus, SecondaryStatus
-from sagehen.errors import Conflict, NotFound
+from sagehen.errors import Conflict, NotFound, Unavailable
 from sagehen.reconcile.jobs.interrupts import Interrupts
 from sagehen.reconcile.jobs.loop import JobLoop
 from sagehen.store import training_jobs
 from support.training_jobs import JobAgent, report_of, spot, waiting_job
+
+ARNS = ArnMaker("000000000000", "us-east-1")
 
 
 class Control:
@@ -22,14 +25,13 @@ class Control:
     def __init__(self, database, clock, agent=None, holder="one") -> None:
         self.database, self.clock = database, clock
         self.agent = agent or JobAgent()
-        arns = ArnMaker("000000000000", "us-east-1")
         self.ends = []
         self.loop = JobLoop(
             database,
             self.agent,
             clock,
             holder,
-            arns,
+            ARNS,
             most_running=2,
             max_restarts=1,
             most_series=100,
@@ -103,6 +105,23 @@ async def test_one_that_runs_is_stopped(control):
         await control.until_asked("delete", "idjob-1")
     assert control.get().secondary is SecondaryStatus.MAX_WAIT_TIME_EXCEEDED
     assert len(control.agent.asked_for({"Stopped"})) == 1
+
+
+async def test_of_a_put_without_an_answer_the_agent_is_asked_before_the_job_has_stopped(control):
+    def no_answer(verb, _):
+        if verb == "put":
+            raise Unavailable("No answer.")
+
+    control.agent.before_answer = no_answer
+    async with control.running():
+        control.insert(waiting_job())
+        await control.until_asked("put", "idjob-1")
+        with control.database.write() as connection:
+            record = training_jobs.get_for_update(connection, "job")
+            stop_training_job_row(connection, record, ARNS, control.clock.now())
+        await control.until_asked("stop", "idjob-1")
+        control.clock.advance(1)
+        await control.until(lambda: control.get().status is JobStatus.STOPPED)
 
 
 async def test_a_refusal_is_the_end(control):
