@@ -120,6 +120,21 @@ def test_while_it_is_deleted_it_takes_nothing_and_is_not_changed(house):
     assert stages(house) == ["dev"]
 
 
+def test_of_two_deletes_the_slower_leaves_the_next_service_alone(house, monkeypatch):
+    put(house)
+
+    def meanwhile(stage):
+        monkeypatch.undo()
+        house.services.delete(stage)
+        house.clock.seconds += 1
+        put(house)
+        return []
+
+    monkeypatch.setattr(house.services, "_active", meanwhile)
+    house.services.delete("prod")
+    assert house.services.get("prod")["closing"] is False
+
+
 def test_a_deleted_service_s_jobs_are_told_of(house):
     put(house, require_api_key=False, when_full="queue", emails="who@example.com")
     body = json.dumps({"type": "model_a"}).encode()
