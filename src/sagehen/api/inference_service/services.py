@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from sagehen.api.inference_service.jobs import StopJob
-from sagehen.api.inference_service.service import Service, load_service
+from sagehen.api.inference_service.service import Service, load_service, load_valid_service
 from sagehen.api.inference_service.slots import Slots
 from sagehen.api.inference_service.topic import ensure_topic
 from sagehen.clock import Clock
@@ -127,17 +127,18 @@ class Services:
 
     def _close(self, connection: Connection, stage: str) -> tuple[ServiceRecord, int]:
         """Take no more requests, and empty the queue; what is closed, how many jobs that were."""
-        service = load_service(connection, stage, lock=True)
-        if service is None:
+        record = inference_services.get(connection, stage, lock=True)
+        if record is None:
             raise NotFound(f"There is no inference service at {stage!r}.")
-        if service.record.source is ServiceSource.SETTINGS:
+        if record.source is ServiceSource.SETTINGS:
             raise Conflict(_OF_SETTINGS)
-        closing = msgspec.structs.replace(service.record, closing=True)
+        closing = msgspec.structs.replace(record, closing=True)
         inference_services.update(connection, closing)
-        return closing, self._empty_queue(connection, service)
+        return closing, self._empty_queue(connection, stage)
 
-    def _empty_queue(self, connection: Connection, service: Service) -> int:
-        waiting = inference_jobs.in_state(connection, service.stage, InferenceState.QUEUED)
+    def _empty_queue(self, connection: Connection, stage: str) -> int:
+        service = load_valid_service(connection, stage, lock=True)
+        waiting = inference_jobs.in_state(connection, stage, InferenceState.QUEUED)
         for job in waiting:
             self._slots.remove(connection, service, job)
         return len(waiting)
@@ -177,9 +178,7 @@ class Services:
         would do so for ever, and is told that it will not begin."""
         for record in inference_services.all_services(connection):
             if record.source is ServiceSource.SETTINGS and record.stage != but:
-                service = load_service(connection, record.stage, lock=True)
-                if service is not None:
-                    self._empty_queue(connection, service)
+                self._empty_queue(connection, record.stage)
                 inference_services.delete_service(connection, record.stage)
 
     def _make_bucket(self, settings: InferenceServiceSettings) -> None:

@@ -17,7 +17,7 @@ from sagehen.api.inference_service.endings import (
 )
 from sagehen.api.inference_service.job_definition import make_tags
 from sagehen.api.inference_service.refusals import Failed, Full
-from sagehen.api.inference_service.service import Service, load_service
+from sagehen.api.inference_service.service import Service, load_valid_service
 from sagehen.clock import Clock
 from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
 from sagehen.domain.training import TrainingJobRecord
@@ -78,7 +78,7 @@ class Slots:
         job = inference_jobs.by_job_id(connection, training.job_id)
         if job is None:
             return
-        service = load_service(connection, job.stage, lock=True)
+        service = load_valid_service(connection, job.stage, lock=True)
         # It may have been ended by a sweep before we had the lock.
         job = inference_jobs.by_job_id(connection, training.job_id)
         if job is None or job.state is InferenceState.ENDED:
@@ -87,7 +87,9 @@ class Slots:
         if service is not None:
             self.fill(connection, service)
 
-    def remove(self, connection: Connection, service: Service, job: InferenceJobRecord) -> None:
+    def remove(
+        self, connection: Connection, service: Service | None, job: InferenceJobRecord
+    ) -> None:
         """Take a job out of the queue, and tell of it. `service` is locked."""
         finish(connection, service, removed_ending(job, self._clock.now()), self._clock.now())
 
@@ -104,7 +106,7 @@ class Slots:
         There are none, unless a training job ended by other hands than control's: this is for
         safety. It also begins who waits, where a limit was raised.
         """
-        service = load_service(connection, stage, lock=True)
+        service = load_valid_service(connection, stage, lock=True)
         lost = inference_jobs.lost(connection, stage)
         for job in lost:
             self._end_lost(connection, service, job)
