@@ -59,6 +59,9 @@ class Slots:
         if not _has_room(taken, job.type, service.settings):
             return self._enqueue(connection, service, job), 0
         job, fault = self._begin(connection, service, job)
+        if fault is not None and fault.code == _NO_ROOM and service.settings.when_full == "queue":
+            # Of training jobs there are too many: it begins when there are fewer.
+            return self._enqueue(connection, service, job), 0
         if fault is not None:
             raise Failed(fault.message) from fault
         inference_jobs.add(connection, job)
