@@ -83,7 +83,7 @@ class JobPass:
         self._on_end = on_end
         self._counted_at = -math.inf
         self.counts: dict[tuple[JobStatus, JobStage], int] = {}
-        """How many jobs there are, as of a while ago."""
+        """How many jobs go on, as of a while ago."""
         self.restarts: Counter[SecondaryStatus] = Counter()
         """How many attempts came to nothing, by what became of their jobs: Interrupted or
         Restarting."""
