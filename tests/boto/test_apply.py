@@ -1,4 +1,7 @@
-"""`sagehen apply` and `sagehen delete` against a real server: made, changed, killed, taken away."""
+"""`sagehen apply` and `sagehen delete` against a real server: made, changed, killed, taken away.
+
+`APPLY_KILL_STEP=1 pytest tests/boto/test_apply.py` kills a run behind each of its requests.
+"""
 
 import json
 import os
@@ -21,6 +24,7 @@ from sagehen.errors import NotFound
 from support.deploy import IMAGE, ROLE, loads_when
 from support.server import SAGEHEN, eventually
 
+STEP = int(os.environ.get("APPLY_KILL_STEP", "7"))
 DOUBLE_OF = """
 import os
 
@@ -303,8 +307,8 @@ def world(clients, stack):
     }
 
 
-def wanted(stack, version):
-    urls = stack.server.client("sqs").list_queues(QueueNamePrefix=stack.name)["QueueUrls"]
+def wanted(clients, stack, version):
+    urls = clients["sqs"].list_queues(QueueNamePrefix=stack.name)["QueueUrls"]
     queue = [url.rpartition("/")[2] for url in urls]
     return {
         "topics": [f"topic {version}"],
@@ -340,12 +344,12 @@ def test_a_run_may_be_killed_behind_any_request(stack, deploy, clients, monkeypa
         return answer
 
     stack.apply(many(stack, 1))
-    assert world(clients, stack) == wanted(stack, 1)
+    assert world(clients, stack) == wanted(clients, stack, 1)
     monkeypatch.setattr(URLLib3Session, "send", counted)
     aws = connect(stack.server.home, None)
     monkeypatch.setattr(sagehen.apply.run, "connect", lambda *_: aws)  # To make clients takes long.
-    # Every third request of each way there: tests/unit/apply goes through all of them.
-    for count in range(1, 100, 3):
+    # Some requests of each way there: tests/unit/apply goes through all of them.
+    for count in range(1, 100, STEP):
         version = 1 + count % 2
         stack.write(many(stack, version))
         left[0] = count
@@ -353,11 +357,13 @@ def test_a_run_may_be_killed_behind_any_request(stack, deploy, clients, monkeypa
             stack.apply()
         killed, left[0] = left[0] == 0, 10**9
         stack.apply()
-        assert world(clients, stack) == wanted(stack, version), f"killed behind request {count}"
+        assert world(clients, stack) == wanted(clients, stack, version), (
+            f"killed behind request {count}"
+        )
         if not killed:
             break
     assert "Nothing to do." in stack.apply()
-    assert 20 < count < 97
+    assert 20 < count < 100 - STEP
 
 
 def test_others_and_the_template(stack, clients):

@@ -199,10 +199,8 @@ def agent(house):
         yield agent
 
 
-def lives(
-    house: House, role: str, what: str, command: str, stop: bool = False
-) -> Iterator[tuple[int, str]]:
-    """Jobs, numbered from 1, that have ended, although the role was killed at the first step, the
+def lives(house: House, role: str, what: str, command: str, stop: bool = False) -> Iterator[str]:
+    """The names of jobs that have ended, although the role was killed at the first step, the
     second, and so on, until one has none left to be killed at. Who sees one to its end is killed
     at the next one's step."""
     crash = Crash(what)
@@ -219,7 +217,7 @@ def lives(
                 crash = Crash(what)
                 process = house.roles.start(role, crash)
                 assert house.wait_for_end(name, process, stop)
-            yield number, name
+            yield name
             if survived:
                 assert number > 1, "There was no step to be killed at."
                 return
@@ -229,7 +227,7 @@ def lives(
 
 @pytest.mark.parametrize("what", CRASHES)
 def test_control_is_killed_at_every_step_of_a_job_that_completes(house, agent, what):
-    for _, name in lives(house, "control", what, "true"):
+    for name in lives(house, "control", what, "true"):
         assert house.statuses(name) == COMPLETED
         assert house.told(name) == COMPLETED
         assert house.notices(name) == ["Completed"]
@@ -238,19 +236,21 @@ def test_control_is_killed_at_every_step_of_a_job_that_completes(house, agent, w
 
 @pytest.mark.parametrize("what", CRASHES)
 def test_control_is_killed_at_every_step_of_a_job_that_is_stopped(house, agent, what):
-    for _, name in lives(house, "control", what, "exec sleep 60", stop=True):
+    for name in lives(house, "control", what, "exec sleep 60", stop=True):
         assert house.statuses(name) == [*COMPLETED[:3], "Stopping", "Uploading", "Stopped"]
         assert house.told(name) == house.statuses(name)
         assert house.notices(name) == ["Stopped"]
 
 
 def test_the_agent_is_killed_in_each_phase(house):
+    names = []
     with house.roles.run("control"):
-        for number, name in lives(house, "agent", "phase", "true"):
+        for name in lives(house, "agent", "phase", "true"):
+            names.append(name)
             statuses = house.statuses(name)
             assert statuses[-1] == "Completed"
             assert house.told(name) == statuses
             assert house.notices(name) == ["Completed"]
     # Starting, Downloading, Training, Uploading.
-    assert number == 5
+    assert len(names) == 5
     assert statuses == COMPLETED

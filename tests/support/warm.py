@@ -27,7 +27,7 @@ def run_script(
 ) -> "subprocess.CompletedProcess[str]":
     """As `python3 script arguments` in that environment."""
     warm = multiprocessing.get_context("forkserver")
-    warm.set_forkserver_preload([*IMPORTED, __name__])
+    warm.set_forkserver_preload([*IMPORTED, "support.warm_models", __name__])
     command = [str(script), *arguments]
     with tempfile.TemporaryDirectory() as folder:
         outputs = Path(folder, "stdout"), Path(folder, "stderr")

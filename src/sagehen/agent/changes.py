@@ -7,6 +7,7 @@ from sagehen.clock import Clock
 __all__ = ["Changes"]
 
 LONGEST_WAIT_SECONDS = 60.0
+SOON_SECONDS = 0.05
 
 
 class Changes:
@@ -17,12 +18,25 @@ class Changes:
         self.version = int(clock.now() * 1000)
         self._changed = asyncio.Event()
         self._closed = False
+        self._due: asyncio.TimerHandle | None = None
+        """When what was not announced at once is."""
 
     def announce(self) -> None:
         """There is another version."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
         self.version += 1
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def announce_soon(self) -> None:
+        """What nobody waits for: told with what comes next, or after SOON_SECONDS.
+
+        Each version that is told has its readers work; short jobs would make seven.
+        """
+        if self._due is None and not self._closed:
+            self._due = asyncio.get_running_loop().call_later(SOON_SECONDS, self.announce)
 
     def close(self) -> None:
         """Announce it, and let nobody wait any more."""

@@ -7,7 +7,7 @@ What is counted and chosen here is sure only while the service's row is locked
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, select
 
 from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
 from sagehen.store import rows
@@ -31,6 +31,22 @@ __all__ = [
 ]
 
 _C = JOBS.c
+_FIELDS = InferenceJobRecord.__struct_fields__
+
+# Made once: to make them takes longer than to run them, and each job asks for them several times.
+_OF_STAGE = _C.stage == bindparam("stage")
+_TAKEN = select(_C.type, func.count()).where(_OF_STAGE, _C.state == ACTIVE).group_by(_C.type)
+_WAITING = select(func.count()).select_from(JOBS).where(_OF_STAGE, _C.state == QUEUED)
+_FIRSTS = (
+    select(*(_C[field] for field in _FIELDS))
+    .where(
+        _C.sequence.in_(
+            select(func.min(_C.sequence)).where(_OF_STAGE, _C.state == QUEUED).group_by(_C.type)
+        )
+    )
+    .order_by(_C.sequence)
+)
+_BY_JOB_ID = select(*(_C[field] for field in _FIELDS)).where(_C.job_id == bindparam("job_id"))
 
 
 def add(connection: Connection, record: InferenceJobRecord) -> None:
@@ -50,27 +66,23 @@ def get(connection: Connection, stage: str, job_name: str) -> InferenceJobRecord
 
 def by_job_id(connection: Connection, job_id: str) -> InferenceJobRecord | None:
     """The job whose training job that is; None: it is nobody's, or of another's making."""
-    return _one(connection, _C.job_id == job_id)
+    found = _read(connection, _BY_JOB_ID, job_id=job_id)
+    return found[0] if found else None
 
 
 def active_by_type(connection: Connection, stage: str) -> dict[str, int]:
     """How many slots are taken, by exact type."""
-    return _counts(connection, stage, ACTIVE)
+    return {row[0]: row[1] for row in connection.execute(_TAKEN, {"stage": stage})}
 
 
 def queued(connection: Connection, stage: str) -> int:
     """How many wait."""
-    where = (_C.stage == stage) & (_C.state == QUEUED)
-    return connection.scalar(select(func.count()).select_from(JOBS).where(where)) or 0
+    return connection.scalar(_WAITING, {"stage": stage}) or 0
 
 
 def first_queued(connection: Connection, stage: str) -> list[InferenceJobRecord]:
     """Of each type of which jobs wait the first, the longest waiting before the others."""
-    where = (_C.stage == stage) & (_C.state == QUEUED)
-    firsts = select(func.min(_C.sequence)).where(where).group_by(_C.type)
-    return rows.select_records(
-        connection, JOBS, InferenceJobRecord, _C.sequence.in_(firsts), order=[_C.sequence]
-    )
+    return _read(connection, _FIRSTS, stage=stage)
 
 
 def position(connection: Connection, job: InferenceJobRecord) -> int:
@@ -125,10 +137,11 @@ def forget(connection: Connection, stage: str, before: float, limit: int) -> int
     return connection.execute(delete(JOBS).where(_C.sequence.in_(some))).rowcount
 
 
-def _counts(connection: Connection, stage: str, state: ColumnElement[str]) -> dict[str, int]:
-    where = (_C.stage == stage) & (_C.state == state)
-    statement: Select[Any] = select(_C.type, func.count()).where(where).group_by(_C.type)
-    return {row[0]: row[1] for row in connection.execute(statement)}
+def _read(connection: Connection, statement: Select[Any], **given: str) -> list[InferenceJobRecord]:
+    return [
+        msgspec.convert(dict(zip(_FIELDS, row, strict=True)), InferenceJobRecord)
+        for row in connection.execute(statement, given)
+    ]
 
 
 def _sequence(job: InferenceJobRecord) -> ColumnElement[Any]:

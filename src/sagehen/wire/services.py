@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,12 @@ def service(name: str, protocol: str | None = None) -> ServiceModel:
     """
     if name not in SERVED:
         raise not_served(name)
-    return _model(name, protocol or next(iter(PROTOCOLS.get(name, ())), None))
+    # Whoever comes first after a start would each read half a second's JSON.
+    with _READING:
+        return _model(name, protocol or next(iter(PROTOCOLS.get(name, ())), None))
+
+
+_READING = threading.Lock()
 
 
 @functools.cache

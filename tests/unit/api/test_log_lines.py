@@ -164,8 +164,8 @@ def test_millions_of_lines_of_little_or_nothing_take_no_time(
     make_logs: Callable[..., Logs],
 ) -> None:
     logs = make_logs(most_bytes=10**8)
-    logs.print(b"first\n" + b"\n" * 5_000_000 + b"\r\n" * 1_000_000 + b"last\n")
-    logs.print(b"x\n" * 2_000_000, after=1.0)
+    logs.print(b"first\n" + b"\n" * 1_500_000 + b"\r\n" * 300_000 + b"last\n")
+    logs.print(b"x\n" * 600_000, after=1.0)
     logs.clock.seconds += 60
     began = time.process_time()
     assert logs.texts(startFromHead=True, limit=3) == ["first", "last", "x"]
@@ -173,7 +173,7 @@ def test_millions_of_lines_of_little_or_nothing_take_no_time(
     page = logs.filter(filterPattern="last")
     assert [one["message"] for one in page["events"]] == ["last"]
     assert logs.filter(filterPattern="last", nextToken=page["nextToken"])["events"] == []
-    assert time.process_time() - began < 4, "a request takes no more than a second or two"
+    assert time.process_time() - began < 3, "a request takes no more than a second or two"
 
 
 def test_a_page_is_a_megabyte(make_logs: Callable[..., Logs]) -> None:

@@ -6,12 +6,13 @@ Starting ─► Downloading ─► Training ─► Uploading ─► an outcome
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from sagehen.agent.changes import Changes
 from sagehen.agent.folders import is_disk_full, remove_tree
 from sagehen.agent.jobs.configs import prepare_place
 from sagehen.agent.jobs.data import JobData
@@ -58,7 +59,7 @@ class Job:
 
     Args:
         reports: where its report is kept once it has an outcome.
-        on_change: called after each change of `report`.
+        changes: where each change of `report` is announced.
     """
 
     def __init__(
@@ -66,12 +67,12 @@ class Job:
         spec: JobSpec,
         around: JobSurroundings,
         reports: EndedReports,
-        on_change: Callable[[], None],
+        changes: Changes,
     ) -> None:
         self.spec = spec
         self._around = around
         self._reports = reports
-        self._on_change = on_change
+        self._changes = changes
         self._places = host_places(around.home, spec)
         self._metrics = JobMetrics(spec.metric_definitions, around.clock)
         self._hosts = Hosts(self._places, around, self._metrics)
@@ -97,7 +98,7 @@ class Job:
             return
         self._orders.tell(request)
         self.report = msgspec.structs.replace(self.report, stopping=True)
-        self._on_change()
+        self._changes.announce()
 
     def kill(self) -> None:
         """End it at once: it is given up, and has no outcome."""
@@ -205,7 +206,7 @@ class Job:
             await self._around.clock.sleep(self._around.pace.metrics_seconds)
             if self._metrics.found != self.report.metrics:
                 self.report = msgspec.structs.replace(self.report, metrics=self._metrics.found)
-                self._on_change()
+                self._changes.announce()
 
     async def _watch(self) -> _Ending:
         """Until something ends it."""
@@ -268,11 +269,11 @@ class Job:
         self.report = report
         about = self._about("job_ended")
         log.info("An attempt has ended: %s.", ending.outcome, extra=about)
-        self._on_change()
+        self._changes.announce()
 
     def _enter(self, phase: JobPhase) -> None:
         self._note(phase)
-        self._on_change()
+        self._changes.announce_soon()
 
     def _note(self, phase: JobPhase) -> None:
         change = PhaseChange(phase=phase, at=self._now())

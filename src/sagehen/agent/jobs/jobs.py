@@ -85,14 +85,14 @@ class Jobs:
         if spec.attempt_id in self._running or spec.attempt_id in self._ended:
             return
         log.info("Attempt %s of the training job %s begins.", spec.attempt_id, spec.job_name)
-        job = Job(spec, self._around, self._reports, self._changes.announce)
+        job = Job(spec, self._around, self._reports, self._changes)
         self._running[spec.attempt_id] = job
         if self._begun % PRUNE_EVERY == 0:
             self._spawn(self._prune_logs())
         self._begun += 1
         life = self._lives[spec.attempt_id] = asyncio.create_task(self._live(job))
         life.add_done_callback(lambda _: self._lives.pop(spec.attempt_id))
-        self._changes.announce()
+        self._changes.announce_soon()
 
     def stop(self, attempt_id: str, request: StopRequest) -> None:
         """Have an attempt end. Nothing happens where it has.
@@ -134,7 +134,7 @@ class Jobs:
             self._spawn(self._forget_after(self._lives[attempt_id], attempt_id))
         elif self._ended.pop(attempt_id, None) is not None:
             self._reports.forget(attempt_id)
-            self._changes.announce()
+            self._changes.announce_soon()
         else:
             raise NotFound(f"There is no attempt {attempt_id}.")
 
@@ -163,11 +163,12 @@ class Jobs:
         finally:
             del self._running[job.spec.attempt_id]
             if job.report.outcome is not None:
-                self._ended[job.spec.attempt_id] = job.report
-            self._changes.announce()
+                self._ended[job.spec.attempt_id] = job.report  # It was announced with that.
+            else:
+                self._changes.announce()
 
     async def _forget_after(self, life: asyncio.Task[None], attempt_id: str) -> None:
         await asyncio.wait({life})
         if self._ended.pop(attempt_id, None) is not None:
             self._reports.forget(attempt_id)
-            self._changes.announce()
+            self._changes.announce_soon()

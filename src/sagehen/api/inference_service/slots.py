@@ -2,7 +2,7 @@
 transaction that makes the training job. So two requests never take the same slot, and none is taken
 that no job holds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -54,10 +54,11 @@ class Slots:
             Full: there is no slot, and no place in the queue.
             Failed: the training job cannot be made.
         """
-        self.fill(connection, service)
-        taken = inference_jobs.active_by_type(connection, service.stage)
+        taken = self.fill(connection, service)
         if not _has_room(taken, job.type, service.settings):
-            return self._enqueue(connection, service, job), 0
+            _check_queue(connection, service, job.type, taken)
+            inference_jobs.add(connection, job)
+            return job, 0
         job, fault = self._begin(connection, service, job)
         if fault is not None and fault.code == _NO_ROOM and service.settings.when_full == "queue":
             # Of training jobs there are too many: it begins when there are fewer.
@@ -73,7 +74,7 @@ class Slots:
         different a moment later: this only spares what `admit` would refuse most likely."""
         taken = inference_jobs.active_by_type(connection, service.stage)
         if not _has_room(taken, kind, service.settings):
-            _check_queue(connection, service, kind)
+            _check_queue(connection, service, kind, taken)
 
     def on_end(self, connection: Connection, training: TrainingJobRecord) -> None:
         """A training job is about to end: free its slot, tell of it, and begin who waits for it.
@@ -96,12 +97,19 @@ class Slots:
         """Take a job out of the queue, and tell of it. `service` is locked."""
         finish(connection, service, removed_ending(job, self._clock.now()), self._clock.now())
 
-    def fill(self, connection: Connection, service: Service) -> None:
-        """Begin jobs that wait, for as long as there are slots. `service` is locked."""
+    def fill(self, connection: Connection, service: Service) -> dict[str, int]:
+        """Begin jobs that wait, for as long as there are slots; the slots that are taken then, by
+        exact type. `service` is locked."""
+        taken = inference_jobs.active_by_type(connection, service.stage)
         if service.record.closing:
-            return
-        while self._begin_first(connection, service):
-            pass
+            return taken
+        waiting = inference_jobs.first_queued(connection, service.stage)
+        while job := _first_with_room(waiting, taken, service.settings):
+            if not self._begin_waiting(connection, service, job, taken):
+                break
+            if _first_with_room(waiting, taken, service.settings):
+                waiting = inference_jobs.first_queued(connection, service.stage)
+        return taken
 
     def sweep(self, connection: Connection, stage: str) -> int:
         """Free the slots that no training job holds any more; how many there were.
@@ -117,30 +125,18 @@ class Slots:
             self.fill(connection, service)
         return len(lost)
 
-    def _enqueue(
-        self, connection: Connection, service: Service, job: InferenceJobRecord
-    ) -> InferenceJobRecord:
-        _check_queue(connection, service, job.type)
-        inference_jobs.add(connection, job)
-        return job
-
-    def _begin_first(self, connection: Connection, service: Service) -> bool:
-        """Whether a job was waiting that waits no longer: the first of those that have room."""
-        waiting = inference_jobs.first_queued(connection, service.stage)
-        if not waiting:
-            return False
-        taken = inference_jobs.active_by_type(connection, service.stage)
-        for job in waiting:
-            if _has_room(taken, job.type, service.settings):
-                return self._begin_waiting(connection, service, job)
-        return False
-
     def _begin_waiting(
-        self, connection: Connection, service: Service, job: InferenceJobRecord
+        self,
+        connection: Connection,
+        service: Service,
+        job: InferenceJobRecord,
+        taken: dict[str, int],
     ) -> bool:
+        """Whether the job waits no longer; its slot is added to those that are `taken`."""
         begun, fault = self._begin(connection, service, job)
         if fault is None:
             inference_jobs.save(connection, begun)
+            taken[job.type] = taken.get(job.type, 0) + 1
         elif fault.code == _NO_ROOM:
             return False  # Of training jobs there are too many. It waits on.
         else:
@@ -176,6 +172,12 @@ class Slots:
             finish(connection, service, ended_by(job, training), now)
 
 
+def _first_with_room(
+    waiting: Sequence[InferenceJobRecord], taken: dict[str, int], settings: InferenceServiceSettings
+) -> InferenceJobRecord | None:
+    return next((one for one in waiting if _has_room(taken, one.type, settings)), None)
+
+
 def _has_room(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> bool:
     return _remaining(taken, kind, settings) > 0
 
@@ -192,10 +194,11 @@ def _remaining(taken: dict[str, int], kind: str, settings: InferenceServiceSetti
     return max(0, free)
 
 
-def _check_queue(connection: Connection, service: Service, kind: str) -> None:
+def _check_queue(
+    connection: Connection, service: Service, kind: str, taken: dict[str, int]
+) -> None:
     """Raise Full where no job of this type may wait."""
     settings = service.settings
-    taken = inference_jobs.active_by_type(connection, service.stage)
     limit = _reached_limit(taken, kind, settings)
     if settings.when_full == "refuse":
         raise Full(kind, limit, f"The limit of {limit} jobs at once is reached.")
