@@ -56,13 +56,11 @@ class Slots:
         """
         taken = self.fill(connection, service)
         if not _has_room(taken, job.type, service.settings):
-            _check_queue(connection, service, job.type, taken)
-            inference_jobs.add(connection, job)
-            return job, 0
+            return _enqueue(connection, service, job, taken), 0
         job, fault = self._begin(connection, service, job)
         if fault is not None and fault.code == _NO_ROOM and service.settings.when_full == "queue":
             # Of training jobs there are too many: it begins when there are fewer.
-            return self._enqueue(connection, service, job), 0
+            return _enqueue(connection, service, job, taken), 0
         if fault is not None:
             raise Failed(fault.message) from fault
         inference_jobs.add(connection, job)
@@ -192,6 +190,14 @@ def _remaining(taken: dict[str, int], kind: str, settings: InferenceServiceSetti
     if settings.total_limit is not None:
         free = min(free, settings.total_limit - sum(taken.values()))
     return max(0, free)
+
+
+def _enqueue(
+    connection: Connection, service: Service, job: InferenceJobRecord, taken: dict[str, int]
+) -> InferenceJobRecord:
+    _check_queue(connection, service, job.type, taken)
+    inference_jobs.add(connection, job)
+    return job
 
 
 def _check_queue(
