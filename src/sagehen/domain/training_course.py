@@ -21,6 +21,9 @@ __all__ = ["LONGEST_REASON", "Course"]
 
 LONGEST_REASON = 1024
 """Of a FailureReason, as in SageMaker's model."""
+MOST_TRANSITIONS = 200
+"""Kept of the newest, besides the first: a spot job may be interrupted without end, and each step
+writes all of them."""
 
 _MESSAGES = {
     SecondaryStatus.PENDING: "Waiting for other training jobs to end",
@@ -71,6 +74,8 @@ class Course:
         What seems to happen before the last transition happens with it: the clock was set back.
         """
         *past, last = self.record.transitions
+        if len(past) >= MOST_TRANSITIONS:
+            del past[1]
         at = max(at, last.started_at)
         said = _MESSAGES.get(to, "") if message is None else message
         self.note(

@@ -10,7 +10,7 @@ TRAINING = (
         "sagehen_training_jobs",
         Kind.GAUGE,
         "Count",
-        "Training jobs, by TrainingJobStatus.",
+        "Training jobs that have not ended, by TrainingJobStatus.",
         ("status",),
         OWN,
     ),

@@ -58,6 +58,9 @@ class LeasedLoop(ABC):
             LeaseLost: another control took over in between.
         """
 
+    async def stand_by(self) -> None:  # noqa: B027
+        """Do what is to be done of this one's own while another control reconciles."""
+
     def hint(self) -> None:
         """Rows have changed: look now. May be called from any thread, at any time."""
         self._wake.hint()
@@ -107,6 +110,7 @@ class LeasedLoop(ABC):
         """
         self._wake.clear()
         if not await self._hold_lease():
+            await self.stand_by()
             return LONGEST_REST_SECONDS
         return await self.step()
 

@@ -66,6 +66,7 @@ JOBS = Table(
     Column("result_uri", Text),
     Column("notice_id", String(128)),
     Index("ix_inference_jobs_stage", "stage", "sequence"),
+    Index("ix_inference_jobs_type", "stage", "type", "sequence"),
     _partial("ix_inference_jobs_queued", "stage", "type", "sequence", where="state = 'QUEUED'"),
     _partial("ix_inference_jobs_active", "stage", "type", where="state = 'ACTIVE'"),
     _partial("ix_inference_jobs_ended", "stage", "ended_at", where="ended_at IS NOT NULL"),

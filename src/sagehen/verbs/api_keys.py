@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,10 +19,11 @@ from sagehen.config import load_settings
 from sagehen.domain.inference_service import ApiKeyRecord
 from sagehen.errors import AlreadyExists, Invalid, NotFound
 from sagehen.home import prepare_home
-from sagehen.store import inference_services
-from sagehen.store.database import Database
-from sagehen.store.migrate import upgrade
 from sagehen.terminal import ConfigOption, HomeOption, told_plainly
+
+if TYPE_CHECKING:
+    # No other verb has to wait for SQLAlchemy.
+    from sagehen.store.database import Database
 
 __all__ = ["key_app"]
 
@@ -42,6 +43,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 @key_app.command()
 def create(name: NameArgument, home: HomeOption = None, config: ConfigOption = None) -> None:
     """Make a key and print it, this once: only its digest is kept."""
+    from sagehen.store import inference_services
+
     with told_plainly():
         if not _NAME.fullmatch(name):
             raise Invalid("A key's name has 1 to 64 letters, digits, dots, hyphens, underscores.")
@@ -59,6 +62,8 @@ def show_all(
     as_json: JsonOption = False, home: HomeOption = None, config: ConfigOption = None
 ) -> None:
     """Show the keys' names and since when they are there."""
+    from sagehen.store import inference_services
+
     with told_plainly():
         with _state(home, config) as database, database.read() as connection:
             keys = inference_services.all_keys(connection)
@@ -73,14 +78,19 @@ def show_all(
 @key_app.command()
 def delete(name: NameArgument, home: HomeOption = None, config: ConfigOption = None) -> None:
     """Take a key away; what it began goes on."""
+    from sagehen.store import inference_services
+
     with told_plainly(), _state(home, config) as database, database.write() as connection:
         if not inference_services.delete_key(connection, name):
             raise NotFound(f"There is no key {name}.")
 
 
 @contextmanager
-def _state(home: Path | None, config: Path | None) -> Iterator[Database]:
+def _state(home: Path | None, config: Path | None) -> "Iterator[Database]":
     """The state itself: there need not be a server."""
+    from sagehen.store.database import Database
+    from sagehen.store.migrate import upgrade
+
     settings = load_settings(config, home=home)
     prepare_home(settings.home)
     upgrade(settings.state_url)

@@ -103,16 +103,17 @@ def test_whose_time_to_wait_is_over(state):
     assert names(state, training_jobs.next_waiting, BEGAN + 5, 9) == ["ever", "soon"]
 
 
-def test_how_many_there_are(state):
+def test_how_many_go_on(state):
     ended = {"stage": ENDED, "status": JobStatus.COMPLETED}
-    state(job("a"), job("b"), job("c", stage=ACTIVE), job("d", **ended))
+    stopping = {"stage": ACTIVE, "status": JobStatus.STOPPING}
+    state(job("a"), job("b"), job("c", stage=ACTIVE), job("d", **ended), job("e", **stopping))
     with state.database.read() as connection:
         assert training_jobs.counts(connection) == {
             (JobStatus.IN_PROGRESS, WAITING): 2,
             (JobStatus.IN_PROGRESS, ACTIVE): 1,
-            (JobStatus.COMPLETED, ENDED): 1,
+            (JobStatus.STOPPING, ACTIVE): 1,
         }
-        assert training_jobs.count_up_to(connection, 9, WAITING, ACTIVE) == 3
+        assert training_jobs.count_up_to(connection, 9, WAITING, ACTIVE) == 4
         assert training_jobs.count_up_to(connection, 2, WAITING, ACTIVE) == 2
         assert training_jobs.count_up_to(connection, 9, WAITING) == 2
 

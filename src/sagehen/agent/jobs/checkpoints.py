@@ -107,6 +107,7 @@ class Checkpoints:
         found = await self._transfers.insist(self._find)
         allowance.check_inputs(sum(one.size for one in found))
         await download(found, self._folder, self._transfers, allowance)
+        await self._transfers.run(partial(self._set_times, found))
         there = await self._transfers.run(self._look)
         self._stored = {path: one.signature for path, one in there.items()}
 
@@ -158,6 +159,11 @@ class Checkpoints:
             return list_below(self._transfers.objects, self._location, self._transfers.check)
         except NoSuchBucket as error:
             raise JobFailed(download_failed("NoSuchBucket", self._location.url)) from error
+
+    def _set_times(self, found: list[InputObject]) -> None:
+        """In the order in which they were kept: scripts take the newest file for the last."""
+        for one in found:
+            os.utime(self._folder / one.path, (one.modified_at, one.modified_at))
 
     def _sync(self, last: bool, whole: dict[str, Signature] | None = None) -> None:
         """One pass. What fails is left for the next.

@@ -29,6 +29,8 @@ class InputObject(msgspec.Struct, frozen=True, kw_only=True):
 
     location: Location
     size: int
+    modified_at: float
+    """Seconds since the epoch."""
     path: str
     """Relative, checked: it stays inside its folder."""
     gunzip: bool = False
@@ -156,7 +158,11 @@ def _input(info: ObjectInfo, path: str, gunzip: bool) -> InputObject:
     if gunzip:
         path = path.removesuffix(GZIP_SUFFIX)
     return InputObject(
-        location=Location(info.bucket, info.key), size=info.size, path=path, gunzip=gunzip
+        location=Location(info.bucket, info.key),
+        size=info.size,
+        modified_at=info.modified_at,
+        path=path,
+        gunzip=gunzip,
     )
 
 

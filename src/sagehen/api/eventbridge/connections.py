@@ -2,15 +2,14 @@
 
 import copy
 import re
-import uuid
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
 from sagehen.api.eventbridge.listing import after, limit_of, page_of
-from sagehen.api.eventbridge.refusals import existing, invalid, missing, not_built, over_limit
+from sagehen.api.eventbridge.refusals import invalid, not_built
+from sagehen.api.eventbridge.resources import Kind
 from sagehen.domain.events import EventResource
 from sagehen.store.event_resources import EVENT_CONNECTIONS
 
@@ -22,8 +21,6 @@ __all__ = [
     "update_connection",
 ]
 
-MOST = 3000
-"""EventBridge's quota, of connections as of API destinations."""
 STATE = "AUTHORIZED"
 _PARAMETERS = {"API_KEY": "ApiKeyAuthParameters", "BASIC": "BasicAuthParameters"}
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -32,39 +29,18 @@ _SECRETS = ("ApiKeyValue", "Password")
 
 def create_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Make a connection, which can be used at once."""
-    definition = _checked({key: one for key, one in params.items() if key != "Name"})
-    now = call.clock.now()
-    record = EventResource(
-        name=params["Name"],
-        arn=call.arns.event_resource("connection", params["Name"], str(uuid.uuid4())),
-        definition=definition,
-        created_at=now,
-        modified_at=now,
-    )
-    with call.database.write() as connection:
-        if EVENT_CONNECTIONS.count(connection) >= MOST:
-            raise over_limit(f"There are {MOST} connections, as many as there may be.")
-        if not EVENT_CONNECTIONS.insert(connection, record):
-            raise existing("Connection", record.name)
-    return _changed(record)
+    definition = {key: one for key, one in params.items() if key != "Name"}
+    return _changed(_KIND.create(call, params["Name"], definition))
 
 
 def update_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Put what is given in place of what was; events that wait are sent with it."""
-    given = {key: one for key, one in params.items() if key != "Name"}
-    with call.database.write() as connection:
-        before = _existing(connection, params["Name"], lock=True)
-        definition = _checked({**before.definition, **given})
-        now = call.clock.now()
-        record = msgspec.structs.replace(before, definition=definition, modified_at=now)
-        EVENT_CONNECTIONS.update(connection, record)
-    return _changed(record)
+    return _changed(_KIND.update(call, params))
 
 
 def describe_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """All of a connection but its secrets."""
-    with call.database.read() as connection:
-        record = _existing(connection, params["Name"])
+    record = _KIND.read(call, params["Name"])
     return {**_changed(record), "Name": record.name, **_without_secrets(record.definition)}
 
 
@@ -88,20 +64,11 @@ def list_connections(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 def delete_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Drop a connection, with what is on its way by it; what comes then is for the dead letters."""
-    with call.database.write() as connection:
-        record = _existing(connection, params["Name"], lock=True)
-        EVENT_CONNECTIONS.delete(connection, record.name)
+    record = _KIND.drop(call, params["Name"])
     return {**_changed(record), "ConnectionState": "DELETING"}
 
 
-def _existing(connection: Connection, name: str, lock: bool = False) -> EventResource:
-    record = EVENT_CONNECTIONS.get(connection, name, lock)
-    if record is None:
-        raise missing("Connection", name)
-    return record
-
-
-def _checked(definition: dict[str, Any]) -> dict[str, Any]:
+def _check(_: Connection, definition: dict[str, Any]) -> None:
     kind = definition["AuthorizationType"]
     if kind not in _PARAMETERS:
         raise not_built(f"AuthorizationType {kind}", "It is API_KEY or BASIC.")
@@ -120,7 +87,9 @@ def _checked(definition: dict[str, Any]) -> dict[str, Any]:
     key = parameters.get("ApiKeyAuthParameters", {}).get("ApiKeyName", "x")
     if not _HEADER.fullmatch(key):
         raise invalid(f"ApiKeyName {key} is no name of a header.")
-    return definition
+
+
+_KIND = Kind(EVENT_CONNECTIONS, "Connection", "connection", "connections", _check)
 
 
 def _changed(record: EventResource) -> dict[str, Any]:

@@ -1,15 +1,14 @@
 """API destinations: HTTP APIs that are targets of rules, each with a connection."""
 
-import uuid
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
 from sagehen.api.eventbridge.listing import after, limit_of, page_of
-from sagehen.api.eventbridge.refusals import existing, invalid, missing, over_limit
+from sagehen.api.eventbridge.refusals import invalid, missing
+from sagehen.api.eventbridge.resources import Kind
 from sagehen.domain.events import EventResource
 from sagehen.store.event_resources import EVENT_CONNECTIONS, EVENT_DESTINATIONS
 
@@ -21,7 +20,6 @@ __all__ = [
     "update_api_destination",
 ]
 
-MOST = 3000
 STATE = "ACTIVE"
 _SHOWN = ("ConnectionArn", "HttpMethod", "InvocationEndpoint", "InvocationRateLimitPerSecond")
 
@@ -30,40 +28,17 @@ def create_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]
     """Make an API destination, which can be a target at once."""
     definition = {"InvocationRateLimitPerSecond": 300} | params
     del definition["Name"]
-    now = call.clock.now()
-    record = EventResource(
-        name=params["Name"],
-        arn=call.arns.event_resource("api-destination", params["Name"], str(uuid.uuid4())),
-        definition=definition,
-        created_at=now,
-        modified_at=now,
-    )
-    with call.database.write() as connection:
-        _check(connection, definition)
-        if EVENT_DESTINATIONS.count(connection) >= MOST:
-            raise over_limit(f"There are {MOST} API destinations, as many as there may be.")
-        if not EVENT_DESTINATIONS.insert(connection, record):
-            raise existing("ApiDestination", record.name)
-    return _changed(record)
+    return _changed(_KIND.create(call, params["Name"], definition))
 
 
 def update_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Put what is given in place of what was; events that wait are sent there."""
-    given = {key: one for key, one in params.items() if key != "Name"}
-    with call.database.write() as connection:
-        before = _existing(connection, params["Name"], lock=True)
-        definition = {**before.definition, **given}
-        _check(connection, definition)
-        now = call.clock.now()
-        record = msgspec.structs.replace(before, definition=definition, modified_at=now)
-        EVENT_DESTINATIONS.update(connection, record)
-    return _changed(record)
+    return _changed(_KIND.update(call, params))
 
 
 def describe_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """All of an API destination."""
-    with call.database.read() as connection:
-        record = _existing(connection, params["Name"])
+    record = _KIND.read(call, params["Name"])
     return {**_listed(record), "Description": record.definition.get("Description")}
 
 
@@ -80,17 +55,8 @@ def list_api_destinations(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 def delete_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Drop an API destination, with what is on its way; what comes then is for the dead letters."""
-    with call.database.write() as connection:
-        record = _existing(connection, params["Name"], lock=True)
-        EVENT_DESTINATIONS.delete(connection, record.name)
+    _KIND.drop(call, params["Name"])
     return {}
-
-
-def _existing(connection: Connection, name: str, lock: bool = False) -> EventResource:
-    record = EVENT_DESTINATIONS.get(connection, name, lock)
-    if record is None:
-        raise missing("ApiDestination", name)
-    return record
 
 
 def _check(connection: Connection, definition: dict[str, Any]) -> None:
@@ -105,6 +71,9 @@ def _check(connection: Connection, definition: dict[str, Any]) -> None:
     arn = definition["ConnectionArn"]
     if EVENT_CONNECTIONS.by_arn(connection, arn) is None:
         raise missing("Connection", arn)
+
+
+_KIND = Kind(EVENT_DESTINATIONS, "ApiDestination", "api-destination", "API destinations", _check)
 
 
 def _connection_of(record: EventResource) -> str:

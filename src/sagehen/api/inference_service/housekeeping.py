@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection
 
-from sagehen.api.inference_service.service import load_service
+from sagehen.api.inference_service.service import load_valid_service
 from sagehen.api.inference_service.slots import Slots
 from sagehen.clock import Clock
 from sagehen.inference_settings import InferenceServiceSettings
@@ -30,7 +30,7 @@ class Housekeeping:
         How many slots that were: there should never be any.
         """
         lost = self._slots.sweep(connection, stage)
-        service = load_service(connection, stage)
+        service = load_valid_service(connection, stage)
         settings = service.settings if service else InferenceServiceSettings.model_validate({})
         now = self._clock.now()
         inference_jobs.forget(connection, stage, now - settings.history_seconds, FORGOTTEN_AT_ONCE)

@@ -1,7 +1,9 @@
 """A service as it is in force: what is kept of it, and what that means."""
 
+import logging
 from dataclasses import dataclass
 
+from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from sagehen.domain.inference_service import ServiceRecord
@@ -9,7 +11,9 @@ from sagehen.domain.names import ArnMaker
 from sagehen.inference_settings import InferenceServiceSettings
 from sagehen.store import inference_services
 
-__all__ = ["Service", "load_service"]
+__all__ = ["Service", "load_service", "load_valid_service"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,3 +36,14 @@ def load_service(connection: Connection, stage: str, lock: bool = False) -> Serv
     if record is None:
         return None
     return Service(record, InferenceServiceSettings.model_validate(record.given))
+
+
+def load_valid_service(connection: Connection, stage: str, lock: bool = False) -> Service | None:
+    """The same, and None also where its settings are none any more, by a newer version's rules: of
+    its jobs the ends have to be told even then."""
+    try:
+        return load_service(connection, stage, lock)
+    except ValidationError as error:
+        about = {"action": "load_service", "stage": stage}
+        log.error("An inference service has to be put again: %s", error, extra=about)
+        return None

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from sagehen.api.inference_service.jobs import StopJob
-from sagehen.api.inference_service.service import Service, load_service
+from sagehen.api.inference_service.service import Service, load_service, load_valid_service
 from sagehen.api.inference_service.slots import Slots
 from sagehen.api.inference_service.topic import ensure_topic
 from sagehen.clock import Clock
@@ -118,26 +118,27 @@ class Services:
             NotFound: there is none.
             Conflict: it is that of the settings.
         """
-        removed = self._writes.run(partial(self._close, stage=stage))
+        closed, removed = self._writes.run(partial(self._close, stage=stage))
         active = self._active(stage)
         for name, job_id in active:
             self._writes.run(partial(self._stop_job, name=name, job_id=job_id))
-        self._writes.run(partial(inference_services.delete_service, stage=stage))
+        self._writes.run(partial(_drop, closed=closed))
         return {"stage": stage, "removed_jobs": removed, "stopped_jobs": len(active)}
 
-    def _close(self, connection: Connection, stage: str) -> int:
-        """Take no more requests, and empty the queue; how many jobs that were."""
-        service = load_service(connection, stage, lock=True)
-        if service is None:
+    def _close(self, connection: Connection, stage: str) -> tuple[ServiceRecord, int]:
+        """Take no more requests, and empty the queue; what is closed, how many jobs that were."""
+        record = inference_services.get(connection, stage, lock=True)
+        if record is None:
             raise NotFound(f"There is no inference service at {stage!r}.")
-        if service.record.source is ServiceSource.SETTINGS:
+        if record.source is ServiceSource.SETTINGS:
             raise Conflict(_OF_SETTINGS)
-        closing = msgspec.structs.replace(service.record, closing=True)
+        closing = msgspec.structs.replace(record, closing=True)
         inference_services.update(connection, closing)
-        return self._empty_queue(connection, service)
+        return closing, self._empty_queue(connection, stage)
 
-    def _empty_queue(self, connection: Connection, service: Service) -> int:
-        waiting = inference_jobs.in_state(connection, service.stage, InferenceState.QUEUED)
+    def _empty_queue(self, connection: Connection, stage: str) -> int:
+        service = load_valid_service(connection, stage, lock=True)
+        waiting = inference_jobs.in_state(connection, stage, InferenceState.QUEUED)
         for job in waiting:
             self._slots.remove(connection, service, job)
         return len(waiting)
@@ -177,9 +178,7 @@ class Services:
         would do so for ever, and is told that it will not begin."""
         for record in inference_services.all_services(connection):
             if record.source is ServiceSource.SETTINGS and record.stage != but:
-                service = load_service(connection, record.stage, lock=True)
-                if service is not None:
-                    self._empty_queue(connection, service)
+                self._empty_queue(connection, record.stage)
                 inference_services.delete_service(connection, record.stage)
 
     def _make_bucket(self, settings: InferenceServiceSettings) -> None:
@@ -215,6 +214,13 @@ class Services:
 _OF_SETTINGS = (
     "This service is the one of sagehen.toml: change the section [inference_service] there."
 )
+
+
+def _drop(connection: Connection, closed: ServiceRecord) -> None:
+    """Unless another DELETE was quicker, and the stage has a new service since."""
+    kept = inference_services.get(connection, closed.stage, lock=True)
+    if kept is not None and kept.closing and kept.created_at == closed.created_at:
+        inference_services.delete_service(connection, closed.stage)
 
 
 def _refuse_change(record: ServiceRecord | None) -> None:

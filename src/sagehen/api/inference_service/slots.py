@@ -17,7 +17,7 @@ from sagehen.api.inference_service.endings import (
 )
 from sagehen.api.inference_service.job_definition import make_tags
 from sagehen.api.inference_service.refusals import Failed, Full
-from sagehen.api.inference_service.service import Service, load_service
+from sagehen.api.inference_service.service import Service, load_valid_service
 from sagehen.clock import Clock
 from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
 from sagehen.domain.training import TrainingJobRecord
@@ -56,10 +56,11 @@ class Slots:
         """
         taken = self.fill(connection, service)
         if not _has_room(taken, job.type, service.settings):
-            _check_queue(connection, service, job.type, taken)
-            inference_jobs.add(connection, job)
-            return job, 0
+            return _enqueue(connection, service, job, taken), 0
         job, fault = self._begin(connection, service, job)
+        if fault is not None and fault.code == _NO_ROOM and service.settings.when_full == "queue":
+            # Of training jobs there are too many: it begins when there are fewer.
+            return _enqueue(connection, service, job, taken), 0
         if fault is not None:
             raise Failed(fault.message) from fault
         inference_jobs.add(connection, job)
@@ -79,7 +80,7 @@ class Slots:
         job = inference_jobs.by_job_id(connection, training.job_id)
         if job is None:
             return
-        service = load_service(connection, job.stage, lock=True)
+        service = load_valid_service(connection, job.stage, lock=True)
         # It may have been ended by a sweep before we had the lock.
         job = inference_jobs.by_job_id(connection, training.job_id)
         if job is None or job.state is InferenceState.ENDED:
@@ -88,7 +89,9 @@ class Slots:
         if service is not None:
             self.fill(connection, service)
 
-    def remove(self, connection: Connection, service: Service, job: InferenceJobRecord) -> None:
+    def remove(
+        self, connection: Connection, service: Service | None, job: InferenceJobRecord
+    ) -> None:
         """Take a job out of the queue, and tell of it. `service` is locked."""
         finish(connection, service, removed_ending(job, self._clock.now()), self._clock.now())
 
@@ -112,7 +115,7 @@ class Slots:
         There are none, unless a training job ended by other hands than control's: this is for
         safety. It also begins who waits, where a limit was raised.
         """
-        service = load_service(connection, stage, lock=True)
+        service = load_valid_service(connection, stage, lock=True)
         lost = inference_jobs.lost(connection, stage)
         for job in lost:
             self._end_lost(connection, service, job)
@@ -187,6 +190,14 @@ def _remaining(taken: dict[str, int], kind: str, settings: InferenceServiceSetti
     if settings.total_limit is not None:
         free = min(free, settings.total_limit - sum(taken.values()))
     return max(0, free)
+
+
+def _enqueue(
+    connection: Connection, service: Service, job: InferenceJobRecord, taken: dict[str, int]
+) -> InferenceJobRecord:
+    _check_queue(connection, service, job.type, taken)
+    inference_jobs.add(connection, job)
+    return job
 
 
 def _check_queue(

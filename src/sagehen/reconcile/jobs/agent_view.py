@@ -18,6 +18,8 @@ class AgentView:
         """Attempts that the agent would not take, by id."""
         self._taken: set[str] = set()
         """Attempts that this agent took, and has not told of yet."""
+        self._asked: set[str] = set()
+        """Attempts that an agent may have taken: it was asked, and no answer came."""
         self._seen: set[str] = set()
         """Attempts of which an agent has told."""
         self._told: set[tuple[str, str]] = set()
@@ -43,12 +45,14 @@ class AgentView:
             return
         self._seen.update(reports)
         self._taken -= reports.keys()
+        self._asked -= reports.keys()
         self._told = {(verb, one) for verb, one in self._told if one in reports}
 
     def forget_all_but(self, newest: frozenset[str]) -> None:
         """Keep nothing of attempts that no job is at any more."""
         self._seen &= newest
         self._taken &= newest
+        self._asked &= newest
         for one in self._refused.keys() - newest:
             del self._refused[one]
 
@@ -62,17 +66,30 @@ class AgentView:
             return Sight(presence=Presence.THERE, report=report)
         if one in self._taken:
             return Sight(presence=Presence.UNKNOWN)
+        if one in self._asked:
+            return Sight(presence=Presence.ASKED)
         was_there = one in self._seen or record.phases > 0
         return Sight(presence=Presence.LOST if was_there else Presence.ABSENT)
 
     def has_to_be_stopped(self, attempt_id: str) -> bool:
-        """Whether the agent has it, and is not ending it."""
+        """Whether the agent has it, or may have it, and is not ending it."""
+        if attempt_id in self._asked:
+            return True
         report = (self._reports or {}).get(attempt_id)
         if report is None or report.outcome is not None or report.stopping:
             return False
         return ("stop", attempt_id) not in self._told
 
+    def note_asked(self, attempt_id: str) -> None:
+        """No answer came. An agent that was away since may be the same, and have taken it."""
+        self._asked.add(attempt_id)
+
+    def note_absent(self, attempt_id: str) -> None:
+        """The agent says so, asked after all that it was asked before."""
+        self._asked.discard(attempt_id)
+
     def note_taken(self, attempt_id: str) -> None:
+        self._asked.discard(attempt_id)
         if self._reports is not None and attempt_id not in self._reports:
             self._taken.add(attempt_id)
 

@@ -83,7 +83,7 @@ class JobPass:
         self._on_end = on_end
         self._counted_at = -math.inf
         self.counts: dict[tuple[JobStatus, JobStage], int] = {}
-        """How many jobs there are, as of a while ago."""
+        """How many jobs go on, as of a while ago."""
         self.restarts: Counter[SecondaryStatus] = Counter()
         """How many attempts came to nothing, by what became of their jobs: Interrupted or
         Restarting."""
@@ -109,6 +109,14 @@ class JobPass:
             _tell(course)
             self.restarts.update(_restarts(course))
         return self._asks(running, view, now, more)
+
+    def leftovers(self, view: AgentView) -> Asks:
+        """What an agent is still at though no job is any more. Needs no lease: whoever runs the
+        jobs has given it up for good, and an agent has only what was in a row before."""
+        with self._database.read() as connection:
+            running = training_jobs.active(connection)
+        newest = frozenset(one.attempt_id for one in running)
+        return Asks(delete=tuple(view.reported - newest), newest=newest)
 
     def shift_clock(self, jump: ClockJump) -> None:
         """Nobody waits for longer, or shorter, because the clock was set.
@@ -215,7 +223,7 @@ class JobPass:
                 job_spec(one)
                 for one in running
                 if one.status is JobStatus.IN_PROGRESS
-                and view.sight(one).presence is Presence.ABSENT
+                and view.sight(one).presence in (Presence.ASKED, Presence.ABSENT)
             ),
             stop=tuple(
                 one.attempt_id

@@ -102,11 +102,22 @@ class JobLoop(LeasedLoop):
         self._was_away |= self._watch.reports is None
         self._wake.set()
 
-    async def step(self) -> float:
+    def _look(self) -> None:
         if self._was_away:
             self._was_away = False
             self._view.look(None)
         self._view.look(self._watch.reports)
+
+    async def stand_by(self) -> None:
+        """The other control has an agent of its own, and begins there what it gives up here."""
+        self._look()
+        if self._view.reported:
+            asks = await in_thread(lambda: self._pass.leftovers(self._view))
+            self._view.forget_all_but(asks.newest)
+            await self._ask(asks)
+
+    async def step(self) -> float:
+        self._look()
         if (jump := self._jumps.look()) is not None:
             await in_thread(lambda: self._pass.shift_clock(jump))
         now = self._clock.now()
@@ -142,12 +153,17 @@ class JobLoop(LeasedLoop):
         except Invalid as error:
             self._view.note_refused(spec.attempt_id, str(error))
             self._wake.set()
+        except SagehenError:
+            self._view.note_asked(spec.attempt_id)
+            raise
 
     async def _tell(self, verb: str, attempt_id: str, asked: Awaitable[None]) -> None:
         try:
             await asked
         except NotFound:
-            return  # Its next answer tells as much.
+            # Of what it has told of, its next answer tells as much.
+            self._view.note_absent(attempt_id)
+            return
         self._view.note_told(verb, attempt_id)
 
 

@@ -24,6 +24,8 @@ class Presence(Enum):
     THERE = "there"
     UNKNOWN = "unknown"
     """The agent is away, or has not told of it yet since it took it."""
+    ASKED = "asked"
+    """The agent was asked for it and did not answer: it may have taken it."""
     ABSENT = "absent"
     """It was never seen there."""
     LOST = "lost"

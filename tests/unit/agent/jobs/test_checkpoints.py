@@ -8,7 +8,7 @@ import pytest
 from sagehen.agent.jobs import checkpoints
 from sagehen.agent.jobs.open_files import is_being_written, is_only_appended_to
 from sagehen.domain.jobs import CheckpointSpec, Outcome, StopRequest
-from sagehen.domain.objects import ListingQuery
+from sagehen.domain.objects import Attributes, ListingQuery
 from sagehen.errors import Invalid, Unavailable
 from sagehen.home import Home
 from sagehen.objects import ObjectStore
@@ -65,6 +65,21 @@ async def test_what_one_attempt_kept_the_next_one_finds(
     await jobs.run(make_spec(script, checkpoint=CHECKPOINT, attempt_id="j-2"))
     assert (home.logs / "training-jobs" / "count" / "algo-1.log").read_text() == "one\n"
     assert stored(objects) == {"a/b": b"two\n", "c": b"three\n"}
+
+
+async def test_what_is_found_is_as_old_as_what_was_kept(
+    jobs: JobsUnderTest, make_spec: MakeSpec, objects: ObjectStore, home: Home, clock: SteppedClock
+) -> None:
+    for key in ("ck/count/b", "ck/count/a"):
+        clock.advance(10)
+        draft = objects.draft()
+        draft.write(b"x")
+        objects.put("bucket", key, draft, Attributes())
+    kept = [objects.head("bucket", f"ck/count/{name}").modified_at for name in "ab"]
+    assert kept[0] > kept[1]
+    await jobs.run(make_spec(f"{CD}; stat -c %Y a b", checkpoint=CHECKPOINT))
+    log = home.job_log("count") / "algo-1.log"
+    assert log.read_text().split() == [str(int(one)) for one in kept]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.STOPPED, Outcome.INTERRUPTED])

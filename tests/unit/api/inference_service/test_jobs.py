@@ -112,3 +112,11 @@ def test_a_bad_query(house, query):
     answered = house.request("GET", "/dev/inference", query)
     assert answered.status == 400
     assert answered.body["message"]
+
+
+def test_a_page_of_one_type_does_not_read_the_others(database):
+    asked = "SELECT * FROM inference_jobs WHERE stage = 'dev' AND type = 'a'"
+    plan = f"EXPLAIN QUERY PLAN {asked} AND sequence < 9 ORDER BY sequence DESC LIMIT 2"
+    with database.read() as connection:
+        (step,) = connection.exec_driver_sql(plan).all()
+    assert "ix_inference_jobs_type (stage=? AND type=? AND sequence<?)" in step.detail

@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import msgspec
 import pytest
 
 from sagehen.errors import Conflict, Invalid, NotFound, Unavailable
@@ -118,6 +119,40 @@ def test_while_it_is_deleted_it_takes_nothing_and_is_not_changed(house):
     # It was cut short: DELETE goes on with it.
     house.services.delete("prod")
     assert stages(house) == ["dev"]
+
+
+def test_of_two_deletes_the_slower_leaves_the_next_service_alone(house, monkeypatch):
+    put(house)
+
+    def meanwhile(stage):
+        monkeypatch.undo()
+        house.services.delete(stage)
+        house.clock.seconds += 1
+        put(house)
+        return []
+
+    monkeypatch.setattr(house.services, "_active", meanwhile)
+    house.services.delete("prod")
+    assert house.services.get("prod")["closing"] is False
+
+
+def test_settings_that_a_newer_version_refuses_keep_no_job_from_ending(house, caplog):
+    put(house, when_full="queue", require_api_key=False, emails=["a@example.com"])
+    body = b'{"type": "model_a"}'
+    for _ in range(2):
+        assert asyncio.run(house.ask(path="/prod/inference", body=body)).status == 200
+    listed = asyncio.run(house.ask("GET", "/prod/inference")).body["jobs"]
+    (active,) = [one["jobName"] for one in listed if house.training(one["jobName"])]
+    with house.database.write() as connection:
+        record = inference_services.get(connection, "prod")
+        given = {**record.given, "limit": 0}
+        inference_services.update(connection, msgspec.structs.replace(record, given=given))
+    house.end(active)
+    assert "has to be put again" in caplog.text
+    with house.database.write() as connection:
+        assert house.housekeeping.sweep(connection, "prod") == 0
+    assert house.services.delete("prod")["removed_jobs"] == 1
+    assert sorted(one["status"] for one in house.facts()) == ["Completed", "Stopped"]
 
 
 def test_a_deleted_service_s_jobs_are_told_of(house):

@@ -134,6 +134,17 @@ def test_where_there_are_too_many_training_jobs_the_queue_waits_on(make_house):
     assert house.job(second)["status"] == "InProgress"
 
 
+def test_where_there_are_too_many_training_jobs_a_request_takes_its_place_in_the_queue(make_house):
+    house = make_house(when_full="queue", max_queued=1)
+    house.breaks = AwsError("ResourceLimitExceeded", "Too many wait.", 400)
+    name = house.start()
+    assert house.job(name)["status"] == "Queued"
+    assert house.post({"type": "model_a"}).status == 502
+    house.breaks = None
+    sweep(house)
+    assert house.job(name)["status"] == "InProgress"
+
+
 def test_a_stopped_job_that_waits_leaves_the_queue_and_is_told_of(make_house):
     house = make_house(when_full="queue")
     first, second, third = house.start(), house.start(), house.start()

@@ -5,13 +5,16 @@ import math
 import pytest
 from sqlalchemy import event, select
 
+from sagehen.api.training.stopping import stop_training_job_row
 from sagehen.domain.jobs import JobMetric, Outcome
+from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStage, JobStatus, SecondaryStatus
 from sagehen.reconcile.lease import LeaseLost
 from sagehen.store import leases, tags, training_jobs
 from sagehen.store.sample_tables import SAMPLES, SERIES
 from support.training_jobs import BEGAN, report_of, running_job, spot, waiting_job
 
+ARNS = ArnMaker("000000000000", "us-east-1")
 COMPLETED = Outcome.COMPLETED
 
 
@@ -100,6 +103,24 @@ def test_a_job_that_is_to_stop_is_stopped_until_the_agent_says_that_it_does(pass
     passes.view.note_told("stop", "idjob-1")
     assert passes.take(report_of("idjob-1", 3)).stop == ()
     assert passes.take(report_of("idjob-1", 3, stopping=True)).stop == ()
+
+
+def test_a_job_that_is_to_stop_has_not_ended_where_the_agent_may_have_taken_it(passes):
+    passes.insert(running_job())
+    assert len(passes.take().put) == 1
+    passes.view.note_asked("idjob-1")
+    assert len(passes.take().put) == 1
+    with passes.database.write() as connection:
+        record = training_jobs.get_for_update(connection, "job")
+        stop_training_job_row(connection, record, ARNS, BEGAN)
+    passes.take(away=True)
+    for _ in range(2):
+        asks = passes.take()
+        assert (asks.put, asks.stop) == ((), ("idjob-1",))
+        assert passes.get().status is JobStatus.STOPPING
+    passes.view.note_absent("idjob-1")
+    passes.take()
+    assert passes.get().status is JobStatus.STOPPED
 
 
 def test_each_transition_is_an_event_and_the_end_is_one_hook(passes):

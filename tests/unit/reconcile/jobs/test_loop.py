@@ -6,30 +6,32 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from sagehen.api.training.stopping import stop_training_job_row
 from sagehen.domain.jobs import Outcome
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStatus, SecondaryStatus
-from sagehen.errors import Conflict, NotFound
+from sagehen.errors import Conflict, NotFound, Unavailable
 from sagehen.reconcile.jobs.interrupts import Interrupts
 from sagehen.reconcile.jobs.loop import JobLoop
 from sagehen.store import training_jobs
 from support.training_jobs import JobAgent, report_of, spot, waiting_job
 
+ARNS = ArnMaker("000000000000", "us-east-1")
+
 
 class Control:
     """One loop, and short words for what tests do with it."""
 
-    def __init__(self, database, clock, agent=None) -> None:
+    def __init__(self, database, clock, agent=None, holder="one") -> None:
         self.database, self.clock = database, clock
         self.agent = agent or JobAgent()
-        arns = ArnMaker("000000000000", "us-east-1")
         self.ends = []
         self.loop = JobLoop(
             database,
             self.agent,
             clock,
-            "one",
-            arns,
+            holder,
+            ARNS,
             most_running=2,
             max_restarts=1,
             most_series=100,
@@ -105,6 +107,23 @@ async def test_one_that_runs_is_stopped(control):
     assert len(control.agent.asked_for({"Stopped"})) == 1
 
 
+async def test_of_a_put_without_an_answer_the_agent_is_asked_before_the_job_has_stopped(control):
+    def no_answer(verb, _):
+        if verb == "put":
+            raise Unavailable("No answer.")
+
+    control.agent.before_answer = no_answer
+    async with control.running():
+        control.insert(waiting_job())
+        await control.until_asked("put", "idjob-1")
+        with control.database.write() as connection:
+            record = training_jobs.get_for_update(connection, "job")
+            stop_training_job_row(connection, record, ARNS, control.clock.now())
+        await control.until_asked("stop", "idjob-1")
+        control.clock.advance(1)
+        await control.until(lambda: control.get().status is JobStatus.STOPPED)
+
+
 async def test_a_refusal_is_the_end(control):
     control.agent.refuses = "No."
     async with control.running():
@@ -152,6 +171,19 @@ async def test_an_end_that_came_while_control_was_away_is_told_by_the_next(
     async with other.running():
         await other.until(lambda: other.ends == ["job"])
     assert other.get().status is JobStatus.COMPLETED
+
+
+async def test_who_stands_by_stops_what_the_other_control_has_given_up(control, database, clock):
+    standby = Control(database, clock, holder="two")
+    standby.agent.show(report_of("idgiven-up-1", 3), report_of("idjob-1", 3))
+    async with control.running():
+        control.insert(waiting_job(), waiting_job("given-up", attempt=1))
+        await control.until_asked("put", "idjob-1")
+        await control.until_asked("put", "idgiven-up-2")
+        async with standby.running():
+            await standby.until_asked("delete", "idgiven-up-1")
+            await standby.until(lambda: list(standby.agent.reports) == ["idjob-1"])
+    assert standby.agent.asked == [("delete", "idgiven-up-1")]
 
 
 async def test_what_prometheus_is_told(control):

@@ -383,3 +383,11 @@ def check(record: TrainingJobRecord) -> None:
     if record.started_at is not None and record.ended_at is not None:
         assert record.created_at <= record.started_at <= record.ended_at
     assert (record.ended_at is not None) == final
+
+
+def test_of_many_transitions_the_first_and_the_newest_are_kept():
+    course = Course(waiting_job())
+    for number in range(1, 500):
+        course.move(SecondaryStatus.RESTARTING, BEGAN + number)
+    kept = [one.started_at - BEGAN for one in course.record.transitions]
+    assert kept == [0, *range(300, 500)]

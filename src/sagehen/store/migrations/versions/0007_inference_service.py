@@ -72,6 +72,7 @@ def _jobs() -> None:
         sa.UniqueConstraint("job_id", name=op.f("uq_inference_jobs_job_id")),
         sqlite_autoincrement=True,
     )
+    op.create_index("ix_inference_jobs_type", "inference_jobs", ["stage", "type", "sequence"])
     op.create_index("ix_inference_jobs_stage", "inference_jobs", ["stage", "sequence"])
     _partial("queued", ["stage", "type", "sequence"], "state = 'QUEUED'")
     _partial("active", ["stage", "type"], "state = 'ACTIVE'")
