@@ -7,7 +7,14 @@ from sagehen.apply.reading import Written
 from sagehen.apply.template import Parameter
 from sagehen.errors import Invalid
 
-__all__ = ["Value", "parameter_values", "read_assignments", "text_of"]
+__all__ = ["Secret", "Value", "parameter_values", "read_assignments", "text_of"]
+
+
+class Secret(str):
+    """The value of a parameter with NoEcho, or what has been made of one: not to be shown."""
+
+    __slots__ = ()
+
 
 Value = str | list[str]
 
@@ -57,11 +64,13 @@ def parameter_values(
 
 def text_of(value: object) -> str | None:
     """A scalar as CloudFormation writes it; None for what is none."""
+    if isinstance(value, str):
+        return value  # A Secret stays one.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Written):
         return value.text
-    return str(value) if isinstance(value, str | int | float) else None
+    return str(value) if isinstance(value, int | float) else None
 
 
 def _default(name: str, declared: Parameter) -> str:
@@ -86,11 +95,11 @@ def _value(name: str, declared: Parameter, text: str) -> Value:
         )
     if declared.type in ("String", "Number"):
         _check(name, declared, text, is_number=declared.type == "Number")
-        return text
+        return Secret(text) if declared.is_secret else text
     items = [one.strip() for one in text.split(",")] if text else []
     for one in items:
         _check(name, declared, one, is_number=declared.type == "List<Number>")
-    return items
+    return [Secret(one) for one in items] if declared.is_secret else items
 
 
 def _check(name: str, declared: Parameter, text: str, *, is_number: bool) -> None:

@@ -78,7 +78,7 @@ def apply_template(
         if status:
             return status
     if outputs:
-        out.print(render_outputs(outputs, resolver.descriptions(), resolver.secrets))
+        out.print(render_outputs(outputs, resolver.descriptions(), resolver.hidden_outputs()))
     return 0
 
 
