@@ -17,12 +17,13 @@ from sagehen.apply.connect import connect
 from sagehen.apply.desired import Resolver
 from sagehen.apply.kinds import KINDS
 from sagehen.apply.parameters import read_assignments
-from sagehen.apply.perform import Interrupted, Work, look_at, perform
+from sagehen.apply.perform import look_at, perform
 from sagehen.apply.plan import Plan, make_plan, plan_removal
 from sagehen.apply.reading import read_template_file
 from sagehen.apply.show import render_outputs, render_plan
 from sagehen.apply.stack import Stack, claimed, load_stack
 from sagehen.apply.template import read_template
+from sagehen.apply.waiting import Interrupted, Work
 from sagehen.errors import Invalid
 from sagehen.terminal import err, out
 
