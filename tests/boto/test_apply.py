@@ -135,7 +135,7 @@ def test_an_endpoint_is_made_changed_and_taken_away(stack, deploy, clients):
 
     before = names(clients["sagemaker"], stack)
     changed = served(url, 3, name)
-    printed = stack.apply(changed, "--dry-run", status=2)
+    printed = stack.apply(changed, "--dry-run", status=3)
     assert 'PrimaryContainer.Environment.FACTOR: "2" -> "3"' in printed
     assert "-/+ AWS::SageMaker::Model Model" in printed
     assert f"~ AWS::SageMaker::Endpoint Endpoint ({name})" in printed

@@ -29,8 +29,8 @@ from sagehen.terminal import err, out
 
 __all__ = ["CHANGES", "INTERRUPTED", "Options", "apply_template", "delete_stack"]
 
-CHANGES = 2
-"""Exit status of a dry run that would change something."""
+CHANGES = 3
+"""Exit status of a dry run that would change something; 2 is that of a wrong command line."""
 INTERRUPTED = 130
 _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
