@@ -54,13 +54,6 @@ def sqs(delivering: Server) -> Any:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
-
-
-@pytest.fixture
 def topic(sns: Any) -> Iterator[str]:
     arn = sns.create_topic(Name=f"t-{uuid.uuid4().hex[:8]}")["TopicArn"]
     yield arn
