@@ -142,19 +142,23 @@ def _outside_pattern(name: str, declared: Parameter, text: str) -> str | None:
 
 def _outside_lengths(name: str, declared: Parameter, text: str) -> str | None:
     least, most = (_bound(name, one) for one in (declared.min_length, declared.max_length))
-    if least is not None and len(text) < least:
-        return f"must contain at least {least:g} characters"
-    if most is not None and len(text) > most:
-        return f"must contain at most {most:g} characters"
-    return None
+    words = "must contain at least {:g} characters", "must contain at most {:g} characters"
+    return _outside(len(text), least, most, *words)
 
 
 def _outside_numbers(name: str, declared: Parameter, text: str) -> str | None:
     least, most = (_bound(name, one) for one in (declared.min_value, declared.max_value))
-    if least is not None and float(text) < least:
-        return f"must be a number not less than {least:g}"
-    if most is not None and float(text) > most:
-        return f"must be a number not greater than {most:g}"
+    words = "must be a number not less than {:g}", "must be a number not greater than {:g}"
+    return _outside(float(text), least, most, *words)
+
+
+def _outside(
+    found: float, least: float | None, most: float | None, too_little: str, too_much: str
+) -> str | None:
+    if least is not None and found < least:
+        return too_little.format(least)
+    if most is not None and found > most:
+        return too_much.format(most)
     return None
 
 
