@@ -139,7 +139,7 @@ def test_an_endpoint_is_made_changed_and_taken_away(stack, deploy, clients):
 
     before = names(clients["sagemaker"], stack)
     changed = served(url, 3, name)
-    printed = stack.apply(changed, "--dry-run", status=2)
+    printed = stack.apply(changed, "--dry-run", status=3)
     assert 'PrimaryContainer.Environment.FACTOR: "2" -> "3"' in printed
     assert "-/+ AWS::SageMaker::Model Model" in printed
     assert f"~ AWS::SageMaker::Endpoint Endpoint ({name})" in printed
@@ -419,7 +419,8 @@ def test_parameters_conditions_and_json(stack, clients):
         "Outputs": {"Said": {"Value": {"Fn::Sub": "${Secret} ${AWS::AccountId}"}}},
     }
     printed = stack.apply(json.dumps(template, indent=1))
-    assert "Said  **** 000000000000" in printed
+    assert "Said  ****" in printed
+    assert "Said  **** 0" not in printed
     assert "ToHook" not in printed
     printed = stack.apply(None, "-p", "Hook=http://127.0.0.1:9/", "-p", "Secret=other")
     assert "+ AWS::SNS::Subscription ToHook (unnamed)" in printed

@@ -13,7 +13,7 @@ from email.message import Message
 from typing import Any
 
 import pytest
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from support.mailbox import Mailbox
 from support.receiver import Receiver, endless, hang, nonsense, slam, status
@@ -39,6 +39,7 @@ def delivering(make_server: Callable[..., Server], mailbox: Mailbox) -> Server:
         mail_sender="sagehen@example.org",
         delivery_timeout_seconds="3",
         max_receiver_deliveries="2",
+        max_long_polls="1",
     )
 
 
@@ -50,13 +51,6 @@ def sns(delivering: Server) -> Any:
 @pytest.fixture(scope="module")
 def sqs(delivering: Server) -> Any:
     return delivering.client("sqs")
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
 
 
 @pytest.fixture
@@ -291,14 +285,27 @@ def test_a_server_that_stops_does_not_wait_for_long_polls(delivering: Server) ->
     answers: list[Any] = []
 
     def poll() -> None:
-        try:
-            answers.append(sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20))
-        except BotoCoreError as error:
-            answers.append(error)
+        while not answers:
+            try:
+                answers.append(sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20))
+            except BotoCoreError as error:
+                answers.append(error)
+            except ClientError:
+                pass  # The other one was faster.
 
     poller = threading.Thread(target=poll)
     poller.start()
-    time.sleep(0.5)  # So that it waits already; were it late, the test would pass all the same.
+
+    def waits() -> bool:
+        # One may wait at a time: whoever would be the second is refused.
+        try:
+            sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=1)
+        except ClientError as error:
+            return error.response["Error"]["Code"] == "RequestThrottled"
+        return False
+
+    eventually(waits)
+    assert poller.is_alive()
     began = time.monotonic()
     assert delivering.stop() == 0
     assert time.monotonic() - began < 10

@@ -5,7 +5,6 @@ import hashlib
 import hmac
 import json
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from support.deploy import Deployer
 from support.events import (
     DETAIL,
-    PATTERN,
     entry,
     make_queue,
     put,
@@ -29,11 +27,6 @@ from support.server import Server, eventually
 
 
 @pytest.fixture(scope="module")
-def events(aws: Server) -> Any:
-    return aws.client("events")
-
-
-@pytest.fixture(scope="module")
 def sqs(aws: Server) -> Any:
     return aws.client("sqs")
 
@@ -41,27 +34,6 @@ def sqs(aws: Server) -> Any:
 @pytest.fixture(scope="module")
 def sns(aws: Server) -> Any:
     return aws.client("sns")
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
-
-
-@pytest.fixture
-def source() -> str:
-    """Of this test's events only: other tests' rules do not match them."""
-    return f"my.{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def rule(events: Any, source: str) -> Iterator[str]:
-    name = f"rule-{source}"
-    events.put_rule(Name=name, EventPattern=json.dumps({**PATTERN, "source": [source]}))
-    yield name
-    remove(events, name)
 
 
 def test_an_event_reaches_a_queue(events: Any, sqs: Any, rule: str, source: str) -> None:

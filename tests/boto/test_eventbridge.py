@@ -2,14 +2,12 @@
 
 import json
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from support.events import (
     DETAIL,
-    PATTERN,
     code_of,
     entry,
     make_queue,
@@ -23,27 +21,8 @@ from support.server import Server
 
 
 @pytest.fixture(scope="module")
-def events(aws: Server) -> Any:
-    return aws.client("events")
-
-
-@pytest.fixture(scope="module")
 def sqs(aws: Server) -> Any:
     return aws.client("sqs")
-
-
-@pytest.fixture
-def source() -> str:
-    """Of this test's events only: other tests' rules do not match them."""
-    return f"my.{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def rule(events: Any, source: str) -> Iterator[str]:
-    name = f"rule-{source}"
-    events.put_rule(Name=name, EventPattern=json.dumps({**PATTERN, "source": [source]}))
-    yield name
-    remove(events, name)
 
 
 def test_what_does_not_match_is_not_sent(events: Any, sqs: Any, rule: str, source: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError, WaiterError
 
 from support.cli import run_command
-from support.server import SAGEHEN, clean_environment, run_to_its_end
+from support.server import SAGEHEN, clean_environment, eventually, run_to_its_end
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def bucket(aws):
 class Jobs:
     """`run("shell command", Member=…)` is the description of a job that has ended."""
 
-    def __init__(self, sagemaker, bucket):
-        self.sagemaker, self.bucket = sagemaker, bucket
+    def __init__(self, sagemaker, logs, bucket):
+        self.sagemaker, self.logs, self.bucket = sagemaker, logs, bucket
 
     def start(self, command, name=None, **members):
         name = name or f"boto-{uuid.uuid4().hex[:12]}"
@@ -64,6 +64,17 @@ class Jobs:
             time.sleep(0.02)
         return self.describe(name)
 
+    def until_said(self, name, line):
+        """Its log has that line, and it is told to be training."""
+        group = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamNamePrefix": f"{name}/"}
+
+        def has_said():
+            found = self.logs.filter_log_events(**group, filterPattern=line)["events"]
+            return line in [one["message"] for one in found]
+
+        eventually(has_said)
+        self.until(name, "Training")
+
     def ended(self, name):
         waiter = self.sagemaker.get_waiter("training_job_completed_or_stopped")
         waiter.config.delay, waiter.config.max_attempts = 0.05, 600
@@ -75,8 +86,8 @@ class Jobs:
 
 
 @pytest.fixture(scope="module")
-def jobs(sagemaker, bucket):
-    return Jobs(sagemaker, bucket)
+def jobs(aws, sagemaker, bucket):
+    return Jobs(sagemaker, aws.client("logs"), bucket)
 
 
 def statuses(job):
@@ -144,11 +155,10 @@ def test_a_job_that_fails_says_why(jobs):
 def test_a_job_is_stopped_and_what_it_wrote_is_kept(aws, jobs, bucket):
     command = (
         "trap 'echo late > model/late; exit 0' TERM; cd $SAGEMAKER_BASE_DIR; "
-        "echo early > model/early; sleep 60 & wait"
+        "echo early > model/early; echo ready; sleep 60 & wait"
     )
     name = jobs.start(command)
-    jobs.until(name, "Training")
-    time.sleep(0.3)  # for the shell to set its trap
+    jobs.until_said(name, "ready")
     jobs.sagemaker.stop_training_job(TrainingJobName=name)
     assert jobs.describe(name)["TrainingJobStatus"] in ("Stopping", "Stopped")
     job = jobs.ended(name)
@@ -173,7 +183,7 @@ def test_a_spot_job_that_is_interrupted_goes_on_from_its_checkpoint(aws, jobs, b
     checkpoint = {"S3Uri": f"s3://{bucket}/checkpoints/{uuid.uuid4().hex}"}
     command = (
         "cd $SAGEMAKER_BASE_DIR; if [ -e checkpoints/half ]; then cp checkpoints/half model/whole;"
-        " else echo half > checkpoints/half; sleep 60; fi"
+        " else echo half > checkpoints/half; echo ready; sleep 60; fi"
     )
     name = jobs.start(
         command,
@@ -181,8 +191,7 @@ def test_a_spot_job_that_is_interrupted_goes_on_from_its_checkpoint(aws, jobs, b
         StoppingCondition={"MaxRuntimeInSeconds": 60, "MaxWaitTimeInSeconds": 120},
         CheckpointConfig=checkpoint,
     )
-    jobs.until(name, "Training")
-    time.sleep(0.5)  # for the shell to write its checkpoint
+    jobs.until_said(name, "ready")
     command = [SAGEHEN, "jobs", "interrupt", name, "--home", str(aws.home)]
     assert run_to_its_end(command, clean_environment()) == f"1 interrupted.\n{name}\n"
     job = jobs.ended(name)

@@ -14,7 +14,7 @@ from sagehen.apply.aws import Place
 from sagehen.apply.functions import Scope, evaluate, evaluate_conditions
 from sagehen.apply.kinds import KINDS, Kind
 from sagehen.apply.names import content_digits, generated_name, place_digits
-from sagehen.apply.parameters import Value, parameter_values, text_of
+from sagehen.apply.parameters import Secret, Value, parameter_values, text_of
 from sagehen.apply.record import Kept, StackContent
 from sagehen.apply.references import check_references, in_order, needs
 from sagehen.apply.template import ResourceSource, Template
@@ -40,7 +40,7 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
     deletion_policy: str
     update_replace_policy: str
     hidden: tuple[str, ...] = ()
-    """Where in its properties the values of parameters with NoEcho are."""
+    """Where in its properties there is what parameters with NoEcho are, or is made of it."""
 
     @property
     def kind(self) -> Kind:
@@ -69,7 +69,7 @@ class Resolver:
         self._attributes: dict[str, dict[str, str]] = {}
         check_references(template)
         parameters = parameter_values(template.parameters, given)
-        self.secrets = _secrets(template, parameters)
+        self._secrets = _secrets(template, parameters)
         pseudo = _pseudo(stack, place)
         scope = Scope({**parameters, **pseudo}, template.mappings, {}, _no_resource)
         self._conditions = evaluate_conditions(template.conditions, scope)
@@ -87,7 +87,7 @@ class Resolver:
         path = f"/Resources/{logical_id}/Properties"
         kind = KINDS[source.type]
         given = evaluate(source.properties, self._scope, path)
-        properties = kind.read(logical_id, given)
+        properties = kind.read(logical_id, _shorn(given))
         name = self._name(kind, source, properties)
         attributes = kind.attributes(name or UNKNOWN, properties, self._place)
         kept = self._kept.get(logical_id)
@@ -104,7 +104,7 @@ class Resolver:
             needs=tuple(self._needs[logical_id]),
             deletion_policy=source.deletion_policy,
             update_replace_policy=source.update_replace_policy,
-            hidden=tuple(_places_of(self.secrets, properties)),
+            hidden=tuple(_places_of(self._secrets, given)),
         )
 
     def resolve_all(self) -> list[Desired]:
@@ -121,7 +121,13 @@ class Resolver:
         Raises:
             Invalid: one is no text.
         """
-        found = {}
+        return {name: str(value) for name, value in self._outputs()}
+
+    def hidden_outputs(self) -> set[str]:
+        """Those that have something of a parameter with NoEcho."""
+        return {name for name, value in self._outputs() if _is_hidden(self._secrets, value)}
+
+    def _outputs(self) -> Iterator[tuple[str, str]]:
         for name, one in self._template.outputs.items():
             if one.condition is None or self._conditions[one.condition]:
                 value = text_of(evaluate(one.value, self._scope, f"/Outputs/{name}/Value"))
@@ -129,8 +135,7 @@ class Resolver:
                     raise Invalid(
                         f"Template format error: Every Outputs member must be a string ({name})."
                     )
-                found[name] = value
-        return found
+                yield name, value
 
     def descriptions(self) -> dict[str, str]:
         """Of the outputs."""
@@ -197,7 +202,7 @@ def _secrets(template: Template, parameters: Mapping[str, Value]) -> list[str]:
 
 def _places_of(secrets: Sequence[str], properties: dict[str, Any]) -> Iterator[str]:
     """Paths, as Difference has them."""
-    for name, value in properties.items() if secrets else ():
+    for name, value in properties.items():
         yield from _leaves(secrets, value, name)
 
 
@@ -208,8 +213,22 @@ def _leaves(secrets: Sequence[str], value: Any, path: str) -> Iterator[str]:
     elif isinstance(value, list):
         for number, one in enumerate(value):
             yield from _leaves(secrets, one, f"{path}[{number}]")
-    elif any(secret in str(value) for secret in secrets):
+    elif _is_hidden(secrets, value):
         yield path
+
+
+def _is_hidden(secrets: Sequence[str], value: Any) -> bool:
+    """Whether it was made of a secret, or has one in it, as the attribute of a resource may."""
+    return isinstance(value, Secret) or any(secret in str(value) for secret in secrets)
+
+
+def _shorn(value: Any) -> Any:
+    """The same in plain texts, as records and requests have them."""
+    if isinstance(value, dict):
+        return {name: _shorn(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_shorn(one) for one in value]
+    return str(value) if isinstance(value, Secret) else value
 
 
 def _no_resource(logical_id: str, _: str | None) -> str:

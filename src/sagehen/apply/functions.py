@@ -2,12 +2,12 @@
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from sagehen.apply.parameters import Value, text_of
+from sagehen.apply.parameters import Secret, Value, text_of
 from sagehen.errors import Invalid
 
 __all__ = ["NO_VALUE", "PSEUDO", "Scope", "evaluate", "evaluate_conditions", "is_function"]
@@ -192,7 +192,12 @@ def _sub(argument: Any, scope: Scope, path: str) -> str:
         parts += [template[place : found.start()], value]
         place, length = found.end(), length + len(value)
         _check_length("Fn::Sub", length, path)
-    return "".join([*parts, template[place:]])
+    return _made_of(parts, "".join([*parts, template[place:]]))
+
+
+def _made_of(parts: Iterable[str], text: str) -> str:
+    """What is made of a secret is a secret."""
+    return Secret(text) if any(isinstance(one, Secret) for one in parts) else text
 
 
 def _check_length(name: str, length: int, path: str) -> None:
@@ -213,7 +218,7 @@ def _join(argument: Any, scope: Scope, path: str) -> str:
         raise Invalid(f"Template error: the delimiter of Fn::Join must be a string ({path}).")
     texts = [_text("Fn::Join", one, scope, path) for one in found]
     _check_length("Fn::Join", sum(map(len, texts)) + len(separator) * len(texts), path)
-    return separator.join(texts)
+    return _made_of(texts, separator.join(texts))
 
 
 def _select(argument: Any, scope: Scope, path: str) -> Any:
@@ -231,7 +236,8 @@ def _split(argument: Any, scope: Scope, path: str) -> list[str]:
     separator, source = _arguments("Fn::Split", argument, 2, path)
     if not isinstance(separator, str) or not separator:
         raise Invalid(f"Template error: the delimiter of Fn::Split must be a string ({path}).")
-    return _text("Fn::Split", source, scope, path).split(separator)
+    text = _text("Fn::Split", source, scope, path)
+    return [_made_of([text], one) for one in text.split(separator)]
 
 
 def _if(argument: Any, scope: Scope, path: str) -> Any:
@@ -256,7 +262,7 @@ def _find_in_map(argument: Any, scope: Scope, path: str) -> Any:
 
 def _base64(argument: Any, scope: Scope, path: str) -> str:
     text = _text("Fn::Base64", argument, scope, path)
-    return base64.b64encode(text.encode()).decode()
+    return _made_of([text], base64.b64encode(text.encode()).decode())
 
 
 def _arguments(name: str, argument: Any, count: int, path: str) -> list[Any]:

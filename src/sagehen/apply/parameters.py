@@ -7,7 +7,14 @@ from sagehen.apply.reading import Written
 from sagehen.apply.template import Parameter
 from sagehen.errors import Invalid
 
-__all__ = ["Value", "parameter_values", "read_assignments", "text_of"]
+__all__ = ["Secret", "Value", "parameter_values", "read_assignments", "text_of"]
+
+
+class Secret(str):
+    """The value of a parameter with NoEcho, or what has been made of one: not to be shown."""
+
+    __slots__ = ()
+
 
 Value = str | list[str]
 
@@ -57,11 +64,13 @@ def parameter_values(
 
 def text_of(value: object) -> str | None:
     """A scalar as CloudFormation writes it; None for what is none."""
+    if isinstance(value, str):
+        return value  # A Secret stays one.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Written):
         return value.text
-    return str(value) if isinstance(value, str | int | float) else None
+    return str(value) if isinstance(value, int | float) else None
 
 
 def _default(name: str, declared: Parameter) -> str:
@@ -86,11 +95,11 @@ def _value(name: str, declared: Parameter, text: str) -> Value:
         )
     if declared.type in ("String", "Number"):
         _check(name, declared, text, is_number=declared.type == "Number")
-        return text
+        return Secret(text) if declared.is_secret else text
     items = [one.strip() for one in text.split(",")] if text else []
     for one in items:
         _check(name, declared, one, is_number=declared.type == "List<Number>")
-    return items
+    return [Secret(one) for one in items] if declared.is_secret else items
 
 
 def _check(name: str, declared: Parameter, text: str, *, is_number: bool) -> None:
@@ -133,19 +142,23 @@ def _outside_pattern(name: str, declared: Parameter, text: str) -> str | None:
 
 def _outside_lengths(name: str, declared: Parameter, text: str) -> str | None:
     least, most = (_bound(name, one) for one in (declared.min_length, declared.max_length))
-    if least is not None and len(text) < least:
-        return f"must contain at least {least:g} characters"
-    if most is not None and len(text) > most:
-        return f"must contain at most {most:g} characters"
-    return None
+    words = "must contain at least {:g} characters", "must contain at most {:g} characters"
+    return _outside(len(text), least, most, *words)
 
 
 def _outside_numbers(name: str, declared: Parameter, text: str) -> str | None:
     least, most = (_bound(name, one) for one in (declared.min_value, declared.max_value))
-    if least is not None and float(text) < least:
-        return f"must be a number not less than {least:g}"
-    if most is not None and float(text) > most:
-        return f"must be a number not greater than {most:g}"
+    words = "must be a number not less than {:g}", "must be a number not greater than {:g}"
+    return _outside(float(text), least, most, *words)
+
+
+def _outside(
+    found: float, least: float | None, most: float | None, too_little: str, too_much: str
+) -> str | None:
+    if least is not None and found < least:
+        return too_little.format(least)
+    if most is not None and found > most:
+        return too_much.format(most)
     return None
 
 

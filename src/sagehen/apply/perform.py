@@ -4,11 +4,8 @@ A run that is killed between any two requests leaves a record from which the nex
 was begun is there or not, and `plan` looks.
 """
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
@@ -20,28 +17,19 @@ from sagehen.apply.kinds import KINDS, Live, comparable
 from sagehen.apply.plan import Action, Lives, Plan, Removal, Step, is_same, live_key
 from sagehen.apply.record import Kept, Phase
 from sagehen.apply.stack import Journal
+from sagehen.apply.waiting import (
+    Interrupted,
+    Work,
+    in_our_terms,
+    poll,
+    settled,
+    wait_until_gone,
+    wait_until_ready,
+    what,
+)
 from sagehen.errors import AlreadyExists, Invalid, SagehenError, Unavailable
 
-__all__ = ["Interrupted", "Work", "look_at", "perform"]
-
-_FIRST_POLL_SECONDS = 0.1
-_LAST_POLL_SECONDS = 2.0
-
-
-class Interrupted(Exception):
-    """The user asked to stop; `str` says what is under way still, if anything is."""
-
-
-@dataclass
-class Work:
-    """What a run works with."""
-
-    aws: Aws
-    journal: Journal
-    stop: threading.Event
-    say: Callable[[str], None]
-    timeout_seconds: float
-    """For one resource to become ready, or to go."""
+__all__ = ["look_at", "perform"]
 
 
 def look_at(aws: Aws, desired: list[Desired]) -> Lives:
@@ -95,12 +83,12 @@ def _create(step: Step, desired: Desired, work: Work) -> Kept:
     _make_room(desired, work.journal)
     work.journal.keep(_kept(desired, "creating"))
     if not step.takes_over:
-        _wait_until_gone(desired, work, only_if_going=True)
-        work.say(f"Creating {_what(desired)}")
+        wait_until_gone(desired, work, only_if_going=True)
+        work.say(f"Creating {what(desired)}")
         try:
             desired.kind.create(work.aws, desired.name, desired.properties)
         except (ClientError, SagehenError) as error:
-            if _made_nothing(_told(error), desired, work):
+            if _made_nothing(in_our_terms(error), desired, work):
                 work.journal.write(before)
             raise
     return _finish(step, desired, work)
@@ -118,8 +106,8 @@ def _made_nothing(refusal: SagehenError, desired: Desired, work: Work) -> bool:
 def _finish(step: Step, desired: Desired, work: Work) -> Kept:
     """Wait for what was begun, or was there, and write it down."""
     if step.action is Action.FINISH:
-        work.say(f"Waiting for {_what(desired)}")
-    live = _wait_until_ready(desired, work)
+        work.say(f"Waiting for {what(desired)}")
+    live = wait_until_ready(desired, work)
     kept = _kept(desired, "ready", live)
     _make_room(desired, work.journal)
     work.journal.keep(kept)
@@ -130,12 +118,12 @@ def _update(step: Step, desired: Desired, work: Work) -> Kept:
     assert step.old is not None
     _make_room(desired, work.journal)
     work.journal.keep(msgspec.structs.replace(step.old, phase="updating"))
-    live = _settled(desired, work)
+    live = settled(desired, work)
     if live is None or live.status != "ready":
-        raise Invalid(f"{_what(desired)} is gone or has failed meanwhile. Apply again.")
-    work.say(f"Updating {_what(desired)}")
+        raise Invalid(f"{what(desired)} is gone or has failed meanwhile. Apply again.")
+    work.say(f"Updating {what(desired)}")
     desired.kind.update(work.aws, live, step.old.properties, desired.properties)
-    live = _wait_until_ready(desired, work)
+    live = wait_until_ready(desired, work)
     seen = {k: one for k, one in desired.properties.items() if k not in desired.kind.unseen}
     wrong = [
         one.path
@@ -144,7 +132,7 @@ def _update(step: Step, desired: Desired, work: Work) -> Kept:
     ]
     if wrong:
         raise Invalid(
-            f"The update of {_what(desired)} failed, and it goes on as it was "
+            f"The update of {what(desired)} failed, and it goes on as it was "
             f"({', '.join(wrong)}): {live.reason or 'no reason was given.'}"
         )
     kept = _kept(desired, "ready", live)
@@ -153,9 +141,9 @@ def _update(step: Step, desired: Desired, work: Work) -> Kept:
 
 
 def _recreate(step: Step, desired: Desired, work: Work) -> Kept:
-    work.say(f"Deleting {_what(desired)}, which failed")
+    work.say(f"Deleting {what(desired)}, which failed")
     desired.kind.delete(work.aws, desired.name)
-    _wait_until_gone(desired, work)
+    wait_until_gone(desired, work)
     return _create(step, desired, work)
 
 
@@ -198,7 +186,7 @@ def _remove(removal: Removal, work: Work) -> None:
     if kind is None:
         raise Invalid(f"{shown} is of a type that this version of Sagehen does not know.")
     work.say(f"Deleting {shown}")
-    live = _poll(
+    live = poll(
         work,
         lambda: kind.look(work.aws, kept.name, kept.properties),
         lambda one: one is None or one.status != "busy",
@@ -209,7 +197,7 @@ def _remove(removal: Removal, work: Work) -> None:
         if reason:
             work.say(f"[kept] {reason}")
         else:
-            _poll(
+            poll(
                 work,
                 lambda: kind.look(work.aws, live.name, kept.properties),
                 lambda one: one is None,
@@ -236,75 +224,9 @@ def _kept(desired: Desired, phase: Phase, live: Live | None = None) -> Kept:
     )
 
 
-def _settled(desired: Desired, work: Work) -> Live | None:
-    return _poll(
-        work,
-        lambda: desired.kind.look(work.aws, desired.name, desired.properties),
-        lambda live: live is None or live.status not in ("busy", "going"),
-        f"{_what(desired)} is still changing",
-    )
-
-
-def _wait_until_ready(desired: Desired, work: Work) -> Live:
-    live = _settled(desired, work)
-    if live is None:
-        raise Invalid(f"{_what(desired)} is gone again. Apply once more.")
-    if live.status == "failed":
-        raise Invalid(f"{_what(desired)} failed: {live.reason or 'no reason was given.'}")
-    return live
-
-
-def _wait_until_gone(desired: Desired, work: Work, only_if_going: bool = False) -> None:
-    _poll(
-        work,
-        lambda: desired.kind.look(work.aws, desired.name, desired.properties),
-        lambda live: live is None or (only_if_going and live.status != "going"),
-        f"{_what(desired)} is still there",
-    )
-
-
-def _poll(
-    work: Work,
-    look: Callable[[], Live | None],
-    done: Callable[[Live | None], bool],
-    otherwise: str,
-) -> Live | None:
-    """What `look` finds once that is `done`; a server that is away meanwhile is waited for."""
-    deadline = time.monotonic() + work.timeout_seconds
-    pause = _FIRST_POLL_SECONDS
-    while True:
-        try:
-            live = look()
-            if done(live):
-                return live
-            work.journal.beat()
-            trouble = ""
-        except (ClientError, BotoCoreError, Unavailable) as error:
-            if not isinstance(_told(error), Unavailable):
-                raise
-            trouble = f" ({error})"
-        if time.monotonic() > deadline:
-            raise Unavailable(
-                f"{otherwise} after {work.timeout_seconds:g} s{trouble}. Run the same again to go "
-                "on waiting."
-            )
-        if work.stop.wait(pause):
-            raise Interrupted(otherwise)
-        pause = min(2 * pause, _LAST_POLL_SECONDS)
-
-
 def _check_stop(work: Work) -> None:
     if work.stop.is_set():
         raise Interrupted
-
-
-def _what(desired: Desired) -> str:
-    return f"{desired.type} {desired.logical_id} ({desired.name or 'unnamed'})"
-
-
-def _told(error: ClientError | BotoCoreError | SagehenError) -> SagehenError:
-    """An error of boto3's, or ours, as ours."""
-    return error if isinstance(error, SagehenError) else told(error)
 
 
 @contextmanager

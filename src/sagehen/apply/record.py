@@ -24,7 +24,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """The logical ids of those that had to be there before it."""
     deletion_policy: str = "Delete"
     hidden: tuple[str, ...] = ()
-    """Where in its properties the values of parameters with NoEcho are."""
+    """Where in its properties there is what parameters with NoEcho are, or is made of it."""
     phase: Phase = "ready"
 
 

@@ -17,19 +17,20 @@ from sagehen.apply.connect import connect
 from sagehen.apply.desired import Resolver
 from sagehen.apply.kinds import KINDS
 from sagehen.apply.parameters import read_assignments
-from sagehen.apply.perform import Interrupted, Work, look_at, perform
+from sagehen.apply.perform import look_at, perform
 from sagehen.apply.plan import Plan, make_plan, plan_removal
 from sagehen.apply.reading import read_template_file
 from sagehen.apply.show import render_outputs, render_plan
 from sagehen.apply.stack import Stack, claimed, load_stack
 from sagehen.apply.template import read_template
+from sagehen.apply.waiting import Interrupted, Work
 from sagehen.errors import Invalid
 from sagehen.terminal import err, out
 
 __all__ = ["CHANGES", "INTERRUPTED", "Options", "apply_template", "delete_stack"]
 
-CHANGES = 2
-"""Exit status of a dry run that would change something."""
+CHANGES = 3
+"""Exit status of a dry run that would change something; 2 is that of a wrong command line."""
 INTERRUPTED = 130
 _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
@@ -78,7 +79,7 @@ def apply_template(
         if status:
             return status
     if outputs:
-        out.print(render_outputs(outputs, resolver.descriptions(), resolver.secrets))
+        out.print(render_outputs(outputs, resolver.descriptions(), resolver.hidden_outputs()))
     return 0
 
 

@@ -1,7 +1,7 @@
 """A plan as a person reads it: a line for each resource, the changed properties below it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -36,14 +36,14 @@ def render_plan(plan: Plan, stack: str) -> RenderableType:
 
 
 def render_outputs(
-    outputs: Mapping[str, str], descriptions: Mapping[str, str], secrets: Sequence[str]
+    outputs: Mapping[str, str], descriptions: Mapping[str, str], hidden: Collection[str]
 ) -> RenderableType:
-    """The outputs, a line each."""
+    """The outputs, a line each, without the values of those that are hidden."""
     width = max(map(len, outputs), default=0)
     lines = [Text("Outputs")]
     for name, value in outputs.items():
         about = descriptions.get(name)
-        shown = _masked(value, secrets)
+        shown = _HIDDEN if name in hidden else value
         lines.append(Text(f"  {name:<{width}}  {shown}") + Text(f"  {about or ''}", "dim"))
     return Group(*lines)
 
@@ -97,16 +97,14 @@ def _change(
 def _value(value: Any, path: str, hidden: Sequence[str]) -> str:
     if value is None:
         return "(none)"
-    if any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in hidden):
+    if any(_is_within(one, path) or _is_within(path, one) for one in hidden):
         return _HIDDEN
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
-def _masked(text: str, secrets: Sequence[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, _HIDDEN)
-    return text
+def _is_within(path: str, other: str) -> bool:
+    return path == other or path.startswith((f"{other}.", f"{other}["))
 
 
 def _summary(plan: Plan) -> str:

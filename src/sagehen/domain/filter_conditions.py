@@ -96,7 +96,9 @@ def _but(operand: dict[str, Any], dialect: Dialect) -> list[Condition]:
     listed = given if isinstance(given, list) else [given]
     if not listed:
         raise Invalid(f"{operator} under anything-but needs at least one string")
-    texts = [_text(operator, one) for one in listed]
+    # Of no characters they may be where they may be at all, prefixes and suffixes not.
+    empty = dialect.empty_affixes and operator in (_IGNORE_CASE, "wildcard")
+    texts = [_text(operator, one, empty) for one in listed]
     return [_OPERATORS[operator](one, dialect) for one in texts]
 
 

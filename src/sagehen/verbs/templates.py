@@ -27,7 +27,7 @@ def apply(
     stack: StackOption = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Print the plan only; exit with 2 if it has changes."),
+        typer.Option("--dry-run", help="Print the plan only; exit with 3 if it has changes."),
     ] = False,
     yes: YesOption = False,
     adopt: Annotated[

@@ -2,7 +2,8 @@
 
 Only those two import moto, and nobody imports them before the first request of such a protocol: it
 brings boto3, requests and more along, 15 MB and 0.15 s, which a gateway has no use for, and which a
-control that starts again has not to wait for.
+control that starts again has not to wait for. Who parses stays in the event loop's thread: moto
+imports some of its own modules as they are needed, and two threads that do so at once race.
 """
 
 import functools

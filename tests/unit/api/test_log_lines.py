@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sagehen.agent.container_log import ContainerLog
 from sagehen.agent.log_times import LogTimes
 from sagehen.api.call import Call
-from sagehen.api.cloudwatch_logs import OPERATIONS
+from sagehen.api.cloudwatch_logs import OPERATIONS, filtering
 from sagehen.api.cloudwatch_logs.filter_patterns import read_filter
 from sagehen.domain.log_times import RESOLUTION_MS, put_aside, times_path
 from sagehen.domain.names import ArnMaker
@@ -91,6 +91,25 @@ def test_lines_have_the_times_when_they_were_printed(logs: Logs) -> None:
         (2000, "three is late"),
         (2000, "in between"),
     ]
+
+
+@pytest.mark.parametrize(
+    "printed", [b"\n" * 2**20 + b"end\n", (b"x\n" + b"\n" * 2**17) * 8 + b"end\n"]
+)
+def test_empty_lines_are_as_much_to_read_as_others(
+    logs: Logs, printed: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filtering, "MOST_READ_BYTES", 2**18)
+    logs.print(printed)
+    logs.clock.seconds += 10
+    page = logs.filter(filterPattern="end")
+    pages = 1
+    while "nextToken" in page:
+        assert page["events"] == []
+        page = logs.filter(filterPattern="end", nextToken=page["nextToken"])
+        pages += 1
+    assert [one["message"] for one in page["events"]] == ["end"]
+    assert 3 <= pages <= 5
 
 
 def test_a_clock_that_goes_back_does_not_take_times_with_it(logs: Logs) -> None:

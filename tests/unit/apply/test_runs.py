@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from sagehen.apply.aws import Place
 from sagehen.apply.desired import Resolver
 from sagehen.apply.kinds import KINDS
-from sagehen.apply.perform import Interrupted, Work, look_at, perform
+from sagehen.apply.perform import look_at, perform
 from sagehen.apply.plan import Action, Plan, make_plan, plan_removal
 from sagehen.apply.stack import claimed, load_stack
 from sagehen.apply.template import read_template
+from sagehen.apply.waiting import Interrupted, Work
 from sagehen.errors import AlreadyExists, Invalid
 from support.apply_world import Crash
 

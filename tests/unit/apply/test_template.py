@@ -1,13 +1,20 @@
 """Templates worked out: sections, parameters, conditions, functions, references."""
 
+import io
+
+import msgspec
 import pytest
+from rich.console import Console
 
 from sagehen.apply.aws import Place
 from sagehen.apply.desired import Resolver
+from sagehen.apply.differences import Difference
 from sagehen.apply.kinds import KINDS
 from sagehen.apply.parameters import read_assignments
+from sagehen.apply.plan import make_plan
 from sagehen.apply.reading import read_text
 from sagehen.apply.record import StackContent
+from sagehen.apply.show import render_outputs, render_plan
 from sagehen.apply.template import read_template
 from sagehen.errors import Invalid
 from support.apply_world import World
@@ -176,6 +183,47 @@ def test_parameters(declared, given, value):
 )
 def test_parameters_that_cannot_be(declared, given, why):
     assert why in value_refusal("!Ref X", f"Parameters: {{X: {declared}}}", **given)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "!Ref S",
+        "!Base64 {Ref: S}",
+        "!Base64 {'Fn::Sub': 'user:${S}'}",
+        "!Sub ['${a}', {a: !Base64 {Ref: S}}]",
+        "!Join ['-', [a, !Base64 {Ref: S}]]",
+        "!Select [0, !Split ['s', !Ref S]]",
+        "!Select [1, !Ref L]",
+    ],
+)
+def test_what_is_made_of_a_secret_is_hidden(expression):
+    text = f"""
+Parameters:
+  S: {{Type: String, NoEcho: true, Default: hush}}
+  L: {{Type: CommaDelimitedList, NoEcho: true, Default: "a,hush"}}
+Resources:
+  T:
+    Type: {TOPIC}
+    Properties: {{DisplayName: {expression}, Tags: [{{Key: k, Value: shown}}]}}
+Outputs: {{V: {{Value: {expression}}}, W: {{Value: shown}}}}
+"""
+    template = read_template(read_text(text, "t.yaml"), KINDS)
+    resolver = Resolver(template, {}, "stack", Place(World()), StackContent())
+    (topic,) = resolver.resolve_all()
+    assert topic.hidden == ("DisplayName",)
+    assert resolver.hidden_outputs() == {"V"}
+    plan = make_plan([topic], StackContent(), {})
+    change = Difference("DisplayName", None, topic.properties["DisplayName"])
+    step = msgspec.structs.replace(plan.steps[0], changes=(change,))
+    console = Console(file=io.StringIO())
+    console.print(render_plan(msgspec.structs.replace(plan, steps=(step,)), "stack"))
+    console.print(render_outputs(resolver.outputs(), {}, resolver.hidden_outputs()))
+    printed = console.file.getvalue()
+    assert "DisplayName: (none) -> ****\n" in printed
+    assert "  V  ****  \n  W  shown" in printed
+    # Nor is it anything but a text to those that write and send it.
+    assert type(resolver.outputs()["V"]) is type(topic.properties["DisplayName"]) is str
 
 
 def test_parameters_are_given_by_name():

@@ -42,6 +42,8 @@ def matches(pattern: Any, event: Any) -> bool:
         ({"anything-but": {"suffix": ["a", "b"]}}, ["c"], ["xa", "xb"]),
         ({"anything-but": {"equals-ignore-case": ["A"]}}, ["b"], ["a", "A"]),
         ({"anything-but": {"wildcard": ["*/lib/*", "x"]}}, ["a/b"], ["a/lib/b", "x"]),
+        ({"anything-but": {"equals-ignore-case": ""}}, ["a", 1], [""]),
+        ({"anything-but": {"wildcard": ["", "x*"]}}, ["a"], ["", "xa"]),
         ({"numeric": ["=", 3.018e2]}, [301.8], [301.80001, "301.8"]),
         ({"numeric": [">", 0, "<=", 5]}, [5, 0.000001], [0, 5.000001, None]),
         ({"numeric": ["<", -5e9]}, [-6e9], [-5e9]),
@@ -65,6 +67,44 @@ def test_absence() -> None:
     assert not matches(pattern, {"detail": {"error": None}})
     assert matches(pattern, {"detail": {"error": {"only": "leaves exist"}}})
     assert matches({"a": ["x", {"exists": False}]}, {"b": 1})
+
+
+def test_absence_in_a_list_of_objects() -> None:
+    # The answers of aws/event-ruler's Machine to the same.
+    one_has_it = {"a": [{"b": 1}, {"c": 2}]}
+    absent = [{"exists": False}]
+    assert not matches({"a": {"b": absent}}, one_has_it)
+    assert matches({"a": {"d": absent}}, one_has_it)
+    assert not matches({"a": {"b": absent, "c": [2]}}, one_has_it)
+    assert matches({"a": {"b": [1], "c": absent}}, one_has_it), "b says which of them is meant"
+    assert not matches({"a": {"b": [1], "c": absent}}, {"a": [{"b": 1, "c": 2}, {}]})
+    deeper = {"a": [{"b": [{"c": 1}, {"d": 2}]}, {"b": [{"d": 3}], "e": 4}]}
+    assert not matches({"a": {"b": {"c": absent}, "e": [4]}}, deeper)
+    assert matches({"a": {"b": {"d": [3], "f": absent}, "e": [4]}}, deeper)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted", "unwanted"),
+    [
+        ({"b": [1], "$or": [{"b": [2]}, {"c": [3]}]}, [{"b": 2}, {"b": 1, "c": 3}], [{"b": 1}]),
+        ({"$or": [{"b": [2]}, {"c": [3]}], "b": [1]}, [{"b": 1}], [{"b": 2}, {"b": 2, "c": 3}]),
+        (
+            {"b": [1], "$or": [{"$or": [{"b": [2]}, {"d": [4]}]}, {"c": [3]}]},
+            [{"b": 2}, {"b": 1, "d": 4}, {"b": 1, "c": 3}],
+            [{"b": 1}, {"b": 2.5, "c": 3}],
+        ),
+    ],
+)
+def test_of_two_lists_for_a_key_the_later_counts(
+    pattern: Any, wanted: list[Any], unwanted: list[Any]
+) -> None:
+    assert [one for one in wanted if not matches(pattern, one)] == []
+    assert [one for one in unwanted if matches(pattern, one)] == []
+
+
+def test_a_list_that_does_not_count_has_to_be_one() -> None:
+    with pytest.raises(Invalid, match="Unrecognized match type nope"):
+        read_pattern('{"b": [{"nope": 1}], "$or": [{"b": [2]}, {"b": [3]}]}')
 
 
 def test_or_stands_beside_other_keys() -> None:

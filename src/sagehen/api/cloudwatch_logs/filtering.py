@@ -52,12 +52,12 @@ def filter_log_events(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     events: list[dict[str, Any]] = []
     page_bytes = read_bytes = 0
     last: _Place | None = None
-    for place, line in _merged(call, streams, params, after):
+    for place, line, read in _merged(call, streams, params, after):
         if len(events) == limit or page_bytes > LARGEST_PAGE_BYTES or read_bytes > MOST_READ_BYTES:
             # There is more, so that the page is not the last.
             return {"events": events, "searchedLogStreams": [], "nextToken": write_token(last)}
         last = place
-        read_bytes += line.end - line.position + BYTES_BESIDE
+        read_bytes += read + BYTES_BESIDE
         if line.text and wanted(line.text):
             events.append(_event(place, line))
             page_bytes += event_bytes(line)
@@ -83,8 +83,8 @@ def _streams(group: Group, params: dict[str, Any]) -> list[Stream]:
 
 def _merged(
     call: Call, streams: list[Stream], params: dict[str, Any], after: _Place | None
-) -> Iterator[tuple[_Place, Line]]:
-    """The events of all streams behind `after`, the oldest first."""
+) -> Iterator[tuple[_Place, Line, int]]:
+    """The events of all streams behind `after`, the oldest first, as `_of_stream` has them."""
     now = call.clock.now()
     since = max(params.get("startTime", 0), after.ms if after else 0)
     until = min(params.get("endTime", 2**63), int(now * 1000) - UNSETTLED_MS)
@@ -94,16 +94,20 @@ def _merged(
             yield found
 
 
-def _of_stream(stream: Stream, since: int, until: int, now: float) -> Iterator[tuple[_Place, Line]]:
+def _of_stream(
+    stream: Stream, since: int, until: int, now: float
+) -> Iterator[tuple[_Place, Line, int]]:
+    """Each with how many bytes it took: those of the empty lines before it too."""
     log = open_log(stream.path)
     if log is None:
         return
     name = stream.name
-    first = start_of_line(log, log.position_at(since))
-    for line in lines_from(log, first, log.end, now):
+    behind = start_of_line(log, log.position_at(since))
+    for line in lines_from(log, behind, log.end, now):
         if line.ms > until:
             return
-        yield _Place(line.ms, name, line.position), line
+        yield _Place(line.ms, name, line.position), line, line.end - behind
+        behind = line.end
 
 
 def _event(place: _Place, line: Line) -> dict[str, Any]:

@@ -34,7 +34,11 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def lines_from(log: StoredLog, position: int, until: int, now: float) -> Iterator[Line]:
-    """The lines from the one that begins at `position`, up to `until`, but for empty ones."""
+    """The lines from the one that begins at `position`, up to `until`.
+
+    Of empty ones only the last of a block is told, where nothing else is in it: who reads sees
+    how far it is.
+    """
     at, rest = position, b""
     while at + len(rest) < until:
         block = log.read(at + len(rest), min(BLOCK_BYTES, until - at - len(rest)))
@@ -42,8 +46,11 @@ def lines_from(log: StoredLog, position: int, until: int, now: float) -> Iterato
             break
         held = rest + block
         cut = held.rfind(b"\n") + 1
+        found = None
         for found in _WRITTEN.finditer(held, 0, cut):
             yield from _cut(log, at + found.start(), found[0], 1)
+        if cut and found is None:
+            yield _line(log, at + cut - 1, b"", 1)
         at, rest = at + cut, held[cut:]
         while len(rest) >= LONGEST_BYTES:
             yield _line(log, at, rest[:LONGEST_BYTES], 0)
