@@ -95,14 +95,10 @@ class Installer:
             end_leftovers(mark)
 
     def _run_pip(self, python: str, wanted: Wanted) -> None:
-        pip = [python, "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
-        pip += ["--disable-pip-version-check"]
-        pip += ["-r", str(wanted.requirements)] if wanted.requirements else []
-        pip += ["."] if wanted.package else []
         log.info("Installing: %s.", wanted)
         mark = uuid4().hex
         process = subprocess.Popen(
-            pip,
+            _pip(python, wanted),
             cwd=wanted.folder,  # local paths in it are taken from there
             env=self._variables | {MARK: mark},
             stdin=subprocess.DEVNULL,
@@ -128,6 +124,14 @@ class Installer:
         if process.returncode != 0:
             in_time = f" within {self._seconds:g} s" if late.is_set() else ""
             raise RequirementsError(f"{wanted} cannot be installed{in_time}: {_last_word(said)}")
+
+
+def _pip(python: str, wanted: Wanted) -> list[str]:
+    pip = [python, "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+    pip += ["--disable-pip-version-check"]
+    pip += ["-r", str(wanted.requirements)] if wanted.requirements else []
+    pip += ["."] if wanted.package else []
+    return pip
 
 
 def _relayed(process: "subprocess.Popen[str]") -> list[str]:

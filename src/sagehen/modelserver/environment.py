@@ -131,12 +131,8 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
     environ = under_one_name(environ)
     adapter = environ.get("SAGEHEN_ADAPTER", "python")
     multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
-    workers = positive(environ, *_WORKERS)
-    if workers is None and adapter == "tensorflow":
-        # As in its container; each may hold the framework and the model once more.
-        workers = positive(environ, "SAGEMAKER_GUNICORN_WORKERS") or 1
     cores = len(os.sched_getaffinity(0))
-    workers = workers or (1 if multi_model else cores)
+    workers = _workers(environ, adapter, 1 if multi_model else cores)
     base_dir = Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
     queue = positive(environ, *_QUEUE)
     return Environment(
@@ -169,6 +165,14 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         hugging_face=read_hugging_face(environ),
         log_level=read_log_level(environ),
     )
+
+
+def _workers(environ: Mapping[str, str], adapter: str, otherwise: int) -> int:
+    workers = positive(environ, *_WORKERS)
+    if workers is None and adapter == "tensorflow":
+        # As in its container; each may hold the framework and the model once more.
+        return positive(environ, "SAGEMAKER_GUNICORN_WORKERS") or 1
+    return workers or otherwise
 
 
 def _tensorflow(environ: Mapping[str, str]) -> TensorFlow:
