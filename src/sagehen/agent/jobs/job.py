@@ -7,7 +7,7 @@ Starting ─► Downloading ─► Training ─► Uploading ─► an outcome
 import asyncio
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from sagehen.agent.changes import Changes
 from sagehen.agent.folders import is_disk_full, remove_tree
 from sagehen.agent.jobs.configs import prepare_place
 from sagehen.agent.jobs.data import JobData
-from sagehen.agent.jobs.disk import watch_disk
+from sagehen.agent.jobs.disk import watch_room, watch_volumes
 from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code
 from sagehen.agent.jobs.hosts import Hosts
 from sagehen.agent.jobs.metrics import JobMetrics
@@ -24,6 +24,7 @@ from sagehen.agent.jobs.orders import Orders
 from sagehen.agent.jobs.place import host_places
 from sagehen.agent.jobs.reports import EndedReports
 from sagehen.agent.jobs.surroundings import JobSurroundings
+from sagehen.agent.jobs.transfers import DiskFull
 from sagehen.agent.messages import JobSample
 from sagehen.domain.jobs import (
     JobPhase,
@@ -97,8 +98,13 @@ class Job:
         if self.report.outcome is not None:
             return
         self._orders.tell(request)
+        self.give_up_room()
         self.report = msgspec.structs.replace(self.report, stopping=True)
         self._changes.announce()
+
+    def give_up_room(self) -> None:
+        """A full disk is not waited for any longer: what could not be stored is lost."""
+        self._data.give_up_room()
 
     def kill(self) -> None:
         """End it at once: it is given up, and has no outcome."""
@@ -120,10 +126,15 @@ class Job:
         await asyncio.wait({self._work})
         await self._hosts.kill()
         await self._data.close()
+        if await self._data.is_room_low():
+            # What is to be told of it needs room itself: here, and where the state is.
+            await self._remove_folder()
         if not self._work.cancelled():
             await self._end(self._work.result())
-        folder = self._around.home.jobs / self.spec.attempt_id
-        await asyncio.to_thread(remove_tree, folder)
+        await self._remove_folder()
+
+    async def _remove_folder(self) -> None:
+        await asyncio.to_thread(remove_tree, self._around.home.jobs / self.spec.attempt_id)
 
     async def _run(self, made: asyncio.Task[None]) -> _Ending:
         try:
@@ -154,6 +165,8 @@ class Job:
             await self._hosts.kill()
         try:
             await self._keep_what_it_left(ending)
+        except DiskFull as full:
+            return self._without_room(ending, await self._data.no_room(full))
         except (JobFailed, JobLost) as error:
             if ending.outcome not in (Outcome.FAILED, Outcome.INTERRUPTED):
                 raise
@@ -161,7 +174,18 @@ class Job:
             log.warning("Not all is kept: %s", error, extra=self._about("not_kept"))
         return ending
 
+    def _without_room(self, ending: _Ending, why: JobFailed) -> _Ending:
+        log.warning("Not all is kept: %s", why, extra=self._about("not_kept"))
+        if ending.outcome is Outcome.INTERRUPTED or not ending.fits:
+            return ending  # It goes on from what is kept, or has said why it ended.
+        said = "" if ending.reason is None else f"{ending.reason} "
+        return replace(ending, outcome=Outcome.FAILED, reason=str(JobFailed(f"{said}{why}")))
+
     async def _keep_what_it_left(self, ending: _Ending) -> None:
+        is_kept = ending.fits and ending.outcome is not Outcome.INTERRUPTED
+        await self._data.make_room(outputs_are_kept=is_kept)
+        if ending.outcome is not Outcome.FAILED:
+            self._data.wait_for_room()
         if ending.outcome is Outcome.INTERRUPTED:
             await self._data.save_checkpoints([host.killed_by for host in self._hosts.all])
             return
@@ -213,16 +237,18 @@ class Job:
         exits = asyncio.create_task(self._hosts.wait())
         told = asyncio.create_task(self._orders.wait())
         late = asyncio.create_task(self._around.clock.sleep(self.spec.runtime_seconds))
-        disk = asyncio.create_task(watch_disk(self._places, self._around.clock))
-        tasks = (exits, told, late, disk)
+        volumes = asyncio.create_task(watch_volumes(self._places, self._around.clock))
+        room = asyncio.create_task(watch_room(self._places, self._around.clock))
+        tasks = (exits, told, late, volumes, room)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if exits.done():
                 return await self._say_end()
             if self._orders.outcome is not None:
                 return _Ending(outcome=self._orders.outcome)
-            if disk.done():
-                return _Ending(outcome=Outcome.FAILED, reason=str(disk.exception()), fits=False)
+            for disk in (volumes, room):
+                if disk.done():
+                    return _Ending(outcome=Outcome.FAILED, reason=str(disk.exception()), fits=False)
             return _Ending(outcome=Outcome.MAX_RUNTIME)
         finally:
             for task in tasks:
