@@ -9,7 +9,14 @@ import pytest
 from sagehen.agent.jobs import data, disk
 from sagehen.agent.jobs.disk import Room
 from sagehen.agent.jobs.room_wait import PAUSE_SECONDS, ROOM_SECONDS
-from sagehen.domain.jobs import ChannelSpec, CheckpointSpec, JobPhase, Outcome, StopRequest
+from sagehen.domain.jobs import (
+    ChannelSpec,
+    CheckpointSpec,
+    JobPhase,
+    JobReport,
+    Outcome,
+    StopRequest,
+)
 from sagehen.domain.objects import Attributes, ListingQuery
 from sagehen.errors import StateFull
 from sagehen.home import Home
@@ -61,10 +68,10 @@ async def uploads(jobs: JobsUnderTest) -> None:
     await jobs.reports(lambda report: report.phases[-1].phase is JobPhase.UPLOADING)
 
 
-async def is_there(path: Path) -> None:
+async def is_so(look: Callable[[], bool], jobs: JobsUnderTest) -> None:
     async with asyncio.timeout(30):
-        while not path.exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        while not look():
+            await jobs.turn()
 
 
 @pytest.mark.parametrize(
@@ -88,7 +95,7 @@ async def test_who_fills_the_disk_is_ended_and_its_checkpoints_are_kept(
     jobs.jobs.put(make_spec("touch $SAGEMAKER_BASE_DIR/done; exec sleep 1000", attempt_id="j-2"))
     kept = CheckpointSpec(s3_uri="s3://bucket/kept")
     jobs.jobs.put(make_spec(script, checkpoint=kept))
-    await is_there(base / "done")
+    await is_so((base / "done").exists, jobs)
     await jobs.trains("j-2")
     set_room(FULL)
     await clock.sleeper(disk.ROOM_PAUSE_SECONDS)
@@ -117,9 +124,9 @@ async def test_the_folder_is_gone_before_the_report_is_written_where_room_is_lit
     keep = reports.keep
     folder = home.jobs / "j-1"
 
-    def look_and_keep(report: object) -> None:
+    def look_and_keep(report: JobReport) -> None:
         there.append(folder.exists())
-        keep(report)  # type: ignore[arg-type]
+        keep(report)
 
     monkeypatch.setattr(reports, "keep", look_and_keep)
     report = await jobs.run(make_spec(WRITES))
