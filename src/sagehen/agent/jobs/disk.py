@@ -72,7 +72,7 @@ async def watch_room(places: Sequence[HostPlace], clock: Clock) -> None:
         room = await asyncio.to_thread(read_room, job.parent)
         if room.is_low and await asyncio.to_thread(_has_most, job, room):
             raise JobFailed(
-                disk_full("The job was ended before it filled it.", room.free, room.size)
+                disk_full("The job was ended, as none has more on it.", room.free, room.size)
             )
         pause = max(ROOM_PAUSE_SECONDS, PAUSE_PER_LOOK * (clock.monotonic() - began))
 

@@ -78,8 +78,8 @@ def code_failed(url: str, why: str) -> str:
 def disk_full(what: str, free: int, size: int) -> str:
     """There is no room on the disk that all jobs share, for what this one writes or has written."""
     return (
-        f"ClientError: The disk that holds training jobs is full: {free} of its {size} bytes are "
-        f"free. {what} Write less, make room on the disk, or keep objects elsewhere "
+        f"ClientError: The disk that holds training jobs has too little room: {free} of its {size} "
+        f"bytes are free. {what} Write less, make room on the disk, or keep objects elsewhere "
         "(object_store_url); VolumeSizeInGB, times the jobs that run at once, should fit on it."
     )
 
