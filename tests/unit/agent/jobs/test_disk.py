@@ -103,7 +103,7 @@ async def test_who_fills_the_disk_is_ended_and_its_checkpoints_are_kept(
     report = await jobs.ends()
     assert report.outcome is Outcome.FAILED
     assert str(report.failure_reason).startswith(
-        "ClientError: The disk that holds training jobs has too little room: 1000 of its 104857600 bytes"
+        "ClientError: The disk that holds training jobs has too little room: 1000 of its 104857600"
     )
     assert "VolumeSizeInGB" in str(report.failure_reason)
     assert keys(objects) == ["kept/1"]
