@@ -54,6 +54,21 @@ def full_store(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Callabl
     return lambda: monkeypatch.setattr(objects, "draft", draft)
 
 
+@pytest.fixture
+def there(jobs: JobsUnderTest, home: Home, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the job's folder was, whenever its report was written."""
+    found: list[bool] = []
+    reports = jobs.jobs._reports
+    keep, folder = reports.keep, home.jobs / "j-1"
+
+    def look_and_keep(report: JobReport) -> None:
+        found.append(folder.exists())
+        keep(report)
+
+    monkeypatch.setattr(reports, "keep", look_and_keep)
+    return found
+
+
 def keys(objects: ObjectStore) -> list[str]:
     return [one.key for one in objects.list_page("bucket", ListingQuery()).objects]
 
@@ -114,21 +129,10 @@ async def test_who_fills_the_disk_is_ended_and_its_checkpoints_are_kept(
 async def test_the_folder_is_gone_before_the_report_is_written_where_room_is_little(
     jobs: JobsUnderTest,
     make_spec: MakeSpec,
-    home: Home,
-    monkeypatch: pytest.MonkeyPatch,
+    there: list[bool],
     set_room: SetRoom,
 ) -> None:
     set_room(FULL)
-    there: list[bool] = []
-    reports = jobs.jobs._reports
-    keep = reports.keep
-    folder = home.jobs / "j-1"
-
-    def look_and_keep(report: JobReport) -> None:
-        there.append(folder.exists())
-        keep(report)
-
-    monkeypatch.setattr(reports, "keep", look_and_keep)
     report = await jobs.run(make_spec(WRITES))
     assert (report.outcome, report.artifacts) == (Outcome.COMPLETED, ("model.tar.gz",))
     assert there == [False]
@@ -180,14 +184,14 @@ async def test_room_that_comes_is_waited_for(
 
 @pytest.mark.usefixtures("full_store")
 async def test_room_that_does_not_come_fails_the_attempt_after_a_minute(
-    jobs: JobsUnderTest, make_spec: MakeSpec, clock: SteppedClock
+    jobs: JobsUnderTest, make_spec: MakeSpec, clock: SteppedClock, there: list[bool]
 ) -> None:
     jobs.jobs.put(make_spec(WRITES))
     await uploads(jobs)
     await clock.sleeper(PAUSE_SECONDS)
     clock.advance(ROOM_SECONDS)
     report = await jobs.ends()
-    assert (report.outcome, report.artifacts) == (Outcome.FAILED, ())
+    assert (report.outcome, report.artifacts, there) == (Outcome.FAILED, (), [False])
     assert "left and was not stored yet is lost. (The disk that holds the objects" in str(
         report.failure_reason
     )
