@@ -13,6 +13,8 @@ _MOST_RUNTIME_SECONDS = 28 * 24 * 3600
 """SageMaker's, of a training job."""
 
 _ADDRESS = re.compile(r"[^@\s,;:<>()\[\]\\\"]{1,64}@[^@\s,;:<>()\[\]\\\"]{1,255}")
+_BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+_REPOSITORY = re.compile(r"[A-Za-z0-9._/-]{1,255}")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]*)\}")
 
 
@@ -30,7 +32,8 @@ def _addresses(value: Any) -> Any:
     found = _items(value)
     for address in found:
         if not _ADDRESS.fullmatch(address):
-            raise ValueError(f"{address} is no address")
+            which = f" ({address!r} is none)" if len(found) > 1 else ""
+            raise ValueError(f"Input should be addresses such as me@example.com{which}")
     return found
 
 
@@ -59,7 +62,7 @@ class InferenceServiceSettings(_Frozen):
 
     s3_bucket: str | None = Field(
         None,
-        pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
+        pattern=rf"^{_BUCKET}$",
         description="The bucket of inputs, checkpoints and results; made where it is missing. The "
         "service is on where it is set.",
     )
@@ -153,7 +156,7 @@ class InferenceServiceSettings(_Frozen):
     )
     data_uri: str | None = Field(
         None,
-        pattern=r"^s3://[^/]+/?.*$",
+        pattern=rf"^s3://{_BUCKET}(/.*)?$",
         max_length=1024,
         description="What every job gets as its channel training-data; default: none.",
     )
@@ -165,7 +168,7 @@ class InferenceServiceSettings(_Frozen):
     )
     output_uri: str | None = Field(
         None,
-        pattern=r"^s3://[^/]+/?.*$",
+        pattern=rf"^s3://{_BUCKET}(/.*)?$",
         max_length=1024,
         description="Where results go; default: `s3://<s3_bucket>/output`.",
     )
@@ -236,8 +239,22 @@ class InferenceServiceSettings(_Frozen):
         unlisted = sorted(self.types.keys() - set(self.white_list))
         if unlisted:
             raise ValueError(f"types has {', '.join(unlisted)}, not in white_list")
+        self._check_images()
         self._check_placeholders()
         return self
+
+    def _check_images(self) -> None:
+        """Whether each type that has no image of its own can be a part of one's name."""
+        if "{type}" not in self.image:
+            return
+        for name in self.white_list:
+            own = self.types.get(name)
+            if (own is None or own.image is None) and not _REPOSITORY.fullmatch(name):
+                raise ValueError(
+                    f"white_list has {name!r}, which no image can be named after: a repository has "
+                    "ASCII letters, digits and . _ - / only. Name it so, or give it an image in "
+                    "types"
+                )
 
     def _check_placeholders(self) -> None:
         known = {

@@ -373,6 +373,8 @@ def test_others_and_the_template(stack, clients):
         "Resources": {
             "Topic": resource("SNS::Topic", {"DisplayName": "ours"}),
             "Bucket": resource("S3::Bucket", {"BucketName": bucket}),
+            "Named": resource("SNS::Topic", {"TopicName": f"named-{stack.name}"}),
+            "Queue": resource("SQS::Queue", {"QueueName": f"{stack.name}-queue"}),
         },
         "Outputs": {"Arn": {"Value": {"Ref": "Topic"}}},
     }
@@ -380,9 +382,13 @@ def test_others_and_the_template(stack, clients):
     printed = stack.apply(template, status=1)
     assert f"identifier '{bucket}' already exists, and is not the stack's" in printed
     assert stack.name not in str(sns.list_topics())
+    clients["sqs"].create_queue(QueueName=f"{stack.name}-queue")
     stack.apply(template, "--adopt")
+    assert "changed by somebody else" not in stack.apply()
 
-    arn = next(one["TopicArn"] for one in sns.list_topics()["Topics"] if stack.name in str(one))
+    arn = next(
+        one["TopicArn"] for one in sns.list_topics()["Topics"] if f":{stack.name}" in str(one)
+    )
     sns.set_topic_attributes(TopicArn=arn, AttributeName="DisplayName", AttributeValue="theirs")
     printed = stack.apply()
     assert 'DisplayName: "theirs" -> "ours"   (changed by somebody else)' in printed

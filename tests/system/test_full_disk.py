@@ -110,6 +110,21 @@ def test_asynchronous_requests_wait_for_room(small, short_path):
     assert json.loads(accepted.output())["number"] == 1
 
 
+def test_a_job_that_fills_the_disk_fails_and_its_room_comes_back(small):
+    deployer = Deployer(small)
+    script = 'head -c 100000000 /dev/zero > "$SAGEMAKER_BASE_DIR/output/data/zeros"'
+    deployer.training_job("fills", "/bin/sh", "-c", script)
+    sagemaker = deployer.sagemaker
+
+    def described():
+        return sagemaker.describe_training_job(TrainingJobName="fills")
+
+    eventually(lambda: described()["TrainingJobStatus"] == "Failed")
+    assert "has too little room" in described()["FailureReason"]
+    deployer.config("after")
+    eventually(lambda: not list((small.home / "jobs").iterdir()))
+
+
 def creates_endpoint(deployer, name: str) -> bool:
     try:
         deployer.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)

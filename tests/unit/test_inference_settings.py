@@ -85,7 +85,12 @@ def test_it_is_off_until_it_has_a_bucket(tmp_path, monkeypatch):
         ("S3_BUCKET", "Not A Bucket", "s3_bucket: String should match"),
         ("STAGE", "a/b", "stage: String should match"),
         ("NOTIFY", "Done", "'Completed', 'Failed' or 'Stopped'"),
-        ("EMAILS", "who", "emails: who is no address"),
+        ("EMAILS", "who", "emails: Input should be addresses such as me@example.com, but it is"),
+        ("EMAILS", "a@b.c,who", "('who' is none), but it is 'a@b.c,who'"),
+        ("DATA_URI", "s3://x", "data_uri: String should match"),
+        ("OUTPUT_URI", "s3://a_b/c", "output_uri: String should match"),
+        ("WHITE_LIST", "a,bad type", "white_list has 'bad type', which no image"),
+        ("WHITE_LIST", "ü", "white_list has 'ü', which no image"),
         ("TEXT_LIMIT", "{what}", "text_limit has {what}"),
         ("IMAGE", "{kind}", "image has {kind}"),
         ("INSTANCE_COUNT", "2", "instance_count is over max_instance_count"),
@@ -103,6 +108,11 @@ def test_what_is_wrong_is_said_and_nothing_starts(tmp_path, monkeypatch, name, v
     with pytest.raises(SettingError) as caught:
         load_settings(home=tmp_path)
     assert said in str(caught.value)
+
+
+def test_a_type_with_an_image_of_its_own_may_be_called_anything():
+    assert checked(white_list=["ü"], types={"ü": {"image": "x"}}).white_list == ("ü",)
+    assert checked(white_list=["bad type"], image="one-for-all").white_list == ("bad type",)
 
 
 def test_an_unknown_key_in_the_file_is_said(tmp_path: Path):

@@ -221,9 +221,9 @@ def _changes(kept: Kept, desired: Desired) -> list[Difference]:
 
 
 def _drift(desired: Desired, live: Live) -> list[Difference]:
-    seen = {
-        name: value for name, value in desired.properties.items() if name not in desired.kind.unseen
-    }
+    # By its name it was found; not all that are asked repeat it.
+    unseen = {*desired.kind.unseen, desired.kind.name_property}
+    seen = {name: value for name, value in desired.properties.items() if name not in unseen}
     return list(missing_from(comparable(live.properties), comparable(seen)))
 
 

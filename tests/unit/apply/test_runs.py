@@ -155,6 +155,17 @@ def test_what_others_have_changed_is_mended_where_it_can_be(runner, world):
     assert topic == {"DisplayName": "x"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "named"), [(TOPIC, "TopicName"), ("AWS::SQS::Queue", "QueueName")]
+)
+def test_a_name_that_is_not_told_was_not_changed(runner, world, kind, named):
+    template = {"Mine": resource(kind, {named: "mine"})}
+    runner.apply(template)
+    world.things[kind, "mine"] = {}  # As SNS and SQS tell of them.
+    plan = runner.apply(template)
+    assert [(step.action, step.drift) for step in plan.steps] == [(Action.SAME, ())]
+
+
 def test_a_name_of_the_templates_own_cannot_be_replaced(runner, world):
     runner.apply(deployment("a", ModelName="mine"))
     before = dict(world.things)
@@ -171,10 +182,10 @@ def test_what_is_not_the_stacks_is_refused_or_adopted_if_equal(runner, world):
     wanted = {"T": resource(TOPIC, {"TopicName": "t", "DisplayName": "ours"})}
     with pytest.raises(AlreadyExists, match=r"identifier 't' already exists, and is not the"):
         runner.apply(wanted)
-    with pytest.raises(AlreadyExists, match=r"cannot be adopted as T.*\(TopicName, DisplayName\)"):
+    with pytest.raises(AlreadyExists, match=r"cannot be adopted as T.*\(DisplayName\)"):
         runner.apply(wanted, adopt=True)
     assert not world.stacks
-    world.things[TOPIC, "t"] |= {"DisplayName": "ours", "TopicName": "t"}
+    world.things[TOPIC, "t"] |= {"DisplayName": "ours"}
     plan = runner.apply(wanted, adopt=True)
     assert actions(plan) == {"T": Action.ADOPT}
     assert not world.done

@@ -102,7 +102,8 @@ class Checkpoints:
 
         Raises:
             JobFailed: there is no such bucket, or a key cannot be a file.
-            JobLost: the store has been away for too long, or the disk is full.
+            JobLost: the store has been away for too long.
+            DiskFull: there is no room for them.
         """
         found = await self._transfers.insist(self._find)
         allowance.check_inputs(sum(one.size for one in found))
@@ -147,6 +148,7 @@ class Checkpoints:
         Raises:
             JobFailed: there is no such bucket.
             JobLost: the store has been away for too long.
+            DiskFull: there is no room for them.
         """
         whole = None
         if killed_by is not None and self._notes:

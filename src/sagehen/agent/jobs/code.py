@@ -48,7 +48,8 @@ async def fetch_code(
 
     Raises:
         JobFailed: it is not there, or is not an archive that can be unpacked safely.
-        JobLost: the store has been away for too long, or the disk is full.
+        JobLost: the store has been away for too long.
+        DiskFull: there is no room for it.
     """
     await transfers.insist(partial(_fetch, location, folder, transfers, allowance))
 

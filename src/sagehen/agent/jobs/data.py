@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 
+from sagehen.agent.folders import remove_tree
 from sagehen.agent.jobs.allowance import Allowance
 from sagehen.agent.jobs.checkpoints import Checkpoints
+from sagehen.agent.jobs.disk import read_room
+from sagehen.agent.jobs.failures import JobFailed, JobLost, disk_full
 from sagehen.agent.jobs.input_data import InputData
 from sagehen.agent.jobs.outputs import Outputs
 from sagehen.agent.jobs.place import HostPlace
 from sagehen.agent.jobs.surroundings import JobSurroundings
-from sagehen.agent.jobs.transfers import Transfers
+from sagehen.agent.jobs.transfers import DiskFull, Transfers
 from sagehen.domain.locations import parse_location
 
 __all__ = ["JobData"]
@@ -23,6 +26,8 @@ class JobData:
     """Every method raises JobFailed or JobLost, as what it consists of does."""
 
     def __init__(self, places: Sequence[HostPlace], around: JobSurroundings) -> None:
+        self._jobs = around.home.jobs
+        self._places = places
         self._transfers = Transfers(
             around.objects, around.threads, around.clock, around.settings.job_patience_seconds
         )
@@ -44,9 +49,12 @@ class JobData:
 
     async def fetch(self) -> None:
         """Code, channels, and what earlier attempts have kept."""
-        await self._inputs.fetch()
-        for checkpoints, allowance in zip(self._checkpoints, self._allowances, strict=False):
-            await checkpoints.restore(allowance)
+        try:
+            await self._inputs.fetch()
+            for checkpoints, allowance in zip(self._checkpoints, self._allowances, strict=False):
+                await checkpoints.restore(allowance)
+        except DiskFull as error:
+            raise JobLost(str(error)) from error
 
     async def keep_checkpoints(self) -> None:
         """While the code runs: until this is cancelled."""
@@ -56,6 +64,34 @@ class JobData:
         """Before it is sent a signal that may end it."""
         noting = [asyncio.to_thread(checkpoints.note_writers) for checkpoints in self._checkpoints]
         await asyncio.wait_for(asyncio.gather(*noting), NOTING_SECONDS)
+
+    async def is_room_low(self) -> bool:
+        """Whether the disk that holds all jobs is nearly full."""
+        return (await asyncio.to_thread(read_room, self._jobs)).is_low
+
+    async def make_room(self, outputs_are_kept: bool) -> None:
+        """Remove what nobody will read any more, where the disk is nearly full."""
+        if await self.is_room_low():
+            drop = self._outputs.drop_others if outputs_are_kept else self._drop_all
+            await self._transfers.run(drop)
+
+    def wait_for_room(self) -> None:
+        """From now on, for a while, unless that was given up."""
+        self._transfers.room.allow()
+
+    def give_up_room(self) -> None:
+        """A full disk is not waited for, or not any longer."""
+        self._transfers.room.give_up()
+
+    async def no_room(self, error: DiskFull) -> JobFailed:
+        """What is to be said of outputs or checkpoints that were given up."""
+        room_wait = self._transfers.room
+        room = await asyncio.to_thread(read_room, self._jobs)
+        told = " It was told to end, and waited no longer." if room_wait.is_given_up else ""
+        lost = (
+            f"What the job left and was not stored yet is lost.{told} ({str(error).rstrip('.')})."
+        )
+        return JobFailed(disk_full(lost, room.free, room.size))
 
     async def save_checkpoints(self, killed_by: Sequence[int | None] = ()) -> None:
         """When it does not run any more. If it goes on elsewhere: which signal ended each host."""
@@ -67,6 +103,12 @@ class JobData:
     async def upload(self) -> tuple[str, ...]:
         """What the job has made; see `JobReport.artifacts`."""
         return await self._outputs.upload()
+
+    def _drop_all(self) -> None:
+        """All but checkpoints."""
+        for place in self._places:
+            for folder in (place.model, place.output, place.inputs, place.tmp):
+                remove_tree(folder)
 
     async def close(self) -> None:
         """Give up what is under way."""

@@ -29,7 +29,8 @@ async def download(
 
     Raises:
         JobFailed: one is not there any more, is not what it is said to be, or does not fit.
-        JobLost: the store has been away for too long, or the disk is full.
+        JobLost: the store has been away for too long.
+        DiskFull: there is no room for it.
     """
     await transfers.each(partial(_write_some, folder, transfers, allowance), _together(inputs))
 

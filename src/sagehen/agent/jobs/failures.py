@@ -11,6 +11,7 @@ __all__ = [
     "JobLost",
     "cannot_run",
     "code_failed",
+    "disk_full",
     "download_failed",
     "internal_error",
     "nothing_found",
@@ -71,6 +72,15 @@ def code_failed(url: str, why: str) -> str:
     return (
         f"ClientError: The code archive {url} (hyperparameter sagemaker_submit_directory) cannot "
         f"be used, it has to be a tar.gz in S3: {why}"
+    )
+
+
+def disk_full(what: str, free: int, size: int) -> str:
+    """There is no room on the disk that all jobs share, for what this one writes or has written."""
+    return (
+        f"ClientError: The disk that holds training jobs has too little room: {free} of its {size} "
+        f"bytes are free. {what} Write less, make room on the disk, or keep objects elsewhere "
+        "(object_store_url); VolumeSizeInGB, times the jobs that run at once, should fit on it."
     )
 
 

@@ -36,7 +36,8 @@ class InputData:
 
         Raises:
             JobFailed: something is not there, cannot be used or does not fit.
-            JobLost: the store has been away for too long, or the disk is full.
+            JobLost: the store has been away for too long.
+            DiskFull: there is no room for it.
         """
         location = code_location(self._spec)
         if location is not None:

@@ -7,7 +7,6 @@ Starting ─► Downloading ─► Training ─► Uploading ─► an outcome
 import asyncio
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -16,7 +15,8 @@ from sagehen.agent.changes import Changes
 from sagehen.agent.folders import is_disk_full, remove_tree
 from sagehen.agent.jobs.configs import prepare_place
 from sagehen.agent.jobs.data import JobData
-from sagehen.agent.jobs.disk import watch_disk
+from sagehen.agent.jobs.disk import watch_room, watch_volumes
+from sagehen.agent.jobs.ending import Ending
 from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code
 from sagehen.agent.jobs.hosts import Hosts
 from sagehen.agent.jobs.metrics import JobMetrics
@@ -24,6 +24,7 @@ from sagehen.agent.jobs.orders import Orders
 from sagehen.agent.jobs.place import host_places
 from sagehen.agent.jobs.reports import EndedReports
 from sagehen.agent.jobs.surroundings import JobSurroundings
+from sagehen.agent.jobs.transfers import DiskFull
 from sagehen.agent.messages import JobSample
 from sagehen.domain.jobs import (
     JobPhase,
@@ -37,17 +38,6 @@ from sagehen.domain.jobs import (
 __all__ = ["Job"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Ending:
-    """How it ended, as far as its containers are concerned."""
-
-    outcome: Outcome
-    reason: str | None = None
-    exit_code: int | None = None
-    fits: bool = True
-    """It has not filled its disk."""
 
 
 class _Told(Exception):
@@ -81,7 +71,7 @@ class Job:
         self._began = (around.clock.now(), around.clock.monotonic())
         self._running_seconds = 0.0
         self._artifacts: tuple[str, ...] = ()
-        self._work: asyncio.Task[_Ending] | None = None
+        self._work: asyncio.Task[Ending] | None = None
         self._killed = False
         self.report = JobReport(attempt_id=spec.attempt_id)
         self._note(JobPhase.STARTING)
@@ -97,8 +87,13 @@ class Job:
         if self.report.outcome is not None:
             return
         self._orders.tell(request)
+        self.give_up_room()
         self.report = msgspec.structs.replace(self.report, stopping=True)
         self._changes.announce()
+
+    def give_up_room(self) -> None:
+        """A full disk is not waited for any longer: what could not be stored is lost."""
+        self._data.give_up_room()
 
     def kill(self) -> None:
         """End it at once: it is given up, and has no outcome."""
@@ -120,32 +115,37 @@ class Job:
         await asyncio.wait({self._work})
         await self._hosts.kill()
         await self._data.close()
+        if await self._data.is_room_low():
+            # What is to be told of it needs room itself: here, and where the state is.
+            await self._remove_folder()
         if not self._work.cancelled():
             await self._end(self._work.result())
-        folder = self._around.home.jobs / self.spec.attempt_id
-        await asyncio.to_thread(remove_tree, folder)
+        await self._remove_folder()
 
-    async def _run(self, made: asyncio.Task[None]) -> _Ending:
+    async def _remove_folder(self) -> None:
+        await asyncio.to_thread(remove_tree, self._around.home.jobs / self.spec.attempt_id)
+
+    async def _run(self, made: asyncio.Task[None]) -> Ending:
         try:
             made.result()
             return await self._pass_through()
         except _Told:
             assert self._orders.outcome is not None
-            return _Ending(outcome=self._orders.outcome)
+            return Ending(outcome=self._orders.outcome)
         except JobFailed as failed:
-            return _Ending(outcome=Outcome.FAILED, reason=str(failed))
+            return Ending(outcome=Outcome.FAILED, reason=str(failed))
         except JobLost as lost:
-            return _Ending(outcome=Outcome.LOST, reason=str(lost))
+            return Ending(outcome=Outcome.LOST, reason=str(lost))
         except OSError as error:
             if not is_disk_full(error):
                 log.exception("A job was lost.", extra=self._about("job_lost"))
-            return _Ending(outcome=Outcome.LOST, reason=str(JobLost(f"{error}")))
+            return Ending(outcome=Outcome.LOST, reason=str(JobLost(f"{error}")))
         except Exception as error:
             log.exception("A job was lost.", extra=self._about("job_lost"))
             cause = f"{type(error).__name__}: {error}"
-            return _Ending(outcome=Outcome.LOST, reason=str(JobLost(cause)))
+            return Ending(outcome=Outcome.LOST, reason=str(JobLost(cause)))
 
-    async def _pass_through(self) -> _Ending:
+    async def _pass_through(self) -> Ending:
         self._enter(JobPhase.DOWNLOADING)
         await self._unless_told(self._data.fetch())
         try:
@@ -154,6 +154,11 @@ class Job:
             await self._hosts.kill()
         try:
             await self._keep_what_it_left(ending)
+        except DiskFull as full:
+            why = await self._data.no_room(full)
+            log.warning("Not all is kept: %s", why, extra=self._about("not_kept"))
+            await self._remove_folder()  # Now: it is of no use, and all others need its room.
+            return ending.without_room(why)
         except (JobFailed, JobLost) as error:
             if ending.outcome not in (Outcome.FAILED, Outcome.INTERRUPTED):
                 raise
@@ -161,7 +166,10 @@ class Job:
             log.warning("Not all is kept: %s", error, extra=self._about("not_kept"))
         return ending
 
-    async def _keep_what_it_left(self, ending: _Ending) -> None:
+    async def _keep_what_it_left(self, ending: Ending) -> None:
+        await self._data.make_room(ending.outputs_are_kept)
+        if ending.outcome is not Outcome.FAILED:
+            self._data.wait_for_room()
         if ending.outcome is Outcome.INTERRUPTED:
             await self._data.save_checkpoints([host.killed_by for host in self._hosts.all])
             return
@@ -174,7 +182,7 @@ class Job:
         for place in self._places:
             prepare_place(place)
 
-    async def _train(self) -> _Ending:
+    async def _train(self) -> Ending:
         clock = self._around.clock
         started = clock.monotonic()
         await self._hosts.start()
@@ -208,33 +216,35 @@ class Job:
                 self.report = msgspec.structs.replace(self.report, metrics=self._metrics.found)
                 self._changes.announce()
 
-    async def _watch(self) -> _Ending:
+    async def _watch(self) -> Ending:
         """Until something ends it."""
         exits = asyncio.create_task(self._hosts.wait())
         told = asyncio.create_task(self._orders.wait())
         late = asyncio.create_task(self._around.clock.sleep(self.spec.runtime_seconds))
-        disk = asyncio.create_task(watch_disk(self._places, self._around.clock))
-        tasks = (exits, told, late, disk)
+        volumes = asyncio.create_task(watch_volumes(self._places, self._around.clock))
+        room = asyncio.create_task(watch_room(self._places, self._around.clock))
+        tasks = (exits, told, late, volumes, room)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if exits.done():
                 return await self._say_end()
             if self._orders.outcome is not None:
-                return _Ending(outcome=self._orders.outcome)
-            if disk.done():
-                return _Ending(outcome=Outcome.FAILED, reason=str(disk.exception()), fits=False)
-            return _Ending(outcome=Outcome.MAX_RUNTIME)
+                return Ending(outcome=self._orders.outcome)
+            for disk in (volumes, room):
+                if disk.done():
+                    return Ending(outcome=Outcome.FAILED, reason=str(disk.exception()), fits=False)
+            return Ending(outcome=Outcome.MAX_RUNTIME)
         finally:
             for task in tasks:
                 task.cancel()
 
-    async def _say_end(self) -> _Ending:
+    async def _say_end(self) -> Ending:
         failed = self._hosts.failed
         if failed is None:
-            return _Ending(outcome=Outcome.COMPLETED, exit_code=0)
+            return Ending(outcome=Outcome.COMPLETED, exit_code=0)
         reason = await asyncio.to_thread(failed.say_failure)
         code = exit_code(failed.exited.result())
-        return _Ending(outcome=Outcome.FAILED, reason=reason, exit_code=code)
+        return Ending(outcome=Outcome.FAILED, reason=reason, exit_code=code)
 
     async def _unless_told(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work`. Raises _Told: it was told to end first."""
@@ -250,7 +260,7 @@ class Job:
             working.cancel()
             await asyncio.wait({working})
 
-    async def _end(self, ending: _Ending) -> None:
+    async def _end(self, ending: Ending) -> None:
         """Keep the report, and only then let it be seen."""
         report = msgspec.structs.replace(
             self.report,

@@ -53,6 +53,8 @@ class Jobs:
         self._stopping = True
         self._changes.close()
         self.interrupt(None, self._around.pace.shutdown_grace_seconds)
+        for job in self._running.values():
+            job.give_up_room()
         lives = list(self._lives.values())
         if lives:
             await asyncio.wait(lives, timeout=self._around.pace.shutdown_seconds)

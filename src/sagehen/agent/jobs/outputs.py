@@ -1,10 +1,12 @@
 """What a job leaves for its caller: its model and its other output, as archives or file by file."""
 
 import errno
+import os
 import shutil
 from collections.abc import Sequence
 from functools import partial
 
+from sagehen.agent.folders import remove_tree
 from sagehen.agent.jobs.allowance import Allowance
 from sagehen.agent.jobs.artifacts import LeftFile, collect, write_archive
 from sagehen.agent.jobs.failures import JobFailed, upload_failed
@@ -39,6 +41,7 @@ class Outputs:
         Raises:
             JobFailed: it has no place there, cannot be read, or is more than the job may write.
             JobLost: the store has been away for too long.
+            DiskFull: there is no room for it.
         """
         left = await self._transfers.run(self._collect)
         self._check_size(left)
@@ -50,6 +53,19 @@ class Outputs:
             elif files:
                 await self._put_files(files, self._folder.below(self._name(folder)))
         return tuple(names)
+
+    def drop_others(self) -> None:
+        """Remove the inputs and temporary files, but not where a link leads to one. Blocks."""
+        try:
+            left = self._collect()
+        except JobFailed:
+            return  # Whoever uploads says why.
+        needed = [one.source for files in left.values() for one in files if one.has_bytes]
+        for place in self._places:
+            for folder in (place.inputs, place.tmp):
+                real = os.path.realpath(folder)
+                if not any(source.is_relative_to(real) for source in needed):
+                    remove_tree(folder)
 
     def _name(self, folder: str) -> str:
         if not self._spec.compress_output:

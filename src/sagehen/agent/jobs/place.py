@@ -76,6 +76,11 @@ class HostPlace:
         return self.base / "input" / "config"
 
     @property
+    def inputs(self) -> Path:
+        """Of all channels."""
+        return self.base / "input" / "data"
+
+    @property
     def checkpoints(self) -> Path | None:
         """None where the job keeps none."""
         checkpoint = self.spec.checkpoint
@@ -88,7 +93,7 @@ class HostPlace:
         return self.home.job_log(self.spec.job_name) / f"{self.host}.log"
 
     def channel(self, name: str) -> Path:
-        return self.base / "input" / "data" / name
+        return self.inputs / name
 
 
 def host_places(home: Home, spec: JobSpec) -> list[HostPlace]:

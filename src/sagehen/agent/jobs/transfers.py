@@ -7,13 +7,15 @@ from typing import Any, TypeVar
 
 from sagehen.agent.folders import is_disk_full
 from sagehen.agent.jobs.failures import JobLost
+from sagehen.agent.jobs.room_wait import RoomWait
 from sagehen.agent.jobs.threads import Threads
 from sagehen.clock import Clock
-from sagehen.errors import SagehenError
+from sagehen.errors import SagehenError, StateFull
 from sagehen.objects import ObjectStore
+from sagehen.objects.faults import StorageFull
 from sagehen.patience import AWAY, Patience
 
-__all__ = ["Halted", "Transfers"]
+__all__ = ["DiskFull", "Halted", "Transfers"]
 
 AT_ONCE = 8
 """Of one job."""
@@ -27,7 +29,7 @@ class Halted(SagehenError):
 
 
 class DiskFull(SagehenError):
-    """There is no room for a job's files."""
+    """There is no room for a job's files, or for the objects that are made of them."""
 
 
 class Transfers:
@@ -42,6 +44,7 @@ class Transfers:
         self.objects = objects
         self._threads = threads
         self._patience = Patience(clock, patience_seconds, "Training jobs")
+        self.room = RoomWait(clock)
         self._under_way: set[asyncio.Future[Any]] = set()
         self._halted = False
 
@@ -56,14 +59,17 @@ class Transfers:
         """The same, again and again while the store is away.
 
         Raises:
-            JobLost: it has been for too long, or this machine's disk is full.
+            JobLost: it has been for too long.
+            DiskFull: it, or this machine, has no room, and is not waited for any more.
         """
-        try:
-            return await self._patience(lambda: self.run(work))
-        except DiskFull as error:
-            raise JobLost(str(error)) from error
-        except AWAY as error:
-            raise JobLost(f"The object store cannot be had: {error}") from error
+        while True:
+            try:
+                return await self._patience(lambda: self.run(work))
+            except DiskFull as error:
+                if not await self.room.may_come(str(error)):
+                    raise
+            except AWAY as error:
+                raise JobLost(f"The object store cannot be had: {error}") from error
 
     async def each(self, work: Callable[[Item], object], items: Iterable[Item]) -> None:
         """Insist on `work` for each of `items`, some at once."""
@@ -95,6 +101,8 @@ class Transfers:
         self.check()
         try:
             return work()
+        except (StorageFull, StateFull) as error:
+            raise DiskFull(str(error)) from error
         except OSError as error:
             if is_disk_full(error):
                 raise DiskFull(f"The disk that holds training jobs is full: {error}.") from error

@@ -6,7 +6,7 @@ GET    /<stage>/inference/{job}      how it stands
 DELETE /<stage>/inference/{job}      stop it
 
 A request that is signed goes to S3, where such a path is an object's. So does one to a stage that
-no service has.
+no service has, but for a POST where others have one: S3 has no such request.
 """
 
 import asyncio
@@ -90,16 +90,28 @@ class InferenceServices:
             return False
         try:
             service = await asyncio.to_thread(self._service, path[1])
+            is_ours = service is not None or await self._is_astray(request, path)
         except Exception as error:
             await _send(send, _failure(error))
             return True
-        if service is None:
+        if not is_ours:
             return False
+        if service is None:
+            await _send(send, plain_answer(404, f"No service has the stage {path[1]}."))
+            return True
         job_name = None if path[2] is None else unquote(path[2])
         answer = await self._answer(_Exchange(request, service, job_name, receive))
         if answer is not None:
             await _send(send, answer)
         return True
+
+    async def _is_astray(self, request: Request, path: re.Match[str]) -> bool:
+        """Whether it is meant for a service, at a stage that has none."""
+        return request.method == "POST" and path[2] is None and await asyncio.to_thread(self._any)
+
+    def _any(self) -> bool:
+        with self._database.read() as connection:
+            return bool(inference_services.all_services(connection))
 
     def _service(self, stage: str) -> Service | None:
         with self._database.read() as connection:

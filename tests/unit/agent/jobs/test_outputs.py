@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagehen.agent.jobs import allowance, outputs, transfers
+from sagehen.agent.jobs import allowance, outputs
 from sagehen.agent.jobs.artifacts import collect, write_archive
 from sagehen.domain.jobs import CheckpointSpec, JobPhase, Outcome
 from sagehen.domain.objects import ListingQuery
@@ -228,23 +228,6 @@ async def test_outputs_that_find_no_store_lose_the_attempt(
     report = await jobs.ends()
     assert (report.outcome, report.artifacts) == (Outcome.LOST, ())
     assert str(report.failure_reason).startswith("InternalServerError: ")
-
-
-async def test_a_full_disk_of_the_store_is_waited_for(
-    jobs: JobsUnderTest,
-    make_spec: MakeSpec,
-    objects: ObjectStore,
-    clock: SteppedClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(transfers, "is_disk_full", lambda error: True)
-    monkeypatch.setattr(objects, "draft", full)
-    report = await jobs.run(make_spec(WRITES))
-    assert report.outcome is Outcome.LOST
-    assert "full" in str(report.failure_reason)
 
 
 async def test_more_output_than_the_volume_holds_is_not_kept(

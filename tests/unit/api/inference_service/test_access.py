@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from sagehen.errors import Unavailable
+from sagehen.store import inference_services
 
 BODY = {"type": "model_a"}
 
@@ -45,13 +46,26 @@ def test_without_keys_pages_of_other_sites_are_kept_out(house):
     assert house.post(BODY).status == 200
 
 
+def test_a_stage_that_no_service_has_is_told_of_where_there_is_another(house):
+    answered = house.request("POST", "/prod/inference")
+    assert (answered.status, answered.data) == (
+        404,
+        b'{"message": "No service has the stage prod."}',
+    )
+    with house.database.write() as connection:
+        inference_services.delete_service(connection, "dev")
+    assert asyncio.run(house.ask("POST", "/prod/inference")) is None
+
+
 @pytest.mark.parametrize(
     ("method", "path", "more"),
     [
         ("POST", "/dev/inference", {"authorization": "AWS4-HMAC-SHA256 Credential=…"}),
         ("GET", "/dev/inference", {"query": "X-Amz-Signature=1&X-Amz-Algorithm=x"}),
         ("GET", "/dev/inference/a", {"query": "AWSAccessKeyId=1&Signature=x&Expires=1"}),
-        ("POST", "/prod/inference", {}),
+        ("GET", "/prod/inference", {}),
+        ("POST", "/prod/inference/a", {}),
+        ("POST", "/prod/inference", {"authorization": "AWS4-HMAC-SHA256 Credential=…"}),
         ("POST", "/dev/inferences", {}),
         ("POST", "/inference", {}),
         ("POST", "/dev/inference/a/b", {}),
