@@ -86,7 +86,7 @@ async def test_each_has_an_address_a_folder_and_a_log(
         assert (folder / "clean" / "ml" / "model" / "model.json").is_file()
         assert list((folder / "predict" / "ml" / "model").iterdir()) == []
         logs = around.home.logs / "endpoints" / "houses" / "AllTraffic" / "i-1"
-        assert {path.name for path in logs.iterdir()} == {"clean.log", "predict.log"}
+        assert {path.name for path in logs.glob("*.log")} == {"clean.log", "predict.log"}
     assert list(around.home.instances.iterdir()) == []
 
 
