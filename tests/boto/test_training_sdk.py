@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from support.deploy import ROLE
+from support.server import eventually
 
 BUCKET = "sdk-training"
 DATA = "1,2\n2,4\n3,6\n"
@@ -295,10 +296,7 @@ def test_a_job_is_stopped_and_what_it_wrote_is_kept(sdk, session, source, usual,
     estimator.fit(wait=False)
     job = estimator.latest_training_job
     log = aws.home / "logs" / "training-jobs" / job.name / "algo-1.log"
-    deadline = time.monotonic() + 60
-    while not (log.exists() and "running" in log.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: log.exists() and "running" in log.read_text(), 60)
     job.stop()
     # The SDK takes Stopping for an end.
     waiter = session.sagemaker_client.get_waiter("training_job_completed_or_stopped")

@@ -171,8 +171,10 @@ def test_one_that_prints_without_end_fills_two_files(hostile, wait_until):
 def test_what_one_leaves_behind_ends_with_it(hostile, wait_until):
     wait_until(lambda: wish(hostile, "leave").startswith("left"))
     wait_until(lambda: len(ours("sleep 7531")) >= 2)
+    assert len(ours("sleep 7531")) >= 2
     wish(hostile, "crash")
     wait_until(lambda: not ours("sleep 7531"))
+    assert ours("sleep 7531") == []
 
 
 def test_one_that_takes_too_much_at_its_start_says_so(hostile):

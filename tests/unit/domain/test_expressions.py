@@ -16,7 +16,7 @@ from sagehen.errors import Invalid
     ],
 )
 def test_what_people_write_passes(text):
-    compile_expression(text)
+    assert compile_expression(text).pattern == text
 
 
 @pytest.mark.parametrize(

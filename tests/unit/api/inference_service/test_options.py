@@ -180,8 +180,14 @@ def test_instances_within_bounds(make_house):
     assert "one of" in refusal(house, instance_type=["ml.m5.large"])
 
 
-def test_null_is_as_if_it_were_not_there(house):
-    house.start(input=None, parameters=None, instance_type=None, instance_count=None, spot=None)
+def test_null_is_as_if_it_were_not_there(make_house):
+    house = make_house(limit=2)
+    nothing = dict.fromkeys(("input", "parameters", "instance_type", "instance_count", "spot"))
+    unlike = {"TrainingJobName", "CheckpointConfig"}
+    plain, given = (definition(house, house.start(**body)) for body in ({}, nothing))
+    assert {key: given[key] for key in given.keys() - unlike} == {
+        key: plain[key] for key in plain.keys() - unlike
+    }
 
 
 def test_the_fixed_channel(make_house):

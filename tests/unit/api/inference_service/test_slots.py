@@ -51,8 +51,10 @@ def test_a_slot_is_held_until_the_end_also_while_it_stops(house):
     ],
 )
 def test_every_end_frees_the_slot(house, status, secondary):
-    house.end(house.start(), status, secondary)
-    house.start()
+    name = house.start()
+    assert house.post({"type": "model_a"}).status == 502
+    house.end(name, status, secondary)
+    assert house.post({"type": "model_a"}).status == 200
 
 
 def test_types_have_slots_of_their_own_by_their_whole_name(make_house):

@@ -121,8 +121,10 @@ async def test_of_a_put_without_an_answer_the_agent_is_asked_before_the_job_has_
             record = training_jobs.get_for_update(connection, "job")
             stop_training_job_row(connection, record, ARNS, control.clock.now())
         await control.until_asked("stop", "idjob-1")
+        assert control.get().status is JobStatus.STOPPING
         control.clock.advance(1)
         await control.until(lambda: control.get().status is JobStatus.STOPPED)
+    assert control.ends == ["job"]
 
 
 async def test_a_refusal_is_the_end(control):
