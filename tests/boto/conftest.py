@@ -25,6 +25,11 @@ def events(aws: Server) -> Any:
     return aws.client("events")
 
 
+@pytest.fixture(scope="module")
+def sqs(aws: Server) -> Any:
+    return aws.client("sqs")
+
+
 @pytest.fixture
 def source() -> str:
     """Of this test's events only: other tests' rules do not match them."""

@@ -27,11 +27,6 @@ from support.server import Server, eventually
 
 
 @pytest.fixture(scope="module")
-def sqs(aws: Server) -> Any:
-    return aws.client("sqs")
-
-
-@pytest.fixture(scope="module")
 def sns(aws: Server) -> Any:
     return aws.client("sns")
 

@@ -17,12 +17,6 @@ from support.events import (
     remove,
     rule_arn,
 )
-from support.server import Server
-
-
-@pytest.fixture(scope="module")
-def sqs(aws: Server) -> Any:
-    return aws.client("sqs")
 
 
 def test_what_does_not_match_is_not_sent(events: Any, sqs: Any, rule: str, source: str) -> None:
