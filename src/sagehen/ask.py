@@ -40,7 +40,8 @@ def ask(
         with opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
             return {"url": url, **json.load(answer)}
     except urllib.error.HTTPError as error:
-        raise _refusal(url, error) from error
+        with error:
+            raise _refusal(url, error) from error
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         raise Unavailable(f"The server at {url} does not answer: {error}") from error
 

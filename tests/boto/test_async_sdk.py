@@ -4,12 +4,12 @@ import base64
 import json
 import os
 import threading
-import urllib.request
 import uuid
 
 import pytest
 
 from support.deploy import IMAGE, ROLE, Deployer
+from support.plain_http import ask
 
 BUCKET = "sdk-async"
 # The SDK warns of itself, and of much that it imports.
@@ -139,7 +139,7 @@ def notice(aws, queue, inference_id):
 
 def set_queue(server, endpoint_name, verb):
     url = f"{server.url}/_sagehen/async/{endpoint_name}/{verb}"
-    urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=10).close()
+    assert ask(url, method="POST").status == 200
 
 
 def test_deploy_makes_an_asynchronous_endpoint(predictor, sdk, aws):

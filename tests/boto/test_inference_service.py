@@ -4,8 +4,6 @@ import json
 import subprocess
 import sys
 import tarfile
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +13,7 @@ import botocore.awsrequest
 import botocore.credentials
 import pytest
 
+from support import plain_http
 from support.cli import run_command
 from support.mailbox import Mailbox
 from support.server import Server, eventually
@@ -96,12 +95,8 @@ class Caller:
         url = f"{self.server.url}/{stage}/inference{path}"
         data = None if body is None else json.dumps(body).encode()
         headers = {"x-api-key": self.key, "content-type": "application/json", **more}
-        request = urllib.request.Request(url, data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+        answer = plain_http.ask(url, data, headers, method)
+        return answer.status, answer.json
 
     def job(self, name: str) -> dict[str, Any]:
         return dict(self("GET", f"/{name}")[1])
@@ -254,14 +249,8 @@ def signed(server: Server, method: str, path: str, body: Any = None) -> tuple[in
     request = botocore.awsrequest.AWSRequest(method, server.url + path, data=data)
     keys = botocore.credentials.Credentials(env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"])
     botocore.auth.SigV4Auth(keys, "execute-api", "us-east-1").add_auth(request)
-    made = urllib.request.Request(
-        server.url + path, data or None, dict(request.headers), method=method
-    )
-    try:
-        with urllib.request.urlopen(made, timeout=20) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+    answer = plain_http.ask(server.url + path, data or None, dict(request.headers), method)
+    return answer.status, answer.json
 
 
 def test_services_come_and_go_by_signed_requests(serving, key):
@@ -328,8 +317,7 @@ def test_a_bad_service_is_refused(serving, body, said):
 
 def test_services_are_not_shown_to_who_has_no_keys_of_the_account(serving):
     url = f"{serving.url}/_sagehen/inference-services"
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(url, timeout=10)
+    assert plain_http.ask(url).status == 403
 
 
 def test_requests_are_counted(serving, ask):

@@ -1,8 +1,6 @@
 """InvokeEndpointAsync with a real boto3 client of a real server: what is taken, and what is not."""
 
 import json
-import urllib.error
-import urllib.request
 import uuid
 
 import pytest
@@ -12,6 +10,7 @@ from typer.testing import CliRunner
 from sagehen.cli import app
 from support.asynchronous import BUCKET, AsyncEndpoint
 from support.deploy import DOUBLE
+from support.plain_http import ask
 
 
 @pytest.fixture(scope="module")
@@ -131,10 +130,9 @@ def test_endpoints_that_are_not_there(endpoint, deploy):
 
 def test_who_does_not_sign_or_signs_with_another_key_is_refused(endpoint, server):
     url = f"{server.url}/endpoints/asked/async-invocations"
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(urllib.request.Request(url, b"[1]", method="POST"), timeout=10)
-    assert caught.value.code == 403
-    assert caught.value.headers["x-amzn-ErrorType"] == "MissingAuthenticationTokenException"
+    unsigned = ask(url, b"[1]")
+    assert unsigned.status == 403
+    assert unsigned.headers["x-amzn-ErrorType"] == "MissingAuthenticationTokenException"
     stranger = server.client("sagemaker-runtime")
     stranger._request_signer._credentials.secret_key = "another"
     with pytest.raises(ClientError) as refused:

@@ -3,8 +3,6 @@
 import base64
 import json
 import sys
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
+from support.plain_http import ask
 from support.receiver import Receiver
 from support.server import Server, eventually, run_to_its_end
 
@@ -62,17 +61,13 @@ def code_of(call: Callable[..., Any], **params: Any) -> tuple[str, int]:
 
 def refusal(url: str, data: bytes | None = None) -> tuple[int, str]:
     """Status and code of what is asked without a signature."""
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(url, data, timeout=10)
-    body = caught.value.read().decode()
-    caught.value.close()
-    return caught.value.code, body.partition("<Code>")[2].partition("<")[0]
+    answer = ask(url, data)
+    return answer.status, answer.body.decode().partition("<Code>")[2].partition("<")[0]
 
 
 def assert_signed(posted: dict[str, Any], *keys: str) -> None:
     """As a receiver does it: fetch the certificate, put together what is signed, verify."""
-    with urllib.request.urlopen(posted["SigningCertURL"], timeout=10) as answer:
-        certificate = x509.load_pem_x509_certificate(answer.read())
+    certificate = x509.load_pem_x509_certificate(ask(posted["SigningCertURL"]).body)
     signed = "".join(f"{key}\n{posted[key]}\n" for key in keys if key in posted)
     kind = {"1": hashes.SHA1(), "2": hashes.SHA256()}[posted["SignatureVersion"]]
     key = certificate.public_key()
@@ -179,14 +174,13 @@ def test_handshake_notification_and_farewell(
     signed = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
     assert_signed(notification, *signed)
 
-    with urllib.request.urlopen(notification["UnsubscribeURL"], timeout=10) as answered:
-        assert b"UnsubscribeResponse" in answered.read()
+    assert b"UnsubscribeResponse" in ask(notification["UnsubscribeURL"]).body
     assert sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"] == []
     (post,) = receiver.wait_for(path, "UnsubscribeConfirmation")
     assert post.headers["x-amz-sns-subscription-arn"] == arn
     told = sns.get_topic_attributes(TopicArn=topic)["Attributes"]
     assert told["SubscriptionsDeleted"] == "1"
-    urllib.request.urlopen(post.json["SubscribeURL"], timeout=10).close()
+    assert ask(post.json["SubscribeURL"]).status == 200
     (listed,) = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
     assert listed["SubscriptionArn"] == arn
 

@@ -4,9 +4,7 @@ import hashlib
 import json
 import threading
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +16,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from moto.sqs.models import Message as MotoMessage
 
+from support.plain_http import ask
 from support.server import Server, eventually
 
 ACCOUNT = "000000000000"
@@ -396,13 +395,7 @@ def by_query(server: Server, **params: str) -> str:
     SigV4Auth(Credentials(keys["access_key"], keys["secret_key"]), "sqs", "us-east-1").add_auth(
         request
     )
-    plain = urllib.request.Request(server.url + "/", body, dict(request.headers))
-    try:
-        with urllib.request.urlopen(plain, timeout=30) as answer:
-            return str(answer.read().decode())
-    except urllib.error.HTTPError as error:
-        with error:
-            return str(error.read().decode())
+    return ask(server.url + "/", body, dict(request.headers)).body.decode()
 
 
 def test_the_older_protocol(server: Server, sqs: Any, queue: str) -> None:

@@ -5,19 +5,18 @@ or lost, each end is told once. With either database.
 """
 
 import contextlib
-import http.client
 import json
 import os
 import random
 import signal
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 
 import pytest
 
+from support.plain_http import ask
 from support.postgres import running_postgres
 from support.server import eventually
 
@@ -27,7 +26,7 @@ REQUESTS = 6 * (KILLS + 1)
 JOB = ["sleep", "0.4"]
 """Long enough for some to wait whenever control is killed."""
 TIMEOUT_SECONDS = 60 + 5 * KILLS
-AWAY = (urllib.error.URLError, http.client.HTTPException, OSError, ValueError)
+AWAY = (HTTPException, OSError, ValueError)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"], scope="module")
@@ -52,19 +51,10 @@ def server(request, make_server):
 
 def post(server, kind, idempotency_key):
     """The status in the body; None where nobody answered."""
-    request = urllib.request.Request(
-        f"{server.url}/dev/inference",
-        json.dumps({"type": kind}).encode(),
-        {"idempotency-key": idempotency_key},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)["status"]
-    except urllib.error.HTTPError as error:
-        with contextlib.suppress(*AWAY):
-            return json.load(error)["status"]
-    except AWAY:
-        pass
+    body = json.dumps({"type": kind}).encode()
+    headers = {"idempotency-key": idempotency_key}
+    with contextlib.suppress(*AWAY):
+        return ask(f"{server.url}/dev/inference", body, headers, timeout=30).json["status"]
     return None
 
 
@@ -92,7 +82,7 @@ def kill_control(server):
 
 def is_ready(server):
     try:
-        return bool(json.loads(server.get("/_sagehen/health"))["ready"])
+        return ask(f"{server.url}/_sagehen/health").status == 200
     except AWAY:
         return False
 

@@ -1,10 +1,10 @@
 """Asynchronous endpoints in tests: created, and asked after at the server's own paths."""
 
 import json
-import urllib.request
 from typing import Any
 from urllib.parse import quote
 
+from support import plain_http
 from support.deploy import DOUBLE, Deployer
 from support.server import Server, eventually
 
@@ -71,10 +71,9 @@ class AsyncEndpoint:
         """One of the server's own paths about this endpoint."""
         url = f"{self.server.url}/_sagehen/async/{self.name}{path}"
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url, data, method=method)
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            told: dict[str, Any] = json.load(answer)
-        return told
+        answer = plain_http.ask(url, data, method=method)
+        assert answer.status == 200, answer
+        return dict(answer.json)
 
     def request(self, inference_id: str) -> dict[str, Any]:
         """How the newest request of that InferenceId stands."""

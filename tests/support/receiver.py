@@ -5,12 +5,12 @@ import json
 import socket
 import threading
 import time
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from support.plain_http import ask
 from support.server import eventually
 
 __all__ = ["Post", "Receiver"]
@@ -87,8 +87,7 @@ class Receiver:
     def confirm(self, path: str) -> str:
         """Follow the link of the last SubscriptionConfirmation; the answer."""
         last = self.wait_for(path, "SubscriptionConfirmation")[-1]
-        with urllib.request.urlopen(last.json["SubscribeURL"], timeout=10) as answer:
-            return str(answer.read().decode())
+        return ask(last.json["SubscribeURL"]).body.decode()
 
     def close(self) -> None:
         self._server.shutdown()

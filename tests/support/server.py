@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+
+from support.plain_http import ask
 
 SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
 START_TIMEOUT_SECONDS = 60
@@ -122,8 +123,9 @@ class Server:
 
     def get(self, path: str) -> bytes:
         """GET one of the server's own paths."""
-        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
-            return bytes(answer.read())
+        answer = ask(self.url + path)
+        assert answer.status == 200, answer
+        return answer.body
 
 
 @functools.cache

@@ -7,8 +7,6 @@ import socket
 import stat
 import subprocess
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from support.plain_http import ask
 from support.server import SAGEHEN, Server, clean_environment
 
 
@@ -54,13 +53,7 @@ def test_health_is_200_when_ready(server):
 
 
 def test_internal_paths_are_closed_to_the_outside(server):
-    request = urllib.request.Request(
-        f"{server.url}/_sagehen/internal/gateway", data=b"{}", method="POST"
-    )
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(request, timeout=5)
-    with refused.value:
-        assert refused.value.code == 404
+    assert ask(f"{server.url}/_sagehen/internal/gateway", b"{}").status == 404
 
 
 def test_second_up_on_the_same_home_is_refused(server):
