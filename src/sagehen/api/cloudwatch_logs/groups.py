@@ -38,6 +38,12 @@ class Stream:
         return f"{self.key}{created_ms(self.path) // 1000}" if self.timed else self.key
 
     @property
+    def is_named(self) -> bool:
+        """Not of a log that is just being begun: its time, and so its name, comes before anything
+        is printed. Who had been told another name would look for it in vain."""
+        return not self.timed or created_ms(self.path) > 0 or _size(self.path) > 0
+
+    @property
     def modified_ms(self) -> int:
         """When something was last added; 0 where it is gone."""
         try:
@@ -65,7 +71,10 @@ class Group:
         for folder in _folders(self.folder):
             if folder.name == job if slash else folder.name.startswith(job):
                 for path in _logs(folder):
-                    yield Stream(f"{folder.name}/{path.name.removesuffix(_LOG)}-", path, timed=True)
+                    key = f"{folder.name}/{path.name.removesuffix(_LOG)}-"
+                    stream = Stream(key, path, timed=True)
+                    if stream.is_named:
+                        yield stream
 
     def _of_endpoint(self) -> Iterator[Stream]:
         for variant in _folders(self.folder):
@@ -116,6 +125,13 @@ def _begins(stream: Stream, prefix: str) -> bool:
     if stream.key.startswith(prefix):
         return True
     return prefix.startswith(stream.key) and stream.name.startswith(prefix)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -99,8 +99,11 @@ def open_log(path: Path) -> StoredLog | None:
 
 def created_ms(path: Path) -> int:
     """When a log was begun, in milliseconds since the epoch; 0 where nobody noted it."""
-    header = read_header(_bytes(times_path(path), HEADER.size))
-    return header.created_ms if header else 0
+    for one in (path, put_aside(path)):  # Of a log that was just put aside, only the latter knows.
+        header = read_header(_bytes(times_path(one), HEADER.size))
+        if header is not None:
+            return header.created_ms
+    return 0
 
 
 def _look(path: Path, lost_times: bool) -> tuple[_File, ...] | None:
