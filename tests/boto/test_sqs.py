@@ -214,7 +214,7 @@ def test_dead_letters(sqs: Any) -> None:
     for _ in range(2):
         assert [one["Body"] for one in receive(sqs, url)] == ["poison"]
     assert receive(sqs, url) == []
-    (letter,) = receive(sqs, dead, AttributeNames=["All"], WaitTimeSeconds=5)
+    (letter,) = receive(sqs, dead, AttributeNames=["All"], WaitTimeSeconds=20)
     assert (letter["MessageId"], letter["Body"]) == (sent["MessageId"], "poison")
     told = letter["Attributes"]
     assert told["DeadLetterQueueSourceArn"] == attributes_of(sqs, url)["QueueArn"]

@@ -19,6 +19,7 @@ CONTAINER = Path(__file__).with_name("hostile_container.py")
 MEMORY_MEBIBYTES = 400
 PROCESSES = 150
 LOG_BYTES = 2**20
+PAUSE_SECONDS = 0.02
 LONGEST_ANSWER_SECONDS = 20.0
 """Of the neighbour, on a machine that has other things to do."""
 GREEDY = """
@@ -30,7 +31,7 @@ def model_fn(folder):
 
 
 class Neighbour(threading.Thread):
-    """Calls the other endpoint without a pause."""
+    """Calls the other endpoint again and again."""
 
     def __init__(self, deployer) -> None:
         super().__init__()
@@ -40,7 +41,7 @@ class Neighbour(threading.Thread):
         self.wrong: list[str] = []
 
     def run(self) -> None:
-        while not self._ending.is_set():
+        while not self._ending.wait(PAUSE_SECONDS):
             started = time.monotonic()
             try:
                 answer = self._deployer.invoke("neighbour")

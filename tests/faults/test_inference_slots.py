@@ -21,7 +21,7 @@ from support.postgres import running_postgres
 from support.server import eventually
 
 LIMIT = 3
-KILLS = int(os.environ.get("INFERENCE_KILLS", "2"))
+KILLS = int(os.environ.get("INFERENCE_KILLS", "1"))
 REQUESTS = 6 * (KILLS + 1)
 JOB = ["sleep", "0.4"]
 """Long enough for some to wait whenever control is killed."""
