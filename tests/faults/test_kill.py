@@ -10,6 +10,7 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from support.deploy import DOUBLE, pack
+from support.server import children
 
 MODELS = ["first", "second"]
 
@@ -67,9 +68,7 @@ def test_the_data_plane_serves_without_control(killed, wait_until):
 
 
 def instance_pids(server) -> list[int]:
-    agent = server.pids()["agent"]
-    children = Path(f"/proc/{agent}/task").glob("*/children")
-    return [int(pid) for listed in children for pid in listed.read_text().split()]
+    return children(server.pids()["agent"])
 
 
 def test_a_killed_instance_comes_back(killed, wait_until):

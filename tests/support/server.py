@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import psutil
 from botocore.config import Config
 
 from support.plain_http import ask
@@ -116,7 +117,7 @@ class Server:
         assert self.process is not None
         return [
             (word.rpartition(".")[2], child)
-            for child in _children(self.process.pid)
+            for child in children(self.process.pid)
             for word in _command(child)
             if word.startswith("sagehen.roles.")
         ]
@@ -159,9 +160,12 @@ def eventually(holds: Callable[[], bool], timeout_seconds: float = 60) -> None:
         time.sleep(min(max(0.02, waited / 20), 0.1))
 
 
-def _children(pid: int) -> list[int]:
-    threads = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for thread in threads for child in thread.read_text().split()]
+def children(pid: int) -> list[int]:
+    """The process ids of a process's own children; none where it has ended."""
+    try:
+        return [child.pid for child in psutil.Process(pid).children()]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _command(pid: int) -> list[str]:
