@@ -11,11 +11,12 @@ from sagehen.agent.jobs.place import HostPlace
 from sagehen.agent.launcher import LaunchPlan
 from sagehen.agent.leftovers import BASE_MARK
 from sagehen.agent.limits import choose_limits
-from sagehen.config import Settings
+from sagehen.config import pip_variables
 from sagehen.credentials import load_credentials
 from sagehen.domain.images import find_launch
 from sagehen.domain.jobs import JobSpec
 from sagehen.home import Home
+from sagehen.settings import Settings
 
 __all__ = ["PROGRAM", "plan_job_launch"]
 
@@ -85,7 +86,7 @@ def _environment(place: HostPlace, settings: Settings, base: Path) -> dict[str, 
         "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
         "AWS_DEFAULT_REGION": settings.region,
         "SAGEMAKER_REGION": settings.region,
-        **settings.pip_variables,
+        **pip_variables(),
         **({} if spec.network_isolation else _access(place.home, settings)),
     }
     fixed = {

@@ -10,7 +10,6 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from sagehen.config import Settings
 from sagehen.deferred.delivery.post_mail import MailPost
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.envelopes import Links
@@ -22,6 +21,7 @@ from sagehen.domain.topics import (
     SubscriptionState,
     TopicRecord,
 )
+from sagehen.settings import Settings
 from support.clock import HandClock
 
 
