@@ -14,11 +14,11 @@ from sagehen.agent.http import Answer, exchange
 from sagehen.agent.messages import LoadedModel, LoadRequest, TouchRequest
 from sagehen.agent.surroundings import Pace
 from sagehen.clock import SYSTEM
-from sagehen.config import Settings
 from sagehen.domain.containers import InstanceReport, InstanceSpec, InstanceState
 from sagehen.errors import Invalid, NotFound, Unavailable
 from sagehen.home import Home
 from sagehen.objects import ObjectStore
+from sagehen.settings import Settings
 from support.agents import served
 
 MakeSpec = Callable[..., InstanceSpec]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from sagehen.config import Settings
 from sagehen.deferred.delivery.post_mail import MailPost
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.envelopes import Links
@@ -21,6 +20,7 @@ from sagehen.domain.topics import (
     SubscriptionState,
     TopicRecord,
 )
+from sagehen.settings import Settings
 from support.clock import HandClock
 from support.mailbox import MailController
 

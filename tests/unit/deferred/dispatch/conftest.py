@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from sagehen.config import Settings
 from sagehen.deferred.dispatch import endings
 from sagehen.deferred.dispatch.assembly import make_dispatcher
 from sagehen.domain.asynchronous import AsyncPlan, AsyncRequest, Output, QueuedRequest
@@ -20,6 +19,7 @@ from sagehen.domain.routes import InstanceRoute, Route, RouteTable, VariantRoute
 from sagehen.home import Home, prepare_home
 from sagehen.objects import LocalObjectStore
 from sagehen.objects.faults import NoSuchKey
+from sagehen.settings import Settings
 from sagehen.store import async_requests, endpoints
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
