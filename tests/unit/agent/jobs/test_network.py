@@ -26,15 +26,15 @@ own = json.load(open(folder + "/input/config/resourceconfig.json"))["current_hos
 first = os.environ["MASTER_ADDR"]
 
 def connect():
-    for _ in range(2000):
+    for _ in range(6000):
         try:
-            return socket.create_connection((first, PORT), timeout=20)
+            return socket.create_connection((first, PORT), timeout=60)
         except ConnectionRefusedError:
             time.sleep(0.01)  # It has not come so far.
 
 with socket.create_server((own, PORT)) as server:
     if own == first:
-        server.settimeout(20)
+        server.settimeout(60)
         said = server.accept()[0].makefile().read()
         print(said, "at", server.getsockname()[0], os.environ["MASTER_PORT"])
     else:
