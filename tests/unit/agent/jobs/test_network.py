@@ -1,6 +1,7 @@
 """The hosts of a job find each other by name, and are in nobody's way."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -48,7 +49,10 @@ def number(one: JobNetwork) -> int:
 
 
 @pytest.fixture
-def claimed() -> Iterator[ExitStack]:
+def claimed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
+    """Of networks that no job of another test has, which may run at the same time."""
+    monkeypatch.setattr(network, "_CLAIM", f"test-{os.getpid()}")
+    monkeypatch.setattr(network, "FIRST_PORT", 17_777)
     with ExitStack() as stack:
         yield stack
 
