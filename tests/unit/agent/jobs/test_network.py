@@ -81,7 +81,7 @@ def test_where_none_is_left_hosts_share_the_machines(claimed: ExitStack, monkeyp
     assert (shared.address(1), shared.address(2), shared.master_port) == (
         "127.0.0.1",
         "127.0.0.1",
-        7777,
+        network.FIRST_PORT,
     )
 
 
