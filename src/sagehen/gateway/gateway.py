@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.errors import Unavailable
 from sagehen.gateway.access_log import AccessLog
 from sagehen.gateway.admission import NOT_OF_INVOCATIONS, NOT_OF_STREAMS, Admission
@@ -39,6 +38,7 @@ from sagehen.gateway.sessions import Sessions
 from sagehen.gateway.shadow import Shadows
 from sagehen.gateway.streamed_invocation import container_headers
 from sagehen.home import Home
+from sagehen.settings import Settings
 from sagehen.wire.services import service
 from sagehen.wire.sigv4 import Verifier
 from sagehen.wire.validate import validate

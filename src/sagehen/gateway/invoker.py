@@ -5,7 +5,6 @@ from itertools import takewhile
 from typing import NoReturn, Protocol
 
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.gateway.access_log import AccessLog
 from sagehen.gateway.admission import Admission
 from sagehen.gateway.body import Held
@@ -16,6 +15,7 @@ from sagehen.gateway.limits import Limit, LimitHits
 from sagehen.gateway.models import LoadedModels
 from sagehen.gateway.sessions import Sessions
 from sagehen.gateway.shadow import Shadows
+from sagehen.settings import Settings
 
 __all__ = ["Expiring", "Invoker"]
 

@@ -4,7 +4,7 @@ import resource
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sagehen.config import Settings
+from sagehen.settings import Settings
 
 __all__ = ["ClientLimits", "Limit", "LimitHits", "no_hits"]
 

@@ -21,7 +21,6 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 
-from sagehen.config import Settings
 from sagehen.domain.routes import (
     DEFAULT_SLOTS,
     InstanceRoute,
@@ -32,6 +31,7 @@ from sagehen.domain.routes import (
 from sagehen.gateway.board import Board, make_board, open_board
 from sagehen.gateway.gateway import Gateway
 from sagehen.home import Home, prepare_home
+from sagehen.settings import Settings
 
 KEY, SECRET, REGION = "AKSHTEST", "test-secret", "us-east-1"
 

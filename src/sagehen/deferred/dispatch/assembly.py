@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable
 
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.deferred.dispatch.ask import Asker
 from sagehen.deferred.dispatch.data_log import DataLog
 from sagehen.deferred.dispatch.dispatcher import Dispatcher
@@ -22,6 +21,7 @@ from sagehen.home import Home
 from sagehen.objects.store import ObjectStore
 from sagehen.patience import Patience
 from sagehen.route_file import RouteFileReader
+from sagehen.settings import Settings
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 
