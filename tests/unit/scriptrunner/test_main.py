@@ -13,8 +13,8 @@ import pytest
 
 from sagehen.container.own_python import make_own_python, own_python
 from support.wheels import make_wheel
-from unit.scriptrunner.conftest import RESOURCES
 from unit.container import test_environments as projects
+from unit.scriptrunner.conftest import RESOURCES
 
 
 def test_a_script_gets_its_arguments_variables_and_folder(job):
