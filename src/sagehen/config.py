@@ -338,6 +338,12 @@ class Settings(BaseSettings):
         description="The [Async-Inference-Service](../howto/long-jobs.md). White lists and other "
         "lists of texts may be one text with commas.",
     )
+    job_stop_patience_seconds: float = Field(
+        120,
+        ge=0,
+        description="How long the object store may be away for what a training job has left that "
+        "was told to stop, or whose capacity was taken back; then that is lost.",
+    )
 
     @property
     def gateway_count(self) -> int:
