@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,6 +22,9 @@ os.environ.update(ONE_THREAD)  # before any framework is imported
 # Tests start hundreds of processes: each would compile all that it imports anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As a shell's background job; then what the tests start would ignore Ctrl-C too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 read_once()
 
 

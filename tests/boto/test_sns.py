@@ -250,7 +250,7 @@ def test_queues_are_confirmed_at_once(sns: Any, sqs: Any, topic: str) -> None:
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue)
     value = {"DataType": "Binary", "BinaryValue": b"\x00\xff"}
     sent = sns.publish(TopicArn=topic, Message="m", MessageAttributes={"b": value})
-    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5)["Messages"]
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"]
     envelope = json.loads(message["Body"])
     assert envelope["MessageId"] == sent["MessageId"]
     assert envelope["MessageAttributes"] == {"b": {"Type": "Binary", "Value": "AP8="}}
@@ -287,7 +287,7 @@ def test_filters_on_the_body_of_sagemaker_s_notices(sns: Any, sqs: Any, topic: s
     off = {"AttributeName": "FilterPolicy", "AttributeValue": ""}
     sns.set_subscription_attributes(SubscriptionArn=arn, **off)
     sns.publish(TopicArn=topic, Message="no JSON at all")
-    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5)["Messages"]
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"]
     assert message["Body"] == "no JSON at all"
 
 
@@ -436,7 +436,7 @@ def test_the_largest_message(sns: Any, sqs: Any, topic: str) -> None:
     queue = f"arn:aws:sqs:us-east-1:{ACCOUNT}:{url.rpartition('/')[2]}"
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue)
     sns.publish(TopicArn=topic, Message="ü" * 131_072)
-    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5)["Messages"]
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"]
     assert json.loads(message["Body"])["Message"] == "ü" * 131_072
 
 

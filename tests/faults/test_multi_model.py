@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from support.deploy import pack
 
-MODELS = 100
+MODELS = 40
 CALLERS = 8
 PATIENCE_SECONDS = 3
 NUMBERED = """
@@ -51,7 +51,7 @@ def predict_fn(data, model):
 
 @pytest.fixture(scope="module")
 def many(make_server, make_deployer):
-    """A server with two gateways and little patience, and an endpoint of 100 models."""
+    """A server with two gateways and little patience, and an endpoint of many models."""
     server = make_server(gateways="2", invocation_timeout_seconds=str(PATIENCE_SECONDS))
     deployer = make_deployer(server)
     deployer.s3.create_bucket(Bucket="many")
@@ -172,7 +172,7 @@ def container_of(deployer, endpoint: str) -> psutil.Process:
     return container
 
 
-def test_a_container_that_crashes_with_a_hundred_models_has_them_all_again(many, wait_until):
+def test_a_container_that_crashes_with_many_models_has_them_all_again(many, wait_until):
     assert all_answer(many)
     container_of(many, "numbers").kill()
     wait_until(lambda: metric(many, "numbers", "sagehen_loaded_model_count") == 0)

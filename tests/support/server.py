@@ -19,7 +19,7 @@ from botocore.config import Config
 from support.plain_http import ask
 
 SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
-START_TIMEOUT_SECONDS = 60
+START_TIMEOUT_SECONDS = 120
 STOP_TIMEOUT_SECONDS = 60
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"
@@ -143,13 +143,13 @@ def _migrated_state() -> bytes:
 def run_to_its_end(command: list[str], environment: dict[str, str]) -> str:
     """What a command prints; the test fails unless it ends well."""
     finished = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=100, check=False
+        command, env=environment, capture_output=True, text=True, timeout=250, check=False
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout
 
 
-def eventually(holds: Callable[[], bool], timeout_seconds: float = 30) -> None:
+def eventually(holds: Callable[[], bool], timeout_seconds: float = 60) -> None:
     """Wait until `holds()`; the test fails when it does not in time."""
     began = time.monotonic()
     while not holds():

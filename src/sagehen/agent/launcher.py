@@ -32,6 +32,11 @@ class LaunchPlan:
     """Called with what it prints, in a thread, and with nothing at the end."""
     base: Path | None = None
     """What the container is to see as /opt/ml, where that can be done."""
+    hosts: Path | None = None
+    """What it is to see as /etc/hosts, where it sees its base."""
+    hidden: tuple[Path, ...] = ()
+    """What it is not to see, of one folder, where it sees its base. They need not be there. The
+    folder itself is read-only then."""
 
 
 class Process(Protocol):

@@ -16,6 +16,7 @@ from sagehen.scriptrunner.folders import Folders
 from sagehen.scriptrunner.parameters import Parameters, read_parameters, to_arguments
 from sagehen.scriptrunner.process import run_command
 from sagehen.scriptrunner.script import Kind, Script, find_script, plan_command
+from sagehen.scriptrunner.torch_distributed import ENABLED, plan_torchrun, torch_variables
 from sagehen.scriptrunner.variables import make_variables
 
 __all__ = ["main"]
@@ -29,7 +30,6 @@ _DISTRIBUTIONS = (
     "sagemaker_multi_worker_mirrored_strategy_enabled",
     "sagemaker_pytorch_ddp_enabled",
     "sagemaker_pytorch_xla_multi_worker_enabled",
-    "sagemaker_torch_distributed_enabled",
 )
 
 
@@ -63,6 +63,10 @@ def _run(folders: Folders, environ: Mapping[str, str]) -> int:
     given["PYTHONPATH"] = os.pathsep.join(paths)
     python = _install(folders, script, given)
     command = plan_command(script, python, to_arguments(parameters.users))
+    if parameters.own.get(ENABLED):
+        resources = folders.read_config("resourceconfig.json")
+        given |= torch_variables(resources)
+        command = plan_torchrun(script, python, parameters, resources, given) + command[1:]
     if level <= INFO:
         _say("INFO", f"Invoking script with the following command:\n\n{' '.join(command)}\n")
     return _invoke(folders, command, given, script)
@@ -116,9 +120,9 @@ def _refuse_distribution(parameters: Parameters) -> None:
     for name in _DISTRIBUTIONS:
         if parameters.own.get(name):
             raise CannotRun(
-                f"{name} is set, but scripts are not distributed here. Leave `distribution` out "
-                "of the estimator, or start the processes in a script of your own (entry_point "
-                "run.sh)."
+                f"{name} is set, but scripts are not distributed so here. Use torch_distributed, "
+                "leave `distribution` out of the estimator, or start the processes in a script of "
+                "your own (entry_point run.sh)."
             )
 
 

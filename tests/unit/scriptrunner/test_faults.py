@@ -47,3 +47,22 @@ def test_the_command_is_told_though_the_message_is_long():
 def test_a_traceback_cut_off_before_its_end_is_told_by_its_last_lines():
     cut = 'Traceback (most recent call last):\n  File "train.py", line 1\n'
     assert 'File "train.py", line 1"' in describe_failure(139, ["python"], cut)
+
+
+def test_what_torchrun_says_of_its_script_is_not_why_it_failed():
+    torchruns = (
+        "E1122 08:57:49.043000 32724 torch/distributed/elastic/multiprocessing/api.py:1002] failed\n"
+        "Traceback (most recent call last):\n"
+        '  File "run.py", line 1032, in <module>\n'
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        "====\ntrain.py FAILED\n  rank      : 1 (local_rank: 0)\n"
+    )
+    of_the_script = (
+        "[rank1]: Traceback (most recent call last):\n"
+        '[rank1]:   File "train.py", line 6, in <module>\n'
+        "[rank1]: ValueError: bad luck\n"
+    )
+    assert 'ErrorMessage "ValueError: bad luck"' in describe_failure(
+        1, ["torchrun"], of_the_script + torchruns
+    )
+    assert 'ErrorMessage "torch.distributed' in describe_failure(1, ["torchrun"], torchruns)

@@ -14,6 +14,7 @@ import pytest
 from sagehen.container.own_python import make_own_python, own_python
 from support.wheels import make_wheel
 from unit.container import test_environments as projects
+from unit.scriptrunner.conftest import RESOURCES
 
 
 def test_a_script_gets_its_arguments_variables_and_folder(job):
@@ -205,6 +206,44 @@ def test_code_may_lie_in_a_channel(job):
     assert job.run()[:2] == (0, "from a channel\n")
 
 
+@pytest.fixture
+def torch_job(job):
+    """With a torchrun that only tells how it was started."""
+    job.script("train.py", "")
+    runner = job.base / "code" / "torch" / "distributed" / "run.py"
+    runner.parent.mkdir(parents=True)
+    for folder in (runner.parent, runner.parents[1]):
+        (folder / "__init__.py").touch()
+    runner.write_text("import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))")
+    job.parameters |= {"sagemaker_torch_distributed_enabled": "true", "epochs": "3"}
+    return job
+
+
+class TestTorchDistributed:
+    def test_torchrun_runs_the_script_on_each_host(self, torch_job):
+        torch_job.config("resourceconfig.json", RESOURCES | {"current_host": "algo-2"})
+        status, out, _ = torch_job.run()
+        assert status == 0
+        given, environ = json.loads(out)
+        options = "--nnodes 2 --nproc_per_node 1 --master_addr algo-1 --master_port 7777"
+        assert " ".join(given) == f"{options} --node_rank 1 train.py --epochs 3"
+        assert (environ["NCCL_SOCKET_IFNAME"], environ["NCCL_PROTO"]) == ("eth0", "simple")
+
+    def test_the_platform_says_where_the_first_host_is(self, torch_job):
+        torch_job.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "7780"}
+        torch_job.parameters["sagemaker_mpi_num_of_processes_per_host"] = "4"
+        given = json.loads(torch_job.run()[1])[0]
+        assert given[2:8] == [
+            *("--nproc_per_node", "4"),
+            *("--master_addr", "127.0.0.1"),
+            *("--master_port", "7780"),
+        ]
+
+    def test_one_process_for_each_gpu(self, torch_job):
+        torch_job.environ["CUDA_VISIBLE_DEVICES"] = "0,1,2"
+        assert json.loads(torch_job.run()[1])[0][3] == "3"
+
+
 class TestBad:
     def failure(self, job):
         """What the script runner leaves as its failure; it says the same in the log."""
@@ -282,9 +321,18 @@ class TestBad:
         job.script("train.py", "")
         job.parameters["sagemaker_mpi_enabled"] = "true"
         assert (
-            "sagemaker_mpi_enabled is set, but scripts are not distributed here."
+            "sagemaker_mpi_enabled is set, but scripts are not distributed so here. Use torch_dist"
             in self.failure(job)
         )
+
+    @pytest.mark.parametrize("name", ["train.sh", "train"])
+    def test_a_command_for_torchrun(self, torch_job, name):
+        torch_job.script(name, "")
+        assert f"{name} is a package or a command" in self.failure(torch_job)
+
+    def test_a_number_of_processes(self, torch_job):
+        torch_job.parameters["sagemaker_mpi_num_of_processes_per_host"] = "some"
+        assert "is 'some'; it must be a number from 1" in self.failure(torch_job)
 
     def test_a_log_level(self, job):
         job.script("train.py", "")

@@ -13,6 +13,7 @@ from sagehen.agent.jobs.failures import (
     script_failed,
 )
 from sagehen.agent.jobs.metrics import JobMetrics
+from sagehen.agent.jobs.network import JobNetwork, claim_network
 from sagehen.agent.jobs.orders import Orders
 from sagehen.agent.jobs.place import HostPlace
 from sagehen.agent.jobs.plan import plan_job_launch
@@ -82,6 +83,7 @@ class Hosts:
         self._around = around
         self._metrics = metrics
         self._hosts: list[Host] = []
+        self._network: JobNetwork | None = None
 
     @property
     def all(self) -> Sequence[Host]:
@@ -98,20 +100,25 @@ class Hosts:
 
         Raises:
             JobFailed: nothing says what to run, or that cannot be run.
+            OSError: a small file cannot be written.
         """
+        self._network = claim_network()
+        names = self._network.hosts_file([place.host for place in self._places])
         for place in self._places:
-            launcher = self._around.launcher
-            plan = replace(
-                plan_job_launch(place, self._around.settings, launcher.seen_base(place.base)),
-                listener=self._metrics.lines(),
-            )
-            try:
-                process = await launcher.start(plan)
-            except CannotStart as error:
-                raise JobFailed(cannot_run(str(error))) from error
-            used = Utilization(plan.limits, place.home.path, self._around.clock)
-            exited = asyncio.create_task(process.wait())
-            self._hosts.append(Host(place, process, exited, used))
+            place.hosts.write_text(names)
+            await self._start(place, self._network)
+
+    async def _start(self, place: HostPlace, network: JobNetwork) -> None:
+        launcher = self._around.launcher
+        base = launcher.seen_base(place.base)
+        plan = plan_job_launch(place, self._around.settings, base, network.master_port)
+        try:
+            process = await launcher.start(replace(plan, listener=self._metrics.lines()))
+        except CannotStart as error:
+            raise JobFailed(cannot_run(str(error))) from error
+        used = Utilization(plan.limits, place.home.path, self._around.clock)
+        exited = asyncio.create_task(process.wait())
+        self._hosts.append(Host(place, process, exited, used))
 
     async def samples(self) -> list[JobSample]:
         """Of those that run."""
@@ -141,6 +148,8 @@ class Hosts:
         for host in self._hosts:
             host.process.kill()
         await asyncio.gather(*(host.exited for host in self._hosts))
+        if self._network is not None:
+            self._network.close()
 
     def _running(self) -> list[asyncio.Task[int]]:
         return [host.exited for host in self._hosts if not host.exited.done()]

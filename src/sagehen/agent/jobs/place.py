@@ -12,8 +12,9 @@ from sagehen.domain.locations import parse_location
 from sagehen.errors import Invalid
 from sagehen.home import Home
 
-__all__ = ["HostPlace", "check_spec", "host_places"]
+__all__ = ["FIRST_HOST", "HostPlace", "check_spec", "host_places"]
 
+FIRST_HOST = "algo-1"
 MOST_HOSTS = 100
 OPT_ML = PurePosixPath("/opt/ml")
 
@@ -49,6 +50,11 @@ class HostPlace:
     @property
     def tmp(self) -> Path:
         return self.folder / "tmp"
+
+    @property
+    def hosts(self) -> Path:
+        """What is `/etc/hosts` in its container."""
+        return self.folder / "hosts"
 
     @property
     def python(self) -> Path:

@@ -7,7 +7,8 @@ from pathlib import Path
 from sagehen.address import client_url
 from sagehen.agent.container_plan import SYSTEM_PATH
 from sagehen.agent.jobs.failures import JobFailed
-from sagehen.agent.jobs.place import HostPlace
+from sagehen.agent.jobs.network import SHARED_ADDRESS
+from sagehen.agent.jobs.place import FIRST_HOST, HostPlace
 from sagehen.agent.launcher import LaunchPlan
 from sagehen.agent.leftovers import BASE_MARK
 from sagehen.agent.limits import choose_limits
@@ -24,11 +25,14 @@ PROGRAM = "sagemaker_program"
 """The hyperparameter that names the script for our script runner."""
 
 
-def plan_job_launch(place: HostPlace, settings: Settings, base: Path) -> LaunchPlan:
+def plan_job_launch(
+    place: HostPlace, settings: Settings, base: Path, master_port: int
+) -> LaunchPlan:
     """Everything that the launcher must know. Reads two small files.
 
     Args:
         base: where the container sees `place.base`.
+        master_port: for its job's first host to listen on.
 
     Raises:
         JobFailed: nothing says which program is to run.
@@ -40,12 +44,13 @@ def plan_job_launch(place: HostPlace, settings: Settings, base: Path) -> LaunchP
         instance_id=f"{spec.attempt_id}-{place.host}",
         name=place.host,
         command=command,
-        environment=_environment(place, settings, base),
+        environment=_environment(place, settings, base, master_port),
         folder=folder,
         log=place.log,
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(spec.instance_type, settings),
         base=place.base,
+        hosts=place.hosts,
     )
 
 
@@ -73,7 +78,9 @@ def _no_program(spec: JobSpec) -> str:
     )
 
 
-def _environment(place: HostPlace, settings: Settings, base: Path) -> dict[str, str]:
+def _environment(
+    place: HostPlace, settings: Settings, base: Path, master_port: int
+) -> dict[str, str]:
     """What we suggest, what the user says, what must be so: in this order, the last wins."""
     spec = place.spec
     suggested = {
@@ -86,6 +93,9 @@ def _environment(place: HostPlace, settings: Settings, base: Path) -> dict[str, 
         "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
         "AWS_DEFAULT_REGION": settings.region,
         "SAGEMAKER_REGION": settings.region,
+        # As AWS's PyTorch containers have it. Who does not see its own /opt/ml has no names either.
+        "MASTER_ADDR": SHARED_ADDRESS if base == place.base else FIRST_HOST,
+        "MASTER_PORT": str(master_port),
         **pip_variables(),
         **({} if spec.network_isolation else _access(place.home, settings)),
     }

@@ -29,7 +29,9 @@ async def can_mount(folder: Path, orphans: Orphans) -> bool:
     problem = await _try(folder, orphans)
     if problem is not None:
         log.info(
-            "Containers find /opt/ml only by their variables, such as SM_MODEL_DIR: %s.", problem
+            "Containers find /opt/ml only by their variables, such as SM_MODEL_DIR, hosts of a job "
+            "have no names, and network isolation hides no keys: %s.",
+            problem,
         )
     return problem is None
 

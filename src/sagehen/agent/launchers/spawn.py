@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sagehen.agent.launcher import LaunchPlan
@@ -34,15 +34,14 @@ async def spawn(
     Args:
         output: what it writes its standard output and error to.
         procs: the `cgroup.procs` of the cgroup that it is to join first.
-        mounts: it is to see its base at /opt/ml.
+        mounts: it is to see its base at /opt/ml, and what else is special to it.
 
     Raises:
         OSError: its command cannot be run, it could not join, or nothing could be mounted.
     """
     report, report_end = os.pipe2(os.O_CLOEXEC)
     try:
-        base = plan.base if mounts else None
-        process = _fork(plan, output, report_end, procs, base)
+        process = _fork(plan, output, report_end, procs, mounts)
     except (OSError, ValueError):
         os.close(report)
         raise
@@ -97,12 +96,13 @@ def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def _fork(
-    plan: LaunchPlan, output: int, report: int, procs: Path | None, base: Path | None
+    plan: LaunchPlan, output: int, report: int, procs: Path | None, mounts: bool
 ) -> subprocess.Popen[bytes]:
     # By the event loop's thread, which lives as long as the agent: the kernel ends a child with
     # the thread that started it. By subprocess, not by the loop: uvloop runs Python in the child
     # before it execs, and marks nothing that the agent has open as not to be inherited.
-    told = (os.getpid(), report, procs or NONE, base or NONE)
+    seen = (plan.base, plan.hosts, _listed(plan.hidden)) if mounts else (None, None, None)
+    told = (os.getpid(), report, *(one or NONE for one in (procs, *seen)))
     return subprocess.Popen(
         [*_BECOME, *map(str, told), *plan.command],
         stdin=subprocess.DEVNULL,
@@ -113,6 +113,11 @@ def _fork(
         start_new_session=True,
         pass_fds=(report,),
     )
+
+
+def _listed(hidden: Sequence[Path]) -> str | None:
+    """As `become_container` is told it: all lie in one folder."""
+    return f"{hidden[0].parent}//{'/'.join(one.name for one in hidden)}" if hidden else None
 
 
 async def _read_all(descriptor: int) -> bytes:

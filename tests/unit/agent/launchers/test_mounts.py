@@ -85,6 +85,32 @@ async def test_two_containers_have_two(tmp_path: Path) -> None:
     assert await asyncio.gather(*said) == [["a"], ["b"]]
 
 
+@may_mount
+async def test_it_may_see_other_hosts_than_the_machine(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.77.8.9 algo-1\n")
+    before = seen_outside()
+    given = plan(tmp_path, "sh", "-c", "cat /etc/hosts; getent hosts algo-1")
+    said = await say(replace(given, hosts=hosts))
+    assert (said[0], said[1].split()) == ("127.77.8.9 algo-1", ["127.77.8.9", "algo-1"])
+    assert before == seen_outside()
+
+
+@may_mount
+async def test_what_is_hidden_is_not_seen_and_all_else_is(tmp_path: Path) -> None:
+    script = "ls -A; cat ml/model/weights link; touch own 2>/dev/null || echo ' and read-only'"
+    given = plan(tmp_path, "sh", "-c", script)
+    for name in ("secret", "other", "folder/file"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to("other")
+    assert given.base is not None
+    (given.base / "model" / "weights").write_text("weights\n")
+    said = await say(replace(given, hidden=(tmp_path / "secret", tmp_path / "not-there")))
+    assert said == ["folder", "link", "ml", "other", "weights", "other and read-only"]
+    assert (tmp_path / "secret").read_text() == "secret"
+
+
 async def test_without_it_a_container_starts_as_ever(tmp_path: Path) -> None:
     process = await ProcessLauncher().start(plan(tmp_path, "sh", "-c", "test ! -e /opt/ml/model"))
     assert await process.wait() == 0
@@ -105,7 +131,8 @@ program, base, user = sys.argv[1], sys.argv[2], int(sys.argv[3])
 os.setgroups([]); os.setgid(user); os.setuid(user)
 reader, writer = os.pipe()
 script = 'id -u; id -g; stat -c %u /opt/ml; echo 1 > /opt/ml/out; grep CapEff /proc/self/status'
-command = [sys.executable, "-ISs", "-c", sys.stdin.read(), str(os.getpid()), str(writer), "-", base]
+command = [sys.executable, "-ISs", "-c", sys.stdin.read(), str(os.getpid()), str(writer)]
+command += ["-", base, "-", "-"]
 process = subprocess.Popen([*command, "sh", "-c", script], pass_fds=(writer,))
 os.close(writer)
 print(os.read(reader, 64).decode(), process.wait())
@@ -143,7 +170,8 @@ async def test_the_kernel_still_ends_it_with_its_agent(tmp_path: Path) -> None:
 import os, subprocess, sys
 reader, writer = os.pipe()
 command = [sys.executable, "-ISs", {become_container.__file__!r}, str(os.getpid()), str(writer)]
-process = subprocess.Popen([*command, "-", {str(base)!r}, "sleep", "1000"], pass_fds=(writer,))
+command += ["-", {str(base)!r}, "-", "-", "sleep", "1000"]
+process = subprocess.Popen(command, pass_fds=(writer,))
 os.close(writer)
 os.read(reader, 64)
 print(process.pid, flush=True)
@@ -159,7 +187,7 @@ sys.stdin.read()
     try:
         assert not ended.is_set()
         process.send_signal(signal.SIGKILL)
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 60)
     finally:
         asyncio.get_running_loop().remove_reader(container)
         os.close(container)
@@ -184,7 +212,8 @@ class TestTrying:
         monkeypatch.setattr(mounts, "spawn", refuse)
         assert not await can_mount(tmp_path, Orphans())
         assert caplog.messages == [
-            "Containers find /opt/ml only by their variables, such as SM_MODEL_DIR: "
+            "Containers find /opt/ml only by their variables, such as SM_MODEL_DIR, hosts of a job "
+            "have no names, and network isolation hides no keys: "
             "Operation not permitted (mounting its /opt/ml)."
         ]
 

@@ -197,7 +197,7 @@ class Bench:
     async def begun(self, container: Container, count: int = 1) -> None:
         """Turn once, until the container has got so many requests."""
         await self.dispatcher.turn()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(container.got) < count:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 

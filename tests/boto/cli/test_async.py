@@ -6,15 +6,8 @@ import time
 import pytest
 
 from support.asynchronous import BUCKET, AsyncEndpoint
-from support.aws_cli import aws_cli
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:cli-results"
-
-
-@pytest.fixture(scope="module")
-def cli(aws):
-    with aws_cli(aws) as cli:
-        yield cli
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,92 @@
+"""What a job that runs has of this machine's network: an address for each host, and a port."""
+
+import contextlib
+import logging
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["SHARED_ADDRESS", "JobNetwork", "claim_network"]
+
+log = logging.getLogger(__name__)
+
+MOST_NETWORKS = 256
+FIRST_PORT = 7777
+"""SageMaker's own toolkits have the first host of every job listen there."""
+SHARED_ADDRESS = "127.0.0.1"
+_NET = "127.77"
+_MACHINES_HOSTS = Path("/etc/hosts")
+
+
+class JobNetwork:
+    """
+    Args:
+        number: from 0; None: all that this machine has are taken.
+        claim: a socket, whose name no other job of this machine has while it is open.
+    """
+
+    def __init__(self, number: int | None, claim: socket.socket | None = None) -> None:
+        self._number = number
+        self._claim = claim
+
+    @property
+    def master_port(self) -> int:
+        """For the first host to listen on at all addresses, as torch does: its job's alone."""
+        return FIRST_PORT + (self._number or 0)
+
+    def address(self, host: int) -> str:
+        """Of the host of that number, from 1: one that no other host of this machine has."""
+        return SHARED_ADDRESS if self._number is None else f"{_NET}.{self._number}.{host}"
+
+    def hosts_file(self, hosts: Sequence[str]) -> str:
+        """What `/etc/hosts` is for them, who are named in the order of their numbers.
+
+        Ours come first: the machine may be a host of that name itself.
+        """
+        ours = [f"{self.address(number)}\t{host}" for number, host in enumerate(hosts, 1)]
+        try:
+            machines = _MACHINES_HOSTS.read_text(errors="replace")
+        except OSError:
+            machines = ""
+        return "\n".join([*ours, machines])
+
+    def close(self) -> None:
+        """Leave it to others. Nothing happens when that was done."""
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
+
+
+def claim_network() -> JobNetwork:
+    """One that no job of this machine has, of this server or another."""
+    for number in range(MOST_NETWORKS):
+        claim = _claim(number)
+        if claim is not None:
+            return JobNetwork(number, claim)
+    log.warning(
+        "No network for a job is free: the names of its hosts all lead to %s, as others may.",
+        SHARED_ADDRESS,
+        extra={"action": "network"},
+    )
+    return JobNetwork(None)
+
+
+def _claim(number: int) -> socket.socket | None:
+    """None where another job has it, or anybody listens on its port."""
+    # Known to who shares the loopback device, and to nobody else; gone with this process.
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        claim.bind(f"\0sagehen-job-network-{number}")
+        _check_port(FIRST_PORT + number)
+    except OSError:
+        claim.close()
+        return None
+    return claim
+
+
+def _check_port(port: int) -> None:
+    """Raises OSError: it is in use."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("", port))
+        probe.listen(1)
