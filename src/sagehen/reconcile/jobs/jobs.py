@@ -22,11 +22,11 @@ from sagehen.reconcile.jobs.clock_jumps import ClockJump
 from sagehen.reconcile.jobs.metrics import add_metrics
 from sagehen.reconcile.jobs.plan import Presence, admit, give_up, plan_job
 from sagehen.reconcile.jobs.specs import job_spec
-from sagehen.reconcile.lease import Lease
 from sagehen.store import tags, training_jobs
 from sagehen.store.database import Database
 from sagehen.store.events import put_event
 from sagehen.store.grouped import attempt
+from sagehen.store.leases import Lease
 
 __all__ = ["Asks", "JobPass", "OnEnd"]
 

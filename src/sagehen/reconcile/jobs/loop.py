@@ -17,10 +17,11 @@ from sagehen.errors import Invalid, NotFound, SagehenError
 from sagehen.reconcile.jobs.agent_view import AgentView
 from sagehen.reconcile.jobs.clock_jumps import ClockJumps
 from sagehen.reconcile.jobs.jobs import Asks, JobPass, OnEnd
-from sagehen.reconcile.leased_loop import LONGEST_REST_SECONDS, LeasedLoop, in_thread
+from sagehen.reconcile.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.reconcile.watch import Watch
 from sagehen.store.database import Database
 from sagehen.store.training_jobs import JOBS_CHANGED
+from sagehen.threads import in_thread
 
 __all__ = ["LEASE_NAME", "JobAgent", "JobLoop"]
 
@@ -67,7 +68,7 @@ class JobLoop(LeasedLoop):
         super().__init__(database, clock, LEASE_NAME, holder)
         self._agent = agent
         self._pass = JobPass(
-            database, self._lease, arns, most_running, max_restarts, most_series, on_end
+            database, self._held.lease, arns, most_running, max_restarts, most_series, on_end
         )
         self._jumps = ClockJumps(clock)
         self._view = AgentView()
@@ -82,7 +83,7 @@ class JobLoop(LeasedLoop):
 
     def measured(self) -> dict[str, dict[tuple[str, ...], float]]:
         """For Prometheus: values by metric and dimensions; none while another control runs jobs."""
-        if self._renewed is None:
+        if not self._held.is_ours:
             return {}
         counts, restarts = self._pass.counts, self._pass.restarts
         by_status: Counter[tuple[str, ...]] = Counter()
