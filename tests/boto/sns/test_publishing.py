@@ -102,7 +102,7 @@ def test_the_largest_message(sns: Any, sqs: Any, topic: str) -> None:
     queue = f"arn:aws:sqs:us-east-1:{ACCOUNT}:{url.rpartition('/')[2]}"
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue)
     sns.publish(TopicArn=topic, Message="ü" * 131_072)
-    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5)["Messages"]
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"]
     assert json.loads(message["Body"])["Message"] == "ü" * 131_072
 
 

@@ -105,7 +105,7 @@ def test_queues_are_confirmed_at_once(sns: Any, sqs: Any, topic: str) -> None:
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue)
     value = {"DataType": "Binary", "BinaryValue": b"\x00\xff"}
     sent = sns.publish(TopicArn=topic, Message="m", MessageAttributes={"b": value})
-    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5)["Messages"]
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"]
     envelope = json.loads(message["Body"])
     assert envelope["MessageId"] == sent["MessageId"]
     assert envelope["MessageAttributes"] == {"b": {"Type": "Binary", "Value": "AP8="}}
@@ -142,7 +142,7 @@ def test_filters_on_the_body_of_sagemaker_s_notices(sns: Any, sqs: Any, topic: s
     off = {"AttributeName": "FilterPolicy", "AttributeValue": ""}
     sns.set_subscription_attributes(SubscriptionArn=arn, **off)
     sns.publish(TopicArn=topic, Message="no JSON at all")
-    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5)["Messages"]
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"]
     assert message["Body"] == "no JSON at all"
 
 
