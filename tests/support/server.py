@@ -3,12 +3,14 @@
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,6 +129,25 @@ class Server:
         answer = ask(self.url + path)
         assert answer.status == 200, answer
         return answer.body
+
+
+@contextmanager
+def server_maker() -> Iterator[Callable[..., Server]]:
+    """`make(**settings)` starts a server; all are stopped in the end."""
+    made: list[Server] = []
+
+    def make(**settings: str) -> Server:
+        folder = Path(tempfile.mkdtemp(prefix="sgh-"))
+        chosen = {f"SAGEHEN_{name.upper()}": value for name, value in settings.items()}
+        server = Server(folder / "home", chosen)
+        made.append(server)
+        server.start()
+        return server
+
+    yield make
+    for server in made:
+        server.stop()
+        shutil.rmtree(server.home.parent, ignore_errors=True)
 
 
 @functools.cache

@@ -42,6 +42,8 @@ def endpoint(cli, deploy, queue):
         NotificationConfig={"SuccessTopic": TOPIC, "ErrorTopic": TOPIC},
     )
     assert endpoint.described["EndpointStatus"] == "InService"
+    # First of all: its metrics are there some seconds later, when they are asked for.
+    endpoint.invoke(InferenceId="measured")
     return endpoint
 
 
@@ -108,7 +110,6 @@ def test_a_refusal_is_told(cli, endpoint):
 
 
 def test_metrics_of_the_endpoint(cli, endpoint, wait_until):
-    endpoint.invoke(InferenceId="measured")
     endpoint.ended("measured")
     now = time.time()
     stamp = "%Y-%m-%dT%H:%M:%SZ"
