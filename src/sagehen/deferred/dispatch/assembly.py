@@ -14,7 +14,6 @@ from sagehen.deferred.dispatch.jobs import Job
 from sagehen.deferred.dispatch.notices import MOST_BODY_BYTES
 from sagehen.deferred.dispatch.outputs import Outputs
 from sagehen.deferred.dispatch.places import Places
-from sagehen.deferred.dispatch.threads import Threads
 from sagehen.deferred.dispatch.work import Work
 from sagehen.deferred.record import Record
 from sagehen.home import Home
@@ -24,6 +23,7 @@ from sagehen.route_file import RouteFileReader
 from sagehen.settings import Settings
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
+from sagehen.threads import Threads
 
 __all__ = ["make_dispatcher"]
 
@@ -46,7 +46,7 @@ def make_dispatcher(
     Args:
         holder: names the home and its machine, not the process.
     """
-    threads = Threads(THREADS)
+    threads = Threads(THREADS, "dispatch")
     routes = RouteFileReader(home.routes, clock)
     places = Places(routes, clock, settings.async_concurrency, random.random)
 

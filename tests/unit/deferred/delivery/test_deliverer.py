@@ -15,13 +15,13 @@ from sagehen.deferred.delivery.outbox import Outbox
 from sagehen.deferred.delivery.receivers import Receivers
 from sagehen.deferred.delivery.topic_sweeps import TopicSweeps
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
-from sagehen.deferred.held_lease import HeldLease
 from sagehen.domain.notices import Notice
 from sagehen.domain.queues import QueueRecord
 from sagehen.domain.topics import SubscriptionRecord, SubscriptionState, TopicRecord
 from sagehen.store import messages, queues, subscriptions, topics
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
+from sagehen.store.held_lease import HeldLease
 from support.clock import HandClock
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t"
@@ -274,7 +274,7 @@ async def test_one_control_delivers_at_a_time(world: World) -> None:
     world.subscribe("http://a/")
     world.publish("1")
     first, second = world.deliverer("a"), world.deliverer("b")
-    assert await first._lease.is_held()
+    assert await first._lease.hold()
     await turns(second)
     assert world.posted == []
     world.clock.seconds += 6  # The first was not heard of since.
@@ -306,7 +306,7 @@ async def test_a_hint_ends_the_rest(world: World, monkeypatch: pytest.MonkeyPatc
     world.database.listen("deliveries", deliverer.hint)
     running = asyncio.create_task(deliverer.run())
     async with asyncio.timeout(60):
-        while deliverer._lease._renewed is None:  # noqa: ASYNC110
+        while not deliverer._lease.is_ours:  # noqa: ASYNC110
             await asyncio.sleep(0)
     world.publish("1")
     # By itself it would look again after ten minutes.
