@@ -259,17 +259,17 @@ def test_status_without_a_server_says_what_to_do(short_path, ended):
     assert "No server runs" in refused.stderr
 
 
-def test_status_and_logs_show_an_endpoint(server, deploy):
+def test_status_and_logs_show_an_endpoint(server, deploy, ended):
     chatty = "def model_fn(d):\n    print('hello from the model', flush=True)\n    return 1\n"
     assert deploy.endpoint("chatty", chatty)["EndpointStatus"] == "InService"
     shown = run("status", "--home", str(server.home))
     assert shown.returncode == 0
     assert "chatty" in shown.stdout
     assert "InService" in shown.stdout
-    logs = run("logs", "chatty", "--home", str(server.home))
+    logs = ended("logs", "chatty", "--home", str(server.home))
     assert "hello from the model" in logs.stdout
-    missing = run("logs", "nothing", "--home", str(server.home))
-    assert missing.returncode == 1
+    missing = ended("logs", "nothing", "--home", str(server.home))
+    assert missing.status == 1
     assert "no logs of the endpoint nothing" in missing.stderr
 
 
