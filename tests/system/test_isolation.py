@@ -1,10 +1,5 @@
 """What one endpoint's code does hurts no other endpoint."""
 
-import pytest
-from botocore.exceptions import ClientError
-
-from support.server import eventually
-
 SPOILING = """
 import os
 def model_fn(folder):
@@ -16,16 +11,6 @@ def transform_fn(path, data, content_type, accept):
         notes.write(data if isinstance(data, str) else data.decode())
         notes.seek(0)
         return notes.read(), "text/plain"
-"""
-HANGING = """
-import time
-def model_fn(folder):
-    return None
-
-def transform_fn(model, data, content_type, accept):
-    if b"hang" in (data if isinstance(data, bytes) else data.encode()):
-        time.sleep(60)
-    return "done", "text/plain"
 """
 
 
@@ -49,23 +34,3 @@ def test_a_script_that_writes_to_its_model_folder_spoils_only_its_own(deploy):
         assert deploy.settled(name)["EndpointStatus"] == "InService"
     assert deploy.invoke("beside", "1") == "1"
     assert deploy.invoke("after", "2") == "2"
-
-
-def test_calls_that_hang_do_not_hold_the_workers_longer_than_the_time_out(
-    make_server, make_deployer
-):
-    deployer = make_deployer(make_server(invocation_timeout_seconds="1"))
-    deployer.endpoint("hanging", HANGING)
-    with pytest.raises(ClientError) as refused:
-        deployer.invoke("hanging", "hang")
-    assert refused.value.response["OriginalStatusCode"] == 0
-    assert "timed out" in refused.value.response["OriginalMessage"]
-    eventually(lambda: goes(deployer), 30)
-
-
-def goes(deployer) -> bool:
-    """Whether it is answered in time; a new worker may take longer to begin."""
-    try:
-        return deployer.invoke("hanging", "go") == "done"
-    except ClientError:
-        return False
