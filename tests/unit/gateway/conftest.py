@@ -21,7 +21,6 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 
-from sagehen.config import Settings
 from sagehen.domain.routes import (
     DEFAULT_SLOTS,
     InstanceRoute,
@@ -32,6 +31,7 @@ from sagehen.domain.routes import (
 from sagehen.gateway.board import Board, make_board, open_board
 from sagehen.gateway.gateway import Gateway
 from sagehen.home import Home, prepare_home
+from support.state import settings_of
 
 KEY, SECRET, REGION = "AKSHTEST", "test-secret", "us-east-1"
 
@@ -321,7 +321,7 @@ class House:
 
     async def start(self, **settings: Any) -> "House":
         self.gateway = Gateway(
-            Settings(home=self.home.path, **settings),
+            settings_of(self.home.path, **settings),
             self.home,
             {KEY: SECRET},
             self.clock,

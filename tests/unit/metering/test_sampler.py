@@ -8,7 +8,6 @@ import pytest
 
 from sagehen.agent.messages import JobSample
 from sagehen.api.observations import GatewayReport, Observations
-from sagehen.config import Settings
 from sagehen.domain.asynchronous import AsyncPlan, AsyncRequest, Output
 from sagehen.domain.containers import InstanceState
 from sagehen.domain.latencies import add_to_buckets
@@ -22,6 +21,7 @@ from sagehen.store import async_leases, async_requests, endpoints, instances, le
 from sagehen.store.sample_reads import Window, find, metrics, read_sketches
 from support.clock import HandClock
 from support.fleet import deployment, endpoint, instance
+from support.state import settings_of
 
 START = 28_000_000
 """A minute."""
@@ -57,7 +57,7 @@ class World:
         self.clock = HandClock(START * 60.0)
         self.database = database
         self.agent = FakeAgent()
-        self.settings = Settings(home=home, metric_retention_seconds=3600)
+        self.settings = settings_of(home, metric_retention_seconds=3600)
         self.observations = Observations(self.clock)
         self.recorder = Recorder(self.clock, database, 100)
         self.sampler = self.another("me")
