@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sagehen.api.operations import OPERATIONS
@@ -15,9 +14,11 @@ from sagehen.api.s3.operations import OPERATIONS as S3_OPERATIONS
 from sagehen.apply.aws import Place
 from sagehen.apply.kinds import KINDS, Kind
 from sagehen.apply.kinds.sagemaker import EndpointKind, SageMakerKind
-from sagehen.config import PREFIX, Settings
+from sagehen.config import PREFIX
 from sagehen.metrics import METRICS, OWN, Metric
 from sagehen.metrics import Kind as MetricKind
+from sagehen.settings import Settings
+from sagehen.settings.section import Section
 
 DOCS = Path(__file__).parent.parent / "docs"
 START, END = "<!-- made from the code: start -->", "<!-- made from the code: end -->"
@@ -31,29 +32,30 @@ def settings_page() -> str:
         "second column; the environment wins over the file, the command line over both. Lists and",
         "tables in the environment are JSON; of a section, each key has a variable of its own. An",
         "unknown key is an error.",
-        "",
-        "| key | variable | default | meaning |",
-        "|---|---|---|---|",
     ]
-    lines += _setting_rows(Settings.model_fields, PREFIX)
-    for name, section in _sections():
-        lines += ["", f"## [{name}]", "", f"{Settings.model_fields[name].description}", ""]
-        lines += ["| key | variable | default | meaning |", "|---|---|---|---|"]
-        lines += _setting_rows(section.model_fields, f"{PREFIX}{name.upper()}__")
+    for section in Settings.__bases__:
+        assert issubclass(section, Section)
+        lines += _settings_table(f"{section.__doc__}".rstrip("."), section, PREFIX)
+    for name, field in Settings.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            prefix = f"{PREFIX}{name.upper()}__"
+            lines += _settings_table(f"[{name}]", field.annotation, prefix, field.description)
     return "\n".join(lines) + "\n"
 
 
-def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
-    for name, field in Settings.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield name, field.annotation
+def _settings_table(
+    heading: str, section: type[Section], prefix: str, about: str | None = None
+) -> Iterator[str]:
+    yield from ("", f"## {heading}", "")
+    if about:
+        yield from (about, "")
+    yield from ("| key | variable | default | meaning |", "|---|---|---|---|")
+    yield from _setting_rows(section.model_fields, prefix)
 
 
 def _setting_rows(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[str]:
     for name, field in fields.items():
         default = field.get_default(call_default_factory=True)
-        if isinstance(default, BaseModel):
-            continue  # It is a section.
         shown = "" if default in (None, {}, ()) else f"`{_shown(default)}`"
         variable = f"`{prefix}{name.upper()}`"
         yield f"| `{name}` | {variable} | {shown} | {field.description} |"

@@ -3,7 +3,7 @@
 import ipaddress
 import socket
 
-from sagehen.config import Settings
+from sagehen.settings import Settings
 
 __all__ = ["client_url", "public_url"]
 

@@ -15,12 +15,13 @@ import typer
 from rich.markup import escape
 
 from sagehen import __version__
-from sagehen.config import Settings, load_settings
+from sagehen.config import load_settings
 from sagehen.credentials import Credentials, load_credentials
 from sagehen.errors import Unavailable
 from sagehen.home import Home
 from sagehen.logs import read_logs
 from sagehen.server import RunningServer, client_url, running_server
+from sagehen.settings import Settings
 from sagehen.status import fetch_status, render_status
 from sagehen.terminal import ConfigOption, HomeOption, err, out, told_plainly
 from sagehen.verbs.api_keys import key_app

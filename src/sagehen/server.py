@@ -15,11 +15,11 @@ from urllib.parse import unquote
 
 from sagehen.address import client_url
 from sagehen.clock import SYSTEM, Clock
-from sagehen.config import Settings
 from sagehen.credentials import Credentials, make_credentials
 from sagehen.errors import HomeError, Unavailable
 from sagehen.gateway.board import clear_row, make_board
 from sagehen.home import Home, prepare_home
+from sagehen.settings import Settings
 from sagehen.store.revision import is_up_to_date
 from sagehen.supervisor import Role, Supervisor
 

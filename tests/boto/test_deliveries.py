@@ -150,10 +150,11 @@ def test_one_that_hangs_does_not_hold_up_another(sns: Any, receiver: Receiver, t
         began = time.monotonic()
         for n in range(20):
             sns.publish(TopicArn=topic, Message=str(n))
-        posts = receiver.wait_for("/well", "Notification", count=20, seconds=10)
+        posts = receiver.wait_for("/well", "Notification", count=20)
         # Behind those that hang for three seconds each, two at a time, it were thirty.
-        assert posts[19].at - began < 10
-        assert len(stuck.at("/stuck", "Notification")) <= 12
+        assert posts[19].at - began < 20
+        asked = [post.at - began for post in stuck.at("/stuck", "Notification")]
+        assert len(asked) <= 2 * (1 + max(asked) / 3)
     finally:
         stuck.close()
 
@@ -162,10 +163,11 @@ def test_no_faster_than_the_policy_says(sns: Any, receiver: Receiver, topic: str
     policy = json.dumps({"throttlePolicy": {"maxReceivesPerSecond": 5}})
     subscribe(sns, receiver, topic, "/a", DeliveryPolicy=policy)
     entries = [{"Id": str(n), "Message": "m"} for n in range(10)]
+    began = time.monotonic()
     sns.publish_batch(TopicArn=topic, PublishBatchRequestEntries=entries)
     posts = receiver.wait_for("/a", "Notification", count=10)
     # Five at once, as a second's worth was saved, and then one each fifth of a second.
-    assert 0.9 <= posts[9].at - posts[0].at <= 4
+    assert posts[9].at - began >= 0.95
 
 
 def test_a_mail_is_confirmed_by_its_link_and_ends_by_its_link(
@@ -308,6 +310,6 @@ def test_a_server_that_stops_does_not_wait_for_long_polls(delivering: Server) ->
     assert poller.is_alive()
     began = time.monotonic()
     assert delivering.stop() == 0
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 15
     poller.join(30)
     assert len(answers) == 1

@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,9 +184,11 @@ def test_the_cli_follows_a_group(logs: Any, print_as: Callable[[str, str, str], 
     assert len(shown) == len(printed), "none twice"
 
 
-def test_a_training_job_s_log(logs: Any, deploy: Deployer) -> None:
+def test_a_training_job_s_log(logs: Any, deploy: Deployer, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    script = f"echo one; while [ ! -e {gate} ]; do sleep 0.01; done; echo two; printf three"
     began = int(time.time())
-    deploy.training_job("printing", "/bin/sh", "-c", "echo one; sleep 0.1; echo two; printf three")
+    deploy.training_job("printing", "/bin/sh", "-c", script)
     asked = {"logGroupName": JOBS, "logStreamNamePrefix": "printing/"}
 
     def messages() -> list[str]:
@@ -197,9 +200,12 @@ def test_a_training_job_s_log(logs: Any, deploy: Deployer) -> None:
     job, host, epoch = stream["logStreamName"].replace("/algo-1-", "/algo-1/").split("/")
     assert (job, host) == ("printing", "algo-1")
     assert began - 1 <= int(epoch) <= began + 60
+    eventually(lambda: messages() == ["one"])
+    opened_ms = time.time() * 1000
+    gate.touch()
     eventually(lambda: messages() == ["one", "two", "three"])
     times = [one["timestamp"] for one in logs.filter_log_events(**asked)["events"]]
-    assert 80 <= times[1] - times[0] < 5_000, "when they were printed, not when they were read"
+    assert times[0] <= opened_ms <= times[1] + 1, "when they were printed, not when they were read"
 
 
 def stream_of_a_job_is_there(logs: Any, asked: dict[str, Any]) -> bool:

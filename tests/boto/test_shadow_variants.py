@@ -125,7 +125,8 @@ def test_it_is_described(shadowed):
 def test_every_request_is_copied_and_counted(shadowed, wait_until):
     numbers = [*(shadowed.ask() for _ in range(5)), shadowed.ask(TargetVariant="Now")]
     wait_until(lambda: shadowed.copied(*numbers))
-    assert sorted(one["number"] for one in shadowed.copies()) == numbers
+    copied = [one["number"] for one in shadowed.copies() if one["number"] in numbers]
+    assert sorted(copied) == numbers
     wait_until(lambda: shadowed.figure("invocations", "Now") == shadowed.asked)
     wait_until(lambda: shadowed.figure("invocations", "Next") >= len(numbers))
 

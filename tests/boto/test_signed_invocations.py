@@ -38,7 +38,7 @@ def keys(server) -> Credentials:
 def post(url: str, body: bytes = b"", headers: dict | None = None) -> tuple[int, str, bytes]:
     """Status, error code and body of the answer to plain HTTP."""
     address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=20)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=60)
     try:
         connection.request("POST", f"{address.path}?{address.query}", body, headers or {})
         answer = connection.getresponse()

@@ -3,7 +3,6 @@
 import io
 import json
 import tarfile
-import time
 import uuid
 from datetime import timedelta
 
@@ -58,10 +57,7 @@ class Jobs:
         return self.sagemaker.describe_training_job(TrainingJobName=name)
 
     def until(self, name, *secondary):
-        deadline = time.monotonic() + 30
-        while self.describe(name)["SecondaryStatus"] not in secondary:
-            assert time.monotonic() < deadline, self.describe(name)
-            time.sleep(0.02)
+        eventually(lambda: self.describe(name)["SecondaryStatus"] in secondary)
         return self.describe(name)
 
     def until_said(self, name, line):
@@ -126,7 +122,7 @@ def test_a_job_from_its_input_to_its_model(aws, jobs, bucket):
     assert statuses(job) == ["Starting", "Downloading", "Training", "Uploading", "Completed"]
     times = [job[one] for one in ("CreationTime", "TrainingStartTime", "TrainingEndTime")]
     assert times == sorted(times)
-    assert job["TrainingTimeInSeconds"] == job["BillableTimeInSeconds"] == 1
+    assert 1 <= job["BillableTimeInSeconds"] <= job["TrainingTimeInSeconds"] <= 60
     assert job["HyperParameters"] == {"epochs": "3"}
     metrics = {one["MetricName"]: one["Value"] for one in job.get("FinalMetricDataList", [])}
     assert metrics == {"loss": 0.125}
@@ -213,7 +209,7 @@ def test_every_status_is_told_by_eventbridge(aws, jobs):
     jobs.ended(jobs.start("true", name=name, Tags=[{"Key": "team", "Value": "rails"}]))
     told = []
     while len(told) < 5:
-        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=5)
+        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=20)
         assert answer.get("Messages"), told
         for message in answer["Messages"]:
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from sagehen.agent.limits import InstanceLimit
-from sagehen.config import Settings
 from sagehen.gateway.limits import Limit
+from sagehen.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
 ROW = re.compile(r"^\| `([a-z_]+)` \| ([^|]+) \|", re.MULTILINE)

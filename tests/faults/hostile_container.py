@@ -7,8 +7,9 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-SPINNING = "while True: pass  # hostile"
-LEFT = "sleep 7531"
+SPINNING = f"while True: pass  # hostile {os.getpid()}"
+LEFT = f"sleep 7531.{os.getpid()}"
+"""The number tells them from another container's."""
 
 
 def leak() -> str:
@@ -30,28 +31,34 @@ def fork() -> str:
 
 
 def spin() -> str:
-    spinning = [subprocess.Popen([sys.executable, "-c", SPINNING]) for _ in range(8)]
-    return f"{len(spinning)} spinning"
+    for _ in range(8):
+        subprocess.Popen([sys.executable, "-c", SPINNING])
+    return SPINNING
 
 
 def shout() -> str:
     text = ("x" * 1023 + "\n").encode() * 1024
-    for _ in range(int(os.environ.get("SHOUT_MEBIBYTES", "128"))):
+    for _ in range(int(os.environ.get("SHOUT_MEBIBYTES", "64"))):
         os.write(1, text)
     return "said"
+
+
+def nod() -> str:
+    return "here"
 
 
 def leave() -> str:
     """In a session of its own, with no parent and nothing that says where it comes from."""
     command = ["/usr/bin/env", "-i", "setsid", "sh", "-c", f"setsid {LEFT} & exec {LEFT}"]
-    return f"left {subprocess.Popen(command).pid}"
+    subprocess.Popen(command)
+    return f"left {LEFT}"
 
 
 def crash() -> str:
     os.abort()
 
 
-WISHES = {wish.__name__: wish for wish in (leak, fork, spin, shout, leave, crash)}
+WISHES = {wish.__name__: wish for wish in (leak, fork, spin, shout, nod, leave, crash)}
 
 
 class Handler(BaseHTTPRequestHandler):

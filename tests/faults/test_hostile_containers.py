@@ -13,12 +13,14 @@ import psutil
 import pytest
 
 from support.deploy import ROLE
+from support.server import eventually
 
 CONTAINER = Path(__file__).with_name("hostile_container.py")
 MEMORY_MEBIBYTES = 400
 PROCESSES = 150
 LOG_BYTES = 2**20
-LONGEST_ANSWER_SECONDS = 5.0
+PAUSE_SECONDS = 0.02
+LONGEST_ANSWER_SECONDS = 20.0
 """Of the neighbour, on a machine that has other things to do."""
 GREEDY = """
 def model_fn(folder):
@@ -29,7 +31,7 @@ def model_fn(folder):
 
 
 class Neighbour(threading.Thread):
-    """Calls the other endpoint without a pause."""
+    """Calls the other endpoint again and again."""
 
     def __init__(self, deployer) -> None:
         super().__init__()
@@ -39,7 +41,7 @@ class Neighbour(threading.Thread):
         self.wrong: list[str] = []
 
     def run(self) -> None:
-        while not self._ending.is_set():
+        while not self._ending.wait(PAUSE_SECONDS):
             started = time.monotonic()
             try:
                 answer = self._deployer.invoke("neighbour")
@@ -50,6 +52,8 @@ class Neighbour(threading.Thread):
                 self.wrong.append(answer)
 
     def end(self) -> None:
+        """After it has had a few answers."""
+        eventually(lambda: len(self.took) > 5)
         self._ending.set()
         self.join()
 
@@ -90,7 +94,6 @@ def neighbour(hostile) -> Iterator[Neighbour]:
     yield neighbour
     neighbour.end()
     assert neighbour.wrong == []
-    assert len(neighbour.took) > 5
     assert max(neighbour.took) < LONGEST_ANSWER_SECONDS
 
 
@@ -133,7 +136,7 @@ def test_one_that_leaks_is_ended_and_started_again(hostile, wait_until):
     wait_until(lambda: hits(hostile, "memory") == 1)
     log = (hostile.server.home / "logs" / "agent.log").read_text()
     assert f"passed the {MEMORY_MEBIBYTES} MiB of memory of its instance" in log
-    wait_until(lambda: wish(hostile, "shout") == "said")
+    wait_until(lambda: wish(hostile, "nod") == "here")
 
 
 def test_one_that_forks_without_end_does_not_get_far(hostile, wait_until):
@@ -143,15 +146,16 @@ def test_one_that_forks_without_end_does_not_get_far(hostile, wait_until):
     # The kernel only refuses; without cgroups the container has been ended.
     wish(hostile, "crash")
     wait_until(lambda: len(containers(hostile)) == 1)
-    wait_until(lambda: wish(hostile, "shout") == "said")
+    wait_until(lambda: wish(hostile, "nod") == "here")
 
 
 def test_one_that_spins_leaves_something_for_others(hostile, neighbour, wait_until):
-    assert wish(hostile, "spin") == "8 spinning"
+    spinning = wish(hostile, "spin")
+    assert len(ours(spinning)) == 8
     count = len(neighbour.took)
     wait_until(lambda: len(neighbour.took) > count + 20)
     wish(hostile, "crash")
-    wait_until(lambda: not ours("# hostile"))
+    wait_until(lambda: not ours(spinning))
 
 
 def test_one_that_prints_without_end_fills_two_files(hostile, wait_until):
@@ -160,7 +164,7 @@ def test_one_that_prints_without_end_fills_two_files(hostile, wait_until):
     before = agent.memory_info().rss
     wait_until(lambda: wish(hostile, "shout") == "said")
     assert agent.memory_info().rss - before < 20 * 2**20
-    assert hits(hostile, "log") > 100
+    assert hits(hostile, "log") > 50
     folder = hostile.server.home / "logs" / "endpoints" / "hostile"
     files = [path for path in folder.glob("*/*/*") if path.suffix != ".times"]
     sizes = [path.stat().st_size for path in files]
@@ -169,12 +173,12 @@ def test_one_that_prints_without_end_fills_two_files(hostile, wait_until):
 
 
 def test_what_one_leaves_behind_ends_with_it(hostile, wait_until):
-    wait_until(lambda: wish(hostile, "leave").startswith("left"))
-    wait_until(lambda: len(ours("sleep 7531")) >= 2)
-    assert len(ours("sleep 7531")) >= 2
+    said = []
+    wait_until(lambda: said.append(wish(hostile, "leave")) or said[-1])
+    left = said[-1].removeprefix("left ")
+    wait_until(lambda: len(ours(left)) >= 2)
     wish(hostile, "crash")
-    wait_until(lambda: not ours("sleep 7531"))
-    assert ours("sleep 7531") == []
+    wait_until(lambda: not ours(left))
 
 
 def test_one_that_takes_too_much_at_its_start_says_so(hostile):
@@ -187,7 +191,7 @@ def test_one_that_takes_too_much_at_its_start_says_so(hostile):
 
 
 def test_one_is_asked_to_end_with_its_server(hostile, neighbour, wait_until):
-    wait_until(lambda: wish(hostile, "shout") == "said")
+    wait_until(lambda: wish(hostile, "nod") == "here")
     neighbour.end()
     assert hostile.server.stop() == 0
     folder = hostile.server.home / "logs" / "endpoints" / "hostile"

@@ -20,7 +20,6 @@ from sqlalchemy import Connection, select
 from sagehen.api.training.creation import create_training_job_row
 from sagehen.api.training.stopping import stop_training_job_row
 from sagehen.clock import SYSTEM
-from sagehen.config import Settings
 from sagehen.credentials import make_credentials
 from sagehen.domain.events import ENABLED, RuleRecord, TargetRecord
 from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
@@ -30,6 +29,7 @@ from sagehen.domain.topics import SubscriptionRecord, SubscriptionState, TopicRe
 from sagehen.domain.training import SecondaryStatus, TrainingJobRecord
 from sagehen.home import prepare_home
 from sagehen.objects import open_object_store
+from sagehen.settings import Settings
 from sagehen.store import (
     event_rules,
     event_targets,

@@ -1,6 +1,7 @@
 """kill -9 of any one process, and of all at once: nothing that was answered is lost."""
 
 import hashlib
+import json
 import os
 import signal
 import threading
@@ -9,18 +10,25 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
+from support.async_bench import AsyncBench, lines_of
 from support.deploy import DOUBLE, pack
+from support.server import children
 
 MODELS = ["first", "second"]
 
 
 @pytest.fixture(scope="module")
 def killed(make_server, make_deployer):
-    """A server with two endpoints that serve, for this module to hurt."""
-    server = make_server()
-    deployer = make_deployer(server)
+    """A server with two endpoints that serve, for this module to hurt.
+
+    What serves is what was deployed: one's object was overwritten since, the other's deleted.
+    """
+    deployer = make_deployer(make_server())
     for name in MODELS:
         assert deployer.endpoint(name)["EndpointStatus"] == "InService"
+    other = pack({"code/inference.py": DOUBLE.replace("2.0", "7.0")})
+    deployer.s3.put_object(Bucket="models", Key="first/model.tar.gz", Body=other)
+    deployer.s3.delete_object(Bucket="models", Key="second/model.tar.gz")
     return deployer
 
 
@@ -62,9 +70,7 @@ def test_the_data_plane_serves_without_control(killed, wait_until):
 
 
 def instance_pids(server) -> list[int]:
-    agent = server.pids()["agent"]
-    children = Path(f"/proc/{agent}/task").glob("*/children")
-    return [int(pid) for listed in children for pid in listed.read_text().split()]
+    return children(server.pids()["agent"])
 
 
 def test_a_killed_instance_comes_back(killed, wait_until):
@@ -72,36 +78,34 @@ def test_a_killed_instance_comes_back(killed, wait_until):
     victim, *others = before
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: victim not in instance_pids(killed.server))
+    wait_until(lambda: len(instance_pids(killed.server)) == len(before))
     wait_until(lambda: serves(killed))
-    after = instance_pids(killed.server)
-    assert set(after) & set(before) == set(others)
-    assert len(after) == len(before)
+    assert set(instance_pids(killed.server)) & set(before) == set(others)
     assert is_described(killed)
 
 
-def test_everything_at_once(killed, wait_until):
-    server = killed.server
-    everyone = [*server.pids().values(), *instance_pids(server)]
-    for pid in [server.process.pid, *everyone]:
-        os.kill(pid, signal.SIGKILL)
-    server.process.wait()
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in everyone))
-    server.start()
-    listed = killed.sagemaker.list_endpoints()["Endpoints"]
-    assert {endpoint["EndpointName"] for endpoint in listed} == set(MODELS)
-    wait_until(lambda: serves(killed))
-    assert {m["ModelName"] for m in killed.sagemaker.list_models()["Models"]} == set(MODELS)
-
-
-def test_nothing_outlives_a_killed_supervisor(killed, wait_until):
-    server = killed.server
+def test_nothing_outlives_a_killed_supervisor_and_all_comes_back(killed, short_path, wait_until):
+    """Everything at once: with the supervisor the kernel ends the others, by SIGKILL too."""
+    server, bench = killed.server, AsyncBench(killed)
+    assert bench.endpoint("async")["EndpointStatus"] == "InService"
+    gate, began = short_path / "gate", short_path / "began"
+    calls = [bench.call("async", number=number, gate=gate, began=began) for number in range(9)]
+    wait_until(lambda: bool(lines_of(began)))
     everyone = [*server.pids().values(), *instance_pids(server)]
     server.kill()
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in everyone))
+    gate.touch()
     server.start()
+    listed = killed.sagemaker.list_endpoints()["Endpoints"]
+    assert {endpoint["EndpointName"] for endpoint in listed} == {*MODELS, "async"}
+    listed = killed.sagemaker.list_models()["Models"]
+    assert {model["ModelName"] for model in listed} == {*MODELS, "async-model"}
     wait_until(lambda: serves(killed))
     assert is_described(killed)
     assert not set(everyone) & {*server.pids().values(), *instance_pids(server)}
+    # The queue is as it was.
+    assert [json.loads(called.output())["number"] for called in calls] == list(range(9))
+    assert all(len(bench.notices(called)) == 1 for called in calls)
 
 
 def test_objects_are_whole_or_absent(killed, wait_until):
@@ -126,7 +130,7 @@ def test_objects_are_whole_or_absent(killed, wait_until):
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for _ in range(3):
+        for _ in range(2):
             count = len(answered)
             wait_until(lambda count=count: len(answered) > count + 3)
             before = killed.server.pids()["control"]
@@ -142,25 +146,3 @@ def test_objects_are_whole_or_absent(killed, wait_until):
     for key in kept:
         body = s3.get_object(Bucket="faults", Key=key)["Body"].read()
         assert key.endswith(hashlib.sha256(body).hexdigest())
-
-
-def test_an_endpoint_outlives_its_object(killed, wait_until):
-    """What serves is what was deployed: its object may be overwritten or deleted since."""
-    killed.endpoint("overwritten")
-    killed.endpoint("deleted")
-    other = pack({"code/inference.py": DOUBLE.replace("2.0", "7.0")})
-    killed.s3.put_object(Bucket="models", Key="overwritten/model.tar.gz", Body=other)
-    killed.s3.delete_object(Bucket="models", Key="deleted/model.tar.gz")
-    agent = killed.server.pids()["agent"]
-    os.kill(agent, signal.SIGKILL)
-    wait_until(lambda: killed.server.pids().get("agent", agent) != agent)
-    for name in ("overwritten", "deleted"):
-        wait_until(lambda name=name: answers(killed, name))
-        assert killed.invoke(name) == "[2.0, 4.0]"
-
-
-def answers(deployer, name: str) -> bool:
-    try:
-        return bool(deployer.invoke(name))
-    except (ClientError, BotoCoreError):
-        return False

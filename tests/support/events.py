@@ -42,7 +42,7 @@ def make_queue(sqs: Any) -> tuple[str, str]:
     return url, told["QueueArn"]
 
 
-def receive(sqs: Any, url: str, wait_seconds: int = 10) -> dict[str, Any] | None:
+def receive(sqs: Any, url: str, wait_seconds: int = 20) -> dict[str, Any] | None:
     answer = sqs.receive_message(
         QueueUrl=url, WaitTimeSeconds=wait_seconds, MessageAttributeNames=["All"]
     )

@@ -2,12 +2,29 @@
 
 import email
 import socket
+from collections.abc import Coroutine
 from email.message import Message
+from typing import Any
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-__all__ = ["Mailbox"]
+__all__ = ["MailController", "Mailbox"]
+
+
+class MailController(Controller):
+    """Listens on a port that is free, which it has from its start on."""
+
+    def __init__(self, handler: Any) -> None:
+        super().__init__(handler, hostname="127.0.0.1", port=0, ready_timeout=60)
+
+    def _create_server(self) -> Coroutine[Any, Any, Any]:
+        listener = socket.create_server((self.hostname, 0))
+        self.port = listener.getsockname()[1]
+        made: Coroutine[Any, Any, Any] = self.loop.create_server(
+            self._factory_invoker, sock=listener
+        )
+        return made
 
 
 class Mailbox:
@@ -16,9 +33,12 @@ class Mailbox:
     def __init__(self) -> None:
         self.mails: list[Message] = []
         self.refusals: list[str] = []
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
-        self._controller = Controller(self, hostname="127.0.0.1", port=self.port)
+        self._controller = MailController(self)
+
+    @property
+    def port(self) -> int:
+        """Once it has started."""
+        return self._controller.port
 
     def start(self) -> None:
         self._controller.start()

@@ -26,7 +26,7 @@ def ask(
     data: bytes | None = None,
     headers: dict[str, str] | None = None,
     method: str | None = None,
-    timeout: float = 20,
+    timeout: float = 60,
 ) -> Answer:
     """GET, or POST where there is `data`.
 

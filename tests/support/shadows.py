@@ -24,7 +24,7 @@ class Held:
 
 async def ours(house, body=b"1,2", **signed):
     """An invocation that production answers as if there were no shadow."""
-    got = await asyncio.wait_for(house.invoke(body, **signed), 10)
+    got = await asyncio.wait_for(house.invoke(body, **signed), 60)
     assert (got.status, got.body) == (200, b"ours")
     assert got.headers["x-amzn-invoked-production-variant"] == "AllTraffic"
     return got

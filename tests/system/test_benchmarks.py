@@ -25,7 +25,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 def run(script, server, *arguments, **variables):
     environment = {**server.env, "PYTHONPATH": PLAIN, "BENCHMARK_HOME": str(server.home)}
     environment |= variables
-    return run_script(BENCHMARKS / script, arguments, environment, 100)
+    return run_script(BENCHMARKS / script, arguments, environment, 250)
 
 
 def test_throughput_compares_answers_and_prints_a_table(server):

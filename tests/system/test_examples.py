@@ -25,7 +25,7 @@ def run_example(name, server):
     environment |= {**nowhere, "NO_PROXY": "127.0.0.1"}
     if name.endswith(".sh"):
         return run_shell(name, environment)
-    finished = run_script(EXAMPLES / name, [], environment, 100)
+    finished = run_script(EXAMPLES / name, [], environment, 250)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout
 

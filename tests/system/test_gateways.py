@@ -1,6 +1,7 @@
 """Several gateways on one port, which know of each other only by the board."""
 
 import concurrent.futures
+import json
 import os
 import signal
 import socket
@@ -10,35 +11,40 @@ import time
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-SLOW = """
-import os, time
+HELD = """
+import json, os, time
+from pathlib import Path
 
-def model_fn(model_dir):
-    return None
+def model_fn(model_dir): return None
+def input_fn(body, content_type): return json.loads(body)
 
-def predict_fn(data, model):
-    time.sleep(float(data[0]))
-    return [float(os.getppid())]
+def predict_fn(folder, model):
+    if folder:
+        Path(folder, "begun").touch()
+        while not Path(folder, "go").exists():
+            time.sleep(0.005)
+    return os.getppid()
 """
 CALLERS = 8
 
 
 @pytest.fixture(scope="module")
 def pair(make_server, make_deployer):
-    """A deployer on a server of two gateways, with two instances that sleep as they are told."""
+    """A deployer on a server of two gateways, with two instances that work until they are let."""
     deployer = make_deployer(make_server(gateways="2"))
     routing = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
-    made = deployer.endpoint("slow", SLOW, InitialInstanceCount=2, RoutingConfig=routing)
+    made = deployer.endpoint("held", HELD, InitialInstanceCount=2, RoutingConfig=routing)
     assert made["EndpointStatus"] == "InService"
     return deployer
 
 
-def call(pair, seconds: float, endpoint: str = "slow") -> str:
-    """One call on a connection of its own, so that it comes to either gateway."""
+def call(pair, endpoint: str = "held", folder: object = "") -> str:
+    """Which instance answers, on a connection of its own, so that it comes to either gateway. With
+    a folder, it is worked on until there is a file `go`."""
     client = pair.server.client("sagemaker-runtime")
     try:
         answer = client.invoke_endpoint(
-            EndpointName=endpoint, Body=f"[{seconds}]", ContentType="application/json"
+            EndpointName=endpoint, Body=json.dumps(str(folder)), ContentType="application/json"
         )
         return str(answer["Body"].read().decode())
     finally:
@@ -52,28 +58,34 @@ def test_the_port_of_several_gateways_is_taken(pair):
             other.bind(("127.0.0.1", pair.server.port))
 
 
-def test_each_gateway_sees_what_the_others_have_sent(pair):
+def test_each_gateway_sees_what_the_others_have_sent(pair, tmp_path, wait_until):
     assert len(pair.server.gateway_pids()) == 2
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for _ in range(8):
-            first = pool.submit(call, pair, 0.3)
-            time.sleep(0.1)
-            second = pool.submit(call, pair, 0.05)
+        for number in range(8):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            first = pool.submit(call, pair, folder=folder)
+            wait_until((folder / "begun").exists)
             # The first instance still works, whichever gateway sent the call there.
-            assert first.result() != second.result()
+            second = call(pair)
+            (folder / "go").touch()
+            assert first.result() != second
 
 
-def test_requests_wait_in_the_gateways_for_whichever_instance_frees_first(pair):
+def test_requests_wait_in_the_gateways_for_whichever_instance_frees_first(
+    pair, tmp_path, wait_until
+):
     """One slot each: short calls go around the long one, and each instance has one at a time."""
     environment = {"SAGEHEN_SLOTS": "1"}
     routing = {"RoutingStrategy": "RANDOM"}
-    made = pair.endpoint("late", SLOW, environment, InitialInstanceCount=2, RoutingConfig=routing)
+    made = pair.endpoint("late", HELD, environment, InitialInstanceCount=2, RoutingConfig=routing)
     assert made["EndpointStatus"] == "InService"
     with concurrent.futures.ThreadPoolExecutor(9) as pool:
-        long = pool.submit(call, pair, 4.0, "late")
-        time.sleep(0.3)
-        short = list(pool.map(lambda _: call(pair, 0.02, "late"), range(8)))
+        long = pool.submit(call, pair, "late", tmp_path)
+        wait_until((tmp_path / "begun").exists)
+        short = list(pool.map(lambda _: call(pair, "late"), range(8)))
         assert not long.done()
+        (tmp_path / "go").touch()
         assert {*short} == {short[0]}
         assert long.result() != short[0]
 
@@ -88,7 +100,7 @@ def test_a_killed_gateway_leaves_the_other_serving_and_comes_back(pair, wait_unt
     def keep_calling() -> None:
         while not ending.is_set():
             try:
-                call(pair, 0.01)
+                call(pair)
                 answered.append(time.monotonic())
             except (ClientError, BotoCoreError) as error:
                 failed.append(error)

@@ -23,7 +23,7 @@ def asked(make_server, make_deployer):
 
 def figures(server):
     """Values of the metrics by what stands before them."""
-    with urllib.request.urlopen(f"{server.url}/_sagehen/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"{server.url}/_sagehen/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     return {
         name: float(value)

@@ -43,13 +43,14 @@ class Caller:
                 self.errors.append(error)
 
 
-def test_update_puts_the_new_model_in_without_a_failed_call(deploy):
+def test_update_puts_the_new_model_in_without_a_failed_call(deploy, tmp_path):
     deploy.endpoint("rolling", TIMES.format(factor="2.0"))
-    deploy.config("rolling-next", TIMES.format(factor="3.0"))
+    deploy.config("rolling-next", loads_when(tmp_path / "gate", 3.0))
     with Caller(deploy, "rolling") as caller:
         eventually(lambda: caller.answers["[2.0]"] > 10)
         deploy.sagemaker.update_endpoint(EndpointName="rolling", EndpointConfigName="rolling-next")
         assert deploy.status("rolling") == "Updating"
+        (tmp_path / "gate").touch()
         assert deploy.settled("rolling")["EndpointConfigName"] == "rolling-next"
         seen = caller.answers["[3.0]"]
         eventually(lambda: caller.answers["[3.0]"] > seen + 100)

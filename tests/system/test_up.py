@@ -220,7 +220,7 @@ def test_sigterm_ends_everything(started):
     roles = Server(started.home, {}, started.process).pids()
     assert set(roles) == {"gateway", "control", "agent"}
     started.process.send_signal(signal.SIGTERM)
-    assert started.process.wait(30) == 0
+    assert started.process.wait(60) == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in roles.values())
     assert not (started.home / "run" / "address").exists()
 

@@ -20,11 +20,11 @@ from sagehen.agent.messages import InstanceList, LoadedModel, Sample
 from sagehen.agent.stored import StoredModelData
 from sagehen.agent.surroundings import Pace, Surroundings
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.domain.containers import InstanceSpec, InstanceState
 from sagehen.errors import Invalid, NotFound, Unavailable
 from sagehen.home import Home
 from sagehen.objects import ObjectStore
+from sagehen.settings import Settings
 
 __all__ = ["Agent"]
 

@@ -9,10 +9,11 @@ from sagehen.agent.launcher import LaunchPlan
 from sagehen.agent.leftovers import BASE_MARK
 from sagehen.agent.limits import choose_limits
 from sagehen.agent.ports import PortRange
-from sagehen.config import Settings
+from sagehen.config import pip_variables
 from sagehen.domain.containers import ContainerSpec, InstanceSpec
 from sagehen.domain.images import Launch
 from sagehen.home import Home
+from sagehen.settings import Settings
 
 __all__ = ["ContainerPlace", "choose_address", "plan_launch"]
 
@@ -121,7 +122,7 @@ def _for_requirements(place: ContainerPlace, settings: Settings) -> dict[str, st
     """What our model server needs to install a requirements.txt as the user would have it."""
     # It is to give up before we do, as it knows why it was slow.
     seconds = max(1, int(place.spec.startup_timeout_seconds) - STARTUP_MARGIN_SECONDS)
-    return {"SAGEMAKER_STARTUP_TIMEOUT": str(seconds), **settings.pip_variables}
+    return {"SAGEMAKER_STARTUP_TIMEOUT": str(seconds), **pip_variables()}
 
 
 def _environment(place: ContainerPlace, settings: Settings) -> dict[str, str]:

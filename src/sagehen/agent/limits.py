@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sagehen.agent.memory import machine_memory_bytes
-from sagehen.config import Settings
 from sagehen.domain.instance_types import instance_types
+from sagehen.settings import Settings
 
 __all__ = [
     "NO_LIMITS",

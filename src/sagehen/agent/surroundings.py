@@ -6,8 +6,8 @@ from sagehen.agent.artifacts import ArtifactCache
 from sagehen.agent.launcher import Launcher
 from sagehen.agent.ports import Ports
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.home import Home
+from sagehen.settings import Settings
 
 __all__ = ["Pace", "Surroundings"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from sagehen.api.arrivals import Arrivals
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.domain.envelopes import Envelope
 from sagehen.domain.names import ArnMaker
+from sagehen.settings import Settings
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 

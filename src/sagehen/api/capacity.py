@@ -9,9 +9,9 @@ import msgspec
 import psutil
 
 from sagehen.api.refusals import quota_exceeded
-from sagehen.config import Settings
 from sagehen.domain.instance_types import require_instance_type
 from sagehen.domain.records import EndpointRecord, EndpointStatus
+from sagehen.settings import Settings
 
 __all__ = ["Machine", "check_capacity", "this_machine"]
 

@@ -37,6 +37,7 @@ class Aws:
         self.region = region
         self._session = session
         self._direct = direct
+        self._http = URLLib3Session(timeout=_TIMEOUT_SECONDS, proxies={} if direct else None)
         self._clients: dict[str, Any] = {}
         self._account_id: str | None = None
 
@@ -81,8 +82,7 @@ class Aws:
             if credentials is None:
                 raise Invalid('There are no keys to sign with: eval "$(sagehen env)".')
             SigV4Auth(credentials, "execute-api", self.region).add_auth(request)
-            http = URLLib3Session(timeout=_TIMEOUT_SECONDS, proxies={} if self._direct else None)
-            answer = http.send(request.prepare())
+            answer = self._http.send(request.prepare())
         except (HTTPClientError, BotoCoreError) as error:
             raise Unavailable(f"The server at {self.url} does not answer: {error}") from error
         return _read(self.url, answer.status_code, answer.content)

@@ -24,8 +24,10 @@ __all__ = [
     "what",
 ]
 
-_FIRST_POLL_SECONDS = 0.1
-_LAST_POLL_SECONDS = 2.0
+_SHORTEST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
+_SHARE_OF_WAIT = 0.1
+"""A pause is this share of the wait so far, and so is the most that is waited too long."""
 
 
 class Interrupted(Exception):
@@ -78,8 +80,7 @@ def poll(
     otherwise: str,
 ) -> Live | None:
     """What `look` finds once that is `done`; a server that is away meanwhile is waited for."""
-    deadline = time.monotonic() + work.timeout_seconds
-    pause = _FIRST_POLL_SECONDS
+    began = time.monotonic()
     while True:
         try:
             live = look()
@@ -91,14 +92,18 @@ def poll(
             if not isinstance(in_our_terms(error), Unavailable):
                 raise
             trouble = f" ({error})"
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > work.timeout_seconds:
             raise Unavailable(
                 f"{otherwise} after {work.timeout_seconds:g} s{trouble}. Run the same again to go "
                 "on waiting."
             )
-        if work.stop.wait(pause):
+        if work.stop.wait(_pause_after(waited)):
             raise Interrupted(otherwise)
-        pause = min(2 * pause, _LAST_POLL_SECONDS)
+
+
+def _pause_after(waited: float) -> float:
+    return min(max(_SHORTEST_PAUSE_SECONDS, waited * _SHARE_OF_WAIT), _LONGEST_PAUSE_SECONDS)
 
 
 def what(desired: Desired) -> str:

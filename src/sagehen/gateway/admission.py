@@ -8,7 +8,6 @@ import msgspec
 from sagehen.gateway.call import Call, CallReader
 from sagehen.gateway.choose import Random, choose_variant
 from sagehen.gateway.faults import (
-    COMPONENT_NOT_ALLOWED,
     Texts,
     asynchronous,
     lost_session,
@@ -22,36 +21,15 @@ from sagehen.gateway.faults import (
     validation_error,
 )
 from sagehen.gateway.instance import Instance
-from sagehen.gateway.parameters import ParameterCheck
 from sagehen.gateway.routes import Endpoint, Routes, Variant
 from sagehen.gateway.sessions import NEW_SESSION, Sessions
 from sagehen.gateway.target import read_target
 from sagehen.gateway.upstream import Headers
 from sagehen.wire.sigv4 import Verifier
 
-__all__ = ["NOT_OF_INVOCATIONS", "NOT_OF_STREAMS", "Admission", "Admitted", "Asked"]
+__all__ = ["Admission", "Admitted", "Asked"]
 
 SIGNED_SERVICE = "sagemaker"
-
-NOT_OF_INVOCATIONS = {
-    "x-amzn-sagemaker-enable-explanations": (
-        "EnableExplanations is not implemented by Sagehen yet. Leave it out."
-    ),
-    "x-amzn-sagemaker-inference-component": COMPONENT_NOT_ALLOWED,
-}
-"""Headers that InvokeEndpoint refuses, and why."""
-
-NOT_OF_STREAMS = {
-    **NOT_OF_INVOCATIONS,
-    "x-amzn-sagemaker-target-model": (
-        "InvokeEndpointWithResponseStream does not take TargetModel. Use InvokeEndpoint, or an "
-        "endpoint with one model."
-    ),
-    "x-amzn-sagemaker-enable-explanations": (
-        "InvokeEndpointWithResponseStream does not take EnableExplanations. Leave it out."
-    ),
-}
-"""Headers that InvokeEndpointWithResponseStream refuses, and why."""
 
 _NO_NEW_SESSION = (
     "A session cannot be begun with InvokeEndpointWithResponseStream, whose answer has no "
@@ -93,30 +71,23 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Admission:
-    """Holds what every invocation of one operation is measured against.
-
-    `begins_sessions`: an answer of the operation can tell the id of a new one.
-    """
+    """Holds what every invocation of one operation is measured against."""
 
     def __init__(
         self,
-        verifier: Verifier,
         calls: CallReader,
-        check: ParameterCheck,
+        verifier: Verifier,
         routes: Routes,
+        sessions: Sessions,
         texts: Texts,
         random: Random,
-        sessions: Sessions,
-        begins_sessions: bool = True,
     ) -> None:
-        self._verifier = verifier
         self._calls = calls
-        self._check = check
+        self._verifier = verifier
         self._routes = routes
+        self._sessions = sessions
         self._texts = texts
         self._random = random
-        self._sessions = sessions
-        self._begins_sessions = begins_sessions
 
     def admit(self, asked: Asked, body_sha256: str) -> Admitted:
         """Raises AwsError: who asks is not known, or what is asked for cannot be."""
@@ -144,7 +115,7 @@ class Admission:
         if session_id is not None:
             if session_id != NEW_SESSION:
                 return self._held(endpoint, session_id, call, request_id)
-            if not self._begins_sessions:
+            if not self._calls.operation.begins_sessions:
                 raise validation_error(_NO_NEW_SESSION)
         variant = self._variant(endpoint, call.target_variant)
         if variant.direct is not None or call.target_container is not None:
@@ -177,7 +148,7 @@ class Admission:
     def _endpoint(self, name: str) -> Endpoint:
         endpoint = self._routes.get(name)
         if endpoint is None:
-            self._check.check_name(name)
+            self._calls.check_name(name)
             raise self._texts.endpoint_not_found(name)
         if endpoint.is_asynchronous:
             raise asynchronous(name)

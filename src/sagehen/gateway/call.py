@@ -1,11 +1,12 @@
 """What the headers of an invocation ask for, held against the service model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from sagehen.gateway.answers import field_lines
 from sagehen.gateway.container_request import forwarded
+from sagehen.gateway.operations import Operation
 from sagehen.gateway.parameters import ParameterCheck
 from sagehen.gateway.upstream import Headers
 from sagehen.wire.values import as_meant
@@ -14,8 +15,6 @@ __all__ = ["Call", "CallReader"]
 
 CALLS_REMEMBERED = 10_000
 LONGEST_REMEMBERED_BYTES = 512
-
-Renamed = Callable[[Headers], Headers]
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -34,21 +33,12 @@ class Call(msgspec.Struct, frozen=True):
 class CallReader:
     """Reads the calls of one operation; each in full once, as clients send the same over and over.
 
-    Args:
-        check: holds parameters against the service model.
-        refused: why a header is not taken, by its name in lower case.
-        for_container: the headers that a container gets, from those forwarded.
+    `check` holds parameters against the service model.
     """
 
-    def __init__(
-        self,
-        check: ParameterCheck,
-        refused: Mapping[str, str],
-        for_container: Renamed = lambda headers: headers,
-    ) -> None:
+    def __init__(self, operation: Operation, check: ParameterCheck) -> None:
+        self.operation = operation
         self._check = check
-        self._refused = refused
-        self._for_container = for_container
         self._known: dict[tuple[tuple[bytes, bytes], ...], Call] = {}
 
     def read(self, headers: Headers, fields: Mapping[str, str]) -> Call:
@@ -57,18 +47,23 @@ class CallReader:
         call = self._known.get(key)
         return self._read_in_full(key, fields) if call is None else call
 
+    def check_name(self, endpoint_name: str) -> None:
+        """Raises ValidationError for what cannot be an endpoint's name."""
+        self._check.check_name(endpoint_name)
+
     def _read_in_full(
         self, key: tuple[tuple[bytes, bytes], ...], fields: Mapping[str, str]
     ) -> Call:
         self._check.check(fields)
+        refused = self.operation.refused
         target_model = fields.get("x-amzn-sagemaker-target-model")
         call = Call(
-            lines=field_lines(self._for_container(list(key))),
+            lines=field_lines(self.operation.for_container(list(key))),
             target_variant=fields.get("x-amzn-sagemaker-target-variant"),
             target_model=None if target_model is None else as_meant(target_model),
             target_container=fields.get("x-amzn-sagemaker-target-container-hostname"),
             session_id=fields.get("x-amzn-sagemaker-session-id"),
-            refusal=next((why for name, why in self._refused.items() if name in fields), None),
+            refusal=next((why for name, why in refused.items() if name in fields), None),
         )
         if len(self._known) >= CALLS_REMEMBERED:
             self._known.clear()

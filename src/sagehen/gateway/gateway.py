@@ -1,47 +1,23 @@
-"""A gateway's process, put together: the public port and what runs beside it."""
+"""A gateway at work: the public port, and what runs beside it."""
 
 import asyncio
 import gc
 import logging
-import os
-import random
 import resource
 import signal
 import socket
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.errors import Unavailable
-from sagehen.gateway.access_log import AccessLog
-from sagehen.gateway.admission import NOT_OF_INVOCATIONS, NOT_OF_STREAMS, Admission
-from sagehen.gateway.board import Board
-from sagehen.gateway.call import CallReader
 from sagehen.gateway.counters import Counters
-from sagehen.gateway.dispatch import Dispatcher
-from sagehen.gateway.faults import Texts
 from sagehen.gateway.invoker import Invoker
-from sagehen.gateway.limits import ClientLimits
 from sagehen.gateway.local_call import call
-from sagehen.gateway.models import LoadedModels
-from sagehen.gateway.parameters import (
-    HEADER_MEMBERS,
-    STREAM_HEADER_MEMBERS,
-    ParameterCheck,
-)
 from sagehen.gateway.pool import Pool
 from sagehen.gateway.routes import Routes
 from sagehen.gateway.server import Server
-from sagehen.gateway.sessions import Sessions
-from sagehen.gateway.shadow import Shadows
-from sagehen.gateway.streamed_invocation import container_headers
-from sagehen.home import Home
-from sagehen.wire.services import service
-from sagehen.wire.sigv4 import Verifier
-from sagehen.wire.validate import validate
 
 __all__ = ["Gateway"]
 
@@ -63,86 +39,31 @@ DRAIN_SECONDS = 30.0
 DRAIN_POLL_SECONDS = 0.02
 BACKLOG = 4096
 COUNTERS_PATH = "/_sagehen/internal/gateway"
-
-
-def _write_to_stderr(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
-
-
 GC_THRESHOLD = 50_000
 """Objects made beyond those freed, after which the collector looks at them."""
 
 
 class Gateway:
-    """Serves what it knows of the routes; needs nobody but the instances to do so.
-
-    Args:
-        secrets: secret keys by access key.
-        rng: for choosing variants and instances.
-        board: with this gateway's row.
-        write: takes the lines of the access log.
-    """
+    """Serves what it knows of the routes; needs nobody but the instances to do so."""
 
     def __init__(
         self,
-        settings: Settings,
-        home: Home,
-        secrets: Mapping[str, str],
+        server: Server,
+        invoker: Invoker,
+        routes: Routes,
+        counters: Counters,
+        control: Pool,
+        agent: Pool,
         clock: Clock,
-        rng: random.Random,
-        board: Board,
-        write: Callable[[str], object] = _write_to_stderr,
     ) -> None:
-        self._clock = clock
-        self._control = Pool(f"unix:{home.control_socket}", clock)
-        self._agent = Pool(f"unix:{home.agent_socket}", clock)
-        self._counters = Counters(str(os.getpid()), clock.now())
-        self._routes = Routes(home.routes, self._counters, clock, board)
+        self._server = server
+        self._invoker = invoker
+        self._routes = routes
         self._known_version = 0
-        self._models = LoadedModels(self._agent)
-        texts = Texts(settings.account_id, settings.region)
-        verifier = Verifier(secrets, clock, settings.region)
-        self._sessions = Sessions(home.sessions, clock)
-        check = _check("InvokeEndpoint", HEADER_MEMBERS)
-        stream_check = _check("InvokeEndpointWithResponseStream", STREAM_HEADER_MEMBERS)
-        admission = Admission(
-            verifier,
-            CallReader(check, NOT_OF_INVOCATIONS),
-            check,
-            self._routes,
-            texts,
-            rng.random,
-            self._sessions,
-        )
-        stream_admission = Admission(
-            verifier,
-            CallReader(stream_check, NOT_OF_STREAMS, container_headers),
-            stream_check,
-            self._routes,
-            texts,
-            rng.random,
-            self._sessions,
-            begins_sessions=False,
-        )
-        hits = self._counters.limit_hits
-        self._access_log = AccessLog(write, clock, hits) if settings.access_log else None
-        self._shadows = Shadows(settings, clock, rng.random, self._models, hits)
-        self._invoker = Invoker(
-            settings,
-            admission,
-            self._models,
-            texts,
-            clock,
-            rng.random,
-            stream_admission,
-            self._sessions,
-            self._shadows,
-            hits,
-            self._access_log,
-        )
-        dispatcher = Dispatcher(self._invoker, self._control)
-        self._server = Server(dispatcher, clock, rng, ClientLimits.of(settings), hits)
+        self._counters = counters
+        self._control = control
+        self._agent = agent
+        self._clock = clock
 
     async def serve(self, listener: socket.socket) -> None:
         """Answer on a bound socket until SIGTERM or SIGINT; then finish what was accepted."""
@@ -180,9 +101,9 @@ class Gateway:
                 task.cancel()
             await asyncio.gather(*duties, return_exceptions=True)
             await self._tell_counters()
-            if self._access_log is not None:
-                await self._access_log.close()
-            await self._models.stop()
+            if self._invoker.access_log is not None:
+                await self._invoker.access_log.close()
+            await self._invoker.models.stop()
             for pool in self._pools():
                 pool.abort()
 
@@ -193,21 +114,21 @@ class Gateway:
         while self._server.connections and self._clock.monotonic() < end:
             self._server.sweep()
             await self._clock.sleep(DRAIN_POLL_SECONDS)
-        self._invoker.shut_down()
+        self._invoker.live.shut_down()
         self._server.abort()
 
     def _duties(self) -> list[tuple[float, Callable[[], Awaitable[None] | None]]]:
         return [
             (ROUTES_SECONDS, self._follow_routes),
-            (EXPIRE_SECONDS, self._invoker.expire),
-            (EXPIRE_SECONDS, self._shadows.expire),
+            (EXPIRE_SECONDS, self._invoker.live.expire),
+            (EXPIRE_SECONDS, self._invoker.shadows.expire),
             (DIGEST_SECONDS, self._counters.digest),
             (ACCESS_LOG_SECONDS, self._write_access_log),
             (IDLE_CONNECTIONS_SECONDS, self._close_idle),
             (SWEEP_SECONDS, self._server.sweep),
-            (SESSIONS_SECONDS, partial(asyncio.to_thread, self._sessions.sweep)),
+            (SESSIONS_SECONDS, partial(asyncio.to_thread, self._invoker.sessions.sweep)),
             (TELL_SECONDS, self._tell_counters),
-            (TELL_SECONDS, partial(self._models.tell_use, TELL_TIMEOUT_SECONDS)),
+            (TELL_SECONDS, partial(self._invoker.models.tell_use, TELL_TIMEOUT_SECONDS)),
         ]
 
     async def _every(self, seconds: float, duty: Callable[[], Awaitable[None] | None]) -> None:
@@ -224,7 +145,9 @@ class Gateway:
         self._routes.refresh()
         if self._routes.version != self._known_version:
             self._known_version = self._routes.version
-            self._models.keep_only({one.holder: one.run_id for one in self._routes.instances()})
+            self._invoker.models.keep_only(
+                {one.holder: one.run_id for one in self._routes.instances()}
+            )
 
     def _close_idle(self) -> None:
         now = self._clock.monotonic()
@@ -235,8 +158,8 @@ class Gateway:
         return [self._control, self._agent, *self._routes.pools()]
 
     async def _write_access_log(self) -> None:
-        if self._access_log is not None:
-            await self._access_log.flush()
+        if self._invoker.access_log is not None:
+            await self._invoker.access_log.flush()
 
     async def _tell_counters(self) -> None:
         report = self._counters.report()
@@ -244,11 +167,6 @@ class Gateway:
             await call(self._control, "POST", COUNTERS_PATH, report, TELL_TIMEOUT_SECONDS)
         except Unavailable as error:
             log.debug("Control was not told the counters: %s", error)
-
-
-def _check(operation: str, header_members: Mapping[str, str]) -> ParameterCheck:
-    model = service("sagemaker-runtime").operation_model(operation)
-    return ParameterCheck(partial(validate, model), header_members)
 
 
 def _open_more_files() -> None:

@@ -19,6 +19,7 @@ from sagehen.gateway.faults import (
     no_instance,
     not_loaded,
     session_not_kept,
+    unavailable,
 )
 from sagehen.gateway.instance import Instance
 from sagehen.gateway.invoker import Invoker
@@ -86,16 +87,16 @@ class Invocation:
     def whole(self) -> None:
         invoker = self._invoker
         self._account.received_at = now = invoker.monotonic()
-        self.deadline = now + invoker.patience_seconds
+        self.deadline = now + invoker.limits.seconds
         try:
-            invoker.check_room()
+            invoker.live.check_room()
             admitted = self._admission().admit(self._exchange, self._body.sha256())
         except AwsError as error:
             self.fail(error)
             return
         self._admitted = admitted
         self._account.admit(admitted)
-        invoker.enter(self, admitted.variant.counters.in_flight)
+        invoker.live.enter(self, admitted.variant.counters.in_flight)
         if admitted.endpoint.shadow is not None:
             invoker.shadows.copy(admitted, self._body.parts, self.is_streamed)
         self._placement = Placement(admitted, self, invoker.models, invoker.random, now)
@@ -117,12 +118,13 @@ class Invocation:
         """Raises AwsError: a body of so many bytes is too much, alone or with all the others."""
         invoker = self._invoker
         if invoker.held.is_full:
-            invoker.refuse_body()
-        if size > invoker.max_body_bytes:
+            invoker.limit_hits[Limit.BODIES] += 1
+            raise unavailable("This gateway holds all the data it can. Try again in a moment.")
+        if size > invoker.limits.body_bytes:
             invoker.limit_hits[Limit.BODY_SIZE] += 1
             raise body_too_large(self._exchange.request_id.decode())
 
-    # What the invoker calls
+    # What those that are live are called for
 
     def expire(self) -> None:
         """Whatever the request waits for has taken too long."""
@@ -250,7 +252,7 @@ class Invocation:
         if self._answer.passing:
             self._relaying = True
             # From now on it is also the caller's pace that counts: the time is a stream's.
-            self._invoker.enter_stream(self)
+            self._invoker.live.enter_stream(self)
 
     def answer_ends(self) -> None:
         self._upstream = None
@@ -341,7 +343,7 @@ class Invocation:
             self._model = None
         if self._passage is not None:
             self._passage.let_go()
-        self._invoker.leave(self)
+        self._invoker.live.leave(self)
         self._body.drop()
 
     # Its place

@@ -1,15 +1,17 @@
-"""What clients may take of this process, and how often they met a limit."""
+"""What clients and their invocations may take of this process, and how often they met a limit."""
 
 import resource
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sagehen.config import Settings
+from sagehen.settings.gateway import ConnectionSettings, InvocationSettings
 
-__all__ = ["ClientLimits", "Limit", "LimitHits", "no_hits"]
+__all__ = ["ClientLimits", "InvocationLimits", "Limit", "LimitHits", "no_hits"]
 
 FILES_PER_CLIENT = 4
 """A client's request may need a connection to an instance, one to a shadow and one to control."""
+_SHARE_OF_TIMEOUT = 0.995
+"""SDKs give up after the same 60 s: answered a moment before, they learn what happened."""
 
 
 class Limit(StrEnum):
@@ -56,7 +58,7 @@ class ClientLimits:
     """Between requests. Best longer than SDKs keep an unused connection: so they end it, not we."""
 
     @classmethod
-    def of(cls, settings: Settings) -> "ClientLimits":
+    def of(cls, settings: ConnectionSettings) -> "ClientLimits":
         """As the settings say, but no more connections than there can be files."""
         return cls(
             connections=_at_most_files_for(settings.max_connections),
@@ -64,6 +66,31 @@ class ClientLimits:
             head_seconds=settings.head_timeout_seconds,
             stall_seconds=settings.stall_timeout_seconds,
             idle_seconds=settings.idle_timeout_seconds,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InvocationLimits:
+    """The bounds of invocations; read once from the settings."""
+
+    invocations: int
+    """At once, waiting ones too."""
+    seconds: float
+    """For an answer to begin."""
+    stream_seconds: float
+    """For one that has begun to end."""
+    body_bytes: int
+    stage_bytes: int
+    """Of an answer that is passed from one container of a pipeline to the next."""
+
+    @classmethod
+    def of(cls, settings: InvocationSettings) -> "InvocationLimits":
+        return cls(
+            invocations=settings.max_queued_invocations,
+            seconds=settings.invocation_timeout_seconds * _SHARE_OF_TIMEOUT,
+            stream_seconds=settings.response_stream_timeout_seconds,
+            body_bytes=settings.max_invocation_body_bytes,
+            stage_bytes=settings.max_pipeline_body_bytes,
         )
 
 

@@ -1,32 +1,15 @@
 """An invocation's parameters: read from the headers, held against the service model's limits."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from sagehen.gateway.operations import Operation
+from sagehen.wire.services import service
+from sagehen.wire.validate import validate
 from sagehen.wire.values import as_meant
 
-__all__ = ["HEADER_MEMBERS", "STREAM_HEADER_MEMBERS", "ParameterCheck"]
-
-HEADER_MEMBERS = {
-    "content-type": "ContentType",
-    "accept": "Accept",
-    "x-amzn-sagemaker-custom-attributes": "CustomAttributes",
-    "x-amzn-sagemaker-target-model": "TargetModel",
-    "x-amzn-sagemaker-target-variant": "TargetVariant",
-    "x-amzn-sagemaker-target-container-hostname": "TargetContainerHostname",
-    "x-amzn-sagemaker-inference-id": "InferenceId",
-    "x-amzn-sagemaker-enable-explanations": "EnableExplanations",
-    "x-amzn-sagemaker-inference-component": "InferenceComponentName",
-    "x-amzn-sagemaker-session-id": "SessionId",
-}
-"""InvokeEndpoint's."""
-
-_NOT_OF_STREAMS = ("Accept", "TargetModel", "EnableExplanations")
-STREAM_HEADER_MEMBERS = {
-    "x-amzn-sagemaker-accept": "Accept",
-    **{name: member for name, member in HEADER_MEMBERS.items() if member not in _NOT_OF_STREAMS},
-}
-"""InvokeEndpointWithResponseStream's."""
+__all__ = ["ParameterCheck", "check_of"]
 
 VALUES_REMEMBERED = 10_000
 LONGEST_REMEMBERED = 256
@@ -36,13 +19,14 @@ Validate = Callable[[dict[str, Any]], None]
 
 
 class ParameterCheck:
-    """Checks a value in full once; clients send the same few over and over."""
+    """Checks a value in full once; clients send the same few over and over.
 
-    def __init__(
-        self, validate: Validate, header_members: Mapping[str, str] = HEADER_MEMBERS
-    ) -> None:
+    `members`: of the operation's input, by their headers.
+    """
+
+    def __init__(self, members: Mapping[str, str], validate: Validate) -> None:
+        self._members = members
         self._validate = validate
-        self._members = header_members
         self._fine: set[tuple[str, str]] = set()
 
     def check(self, headers: Mapping[str, str]) -> None:
@@ -66,3 +50,9 @@ class ParameterCheck:
 
     def _run(self, params: dict[str, Any]) -> None:
         self._validate({"EndpointName": "any", "Body": b"", **params})
+
+
+def check_of(operation: Operation) -> ParameterCheck:
+    """By botocore's model of it."""
+    model = service("sagemaker-runtime").operation_model(operation.name)
+    return ParameterCheck(operation.members, partial(validate, model))

@@ -264,7 +264,7 @@ class Passage:
         return self._invoker.monotonic() - self._sent_at
 
     def _check_size(self, size: int) -> None:
-        limit = self._invoker.max_stage_bytes
+        limit = self._invoker.limits.stage_bytes
         if size <= limit or not 200 <= self._status < 300:
             return
         assert self._instance is not None

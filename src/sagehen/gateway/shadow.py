@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.gateway.account import Account
 from sagehen.gateway.admission import Admitted
 from sagehen.gateway.choose import Random
@@ -22,6 +21,7 @@ from sagehen.gateway.line import Line
 from sagehen.gateway.models import LoadedModels
 from sagehen.gateway.placement import Placement
 from sagehen.gateway.upstream import Headers, Upstream
+from sagehen.settings import Settings
 
 __all__ = ["Shadows"]
 

@@ -4,11 +4,8 @@ from sagehen.gateway.admission import Admission
 from sagehen.gateway.faults import STREAM_SHUT_DOWN, stream_broken, stream_timed_out
 from sagehen.gateway.invocation import Invocation
 from sagehen.gateway.streamed_answer import StreamedAnswer
-from sagehen.gateway.upstream import Headers
 
-__all__ = ["StreamedInvocation", "container_headers"]
-
-_ACCEPT = b"x-amzn-sagemaker-accept"
+__all__ = ["StreamedInvocation"]
 
 
 class StreamedInvocation(Invocation):
@@ -42,12 +39,3 @@ class StreamedInvocation(Invocation):
             self._answer.break_off(stream_timed_out(container), "ModelInvocationTimeExceeded")
         else:
             self._answer.break_off(stream_broken(container), "StreamBroken")
-
-
-def container_headers(headers: Headers) -> Headers:
-    """The header `Accept` is what the SDK takes; the model's has a name of its own."""
-    return [
-        (b"Accept" if name.lower() == _ACCEPT else name, value)
-        for name, value in headers
-        if name.lower() != b"accept"
-    ]

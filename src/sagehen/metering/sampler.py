@@ -11,13 +11,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from sagehen.api.exposition import InstanceSample
 from sagehen.api.observations import Observations
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.domain.statistics import of_values
 from sagehen.errors import SagehenError
 from sagehen.metering.backlogs import Gauge, backlogs
 from sagehen.metering.hosts import Hosts, JobSample, of_jobs
 from sagehen.metering.invocations import concurrency, dimensions_of, samples_of
 from sagehen.metering.recorder import Recorder
+from sagehen.settings import Settings
 from sagehen.store import leases
 from sagehen.store.database import Database
 from sagehen.store.samples import count_samples, prune

@@ -6,12 +6,12 @@ from obstore.exceptions import BaseError
 from obstore.store import from_url
 
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.errors import SettingError
 from sagehen.home import Home
 from sagehen.objects.foreign import ForeignObjectStore
 from sagehen.objects.local import LocalObjectStore
 from sagehen.objects.store import ObjectStore
+from sagehen.settings import Settings
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 

@@ -12,7 +12,6 @@ from sqlalchemy import Connection
 from sagehen.domain.containers import InstanceSpec
 from sagehen.domain.endpoint_events import endpoint_event
 from sagehen.domain.records import EndpointRecord, InstanceRecord
-from sagehen.reconcile.lease import Lease
 from sagehen.reconcile.plan import Facts, Reports, Step, leftovers, plan
 from sagehen.reconcile.retries import Retry
 from sagehen.reconcile.routes import Departures, RouteFile, build_routes
@@ -20,6 +19,7 @@ from sagehen.reconcile.rows import Rows, make_rows, rows_after
 from sagehen.store import endpoints, instances, tags
 from sagehen.store.database import Database
 from sagehen.store.events import put_event
+from sagehen.store.leases import Lease
 
 __all__ = ["Asks", "EndpointPass"]
 

@@ -4,28 +4,23 @@ wake → hold the lease → take a turn → rest until the next wake
 """
 
 import asyncio
-import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
-
-from sqlalchemy.exc import SQLAlchemyError
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from sagehen.clock import Clock
 from sagehen.errors import SagehenError
-from sagehen.reconcile.lease import Lease, LeaseLost
 from sagehen.reconcile.retries import backoff_seconds
 from sagehen.store.database import Database
+from sagehen.store.held_lease import HeldLease
+from sagehen.store.leases import LeaseLost
 from sagehen.wake import Wake
 
-__all__ = ["LEASE_SECONDS", "LONGEST_REST_SECONDS", "LeasedLoop", "in_thread"]
+__all__ = ["LONGEST_REST_SECONDS", "LeasedLoop"]
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
-LEASE_SECONDS = 5.0
-RENEW_SECONDS = 1.5
 LONGEST_REST_SECONDS = 1.0
 FIRST_ERROR_SECONDS = 0.1
 LONGEST_ERROR_SECONDS = 10.0
@@ -35,15 +30,11 @@ class LeasedLoop(ABC):
     """What the loops over endpoints and over training jobs have in common."""
 
     def __init__(self, database: Database, clock: Clock, lease_name: str, holder: str) -> None:
-        """`holder` holds the lease. The same name after a restart takes over at once, another one
-        when the lease has run out: name the home and its machine, not the process."""
-        self._database = database
         self._clock = clock
-        self._lease = Lease(name=lease_name, holder=holder, ttl_seconds=LEASE_SECONDS)
+        self._held = HeldLease(database, clock, lease_name, holder)
         self._wake = Wake()
-        self._renewed: float | None = None
-        """Monotonic; None while another holds the lease, or nobody."""
         self._waits = False
+        """Another control has the lease, and the log says so."""
         self._errors = 0
 
     @abstractmethod
@@ -76,17 +67,14 @@ class LeasedLoop(ABC):
             for one in beside:
                 one.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
-            if self._renewed is not None:
-                # Where that fails it runs out by itself.
-                with contextlib.suppress(SQLAlchemyError):
-                    await in_thread(self._let_go)
+            await self._held.let_go()
 
     async def _turn_or_back_off(self) -> float:
         """Take a turn; however it ends, the seconds until the next if nothing happens."""
         try:
             wait = await self.turn()
         except LeaseLost:
-            self._renewed = None
+            self._held.lose()
             return LONGEST_REST_SECONDS
         except Exception as error:
             self._errors += 1
@@ -115,24 +103,12 @@ class LeasedLoop(ABC):
         return await self.step()
 
     async def _hold_lease(self) -> bool:
-        now = self._clock.monotonic()
-        if self._renewed is not None and now - self._renewed < RENEW_SECONDS:
-            return True
-        held = await in_thread(self._acquire)
+        held = await self._held.hold()
         if not held and not self._waits:
-            about = {"action": "stand_by", "lease": self._lease.name}
+            about = {"action": "stand_by", "lease": self._held.lease.name}
             log.info("Another control reconciles; this one waits.", extra=about)
         self._waits = not held
-        self._renewed = now if held else None
         return held
-
-    def _acquire(self) -> bool:
-        with self._database.write() as connection:
-            return self._lease.acquire(connection, self._clock.now())
-
-    def _let_go(self) -> None:
-        with self._database.write() as connection:
-            self._lease.release(connection)
 
     async def _rest(self, seconds: float) -> None:
         """Until woken, at most `seconds`."""
@@ -146,16 +122,3 @@ class LeasedLoop(ABC):
             for one in waits:
                 one.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a thread; when cancelled, still wait for its end, which cannot be hurried.
-
-    Otherwise it would go on behind the back of whoever closes the database next.
-    """
-    running = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise

@@ -15,11 +15,12 @@ from sagehen.domain.containers import InstanceReport, InstanceSpec, InstanceStat
 from sagehen.errors import SagehenError, Unavailable
 from sagehen.home import Home
 from sagehen.reconcile.endpoints import Asks, EndpointPass
-from sagehen.reconcile.leased_loop import LONGEST_REST_SECONDS, LeasedLoop, in_thread
+from sagehen.reconcile.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.reconcile.plan import Reports
 from sagehen.reconcile.routes import RouteFile
 from sagehen.reconcile.watch import Agent, AgentWatch, instances_by_id
 from sagehen.store.database import Database
+from sagehen.threads import in_thread
 
 __all__ = ["LEASE_NAME", "EndpointLoop", "new_instance_id"]
 
@@ -63,7 +64,7 @@ class EndpointLoop(LeasedLoop):
         self._pass = EndpointPass(
             database,
             RouteFile(home.routes),
-            self._lease,
+            self._held.lease,
             lambda: new_instance_id(chosen),
             on_routes,
         )

@@ -13,9 +13,10 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from sagehen.config import Settings, load_settings
+from sagehen.config import load_settings
 from sagehen.home import Home
 from sagehen.processes import die_with_parent
+from sagehen.settings import Settings
 from sagehen.telemetry import configure_logging
 
 __all__ = ["Start", "run", "serve_on", "start_role"]

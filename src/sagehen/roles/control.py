@@ -30,6 +30,7 @@ from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
 from sagehen.objects import open_object_store
 from sagehen.reconcile.jobs.interrupts import Interrupts
+from sagehen.reconcile.jobs.limits import JobLimits
 from sagehen.reconcile.jobs.loop import JobLoop
 from sagehen.reconcile.loop import EndpointLoop
 from sagehen.roles.common import Start, run, serve_on, start_role
@@ -91,9 +92,7 @@ class _Control:
             SYSTEM,
             holder,
             ArnMaker(settings.account_id, settings.region),
-            most_running=settings.running_jobs,
-            max_restarts=settings.max_job_restarts,
-            most_series=settings.max_metric_series,
+            JobLimits.of(settings),
             on_end=[self.inference.on_end],
         )
 

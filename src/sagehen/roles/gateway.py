@@ -4,8 +4,8 @@ import random
 
 from sagehen.clock import SYSTEM
 from sagehen.credentials import load_credentials
+from sagehen.gateway.assembly import make_gateway
 from sagehen.gateway.board import open_board
-from sagehen.gateway.gateway import Gateway
 from sagehen.roles.common import Start, run, start_role
 
 __all__: list[str] = []
@@ -15,7 +15,7 @@ async def _main(start: Start) -> None:
     keys = load_credentials(start.home.credentials)
     secrets = {keys.access_key: keys.secret_key}
     board = open_board(start.home.board, start.number)
-    gateway = Gateway(start.settings, start.home, secrets, SYSTEM, random.Random(), board)
+    gateway = make_gateway(start.settings, start.home, secrets, SYSTEM, random.Random(), board)
     (listener,) = start.sockets
     await gateway.serve(listener)
 

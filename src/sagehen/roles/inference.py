@@ -17,11 +17,11 @@ from sagehen.api.inference_service.slots import Slots
 from sagehen.api.training.creation import create_training_job_row
 from sagehen.api.training.stopping import stop_training_job_row
 from sagehen.clock import SYSTEM
-from sagehen.config import Settings
 from sagehen.deferred.inference_sweeps import InferenceSweeps
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import TrainingJobRecord
 from sagehen.objects.store import ObjectStore
+from sagehen.settings import Settings
 from sagehen.store import training_jobs
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites

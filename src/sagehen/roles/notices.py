@@ -14,7 +14,6 @@ from sagehen.deferred.delivery.post_http import HttpPost
 from sagehen.deferred.delivery.post_mail import MailPost
 from sagehen.deferred.delivery.receivers import Receivers
 from sagehen.deferred.delivery.topic_sweeps import TopicSweeps
-from sagehen.deferred.held_lease import HeldLease
 from sagehen.deferred.record import Record
 from sagehen.domain.envelopes import Links, seal
 from sagehen.message_signing import load_signer
@@ -22,6 +21,7 @@ from sagehen.roles.common import Start
 from sagehen.store.database import Database
 from sagehen.store.deliveries import DELIVERIES_DUE
 from sagehen.store.grouped import GroupedWrites
+from sagehen.store.held_lease import HeldLease
 from sagehen.store.messages import MESSAGES_SENT
 
 __all__ = ["Notices"]

@@ -1,11 +1,14 @@
 """Leases: who may run a loop now. One that is not renewed in time is anyone's."""
 
+from dataclasses import dataclass
+
 from sqlalchemy import Column, Connection, Double, String, Table, or_, update
 
+from sagehen.errors import SagehenError
 from sagehen.store.rows import delete_where, inserts, upsert
 from sagehen.store.tables import METADATA
 
-__all__ = ["LEASES", "acquire", "release", "renew"]
+__all__ = ["LEASES", "Lease", "LeaseLost", "acquire", "release", "renew"]
 
 LEASES = Table(
     "leases",
@@ -45,3 +48,31 @@ def renew(connection: Connection, name: str, holder: str, now: float, ttl_second
 def release(connection: Connection, name: str, holder: str) -> bool:
     """Give the lease back; False where it is no longer the holder's."""
     return delete_where(connection, LEASES, LEASES.c.name == name, LEASES.c.holder == holder)
+
+
+class LeaseLost(SagehenError):
+    """Another control does it now; nothing was written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """The right of one control at a time to change what a loop changes."""
+
+    name: str
+    holder: str
+    ttl_seconds: float
+
+    def acquire(self, connection: Connection, now: float) -> bool:
+        return acquire(connection, self.name, self.holder, now, self.ttl_seconds)
+
+    def renew(self, connection: Connection, now: float) -> None:
+        """In the transaction of a write, so that nothing is written without the right to it.
+
+        Raises:
+            LeaseLost: another has it.
+        """
+        if not renew(connection, self.name, self.holder, now, self.ttl_seconds):
+            raise LeaseLost(f"{self.holder} no longer holds the lease {self.name}.")
+
+    def release(self, connection: Connection) -> None:
+        release(connection, self.name, self.holder)

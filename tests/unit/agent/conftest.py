@@ -16,13 +16,13 @@ from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.agent.model_data import StoredObject
 from sagehen.agent.surroundings import Pace, Surroundings
 from sagehen.clock import SYSTEM
-from sagehen.config import Settings
 from sagehen.domain.containers import ContainerSpec, InstanceSpec
 from sagehen.domain.locations import Location
 from sagehen.domain.objects import Attributes
 from sagehen.errors import NotFound
 from sagehen.home import Home, prepare_home
 from sagehen.objects import LocalObjectStore
+from sagehen.settings import Settings
 from sagehen.store.database import Database
 
 Entry = tarfile.TarInfo | tuple[str, bytes]

@@ -14,11 +14,11 @@ from sagehen.agent.http import Answer, exchange
 from sagehen.agent.messages import LoadedModel, LoadRequest, TouchRequest
 from sagehen.agent.surroundings import Pace
 from sagehen.clock import SYSTEM
-from sagehen.config import Settings
 from sagehen.domain.containers import InstanceReport, InstanceSpec, InstanceState
 from sagehen.errors import Invalid, NotFound, Unavailable
 from sagehen.home import Home
 from sagehen.objects import ObjectStore
+from sagehen.settings import Settings
 from support.agents import served
 
 MakeSpec = Callable[..., InstanceSpec]
@@ -140,7 +140,7 @@ async def test_a_restarted_container_begins_without_models(
     assert (await client.load_model("i-1", "a")).hit is False
     assert report is not None
     with pytest.raises(Unavailable):
-        await exchange(str(report.address), "POST", "/crash", timeout_seconds=10)
+        await exchange(str(report.address), "POST", "/crash", timeout_seconds=60)
     await wait_for(client, InstanceState.STARTING)
     await wait_for(client, InstanceState.IN_SERVICE)
     assert (await client.load_model("i-1", "a")).hit is False
@@ -229,7 +229,7 @@ async def test_malformed_requests_are_400(
     client: AgentClient, home: Home, method: str, path: str, body: bytes
 ) -> None:
     address = f"unix:{home.agent_socket}"
-    answer = await exchange(address, method, path, body, timeout_seconds=10)
+    answer = await exchange(address, method, path, body, timeout_seconds=60)
     assert answer.status == 400
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from sagehen.agent.container_plan import ContainerPlace, choose_address, plan_launch
 from sagehen.agent.ports import PortRange
-from sagehen.config import Settings
 from sagehen.domain.containers import InstanceSpec
 from sagehen.domain.images import Launch
 from sagehen.home import Home
+from sagehen.settings import Settings
 
 PORTS = PortRange(15_000, 15_049)
 MakeSpec = Callable[..., InstanceSpec]

@@ -58,7 +58,7 @@ async def serve(short_path: Path) -> AsyncIterator[Serve]:
 async def test_answers_of_every_form_are_read(
     serve: Serve, answer: bytes, status: int, body: bytes
 ) -> None:
-    got = await exchange(await serve(answer), "GET", "/ping", timeout_seconds=10)
+    got = await exchange(await serve(answer), "GET", "/ping", timeout_seconds=60)
     assert (got.status, got.body) == (status, body)
 
 
@@ -75,14 +75,14 @@ async def test_answers_of_every_form_are_read(
 )
 async def test_what_is_no_answer_is_unavailable(serve: Serve, answer: bytes) -> None:
     with pytest.raises(Unavailable):
-        await exchange(await serve(answer), "GET", "/ping", timeout_seconds=10)
+        await exchange(await serve(answer), "GET", "/ping", timeout_seconds=60)
 
 
 async def test_an_endless_answer_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "MOST_ANSWER_BYTES", 100)
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n" + bytes(1000)
     with pytest.raises(Unavailable, match="more than 100 bytes"):
-        await exchange(await serve(answer), "GET", "/ping", timeout_seconds=10)
+        await exchange(await serve(answer), "GET", "/ping", timeout_seconds=60)
 
 
 async def test_silence_ends_with_the_time_out(serve: Serve) -> None:
@@ -93,4 +93,4 @@ async def test_silence_ends_with_the_time_out(serve: Serve) -> None:
 @pytest.mark.parametrize("address", ["unix:/nonexistent", "tcp:127.0.0.1:1"])
 async def test_nobody_there_is_unavailable(address: str) -> None:
     with pytest.raises(Unavailable):
-        await exchange(address, "GET", "/", timeout_seconds=10)
+        await exchange(address, "GET", "/", timeout_seconds=60)

@@ -68,7 +68,7 @@ async def test_an_instance_gets_into_service_and_leaves_nothing(
         await watched.reaches(InstanceState.IN_SERVICE)
         address = watched.instance.report.address
         assert address is not None
-        assert (await exchange(address, "GET", "/ping", timeout_seconds=5)).status == 200
+        assert (await exchange(address, "GET", "/ping", timeout_seconds=60)).status == 200
         memory = next(iter(await watched.instance.samples()))
         assert (memory.name, memory.endpoint) == ("InstanceMemoryBytes", "houses")
         assert memory.value > 2**20
@@ -216,7 +216,7 @@ async def first_ping(socket: Path) -> int:
     """Its status, once somebody listens there."""
     while True:
         try:
-            return (await exchange(f"unix:{socket}", "GET", "/ping", timeout_seconds=5)).status
+            return (await exchange(f"unix:{socket}", "GET", "/ping", timeout_seconds=60)).status
         except Unavailable:
             await asyncio.sleep(0.01)
 
@@ -366,7 +366,7 @@ async def test_what_the_container_says_anew_of_its_slots_is_told(
         said = around.home.path.parent / "slots"
         said.with_suffix(".new").write_text("16")
         said.with_suffix(".new").rename(said)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while watched.instance.report.slots != 16:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert watched.instance.report.state is InstanceState.IN_SERVICE

@@ -8,12 +8,12 @@ from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
 from sagehen.agent.client import AgentClient
 from sagehen.clock import SYSTEM
-from sagehen.config import Settings
 from sagehen.credentials import make_credentials
 from sagehen.domain.jobs import JobReport, JobSpec, Outcome, StopRequest
 from sagehen.errors import Invalid, NotFound, Unavailable
 from sagehen.home import Home
 from sagehen.objects import ObjectStore
+from sagehen.settings import Settings
 from support.agents import served
 
 MakeSpec = Callable[..., JobSpec]

@@ -2,7 +2,7 @@ import os
 
 from sagehen.agent.limits import InstanceLimit, Limits, add_hits, choose_limits, describe_hit
 from sagehen.agent.memory import machine_memory_bytes
-from sagehen.config import Settings
+from sagehen.settings import Settings
 
 MEMORY, PROCESSES, CPU, LOG = InstanceLimit
 

@@ -1,6 +1,7 @@
 """Instances of several containers: they live and die together."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -54,7 +55,7 @@ async def running(spec: InstanceSpec, around: Surroundings) -> AsyncIterator[Ins
 
 
 async def reaches(instance: Instance, state: InstanceState) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while instance.report.state is not state:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
@@ -63,9 +64,10 @@ def processes(around: Surroundings) -> dict[str, psutil.Process]:
     """By hostname."""
     found = {}
     for one in psutil.Process().children(recursive=True):
-        home = one.environ().get("HOME", "")
-        if home.startswith(str(around.home.path)):
-            found[Path(home).name] = one
+        with contextlib.suppress(psutil.Error):  # It has just ended.
+            home = one.environ().get("HOME", "")
+            if home.startswith(str(around.home.path)):
+                found[Path(home).name] = one
     return found
 
 
@@ -81,7 +83,7 @@ async def test_each_has_an_address_a_folder_and_a_log(
         assert (first.slots, second.slots) == (None, 3)
         assert report.address == first.address != second.address
         for one in (first, second):
-            assert (await exchange(one.address, "GET", "/ping", timeout_seconds=5)).status == 200
+            assert (await exchange(one.address, "GET", "/ping", timeout_seconds=60)).status == 200
         folder = around.home.instances / "i-1"
         assert (folder / "clean" / "ml" / "model" / "model.json").is_file()
         assert list((folder / "predict" / "ml" / "model").iterdir()) == []
@@ -125,11 +127,11 @@ async def test_they_are_ended_one_after_the_other(around: Surroundings, spec: An
         found = processes(around)
         stopping = asyncio.create_task(instance.stop())
         control = around.home.path.parent
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (control / "finishing").exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         second = instance.report.containers[1].address
-        assert (await exchange(second, "GET", "/ping", timeout_seconds=5)).status == 200
+        assert (await exchange(second, "GET", "/ping", timeout_seconds=60)).status == 200
         (control / "finished").touch()
         await stopping
     assert not any(one.is_running() for one in found.values())

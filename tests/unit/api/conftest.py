@@ -10,10 +10,10 @@ from botocore.validate import ParamValidator
 from sagehen.api.arrivals import Arrivals
 from sagehen.api.call import Call
 from sagehen.api.sagemaker import OPERATIONS
-from sagehen.config import Settings
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.objects import Attributes
 from sagehen.objects.local import LocalObjectStore
+from sagehen.settings import Settings
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 from sagehen.wire.faults import AwsError

@@ -51,7 +51,7 @@ async def test_news_come_from_any_thread() -> None:
     with arrivals.waiting("q") as event:
         assert not event.is_set()
         await asyncio.to_thread(arrivals.tell, "q")
-        assert await asyncio.wait_for(event.wait(), 5)
+        assert await asyncio.wait_for(event.wait(), 60)
 
 
 async def test_so_many_may_wait() -> None:

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from sagehen.api.capacity import Machine, check_capacity, this_machine
-from sagehen.config import Settings
 from sagehen.domain.records import Deployment, EndpointRecord, EndpointStatus, VariantPlan
+from sagehen.settings import Settings
 from sagehen.wire.faults import AwsError
 
 MACHINE = Machine(vcpus=8, memory_bytes=32 * 2**30, gpus=0)

@@ -108,10 +108,10 @@ def test_billion_laughs_are_not_laughed():
 def test_a_file_has_a_bound(tmp_path):
     path = tmp_path / "large.yaml"
     path.write_text("a: " + "x" * 10 * 2**20)
-    began = time.monotonic()
+    began = time.thread_time()
     with pytest.raises(Invalid, match=f"over {LARGEST_TEMPLATE_BYTES} bytes"):
         read_template_file(path)
-    assert time.monotonic() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -23,7 +23,7 @@ def test_each_stage_is_swept_again_and_again(database, caplog):
 
     sweeps = InferenceSweeps(GroupedWrites(database), clock, lambda _: ["a", "b"], sweep)
     with suppress(asyncio.CancelledError):
-        asyncio.run(asyncio.wait_for(sweeps.run(), 5))
+        asyncio.run(asyncio.wait_for(sweeps.run(), 60))
     assert seen[:3] == [(0, "a"), (SWEEP_SECONDS, "a"), (SWEEP_SECONDS, "b")]
     assert "The state is busy." in caplog.text
     assert "Slots were held by jobs that were over." in caplog.text

@@ -21,7 +21,6 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 
-from sagehen.config import Settings
 from sagehen.domain.routes import (
     DEFAULT_SLOTS,
     InstanceRoute,
@@ -29,9 +28,11 @@ from sagehen.domain.routes import (
     RouteTable,
     VariantRoute,
 )
+from sagehen.gateway.assembly import make_gateway
 from sagehen.gateway.board import Board, make_board, open_board
 from sagehen.gateway.gateway import Gateway
 from sagehen.home import Home, prepare_home
+from sagehen.settings import Settings
 
 KEY, SECRET, REGION = "AKSHTEST", "test-secret", "us-east-1"
 
@@ -247,6 +248,7 @@ class House:
         self.gateway: Gateway
         self.container: FakeServer
         self._stack = stack
+        self._handling: set[asyncio.Task[None] | None] = set()
         self._fakes = 0
         self._running: Any = None
 
@@ -277,6 +279,8 @@ class House:
         """A server that does `await handle(head, reader, writer)` with its first request."""
 
         async def first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # Held: a task that waits for what nobody else knows may be collected as garbage.
+            self._handling.add(asyncio.current_task())
             try:
                 head = await reader.readuntil(b"\r\n\r\n")
                 if b"/_sagehen/internal/" not in head:
@@ -320,7 +324,7 @@ class House:
         draft.replace(self.home.routes)
 
     async def start(self, **settings: Any) -> "House":
-        self.gateway = Gateway(
+        self.gateway = make_gateway(
             Settings(home=self.home.path, **settings),
             self.home,
             {KEY: SECRET},

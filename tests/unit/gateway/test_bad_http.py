@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagehen.config import Settings
 from sagehen.gateway.request_head import MAX_HEADERS, MAX_TARGET_BYTES
+from sagehen.settings import Settings
 from support.caller import Answer, Caller, answers_in, cut, cuts, some
 
 BODY = b"1,2,3"

@@ -3,13 +3,13 @@
 import pytest
 
 from sagehen.gateway.call import CALLS_REMEMBERED, CallReader
+from sagehen.gateway.operations import INVOKE_STREAM
 from sagehen.gateway.parameters import ParameterCheck
-from sagehen.gateway.streamed_invocation import container_headers
 
 
 @pytest.fixture
 def reader():
-    return CallReader(ParameterCheck(lambda params: None), {}, container_headers)
+    return CallReader(INVOKE_STREAM, ParameterCheck({}, lambda params: None))
 
 
 def test_a_call_is_read_in_full_once(reader):

@@ -97,7 +97,7 @@ class Dying:
 
     async def taken(self):
         """The next connection, once a request has come on it."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             connection, _ = await asyncio.get_running_loop().sock_accept(self.listener)
             await readable(connection)
         return connection

@@ -299,7 +299,7 @@ async def test_an_instance_that_was_started_again_is_not_asked_for_what_it_had(
     await house.start()
     await invoke(house)
     house.route(life("second"))
-    await eventually(lambda: not house.gateway._models.holds("AllTraffic-0", HOUSTON))
+    await eventually(lambda: not house.gateway._invoker.models.holds("AllTraffic-0", HOUSTON))
     assert (await invoke(house)).status == 200
     assert (len(agent.loads), len(container.asked)) == (2, 2)
 

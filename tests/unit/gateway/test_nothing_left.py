@@ -67,13 +67,13 @@ async def moody_client(house, rng):
 
 def left(house):
     gateway = house.gateway
-    invoker, shadows = gateway._invoker, gateway._shadows
+    invoker, shadows = gateway._invoker, gateway._invoker.shadows
     counters = gateway._counters._variants.values()
     return {
         "slots": house.outstanding(),
         "board": sum(map(gateway._routes._board.outstanding, range(8))),
         "held": invoker.held.bytes,
-        "live": len(invoker._live) + len(invoker._streams),
+        "live": len(invoker.live),
         "in flight": sum(one.in_flight.now for one in counters),
         "queued": sum(one.queued.now for one in counters) + gateway._routes.queued,
         "copies": len(shadows._all.copies) + shadows._all.size + len(shadows._by_shadow),

@@ -4,9 +4,9 @@ import h11
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagehen.config import Settings
 from sagehen.gateway.connection import Connection
 from sagehen.gateway.limits import ClientLimits, no_hits
+from sagehen.settings import Settings
 from support.caller import Caller, answers_in, cut, cuts, some
 
 

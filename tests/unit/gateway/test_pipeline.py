@@ -46,7 +46,7 @@ def left(house):
     return (
         house.outstanding(),
         invoker.held.bytes,
-        len(invoker._live) + len(invoker._streams),
+        len(invoker.live),
         sum(one.in_flight.now for one in counters),
         sum(len(pool._waiting) for pool in pools),
     )

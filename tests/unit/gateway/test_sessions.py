@@ -239,6 +239,6 @@ async def test_a_fault_of_ours_in_an_answer_is_not_only_the_containers(
     def fail(*_):
         raise RuntimeError("Broken on purpose.")
 
-    monkeypatch.setattr(house.gateway._sessions, "answered", fail)
+    monkeypatch.setattr(house.gateway._invoker.sessions, "answered", fail)
     assert (await house.invoke(**within("NEW_SESSION"))).status == 424
     assert "Broken on purpose." in caplog.text

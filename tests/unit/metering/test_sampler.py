@@ -8,7 +8,6 @@ import pytest
 
 from sagehen.agent.messages import JobSample
 from sagehen.api.observations import GatewayReport, Observations
-from sagehen.config import Settings
 from sagehen.domain.asynchronous import AsyncPlan, AsyncRequest, Output
 from sagehen.domain.containers import InstanceState
 from sagehen.domain.latencies import add_to_buckets
@@ -18,6 +17,7 @@ from sagehen.errors import Unavailable
 from sagehen.metering import sampler as module
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
+from sagehen.settings import Settings
 from sagehen.store import async_leases, async_requests, endpoints, instances, leases
 from sagehen.store.sample_reads import Window, find, metrics, read_sketches
 from support.clock import HandClock

@@ -8,11 +8,11 @@ import pytest
 from obstore.store import MemoryStore
 
 from sagehen.clock import SYSTEM
-from sagehen.config import Settings
 from sagehen.domain.objects import Attributes, ListingQuery, ObjectInfo, WriteCondition
 from sagehen.errors import SettingError
 from sagehen.home import Home
 from sagehen.objects import ForeignObjectStore, LocalObjectStore, faults, open_object_store
+from sagehen.settings import Settings
 from sagehen.store.database import Database
 
 Put = Callable[..., ObjectInfo]

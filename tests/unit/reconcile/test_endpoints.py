@@ -11,10 +11,10 @@ from sagehen.domain.containers import InstanceState
 from sagehen.domain.records import EndpointStatus
 from sagehen.domain.routes import RouteTable
 from sagehen.reconcile.endpoints import EndpointPass
-from sagehen.reconcile.lease import Lease, LeaseLost
 from sagehen.reconcile.routes import RouteFile, routed_ids
 from sagehen.store import endpoints, instances
 from sagehen.store.database import Database
+from sagehen.store.leases import Lease, LeaseLost
 from support.fleet import counted_ids, deployment, endpoint, instance, report
 
 NOW = 100.0

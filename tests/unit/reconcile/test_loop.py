@@ -13,11 +13,11 @@ from sqlalchemy import Connection
 from sagehen.domain.containers import InstanceState
 from sagehen.domain.records import EndpointRecord, EndpointStatus
 from sagehen.domain.routes import RouteTable
-from sagehen.reconcile.leased_loop import LEASE_SECONDS
 from sagehen.reconcile.loop import LEASE_NAME, EndpointLoop, new_instance_id
 from sagehen.reconcile.routes import routed_ids
 from sagehen.store import endpoints, instances, leases, tags
 from sagehen.store.database import Database
+from sagehen.store.held_lease import LEASE_SECONDS
 from support.fleet import NAME, deployment, endpoint
 
 D1, D2 = deployment("d1", 2), deployment("d2", 1)
@@ -268,7 +268,7 @@ async def test_a_lost_lease_stops_what_was_begun(control) -> None:
         with control.database.write() as connection:
             assert leases.acquire(connection, LEASE_NAME, "two", control.clock.now(), 60)
         control.write(CREATING)
-        await control.until(lambda: control.loop._renewed is None)
+        await control.until(lambda: not control.loop._held.is_ours)
 
         assert control.rows() == set()
         assert control.agent.asked == []

@@ -12,11 +12,12 @@ from sagehen.agent.jobs.place import FIRST_HOST, HostPlace
 from sagehen.agent.launcher import LaunchPlan
 from sagehen.agent.leftovers import BASE_MARK
 from sagehen.agent.limits import choose_limits
-from sagehen.config import Settings
+from sagehen.config import pip_variables
 from sagehen.credentials import load_credentials
 from sagehen.domain.images import find_launch
 from sagehen.domain.jobs import JobSpec
 from sagehen.home import Home
+from sagehen.settings import Settings
 
 __all__ = ["PROGRAM", "plan_job_launch"]
 
@@ -97,7 +98,7 @@ def _environment(
         # As AWS's PyTorch containers have it. Who does not see its own /opt/ml has no names either.
         "MASTER_ADDR": SHARED_ADDRESS if base == place.base else FIRST_HOST,
         "MASTER_PORT": str(master_port),
-        **settings.pip_variables,
+        **pip_variables(),
         **({} if spec.network_isolation else _access(place.home, settings)),
     }
     fixed = {

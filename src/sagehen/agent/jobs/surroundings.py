@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from sagehen.agent.jobs.threads import Threads
 from sagehen.agent.launcher import Launcher
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.home import Home
 from sagehen.objects import ObjectStore
+from sagehen.settings import Settings
 
 __all__ = ["JobPace", "JobSurroundings"]
 

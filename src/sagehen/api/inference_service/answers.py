@@ -15,7 +15,7 @@ from sagehen.api.inference_service.refusals import (
     Unsupported,
 )
 from sagehen.api.inference_service.service import Service
-from sagehen.inference_settings import InferenceServiceSettings, filled
+from sagehen.settings.inference_service import InferenceServiceSettings, filled
 
 __all__ = ["FORBIDDEN", "NO_TOKEN", "Answer", "accepted_answer", "plain_answer", "refused_answer"]
 

@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 from sagehen.api.inference_service.service import load_valid_service
 from sagehen.api.inference_service.slots import Slots
 from sagehen.clock import Clock
-from sagehen.inference_settings import InferenceServiceSettings
+from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import inference_jobs, inference_services
 
 __all__ = ["Housekeeping"]

@@ -23,12 +23,12 @@ from sagehen.api.inference_service.slots import Slots
 from sagehen.api.inference_service.wanted import InlineInput, Wanted, read_wanted
 from sagehen.api.training.checks import check_training_job
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.domain.inference_service import AnswerRecord, InferenceJobRecord, InferenceState
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.objects import Attributes
 from sagehen.errors import NotFound
 from sagehen.objects.store import ObjectStore, SmallObject
+from sagehen.settings import Settings
 from sagehen.store import inference_services
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites

@@ -8,7 +8,7 @@ from typing import Any
 
 from sagehen.api.inference_service.wanted import Wanted
 from sagehen.domain.names import ArnMaker
-from sagehen.inference_settings import InferenceServiceSettings, TypeSettings, filled
+from sagehen.settings.inference_service import InferenceServiceSettings, TypeSettings, filled
 
 __all__ = ["INPUT_CHANNEL", "inline_key", "job_name", "make_definition", "make_tags", "new_suffix"]
 

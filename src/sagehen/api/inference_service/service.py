@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from sagehen.domain.inference_service import ServiceRecord
 from sagehen.domain.names import ArnMaker
 from sagehen.errors import Unavailable
-from sagehen.inference_settings import InferenceServiceSettings
+from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import inference_services
 
 __all__ = ["Service", "ServiceInvalid", "load_service", "load_valid_service", "say_faults"]

@@ -10,8 +10,8 @@ Signed with the account's keys, SigV4, for the service `execute-api`. A refusal 
 sagehen.toml describes, which these paths only show.
 
 The body of PUT is a JSON object of the keys of `[inference_service]`, with the same names, values
-and defaults (sagehen.inference_settings); `stage` may be left out. All of it is replaced: a key
-that is not given has its default.
+and defaults (sagehen.settings.inference_service); `stage` may be left out. All of it is replaced: a
+key that is not given has its default.
 
     {"s3_bucket": "my-bucket", "white_list": ["model_a", "model_b"], "limit": 2,
      "role_arn": "arn:aws:iam::000000000000:role/r", "require_api_key": true,

@@ -19,12 +19,12 @@ from sagehen.api.inference_service.service import (
 from sagehen.api.inference_service.slots import Slots
 from sagehen.api.inference_service.topic import ensure_topic, unsubscribe_addresses
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.domain.inference_service import InferenceState, ServiceRecord, ServiceSource
 from sagehen.domain.names import ArnMaker
 from sagehen.errors import AlreadyExists, Conflict, Invalid, NotFound, SagehenError
-from sagehen.inference_settings import InferenceServiceSettings
 from sagehen.objects.store import ObjectStore
+from sagehen.settings import Settings
+from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import inference_jobs, inference_services
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites

@@ -21,7 +21,7 @@ from sagehen.api.inference_service.service import Service, load_valid_service
 from sagehen.clock import Clock
 from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
 from sagehen.domain.training import TrainingJobRecord
-from sagehen.inference_settings import InferenceServiceSettings
+from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import inference_jobs, training_jobs
 from sagehen.store.grouped import attempt
 from sagehen.wire.faults import AwsError

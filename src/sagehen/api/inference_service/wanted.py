@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from sagehen.api.inference_service.refusals import Malformed, Unsupported
-from sagehen.inference_settings import InferenceServiceSettings
+from sagehen.settings.inference_service import InferenceServiceSettings
 
 __all__ = ["InlineInput", "Wanted", "read_wanted"]
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from sagehen.api.refusals import not_built, quota_exceeded, refused
 from sagehen.api.training.channels import check_channels, place_in_s3
-from sagehen.config import Settings
 from sagehen.domain.expressions import compile_expression
 from sagehen.domain.images import find_launch, image_name, server_of_its_own
 from sagehen.domain.instance_types import require_instance_type
 from sagehen.errors import Invalid, NotFound
 from sagehen.objects.store import ObjectStore
+from sagehen.settings import Settings
 from sagehen.wire.faults import AwsError
 
 __all__ = ["check_training_job"]

@@ -10,11 +10,11 @@ from sagehen.api.call import Call
 from sagehen.api.refusals import over_limit
 from sagehen.api.tags import check_tags
 from sagehen.api.training.checks import check_training_job
-from sagehen.config import Settings
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStage, SecondaryStatus, TrainingJobRecord, Transition
 from sagehen.domain.training_events import training_event
 from sagehen.errors import AlreadyExists
+from sagehen.settings import Settings
 from sagehen.store import tags as stored_tags
 from sagehen.store import training_jobs
 from sagehen.store.events import put_event

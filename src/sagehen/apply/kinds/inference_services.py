@@ -12,7 +12,7 @@ from sagehen.apply.kinds.kind import Kind, Live
 from sagehen.apply.reading import Written
 from sagehen.apply.schema import Read
 from sagehen.errors import Invalid, NotFound
-from sagehen.inference_settings import InferenceServiceSettings, TypeSettings
+from sagehen.settings.inference_service import InferenceServiceSettings, TypeSettings
 
 __all__ = ["InferenceServiceKind"]
 

@@ -12,7 +12,7 @@ from sagehen.clock import Clock
 from sagehen.deferred.delivery.outbox import Outbox
 from sagehen.deferred.delivery.receivers import Receivers, Throttle, receiver_of
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
-from sagehen.deferred.held_lease import HeldLease
+from sagehen.store.held_lease import HeldLease
 from sagehen.wake import Wake
 
 __all__ = ["Deliverer", "Post"]
@@ -72,7 +72,7 @@ class Deliverer:
     async def turn(self) -> float:
         """Begin all attempts that can begin now; the seconds until the next is due."""
         self._wake.clear()
-        if not await self._lease.is_held():
+        if not await self._lease.hold():
             return LONGEST_REST_SECONDS
         now = self._clock.now()
         due = await self._outbox.due_by_subscription()

@@ -9,11 +9,11 @@ from email.utils import formatdate
 import aiosmtplib
 
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.deferred.delivery.post_http import envelope_of
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.envelopes import Envelope, Links
 from sagehen.domain.topics import PostKind
+from sagehen.settings import Settings
 
 __all__ = ["MailPost"]
 

@@ -13,10 +13,10 @@ from sagehen.deferred.dispatch.jobs import Job
 from sagehen.deferred.dispatch.notices import MOST_BODY_BYTES, wants_body
 from sagehen.deferred.dispatch.places import Place
 from sagehen.deferred.dispatch.spool import Spool
-from sagehen.deferred.dispatch.threads import Threads
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.objects.store import ObjectStore
 from sagehen.patience import AWAY, Patience
+from sagehen.threads import Threads
 
 __all__ = ["MOST_LOGGED_BYTES", "Asker"]
 

@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable
 
 from sagehen.clock import Clock
-from sagehen.config import Settings
 from sagehen.deferred.dispatch.ask import Asker
 from sagehen.deferred.dispatch.data_log import DataLog
 from sagehen.deferred.dispatch.dispatcher import Dispatcher
@@ -15,15 +14,16 @@ from sagehen.deferred.dispatch.jobs import Job
 from sagehen.deferred.dispatch.notices import MOST_BODY_BYTES
 from sagehen.deferred.dispatch.outputs import Outputs
 from sagehen.deferred.dispatch.places import Places
-from sagehen.deferred.dispatch.threads import Threads
 from sagehen.deferred.dispatch.work import Work
 from sagehen.deferred.record import Record
 from sagehen.home import Home
 from sagehen.objects.store import ObjectStore
 from sagehen.patience import Patience
 from sagehen.route_file import RouteFileReader
+from sagehen.settings import Settings
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
+from sagehen.threads import Threads
 
 __all__ = ["make_dispatcher"]
 
@@ -46,7 +46,7 @@ def make_dispatcher(
     Args:
         holder: names the home and its machine, not the process.
     """
-    threads = Threads(THREADS)
+    threads = Threads(THREADS, "dispatch")
     routes = RouteFileReader(home.routes, clock)
     places = Places(routes, clock, settings.async_concurrency, random.random)
 

@@ -8,13 +8,13 @@ from sqlalchemy import Connection
 
 from sagehen.clock import Clock
 from sagehen.deferred.dispatch.failures import input_missing, input_too_large
-from sagehen.deferred.dispatch.threads import Threads
 from sagehen.domain.asynchronous import QueuedRequest
 from sagehen.domain.locations import parse_location
 from sagehen.errors import Invalid, NotFound, Unavailable
 from sagehen.objects.store import ObjectStore, OpenObject
 from sagehen.store import async_requests
 from sagehen.store.database import Database
+from sagehen.threads import Threads
 
 __all__ = ["Input", "Inputs", "SmallInput"]
 

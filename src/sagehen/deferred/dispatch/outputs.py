@@ -12,12 +12,12 @@ from typing import NamedTuple
 import msgspec
 
 from sagehen.deferred.dispatch.spool import Spool
-from sagehen.deferred.dispatch.threads import Threads
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.domain.locations import Location, parse_location
 from sagehen.domain.objects import Attributes, ObjectInfo
 from sagehen.errors import Invalid, NotFound
 from sagehen.objects.store import ObjectStore, SmallObject
+from sagehen.threads import Threads
 
 __all__ = ["Found", "Outputs", "mark_of"]
 

@@ -6,9 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from sagehen.deferred.dispatch.failures import answer_not_kept, answer_too_large
-from sagehen.deferred.dispatch.threads import Threads
 from sagehen.objects.files import MOST_HELD_BYTES, Draft
 from sagehen.patience import AWAY, Patience
+from sagehen.threads import Threads
 
 __all__ = ["Spool"]
 

@@ -30,7 +30,6 @@ from sagehen.deferred.dispatch.invoke import (
 from sagehen.deferred.dispatch.jobs import Job
 from sagehen.deferred.dispatch.outputs import Outputs
 from sagehen.deferred.dispatch.spool import Spool
-from sagehen.deferred.dispatch.threads import Threads
 from sagehen.domain.asynchronous import AsyncState, Outcome, QueuedRequest
 from sagehen.errors import SagehenError
 from sagehen.objects.store import SmallObject
@@ -38,6 +37,7 @@ from sagehen.patience import AWAY, Patience
 from sagehen.store import async_leases, async_requests
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
+from sagehen.threads import Threads
 
 __all__ = ["Work"]
 

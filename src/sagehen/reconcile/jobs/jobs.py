@@ -19,14 +19,15 @@ from sagehen.domain.training_course import Course
 from sagehen.domain.training_events import training_event
 from sagehen.reconcile.jobs.agent_view import AgentView
 from sagehen.reconcile.jobs.clock_jumps import ClockJump
+from sagehen.reconcile.jobs.limits import JobLimits
 from sagehen.reconcile.jobs.metrics import add_metrics
 from sagehen.reconcile.jobs.plan import Presence, admit, give_up, plan_job
 from sagehen.reconcile.jobs.specs import job_spec
-from sagehen.reconcile.lease import Lease
 from sagehen.store import tags, training_jobs
 from sagehen.store.database import Database
 from sagehen.store.events import put_event
 from sagehen.store.grouped import attempt
+from sagehen.store.leases import Lease
 
 __all__ = ["Asks", "JobPass", "OnEnd"]
 
@@ -69,17 +70,13 @@ class JobPass:
         database: Database,
         lease: Lease,
         arns: ArnMaker,
-        most_running: int,
-        max_restarts: int,
-        most_series: int,
+        limits: JobLimits,
         on_end: Sequence[OnEnd] = (),
     ) -> None:
         self._database = database
         self._lease = lease
         self._arns = arns
-        self._most_running = most_running
-        self._max_restarts = max_restarts
-        self._most_series = most_series
+        self._limits = limits
         self._on_end = on_end
         self._counted_at = -math.inf
         self.counts: dict[tuple[JobStatus, JobStage], int] = {}
@@ -148,11 +145,11 @@ class JobPass:
         return self._plan(record, view, now).record is not record
 
     def _plan(self, record: TrainingJobRecord, view: AgentView, now: float) -> Course:
-        return plan_job(record, view.sight(record), now, self._max_restarts)
+        return plan_job(record, view.sight(record), now, self._limits.restarts)
 
     def _room(self, running: int, view: AgentView) -> int:
         """How many more may run: none while no agent is there to run them."""
-        return max(0, self._most_running - running) if view.is_there else 0
+        return max(0, self._limits.running - running) if view.is_there else 0
 
     def _advance(
         self, connection: Connection, view: AgentView, now: float
@@ -202,7 +199,7 @@ class JobPass:
         self, connection: Connection, course: Course, own_tags: dict[str, str], now: float
     ) -> None:
         training_jobs.save(connection, [course.record])
-        add_metrics(connection, course.stored, course.record, self._most_series)
+        add_metrics(connection, course.stored, course.record, self._limits.series)
         for state in course.moves:
             put_event(connection, training_event(state, own_tags, self._arns, now))
         if course.record.stage is JobStage.ENDED:

@@ -17,10 +17,12 @@ from sagehen.errors import Invalid, NotFound, SagehenError
 from sagehen.reconcile.jobs.agent_view import AgentView
 from sagehen.reconcile.jobs.clock_jumps import ClockJumps
 from sagehen.reconcile.jobs.jobs import Asks, JobPass, OnEnd
-from sagehen.reconcile.leased_loop import LONGEST_REST_SECONDS, LeasedLoop, in_thread
+from sagehen.reconcile.jobs.limits import JobLimits
+from sagehen.reconcile.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.reconcile.watch import Watch
 from sagehen.store.database import Database
 from sagehen.store.training_jobs import JOBS_CHANGED
+from sagehen.threads import in_thread
 
 __all__ = ["LEASE_NAME", "JobAgent", "JobLoop"]
 
@@ -51,24 +53,17 @@ class JobLoop(LeasedLoop):
         clock: Clock,
         holder: str,
         arns: ArnMaker,
-        most_running: int,
-        max_restarts: int,
-        most_series: int,
+        limits: JobLimits,
         on_end: Sequence[OnEnd] = (),
     ) -> None:
         """
         Args:
-            most_running: jobs at once; more wait.
-            max_restarts: of a job whose agent was lost, where it does not say itself.
-            most_series: of CloudWatch's; metrics of jobs that would make more are dropped.
             on_end: each is called once for each job, in the transaction of its final status.
                 What one raises has the job end later, not the others.
         """
         super().__init__(database, clock, LEASE_NAME, holder)
         self._agent = agent
-        self._pass = JobPass(
-            database, self._lease, arns, most_running, max_restarts, most_series, on_end
-        )
+        self._pass = JobPass(database, self._held.lease, arns, limits, on_end)
         self._jumps = ClockJumps(clock)
         self._view = AgentView()
         self._watch: Watch[JobList, JobReport] = Watch(
@@ -82,7 +77,7 @@ class JobLoop(LeasedLoop):
 
     def measured(self) -> dict[str, dict[tuple[str, ...], float]]:
         """For Prometheus: values by metric and dimensions; none while another control runs jobs."""
-        if self._renewed is None:
+        if not self._held.is_ours:
             return {}
         counts, restarts = self._pass.counts, self._pass.restarts
         by_status: Counter[tuple[str, ...]] = Counter()

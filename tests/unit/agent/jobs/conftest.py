@@ -9,11 +9,11 @@ import pytest
 
 from sagehen.agent.jobs.surroundings import JobPace, JobSurroundings
 from sagehen.agent.launchers.process import ProcessLauncher
-from sagehen.config import Settings
 from sagehen.credentials import make_credentials
 from sagehen.domain.jobs import JobSpec
 from sagehen.home import Home
 from sagehen.objects import LocalObjectStore
+from sagehen.settings import Settings
 from support.clock import SteppedClock
 from support.jobs import LOOK_SECONDS, JobsUnderTest, MakeSpec
 

@@ -2,7 +2,6 @@ import asyncio
 import json
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sagehen.agent.jobs.surroundings import JobSurroundings
@@ -11,6 +10,7 @@ from sagehen.errors import Invalid, NotFound, Unavailable
 from sagehen.home import Home
 from support.clock import SteppedClock
 from support.jobs import JobsUnderTest, MakeSpec
+from support.processes import children_with
 
 ALL_PHASES = [JobPhase.STARTING, JobPhase.DOWNLOADING, JobPhase.TRAINING, JobPhase.UPLOADING]
 WAITS_FOR_SIGTERM = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.02; done"
@@ -48,7 +48,7 @@ async def test_nothing_is_left_of_a_job_but_its_report_and_its_log(
     await jobs.is_gone()
     assert list(home.jobs.iterdir()) == []
     assert list(home.ended_jobs.iterdir()) == []
-    assert not [one for one in psutil.Process().children(recursive=True) if "1000" in one.cmdline()]
+    assert children_with("1000") == []
 
 
 async def test_the_container_reads_what_sagemaker_would_write(

@@ -192,7 +192,7 @@ sys.stdin.read()
     try:
         assert not ended.is_set()
         process.send_signal(signal.SIGKILL)
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 60)
     finally:
         asyncio.get_running_loop().remove_reader(container)
         os.close(container)

@@ -6,8 +6,8 @@ import pytest
 
 from sagehen.api.call import Call
 from sagehen.api.cloudwatch.operations import OPERATIONS
-from sagehen.config import Settings
 from sagehen.domain.names import ArnMaker
+from sagehen.settings import Settings
 from sagehen.wire.faults import AwsError
 from sagehen.wire.match import match
 from sagehen.wire.parse import parse

@@ -18,12 +18,12 @@ from sagehen.api.inference_service.jobs import Jobs
 from sagehen.api.inference_service.services import Services
 from sagehen.api.inference_service.slots import Slots
 from sagehen.api.training.creation import create_training_job_row
-from sagehen.config import Settings
 from sagehen.domain.inference_service import ApiKeyRecord
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStatus, SecondaryStatus, TrainingJobRecord, Transition
-from sagehen.inference_settings import InferenceServiceSettings
 from sagehen.objects.local import LocalObjectStore
+from sagehen.settings import Settings
+from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import inference_services, training_jobs
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites

@@ -18,10 +18,10 @@ from sagehen.api.app import Application
 from sagehen.api.arrivals import Arrivals
 from sagehen.api.call import Call
 from sagehen.clock import SYSTEM
-from sagehen.config import Settings
 from sagehen.domain.names import ArnMaker
 from sagehen.home import prepare_home
 from sagehen.objects import LocalObjectStore
+from sagehen.settings import Settings
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 from sagehen.store.migrate import upgrade

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from sagehen.config import Settings
 from sagehen.deferred.delivery.post_mail import MailPost
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.envelopes import Links
@@ -22,7 +20,9 @@ from sagehen.domain.topics import (
     SubscriptionState,
     TopicRecord,
 )
+from sagehen.settings import Settings
 from support.clock import HandClock
+from support.mailbox import MailController
 
 
 class Server:
@@ -31,8 +31,7 @@ class Server:
     def __init__(self) -> None:
         self.on_recipient = self.on_data = "250 OK"
         self.contents: list[bytes] = []
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self.port = 0
 
     async def handle_RCPT(  # noqa: N802
         self, _: SMTP, __: Session, envelope: Envelope, address: str, options: Any
@@ -50,8 +49,9 @@ class Server:
 @pytest.fixture(scope="module")
 def running() -> Iterator[Server]:
     server = Server()
-    controller = Controller(server, hostname="127.0.0.1", port=server.port)
+    controller = MailController(server)
     controller.start()
+    server.port = controller.port
     yield server
     controller.stop()
 

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from sagehen.config import Settings
 from sagehen.deferred.dispatch import endings
 from sagehen.deferred.dispatch.assembly import make_dispatcher
 from sagehen.domain.asynchronous import AsyncPlan, AsyncRequest, Output, QueuedRequest
@@ -20,6 +19,7 @@ from sagehen.domain.routes import InstanceRoute, Route, RouteTable, VariantRoute
 from sagehen.home import Home, prepare_home
 from sagehen.objects import LocalObjectStore
 from sagehen.objects.faults import NoSuchKey
+from sagehen.settings import Settings
 from sagehen.store import async_requests, endpoints
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
@@ -197,7 +197,7 @@ class Bench:
     async def begun(self, container: Container, count: int = 1) -> None:
         """Turn once, until the container has got so many requests."""
         await self.dispatcher.turn()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(container.got) < count:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 

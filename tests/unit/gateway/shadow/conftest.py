@@ -31,7 +31,7 @@ def is_idle(house, counts):
     """`is_idle()`: no copy is under way any more, and nothing is held for one."""
 
     def idle():
-        shadows = house.gateway._shadows
+        shadows = house.gateway._invoker.shadows
         if shadows._all.copies:
             return False
         assert (shadows._all.size, shadows._by_shadow) == (0, {})

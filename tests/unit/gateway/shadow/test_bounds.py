@@ -35,7 +35,7 @@ async def test_a_shadow_that_does_not_read_holds_nobody_up(
     await shadowed(await house.raw(deaf, house.home.run / "deaf.sock"))
     await ours(house, bytes(8_000_000))
     await ours(house)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await connected.wait()
     house.clock.advance(60)
     await eventually(is_idle)
@@ -53,14 +53,14 @@ async def test_a_stream_that_has_begun_has_the_time_of_a_stream(
         await reader.read()
 
     def has_begun():
-        (copy,) = house.gateway._shadows._all.copies
+        (copy,) = house.gateway._invoker.shadows._all.copies
         return copy.deadline > house.clock.monotonic() + 60
 
     await shadowed(await house.raw(slow, house.home.run / "slow.sock"))
     await house.invoke(path=STREAM)
     await eventually(lambda: speaking.is_set() and has_begun())
     house.clock.advance(479)
-    house.gateway._shadows.expire()
+    house.gateway._invoker.shadows.expire()
     assert not is_idle()
     house.clock.advance(1)
     await eventually(is_idle)
@@ -144,7 +144,7 @@ async def test_copies_take_no_room_from_requests(house, shadowed, eventually, li
     for _ in range(4):
         await ours(house)
     await eventually(lambda: len(next_one.asked) == 4)
-    assert len(house.gateway._shadows._all.copies) == 4
+    assert len(house.gateway._invoker.shadows._all.copies) == 4
     assert limits_met() == {}
 
 

@@ -13,9 +13,10 @@ from sagehen.domain.training import TrainingJobRecord
 from sagehen.reconcile.jobs import jobs as jobs_module
 from sagehen.reconcile.jobs.agent_view import AgentView
 from sagehen.reconcile.jobs.jobs import Asks, JobPass
-from sagehen.reconcile.lease import Lease
+from sagehen.reconcile.jobs.limits import JobLimits
 from sagehen.store import training_jobs
 from sagehen.store.database import Database
+from sagehen.store.leases import Lease
 from support.training_jobs import BEGAN
 
 ARNS = ArnMaker("000000000000", "us-east-1")
@@ -40,9 +41,7 @@ class Passes:
             self.database,
             self.lease,
             ARNS,
-            self.most_running,
-            3,
-            100,
+            JobLimits(running=self.most_running, restarts=3, series=100),
             [self.ends_with, self._note_end],
         )
 

@@ -9,8 +9,8 @@ from sagehen.api.training.stopping import stop_training_job_row
 from sagehen.domain.jobs import JobMetric, Outcome
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStage, JobStatus, SecondaryStatus
-from sagehen.reconcile.lease import LeaseLost
 from sagehen.store import leases, tags, training_jobs
+from sagehen.store.leases import LeaseLost
 from sagehen.store.sample_tables import SAMPLES, SERIES
 from support.training_jobs import BEGAN, report_of, running_job, spot, waiting_job
 

@@ -12,6 +12,7 @@ from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStatus, SecondaryStatus
 from sagehen.errors import Conflict, NotFound, Unavailable
 from sagehen.reconcile.jobs.interrupts import Interrupts
+from sagehen.reconcile.jobs.limits import JobLimits
 from sagehen.reconcile.jobs.loop import JobLoop
 from sagehen.store import training_jobs
 from support.training_jobs import JobAgent, report_of, spot, waiting_job
@@ -32,9 +33,7 @@ class Control:
             clock,
             holder,
             ARNS,
-            most_running=2,
-            max_restarts=1,
-            most_series=100,
+            JobLimits(running=2, restarts=1, series=100),
             on_end=[lambda connection, record: self.ends.append(record.name)],
         )
 

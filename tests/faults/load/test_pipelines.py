@@ -31,12 +31,16 @@ def predict_fn(asked, model):
 """
 SECOND = """
 import json, os, time
+from pathlib import Path
 
 def model_fn(model_dir): return None
 def input_fn(body, content_type): return json.loads(body)
 
 def predict_fn(number, model):
     time.sleep(0.02)
+    if isinstance(number, dict):
+        Path(number["held"]).touch()
+        time.sleep(60)
     return [number, os.getppid()]  # the container: this is its worker
 """
 JSON = "application/json"
@@ -85,16 +89,16 @@ class Load:
 
 
 @pytest.fixture(scope="module")
-def passage(make_server, make_deployer):
-    deploy = make_deployer(make_server(gateways="2"))
+def passage(two_gateways):
     described = deploy_several(
-        deploy,
+        two_gateways,
         "passage",
         {"script": FIRST, "ContainerHostname": "first"},
         {"script": SECOND, "ContainerHostname": "second"},
     )
     assert described["EndpointStatus"] == "InService"
-    return deploy
+    yield two_gateways
+    two_gateways.sagemaker.delete_endpoint(EndpointName="passage")
 
 
 def nothing_counted(deploy):
@@ -103,17 +107,22 @@ def nothing_counted(deploy):
     return not any(cells)
 
 
-def test_a_killed_second_container_is_named_and_comes_back(passage, wait_until):
-    with Load(passage) as load:
+def test_a_killed_second_container_is_named_and_comes_back(passage, tmp_path, wait_until):
+    held = tmp_path / "held"
+    with Load(passage) as load, ThreadPoolExecutor() as pool:
         wait_until(lambda: len(load.answers) > 5 * CALLERS)
         (victim,) = load.processes()
+        lost = pool.submit(passage.invoke, "passage", json.dumps({"held": str(held)}))
+        wait_until(held.exists)
         os.kill(victim, signal.SIGKILL)
+        with pytest.raises(ClientError) as raised:
+            lost.result()
         wait_until(lambda: load.processes() - {victim})
         since = len(load.answers)
         wait_until(lambda: len(load.answers) > since + 5 * CALLERS)
     by_model = [one for one in load.errors if one["Error"]["Code"] == "ModelError"]
+    by_model.append(raised.value.response)
     others = [one for one in load.errors if one not in by_model]
-    assert by_model
     for one in by_model:
         assert one["ResponseMetadata"]["HTTPStatusCode"] == 424
         assert one["OriginalStatusCode"] == 0

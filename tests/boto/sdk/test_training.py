@@ -61,37 +61,24 @@ pathlib.Path(os.environ["SM_MODEL_DIR"], "before").write_text(",".join(before))
 
 
 @pytest.fixture(scope="module")
-def sdk(aws):
-    """The SDK in the environment of its users, but that it tells nobody that it is used."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [one for one in os.environ if one.startswith(("AWS_", "SAGEMAKER_"))]:
-            patch.delenv(name)
-        for name, value in aws.env.items():
-            patch.setenv(name, value)
-        patch.setattr(
-            "sagemaker.telemetry.telemetry_logging._send_telemetry_request", lambda *_, **__: None
-        )
-        import sagemaker.estimator
-        import sagemaker.exceptions
-        import sagemaker.inputs
-        import sagemaker.pytorch
-        import sagemaker.session
-        import sagemaker.sklearn
-        import sagemaker.xgboost
-
-        # It looks for ends and logs each 5, 10 or 30 s: its clock is a hundred times as fast.
-        clock = SimpleNamespace(
-            time=lambda: 100 * time.time(), sleep=lambda seconds: time.sleep(seconds / 100)
-        )
-        patch.setattr(sagemaker.session, "time", clock)
-        yield sagemaker
-
-
-@pytest.fixture(scope="module")
 def session(sdk, aws):
+    import sagemaker.estimator
+    import sagemaker.exceptions
+    import sagemaker.inputs
+    import sagemaker.pytorch
+    import sagemaker.session
+    import sagemaker.sklearn
+    import sagemaker.xgboost
+
     aws.client("s3").create_bucket(Bucket=BUCKET)
     aws.client("s3").put_object(Bucket=BUCKET, Key="in/data.csv", Body=DATA.encode())
-    return sdk.Session(default_bucket=BUCKET)
+    # It looks for ends and logs each 5, 10 or 30 s: its clock is a hundred times as fast.
+    clock = SimpleNamespace(
+        time=lambda: 100 * time.time(), sleep=lambda seconds: time.sleep(seconds / 100)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sagemaker.session, "time", clock)
+        yield sdk.Session(default_bucket=BUCKET)
 
 
 @pytest.fixture

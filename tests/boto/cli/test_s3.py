@@ -8,15 +8,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from support.aws_cli import aws_cli
-
-
-@pytest.fixture(scope="module")
-def cli(aws):
-    """`cli("s3 ls", …)` runs `aws s3 ls …`; gives what it prints."""
-    with aws_cli(aws) as cli:
-        yield cli
-
 
 def test_the_command_itself(aws):
     command = [str(Path(sys.executable).with_name("aws")), "s3", "ls", "s3://no-such-bucket-here"]

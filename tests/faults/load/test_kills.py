@@ -132,12 +132,12 @@ class Load:
 
 
 @pytest.fixture(scope="module")
-def steady(make_server, make_deployer):
+def steady(two_gateways):
     """Two gateways before two instances."""
-    deployer = make_deployer(make_server(gateways="2"))
-    made = deployer.endpoint("steady", SCRIPT, InitialInstanceCount=2)
+    made = two_gateways.endpoint("steady", SCRIPT, InitialInstanceCount=2)
     assert made["EndpointStatus"] == "InService"
-    return deployer
+    yield two_gateways
+    two_gateways.sagemaker.delete_endpoint(EndpointName="steady")
 
 
 @pytest.fixture
@@ -165,11 +165,11 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def routed(steady) -> int:
-    """How many instances are routed."""
+def routed(steady) -> set[tuple[str, str]]:
+    """The instances that are routed, and which life of theirs it is."""
     table = json.loads((steady.server.home / "run" / "routes.json").read_bytes())
     (variant,) = table["routes"]["steady"]["variants"]
-    return len(variant["instances"])
+    return {(one["instance_id"], one["run_id"]) for one in variant["instances"]}
 
 
 def counted(steady) -> int:
@@ -202,9 +202,9 @@ def test_a_killed_gateway_loses_what_was_under_way_there(steady, load, wait_unti
 
 def test_a_killed_instance_loses_what_was_under_way_there(steady, load, wait_until):
     victim = load.right_since(0)[-1].instance
+    before = routed(steady)
     died_at = kill(victim, wait_until)
-    wait_until(lambda: routed(steady) == 1)
-    wait_until(lambda: routed(steady) == 2)
+    wait_until(lambda: len(routed(steady)) == 2 and routed(steady) != before)
     back_at = time.monotonic()
     wait_until(lambda: len({call.instance for call in load.right_since(back_at)}) == 2)
     load.__exit__()

@@ -4,8 +4,10 @@ and what `PUT /_sagehen/inference-services/{stage}` takes."""
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
+
+from sagehen.settings.section import Section
 
 __all__ = ["InferenceServiceSettings", "TypeSettings", "filled"]
 
@@ -40,11 +42,7 @@ def _addresses(value: Any) -> Any:
 Items = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_items)]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TypeSettings(_Frozen):
+class TypeSettings(Section):
     """What is special about one type."""
 
     image: str | None = Field(
@@ -57,7 +55,7 @@ class TypeSettings(_Frozen):
     )
 
 
-class InferenceServiceSettings(_Frozen):
+class InferenceServiceSettings(Section):
     """An Async-Inference-Service. There is none while `s3_bucket` is not set."""
 
     s3_bucket: str | None = Field(

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from sagehen.config import load_settings
 from sagehen.errors import SettingError
-from sagehen.inference_settings import InferenceServiceSettings, filled
+from sagehen.settings.inference_service import InferenceServiceSettings, filled
 
 PREFIX = "SAGEHEN_INFERENCE_SERVICE"
 

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import threading
 import uuid
 
@@ -17,24 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module")
-def sdk(aws):
-    """The SDK in the environment of its users."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [one for one in os.environ if one.startswith(("AWS_", "SAGEMAKER_"))]:
-            patch.delenv(name)
-        for name, value in aws.env.items():
-            patch.setenv(name, value)
-        import sagemaker.async_inference
-        import sagemaker.deserializers
-        import sagemaker.exceptions
-        import sagemaker.predictor_async
-        import sagemaker.serializers
-
-        yield sagemaker
-
-
-@pytest.fixture(scope="module")
 def session(sdk):
+
     return sdk.Session(default_bucket=BUCKET)
 
 

@@ -1,0 +1,88 @@
+"""Puts a gateway together."""
+
+import os
+import random
+import sys
+from collections.abc import Callable, Mapping
+
+from sagehen.clock import Clock
+from sagehen.gateway.access_log import AccessLog
+from sagehen.gateway.admission import Admission
+from sagehen.gateway.board import Board
+from sagehen.gateway.body import Held
+from sagehen.gateway.call import CallReader
+from sagehen.gateway.counters import Counters
+from sagehen.gateway.dispatch import Dispatcher
+from sagehen.gateway.faults import Texts
+from sagehen.gateway.gateway import Gateway
+from sagehen.gateway.invoker import Invoker
+from sagehen.gateway.limits import ClientLimits, InvocationLimits
+from sagehen.gateway.live import Live
+from sagehen.gateway.models import LoadedModels
+from sagehen.gateway.operations import INVOKE, INVOKE_STREAM, Operation
+from sagehen.gateway.parameters import check_of
+from sagehen.gateway.pool import Pool
+from sagehen.gateway.routes import Routes
+from sagehen.gateway.server import Server
+from sagehen.gateway.sessions import Sessions
+from sagehen.gateway.shadow import Shadows
+from sagehen.home import Home
+from sagehen.settings import Settings
+from sagehen.wire.sigv4 import Verifier
+
+__all__ = ["make_gateway"]
+
+
+def _write_to_stderr(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def make_gateway(
+    settings: Settings,
+    home: Home,
+    secrets: Mapping[str, str],
+    clock: Clock,
+    rng: random.Random,
+    board: Board,
+    write: Callable[[str], object] = _write_to_stderr,
+) -> Gateway:
+    """
+    Args:
+        secrets: secret keys by access key.
+        rng: for choosing variants and instances.
+        board: with this gateway's row.
+        write: takes the lines of the access log.
+    """
+    control = Pool(f"unix:{home.control_socket}", clock)
+    agent = Pool(f"unix:{home.agent_socket}", clock)
+    counters = Counters(str(os.getpid()), clock.now())
+    hits = counters.limit_hits
+    routes = Routes(home.routes, counters, clock, board)
+    models = LoadedModels(agent)
+    sessions = Sessions(home.sessions, clock)
+    texts = Texts(settings.account_id, settings.region)
+    verifier = Verifier(secrets, clock, settings.region)
+    limits = InvocationLimits.of(settings)
+
+    def admission(operation: Operation) -> Admission:
+        calls = CallReader(operation, check_of(operation))
+        return Admission(calls, verifier, routes, sessions, texts, rng.random)
+
+    invoker = Invoker(
+        admission=admission(INVOKE),
+        stream_admission=admission(INVOKE_STREAM),
+        models=models,
+        sessions=sessions,
+        shadows=Shadows(settings, clock, rng.random, models, hits),
+        texts=texts,
+        live=Live(limits, hits, clock),
+        held=Held(settings.max_held_body_bytes),
+        limits=limits,
+        limit_hits=hits,
+        access_log=AccessLog(write, clock, hits) if settings.access_log else None,
+        monotonic=clock.monotonic,
+        random=rng.random,
+    )
+    server = Server(Dispatcher(invoker, control), clock, rng, ClientLimits.of(settings), hits)
+    return Gateway(server, invoker, routes, counters, control, agent, clock)

@@ -1,0 +1,40 @@
+"""Every setting, in one table: its name, type, bounds, default and meaning. Units are in the name.
+
+Where the values come from is `sagehen.config`'s to say.
+"""
+
+from pydantic import Field
+
+from sagehen.settings.asynchronous import AsynchronousSettings
+from sagehen.settings.gateway import ConnectionSettings, InvocationSettings
+from sagehen.settings.inference_service import InferenceServiceSettings
+from sagehen.settings.instances import ArtifactSettings, InstanceSettings
+from sagehen.settings.messaging import DeliverySettings, MailSettings, MessagingSettings
+from sagehen.settings.metrics import MetricSettings
+from sagehen.settings.server import PlaceSettings, ServerSettings
+from sagehen.settings.training import TrainingSettings
+
+__all__ = ["Settings"]
+
+
+class Settings(
+    PlaceSettings,
+    ServerSettings,
+    InstanceSettings,
+    ArtifactSettings,
+    InvocationSettings,
+    ConnectionSettings,
+    AsynchronousSettings,
+    MessagingSettings,
+    DeliverySettings,
+    MailSettings,
+    MetricSettings,
+    TrainingSettings,
+):
+    """One frozen object, built once per process and handed down."""
+
+    inference_service: InferenceServiceSettings = Field(
+        InferenceServiceSettings.model_validate({}),
+        description="The [Async-Inference-Service](../howto/long-jobs.md). White lists and other "
+        "lists of texts may be one text with commas.",
+    )

@@ -1,0 +1,71 @@
+"""What the server is, and where it keeps things."""
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from pydantic import Field
+
+from sagehen.settings.section import Section
+
+__all__ = ["PlaceSettings", "ServerSettings"]
+
+
+class PlaceSettings(Section):
+    """Where things are kept."""
+
+    home: Path = Field(
+        Path("~/.sagehen"), description="Where everything is kept. Not in a file of settings."
+    )
+    config: Path | None = Field(
+        None,
+        description="The file of settings; default: sagehen.toml in the home. Not in such a file.",
+    )
+    database_url: str | None = Field(
+        None, description="SQLAlchemy URL of the state; default: SQLite in the home."
+    )
+    object_store_url: str | None = Field(
+        None,
+        description="An S3 to keep objects in, as s3://bucket/prefix (credentials from "
+        "object_store_options); default: files in the home.",
+    )
+    object_store_options: dict[str, str] = Field(
+        default_factory=dict, description="Options handed to obstore as they are."
+    )
+
+    @property
+    def state_url(self) -> str:
+        """The SQLAlchemy URL in force."""
+        # Quoted: the URL would end at a `?` of the path.
+        return self.database_url or f"sqlite:///{quote(str(self.home / 'state.db'))}"
+
+
+class ServerSettings(Section):
+    """The server."""
+
+    host: str = Field("127.0.0.1", description="The address to listen on.")
+    port: int = Field(9000, ge=0, le=65535, description="The one port for every service.")
+    public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^/?#\s]+/?$",
+        description="Where others reach this server: for links in notifications and the URLs of "
+        "queues; default: its address and port.",
+    )
+    gateways: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Gateway processes on the port; default: one per two cores, at least one.",
+    )
+    account_id: str = Field(
+        "000000000000", pattern=r"^[0-9]{12}$", description="The AWS account id."
+    )
+    region: str = Field("us-east-1", pattern=r"^[a-z0-9-]+$", description="The AWS region.")
+    log_level: str = Field(
+        "INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$", description="The least that is logged."
+    )
+
+    @property
+    def gateway_count(self) -> int:
+        """Gateway processes, at least one."""
+        return self.gateways or max(1, len(os.sched_getaffinity(0)) // 2)

@@ -1,0 +1,29 @@
+"""What the tests of templates have: a stack each, and clients that are made once."""
+
+import functools
+
+import pytest
+
+import sagehen.apply.run
+from support.stacks import Stack
+
+
+@pytest.fixture(scope="package", autouse=True)
+def connected_once():
+    """To make clients takes longer than most runs: those of the same home share them."""
+    with pytest.MonkeyPatch.context() as patch:
+        connect = functools.cache(sagehen.apply.run.connect)
+        patch.setattr(sagehen.apply.run, "connect", connect)
+        yield
+
+
+@pytest.fixture
+def stack(server, tmp_path):
+    stack = Stack(server, tmp_path)
+    yield stack
+    stack.run("delete")
+
+
+@pytest.fixture(scope="module")
+def clients(server):
+    return {name: server.client(name) for name in ("sagemaker", "s3", "sns", "sqs")}
