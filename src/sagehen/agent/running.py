@@ -76,14 +76,14 @@ class RunningContainer:
 
     def describe_end(self) -> str:
         """Why it may have ended, or does not answer, from its log."""
-        told = explain(self.process.last_lines()) or "it logged nothing"
+        reason = explain(self.process.last_lines()) or "it logged nothing"
         if not self.exited.done():
-            return told
+            return reason
         if self.process.ended_because is not None:
-            return f"{self.process.ended_because}; {told}"
+            return f"{self.process.ended_because}; {reason}"
         status = self.exited.result()
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        return f"{told}; {how}"
+        return f"{reason}; {how}"
 
 
 async def start_container(place: ContainerPlace, around: Surroundings) -> RunningContainer:
