@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from xdist.remote import Producer
 
 from support.deploy import Deployer
 from support.schedule import FileScheduling
-from support.server import ONE_THREAD, Server, eventually
+from support.server import ONE_THREAD, Server, eventually, server_maker
 from support.service_models import read_once
 
 os.environ.update(ONE_THREAD)  # before any framework is imported
@@ -44,24 +44,6 @@ def short_path() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="sgh-"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
-
-
-@contextmanager
-def server_maker() -> Iterator[Callable[..., Server]]:
-    made: list[Server] = []
-
-    def make(**settings: str) -> Server:
-        folder = Path(tempfile.mkdtemp(prefix="sgh-"))
-        chosen = {f"SAGEHEN_{name.upper()}": value for name, value in settings.items()}
-        server = Server(folder / "home", chosen)
-        made.append(server)
-        server.start()
-        return server
-
-    yield make
-    for server in made:
-        server.stop()
-        shutil.rmtree(server.home.parent, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ def mail_server() -> Iterator[tuple[int, list[Message]]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     mailbox = Mailbox()
-    controller = Controller(mailbox, hostname="127.0.0.1", port=port)
+    controller = Controller(mailbox, hostname="127.0.0.1", port=port, ready_timeout=60)
     controller.start()
     try:
         yield port, mailbox.mails

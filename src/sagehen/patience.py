@@ -1,6 +1,7 @@
 """Tries again for a while what is away: the object store, the database, a full disk."""
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -34,6 +35,7 @@ class Patience:
         self._seconds = seconds
         self._who = who
         self._told_at: float | None = None
+        self._until = math.inf
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` gives; raises what it raised last when it has been AWAY for too long."""
@@ -43,11 +45,16 @@ class Patience:
             try:
                 return await work()
             except AWAY as error:
-                if self._clock.monotonic() - began + wait > self._seconds:
+                until = min(began + self._seconds, self._until)
+                if self._clock.monotonic() + wait > until:
                     raise
                 self._tell(error)
             await self._clock.sleep(wait)
             wait = min(LONGEST_WAIT_SECONDS, 2 * wait)
+
+    def limit(self, seconds: float) -> None:
+        """Have nothing be tried again later than so long from now, whatever is waited for."""
+        self._until = min(self._until, self._clock.monotonic() + seconds)
 
     def _tell(self, error: BaseException) -> None:
         """Now and then: a thousand may wait for the same."""

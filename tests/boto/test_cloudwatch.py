@@ -36,6 +36,63 @@ def lately(**more):
     return {"StartTime": now - timedelta(hours=1), "EndTime": now + timedelta(hours=1), **more}
 
 
+class Endpoint:
+    """What CloudWatch has of one."""
+
+    def __init__(self, cloudwatch, name):
+        self.cloudwatch = cloudwatch
+        self.own = [{"Name": "EndpointName", "Value": name}]
+        self.variants = [{"Name": "VariantName", "Value": "AllTraffic"}, *self.own]
+
+    def seen(self, metric, statistic, dimensions=None, namespace="AWS/SageMaker"):
+        """All values in one."""
+        found = self.cloudwatch.get_metric_statistics(
+            **lately(Namespace=namespace, MetricName=metric),
+            Dimensions=dimensions or self.variants,
+            Period=86_400,
+            Statistics=[statistic],
+        )
+        return [point[statistic] for point in found["Datapoints"]]
+
+    def names(self):
+        listed = self.cloudwatch.list_metrics(Namespace="AWS/SageMaker", Dimensions=self.own)
+        return {one["MetricName"] for one in listed["Metrics"]}
+
+
+@pytest.fixture(scope="module")
+def real_time(deploy, clients):
+    """Called three times."""
+    deploy.endpoint("measured")
+    for _ in range(3):
+        deploy.invoke("measured")
+    return Endpoint(clients["today's"], "measured")
+
+
+@pytest.fixture(scope="module")
+def asynchronous(aws, deploy, clients):
+    """Called three times, once with what it does not understand."""
+    name = "measured-asynchronously"
+    deploy.config(name)
+    sagemaker, runtime = aws.client("sagemaker"), aws.client("sagemaker-runtime")
+    (variant,) = sagemaker.describe_endpoint_config(EndpointConfigName=name)["ProductionVariants"]
+    aws.client("s3").create_bucket(Bucket=name)
+    sagemaker.create_endpoint_config(
+        EndpointConfigName=f"{name}-async",
+        ProductionVariants=[variant],
+        AsyncInferenceConfig={"OutputConfig": {"S3OutputPath": f"s3://{name}/out"}},
+    )
+    sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=f"{name}-async")
+    assert deploy.settled(name)["EndpointStatus"] == "InService"
+    for body in (b"[1]", b"[2]", b"no json"):
+        runtime.invoke_endpoint_async(EndpointName=name, ContentType="application/json", Body=body)
+    return Endpoint(clients["today's"], name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def called_first(real_time, asynchronous):
+    """What is sampled every few seconds is there by the time that the last tests ask for it."""
+
+
 def test_values_go_there_and_come_back(cloudwatch, namespace):
     dimensions = [{"Name": "EndpointName", "Value": "e & <f>"}, {"Name": "V", "Value": "\" '"}]
     at = datetime.now(UTC) - timedelta(minutes=20)
@@ -141,35 +198,8 @@ def test_wrong_keys_are_told_in_querys_words(cloudwatch, monkeypatch):
     assert caught.value.response["Error"]["Code"] == "SignatureDoesNotMatch"
 
 
-class Endpoint:
-    """What CloudWatch has of one."""
-
-    def __init__(self, cloudwatch, name):
-        self.cloudwatch = cloudwatch
-        self.own = [{"Name": "EndpointName", "Value": name}]
-        self.variants = [{"Name": "VariantName", "Value": "AllTraffic"}, *self.own]
-
-    def seen(self, metric, statistic, dimensions=None, namespace="AWS/SageMaker"):
-        """All values in one."""
-        found = self.cloudwatch.get_metric_statistics(
-            **lately(Namespace=namespace, MetricName=metric),
-            Dimensions=dimensions or self.variants,
-            Period=86_400,
-            Statistics=[statistic],
-        )
-        return [point[statistic] for point in found["Datapoints"]]
-
-    def names(self):
-        listed = self.cloudwatch.list_metrics(Namespace="AWS/SageMaker", Dimensions=self.own)
-        return {one["MetricName"] for one in listed["Metrics"]}
-
-
-def test_invocations_of_a_real_time_endpoint(deploy, clients, wait_until):
-    name = "measured-in-cloudwatch"
-    deploy.endpoint(name)
-    for _ in range(3):
-        deploy.invoke(name)
-    seen = Endpoint(clients["today's"], name).seen
+def test_invocations_of_a_real_time_endpoint(real_time, wait_until):
+    seen = real_time.seen
     wait_until(lambda: seen("Invocations", "Sum") == [3], 30)
     assert seen("ModelLatency", "SampleCount") == [3]
     assert seen("OverheadLatency", "SampleCount") == [3]
@@ -179,25 +209,11 @@ def test_invocations_of_a_real_time_endpoint(deploy, clients, wait_until):
     wait_until(lambda: seen("MemoryUtilization", "Minimum", namespace=HOST), 60)
     (memory,) = seen("MemoryUtilization", "Maximum", namespace=HOST)
     assert 0 < memory < 100
-    assert Endpoint(clients["today's"], name).names() >= {"Invocations", "InvocationsPerInstance"}
+    assert real_time.names() >= {"Invocations", "InvocationsPerInstance"}
 
 
-def test_an_asynchronous_endpoint(aws, deploy, clients, wait_until):
-    name = "measured-asynchronously"
-    deploy.config(name)
-    sagemaker, runtime = aws.client("sagemaker"), aws.client("sagemaker-runtime")
-    (variant,) = sagemaker.describe_endpoint_config(EndpointConfigName=name)["ProductionVariants"]
-    aws.client("s3").create_bucket(Bucket=name)
-    sagemaker.create_endpoint_config(
-        EndpointConfigName=f"{name}-async",
-        ProductionVariants=[variant],
-        AsyncInferenceConfig={"OutputConfig": {"S3OutputPath": f"s3://{name}/out"}},
-    )
-    sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=f"{name}-async")
-    assert deploy.settled(name)["EndpointStatus"] == "InService"
-    for body in (b"[1]", b"[2]", b"no json"):
-        runtime.invoke_endpoint_async(EndpointName=name, ContentType="application/json", Body=body)
-    found = Endpoint(clients["today's"], name)
+def test_an_asynchronous_endpoint(aws, asynchronous, wait_until):
+    found = asynchronous
     for spelling in ("InvocationsProcesssed", "InvocationsProcessed"):
         wait_until(lambda spelling=spelling: found.seen(spelling, "Sum") == [3], 30)
     assert found.seen("InvocationFailures", "Sum") == [1]
@@ -211,7 +227,7 @@ def test_an_asynchronous_endpoint(aws, deploy, clients, wait_until):
     assert found.seen("HasBacklogWithoutCapacity", "Maximum", found.own) == [0]
     assert not found.names() & {"Invocations", "OverheadLatency"}
     exposed = aws.get("/_sagehen/metrics").decode()
-    labels = f'{{endpoint="{name}",variant="AllTraffic"}}'
+    labels = '{endpoint="measured-asynchronously",variant="AllTraffic"}'
     assert f"sagehen_async_invocations_processed_total{labels} 3.0" in exposed
     assert f"sagehen_async_total_processing_time_milliseconds_count{labels} 3.0" in exposed
-    assert f'sagehen_approximate_backlog_size{{endpoint="{name}"}} 0.0' in exposed
+    assert 'sagehen_approximate_backlog_size{endpoint="measured-asynchronously"} 0.0' in exposed

@@ -9,7 +9,7 @@ import threading
 import pytest
 from botocore.exceptions import ClientError
 
-from support.deploy import pack
+from support.deploy import DOUBLE, loads_when, pack
 
 ACCOUNT = "000000000000"
 SCRIPT = """
@@ -34,7 +34,6 @@ def output_fn(wish, accept, context):
         context.set_response_header(0, "X-Amzn-SageMaker-Session-Id", wish["session"])
     return wish.get("says", "")
 """
-SLOW_TO_LOAD = "import time\ndef model_fn(d):\n    time.sleep(60)\n"
 
 
 @pytest.fixture(scope="module")
@@ -223,14 +222,33 @@ def test_a_multi_model_endpoint_without_a_target_model(hasty):
     assert answer["Error"]["Message"].startswith(message)
 
 
-def test_a_model_that_is_still_loading(hasty):
+def test_a_model_that_is_still_loading_goes_on_and_holds_up_no_other(hasty, tmp_path, wait_until):
     hasty.multi_model("slow")
-    body = pack({"code/inference.py": SLOW_TO_LOAD})
-    hasty.s3.put_object(Bucket="many", Key="slow/model.tar.gz", Body=body)
-    target = {"EndpointName": "slow", "TargetModel": "model.tar.gz"}
-    answer = raised(hasty, "ModelNotReadyException", **target)
+    gate = tmp_path / "gate"
+    for name, script in (("quick", DOUBLE), ("model", loads_when(gate, 2.0))):
+        body = pack({"code/inference.py": script})
+        hasty.s3.put_object(Bucket="many", Key=f"slow/{name}.tar.gz", Body=body)
+
+    def target(name: str) -> dict:
+        return {"EndpointName": "slow", "TargetModel": f"{name}.tar.gz", "Body": "[1]"}
+
+    def answers(name: str) -> bool:
+        with contextlib.suppress(hasty.runtime.exceptions.ModelNotReadyException):
+            return ask(hasty, **target(name))["Body"].read() == b"[2.0]"
+        return False
+
+    wait_until(lambda: answers("quick"))
+    answer = raised(hasty, "ModelNotReadyException", **target("model"))
     # In the words of the gateway or of the agent, whichever gives up first.
     assert re.match(r"Model model\.tar\.gz is .*still being loaded", answer["Error"]["Message"])
+    assert answers("quick")
+    gate.touch()
+    wait_until(lambda: answers("model"))
+    metrics = hasty.server.get("/_sagehen/metrics").decode()
+    (loads,) = re.findall(
+        r'^sagehen_model_loading_time_microseconds_count\{.*"slow".*\} (\S+)$', metrics, re.M
+    )
+    assert float(loads) == 2
 
 
 @BOTH

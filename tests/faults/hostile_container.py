@@ -38,9 +38,13 @@ def spin() -> str:
 
 def shout() -> str:
     text = ("x" * 1023 + "\n").encode() * 1024
-    for _ in range(int(os.environ.get("SHOUT_MEBIBYTES", "128"))):
+    for _ in range(int(os.environ.get("SHOUT_MEBIBYTES", "64"))):
         os.write(1, text)
     return "said"
+
+
+def nod() -> str:
+    return "here"
 
 
 def leave() -> str:
@@ -54,7 +58,7 @@ def crash() -> str:
     os.abort()
 
 
-WISHES = {wish.__name__: wish for wish in (leak, fork, spin, shout, leave, crash)}
+WISHES = {wish.__name__: wish for wish in (leak, fork, spin, shout, nod, leave, crash)}
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -136,7 +136,7 @@ def test_one_that_leaks_is_ended_and_started_again(hostile, wait_until):
     wait_until(lambda: hits(hostile, "memory") == 1)
     log = (hostile.server.home / "logs" / "agent.log").read_text()
     assert f"passed the {MEMORY_MEBIBYTES} MiB of memory of its instance" in log
-    wait_until(lambda: wish(hostile, "shout") == "said")
+    wait_until(lambda: wish(hostile, "nod") == "here")
 
 
 def test_one_that_forks_without_end_does_not_get_far(hostile, wait_until):
@@ -146,7 +146,7 @@ def test_one_that_forks_without_end_does_not_get_far(hostile, wait_until):
     # The kernel only refuses; without cgroups the container has been ended.
     wish(hostile, "crash")
     wait_until(lambda: len(containers(hostile)) == 1)
-    wait_until(lambda: wish(hostile, "shout") == "said")
+    wait_until(lambda: wish(hostile, "nod") == "here")
 
 
 def test_one_that_spins_leaves_something_for_others(hostile, neighbour, wait_until):
@@ -164,7 +164,7 @@ def test_one_that_prints_without_end_fills_two_files(hostile, wait_until):
     before = agent.memory_info().rss
     wait_until(lambda: wish(hostile, "shout") == "said")
     assert agent.memory_info().rss - before < 20 * 2**20
-    assert hits(hostile, "log") > 100
+    assert hits(hostile, "log") > 50
     folder = hostile.server.home / "logs" / "endpoints" / "hostile"
     files = [path for path in folder.glob("*/*/*") if path.suffix != ".times"]
     sizes = [path.stat().st_size for path in files]
@@ -191,7 +191,7 @@ def test_one_that_takes_too_much_at_its_start_says_so(hostile):
 
 
 def test_one_is_asked_to_end_with_its_server(hostile, neighbour, wait_until):
-    wait_until(lambda: wish(hostile, "shout") == "said")
+    wait_until(lambda: wish(hostile, "nod") == "here")
     neighbour.end()
     assert hostile.server.stop() == 0
     folder = hostile.server.home / "logs" / "endpoints" / "hostile"

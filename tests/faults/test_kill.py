@@ -1,6 +1,7 @@
 """kill -9 of any one process, and of all at once: nothing that was answered is lost."""
 
 import hashlib
+import json
 import os
 import signal
 import threading
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
+from support.async_bench import AsyncBench, lines_of
 from support.deploy import DOUBLE, pack
+from support.server import children
 
 MODELS = ["first", "second"]
 
@@ -67,9 +70,7 @@ def test_the_data_plane_serves_without_control(killed, wait_until):
 
 
 def instance_pids(server) -> list[int]:
-    agent = server.pids()["agent"]
-    children = Path(f"/proc/{agent}/task").glob("*/children")
-    return [int(pid) for listed in children for pid in listed.read_text().split()]
+    return children(server.pids()["agent"])
 
 
 def test_a_killed_instance_comes_back(killed, wait_until):
@@ -77,26 +78,34 @@ def test_a_killed_instance_comes_back(killed, wait_until):
     victim, *others = before
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: victim not in instance_pids(killed.server))
+    wait_until(lambda: len(instance_pids(killed.server)) == len(before))
     wait_until(lambda: serves(killed))
-    after = instance_pids(killed.server)
-    assert set(after) & set(before) == set(others)
-    assert len(after) == len(before)
+    assert set(instance_pids(killed.server)) & set(before) == set(others)
     assert is_described(killed)
 
 
-def test_nothing_outlives_a_killed_supervisor_and_all_comes_back(killed, wait_until):
+def test_nothing_outlives_a_killed_supervisor_and_all_comes_back(killed, short_path, wait_until):
     """Everything at once: with the supervisor the kernel ends the others, by SIGKILL too."""
-    server = killed.server
+    server, bench = killed.server, AsyncBench(killed)
+    assert bench.endpoint("async")["EndpointStatus"] == "InService"
+    gate, began = short_path / "gate", short_path / "began"
+    calls = [bench.call("async", number=number, gate=gate, began=began) for number in range(9)]
+    wait_until(lambda: bool(lines_of(began)))
     everyone = [*server.pids().values(), *instance_pids(server)]
     server.kill()
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in everyone))
+    gate.touch()
     server.start()
     listed = killed.sagemaker.list_endpoints()["Endpoints"]
-    assert {endpoint["EndpointName"] for endpoint in listed} == set(MODELS)
-    assert {m["ModelName"] for m in killed.sagemaker.list_models()["Models"]} == set(MODELS)
+    assert {endpoint["EndpointName"] for endpoint in listed} == {*MODELS, "async"}
+    listed = killed.sagemaker.list_models()["Models"]
+    assert {model["ModelName"] for model in listed} == {*MODELS, "async-model"}
     wait_until(lambda: serves(killed))
     assert is_described(killed)
     assert not set(everyone) & {*server.pids().values(), *instance_pids(server)}
+    # The queue is as it was.
+    assert [json.loads(called.output())["number"] for called in calls] == list(range(9))
+    assert all(len(bench.notices(called)) == 1 for called in calls)
 
 
 def test_objects_are_whole_or_absent(killed, wait_until):

@@ -1,4 +1,4 @@
-"""Many models, several gateways, and what breaks meanwhile: a slow load, a container, the agent."""
+"""Many models, several gateways, and what breaks meanwhile: a container, the agent."""
 
 import json
 import os
@@ -14,7 +14,6 @@ from support.deploy import pack
 
 MODELS = 40
 CALLERS = 8
-PATIENCE_SECONDS = 3
 NUMBERED = """
 from pathlib import Path
 
@@ -23,17 +22,6 @@ def model_fn(model_dir):
 
 def predict_fn(data, number):
     return number
-"""
-GATED = """
-import time
-from pathlib import Path
-
-def model_fn(model_dir):
-    while not Path({gate!r}).exists():
-        time.sleep(0.01)
-
-def predict_fn(data, model):
-    return "open"
 """
 HELD = """
 import time
@@ -51,9 +39,8 @@ def predict_fn(data, model):
 
 @pytest.fixture(scope="module")
 def many(make_server, make_deployer):
-    """A server with two gateways and little patience, and an endpoint of many models."""
-    server = make_server(gateways="2", invocation_timeout_seconds=str(PATIENCE_SECONDS))
-    deployer = make_deployer(server)
+    """A server with two gateways, and an endpoint of many models."""
+    deployer = make_deployer(make_server(gateways="2"))
     deployer.s3.create_bucket(Bucket="many")
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: put_numbered(deployer, number), range(MODELS)))
@@ -109,20 +96,6 @@ def test_models_are_loaded_once_whatever_gateways_are_asked(many):
     assert all_answer(many)
     assert metric(many, "numbers", "sagehen_model_loading_time_microseconds_count") == MODELS
     assert model_folders(many) == MODELS
-
-
-def test_a_load_that_takes_too_long_is_429_and_goes_on(many, tmp_path):
-    gate = tmp_path / "gate"
-    put_script(many, "numbers/slow.tar.gz", GATED.format(gate=str(gate)))
-    with pytest.raises(ClientError, match=r"slow\.tar\.gz is .*still being loaded") as refused:
-        call(many, "numbers", "slow.tar.gz")
-    assert refused.value.response["Error"]["Code"] == "ModelNotReadyException"
-    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 429
-    assert call(many, "numbers", "0.tar.gz") == "0", "what is loaded is not held up"
-    gate.touch()
-    assert call(many, "numbers", "slow.tar.gz") == '"open"'
-    loads = metric(many, "numbers", "sagehen_model_loading_time_microseconds_count")
-    assert loads == MODELS + 1
 
 
 def test_a_model_in_use_is_not_unloaded_under_its_request(many, tmp_path, wait_until):

@@ -3,7 +3,12 @@
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-TOGETHER = ("tests/unit/modelserver/adapters/", "tests/boto/cli/", "tests/boto/sdk/")
+TOGETHER = (
+    "tests/unit/modelserver/adapters/",
+    "tests/boto/cli/",
+    "tests/boto/sdk/",
+    "tests/faults/load/",
+)
 """Folders whose files stay together: what they import or start takes seconds in each process."""
 
 

@@ -3,17 +3,20 @@
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import boto3
+import psutil
 from botocore.config import Config
 
 from support.plain_http import ask
@@ -116,7 +119,7 @@ class Server:
         assert self.process is not None
         return [
             (word.rpartition(".")[2], child)
-            for child in _children(self.process.pid)
+            for child in children(self.process.pid)
             for word in _command(child)
             if word.startswith("sagehen.roles.")
         ]
@@ -126,6 +129,25 @@ class Server:
         answer = ask(self.url + path)
         assert answer.status == 200, answer
         return answer.body
+
+
+@contextmanager
+def server_maker() -> Iterator[Callable[..., Server]]:
+    """`make(**settings)` starts a server; all are stopped in the end."""
+    made: list[Server] = []
+
+    def make(**settings: str) -> Server:
+        folder = Path(tempfile.mkdtemp(prefix="sgh-"))
+        chosen = {f"SAGEHEN_{name.upper()}": value for name, value in settings.items()}
+        server = Server(folder / "home", chosen)
+        made.append(server)
+        server.start()
+        return server
+
+    yield make
+    for server in made:
+        server.stop()
+        shutil.rmtree(server.home.parent, ignore_errors=True)
 
 
 @functools.cache
@@ -159,9 +181,12 @@ def eventually(holds: Callable[[], bool], timeout_seconds: float = 60) -> None:
         time.sleep(min(max(0.02, waited / 20), 0.1))
 
 
-def _children(pid: int) -> list[int]:
-    threads = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for thread in threads for child in thread.read_text().split()]
+def children(pid: int) -> list[int]:
+    """The process ids of a process's own children; none where it has ended."""
+    try:
+        return [child.pid for child in psutil.Process(pid).children()]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _command(pid: int) -> list[str]:

@@ -4,7 +4,9 @@ A fresh process imports it once, and each script gets a fork of that one, in whi
 computed yet. What a script does not import itself it still cannot name.
 """
 
+import functools
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import runpy
 import signal
@@ -13,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 IMPORTED = ["boto3", "xgboost", "sklearn.datasets", "sklearn.model_selection", "sagemaker"]
 """xgboost and scikit-learn bring numpy, scipy and pandas."""
@@ -26,8 +29,8 @@ def run_script(
     script: Path, arguments: Sequence[str], environment: Mapping[str, str], timeout_seconds: float
 ) -> "subprocess.CompletedProcess[str]":
     """As `python3 script arguments` in that environment."""
+    _be_warm()
     warm = multiprocessing.get_context("forkserver")
-    warm.set_forkserver_preload([*IMPORTED, "support.warm_models", __name__])
     command = [str(script), *arguments]
     with tempfile.TemporaryDirectory() as folder:
         outputs = Path(folder, "stdout"), Path(folder, "stderr")
@@ -44,7 +47,17 @@ def run_script(
         return subprocess.CompletedProcess(command, process.exitcode, *texts)
 
 
+@functools.cache
+def _be_warm() -> None:
+    """Start what is forked. It does not look where this process would (Python 3.11), and is silent
+    of what it does not find; so it is told by the environment."""
+    multiprocessing.set_forkserver_preload([__name__, *IMPORTED, "support.warm_models"])
+    with patch.dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1])):
+        multiprocessing.forkserver.ensure_running()
+
+
 def _become(command: list[str], environment: dict[str, str], stdout: Path, stderr: Path) -> None:
+    assert "support.warm_models" in sys.modules, "what is forked is not warm"
     for descriptor, path in ((1, stdout), (2, stderr)):
         with path.open("wb") as output:
             os.dup2(output.fileno(), descriptor)

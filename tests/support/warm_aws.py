@@ -7,6 +7,7 @@ That takes longer than most commands, as does reading the services' models, whic
 """
 
 import functools
+import gc
 import json
 import os
 import socket
@@ -14,6 +15,8 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 
+MOST = ("s3", "sagemaker", "sagemaker-runtime")
+"""The services whose models forks are given."""
 SHIM = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as told:
@@ -29,6 +32,8 @@ def main() -> None:
 
     run = read_models_once(create_clidriver)
     if len(sys.argv) > 1:
+        for service in MOST:
+            create_clidriver().session.create_client(service)
         serve(sys.argv[1], run)
     else:
         obey(run)
@@ -56,6 +61,9 @@ def obey(run) -> None:
 
 
 def serve(address: str, run) -> None:
+    # What is there stays: each fork would look through all of it for garbage, and so copy it.
+    gc.collect()
+    gc.freeze()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()

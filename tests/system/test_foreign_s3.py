@@ -33,7 +33,7 @@ def test_an_endpoint_serves_a_model_that_lies_elsewhere(server, beyond):
     deployer = Deployer(beyond)
     assert deployer.endpoint("away")["EndpointStatus"] == "InService"
     assert deployer.invoke("away") == "[2.0, 4.0]"
-    kept = server.client("s3").list_objects_v2(Bucket="outside", Prefix="kept/")
+    kept = server.client("s3").list_objects_v2(Bucket="outside", Prefix="kept/models/away/")
     assert [one["Key"] for one in kept["Contents"]] == ["kept/models/away/model.tar.gz"]
 
 

@@ -1,4 +1,4 @@
-"""A script by `torchrun`, one of which runs on each host: `distribution={"torch_distributed": …}`."""
+"""A script by `torchrun`, one on each host: the estimators' `distribution` `torch_distributed`."""
 
 from collections.abc import Mapping
 
@@ -39,9 +39,9 @@ def plan_torchrun(
     """
     if script.kind is not Kind.PYTHON:
         raise CannotRun(
-            f"{ENABLED} is set, and {script.name} is a package or a command, which torch_distributed "
-            "does not support: have sagemaker_program (entry_point) name a script, such as "
-            "train.py, with no setup.py or pyproject.toml beside it."
+            f"{ENABLED} is set, and {script.name} is a package or a command, which "
+            "torch_distributed does not support: have sagemaker_program (entry_point) name a "
+            "script, such as train.py, with no setup.py or pyproject.toml beside it."
         )
     hosts = resources["hosts"]
     options = {

@@ -36,6 +36,12 @@ class TrainingSettings(Section):
         description="How long the object store may be away for a training job's inputs and "
         "outputs before its attempt is lost.",
     )
+    job_stop_patience_seconds: float = Field(
+        120,
+        ge=0,
+        description="How long the object store may be away for what a training job has left that "
+        "was told to stop, or whose capacity was taken back; then that is lost.",
+    )
     max_job_logs: int = Field(
         1000,
         gt=0,

@@ -89,7 +89,8 @@ async def tunnelled(house, client):
 
 async def cut_off(house, client):
     client.send(b"GET / HT")
-    await asyncio.sleep(0.001)
+    while not house.gateway._server.connections:  # noqa: ASYNC110
+        await asyncio.sleep(0)
     house.gateway._server.abort()
     assert await client.ended()
 

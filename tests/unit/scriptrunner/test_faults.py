@@ -51,7 +51,7 @@ def test_a_traceback_cut_off_before_its_end_is_told_by_its_last_lines():
 
 def test_what_torchrun_says_of_its_script_is_not_why_it_failed():
     torchruns = (
-        "E1122 08:57:49.043000 32724 torch/distributed/elastic/multiprocessing/api.py:1002] failed\n"
+        "E1122 08:57:49.043000 32724 torch/distributed/elastic/agent/api.py:1002] failed\n"
         "Traceback (most recent call last):\n"
         '  File "run.py", line 1032, in <module>\n'
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"

@@ -28,6 +28,7 @@ class JobData:
     def __init__(self, places: Sequence[HostPlace], around: JobSurroundings) -> None:
         self._jobs = around.home.jobs
         self._places = places
+        self._stop_patience_seconds = around.settings.job_stop_patience_seconds
         self._transfers = Transfers(
             around.objects, around.threads, around.clock, around.settings.job_patience_seconds
         )
@@ -83,6 +84,10 @@ class JobData:
         """A full disk is not waited for, or not any longer."""
         self._transfers.room.give_up()
 
+    def hurry(self) -> None:
+        """It was told to end: a store that is away is waited for a while, and no longer."""
+        self._transfers.hurry(self._stop_patience_seconds)
+
     async def no_room(self, error: DiskFull) -> JobFailed:
         """What is to be said of outputs or checkpoints that were given up."""
         room_wait = self._transfers.room
@@ -110,6 +115,10 @@ class JobData:
             for folder in (place.model, place.output, place.inputs, place.tmp):
                 remove_tree(folder)
 
-    async def close(self) -> None:
-        """Give up what is under way."""
+    async def halt(self) -> None:
+        """Give up what is under way; it may not hear of it before the store answers."""
         await self._transfers.halt()
+
+    async def close(self) -> None:
+        """Wait until nothing is under way."""
+        await self._transfers.close()

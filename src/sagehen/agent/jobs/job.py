@@ -73,6 +73,8 @@ class Job:
         self._artifacts: tuple[str, ...] = ()
         self._work: asyncio.Task[Ending] | None = None
         self._killed = False
+        self._keeps = False
+        """Its code has ended, and what it left is kept now."""
         self.report = JobReport(attempt_id=spec.attempt_id)
         self._note(JobPhase.STARTING)
 
@@ -88,6 +90,8 @@ class Job:
             return
         self._orders.tell(request)
         self.give_up_room()
+        if self._keeps:
+            self._data.hurry()
         self.report = msgspec.structs.replace(self.report, stopping=True)
         self._changes.announce()
 
@@ -114,12 +118,13 @@ class Job:
             self._work.cancel()
         await asyncio.wait({self._work})
         await self._hosts.kill()
-        await self._data.close()
+        await self._data.halt()
         if await self._data.is_room_low():
             # What is to be told of it needs room itself: here, and where the state is.
             await self._remove_folder()
         if not self._work.cancelled():
             await self._end(self._work.result())
+        await self._data.close()
         await self._remove_folder()
 
     async def _remove_folder(self) -> None:
@@ -167,6 +172,9 @@ class Job:
         return ending
 
     async def _keep_what_it_left(self, ending: Ending) -> None:
+        self._keeps = True
+        if self._orders.outcome is not None:
+            self._data.hurry()
         await self._data.make_room(ending.outputs_are_kept)
         if ending.outcome is not Outcome.FAILED:
             self._data.wait_for_room()

@@ -15,6 +15,7 @@ FIRST_PORT = 7777
 """SageMaker's own toolkits have the first host of every job listen there."""
 SHARED_ADDRESS = "127.0.0.1"
 _NET = "127.77"
+_CLAIM = "sagehen-job-network"
 _MACHINES_HOSTS = Path("/etc/hosts")
 
 
@@ -76,7 +77,7 @@ def _claim(number: int) -> socket.socket | None:
     # Known to who shares the loopback device, and to nobody else; gone with this process.
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:
-        claim.bind(f"\0sagehen-job-network-{number}")
+        claim.bind(f"\0{_CLAIM}-{number}")
         _check_port(FIRST_PORT + number)
     except OSError:
         claim.close()

@@ -19,6 +19,8 @@ __all__ = ["DiskFull", "Halted", "Transfers"]
 
 AT_ONCE = 8
 """Of one job."""
+HANGS_SECONDS = 5.0
+"""The store's client tries again by itself, for minutes; nobody else is to wait for that."""
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -43,10 +45,12 @@ class Transfers:
     ) -> None:
         self.objects = objects
         self._threads = threads
+        self._clock = clock
         self._patience = Patience(clock, patience_seconds, "Training jobs")
         self.room = RoomWait(clock)
         self._under_way: set[asyncio.Future[Any]] = set()
         self._halted = False
+        self._hurried = False
 
     async def run(self, work: Callable[[], T]) -> T:
         """What `work` returns, from a thread. It goes on where its caller is cancelled."""
@@ -69,7 +73,8 @@ class Transfers:
                 if not await self.room.may_come(str(error)):
                     raise
             except AWAY as error:
-                raise JobLost(f"The object store cannot be had: {error}") from error
+                told = " The job was told to end, and waited no longer." if self._hurried else ""
+                raise JobLost(f"The object store cannot be had: {error}{told}") from error
 
     async def each(self, work: Callable[[Item], object], items: Iterable[Item]) -> None:
         """Insist on `work` for each of `items`, some at once."""
@@ -92,10 +97,29 @@ class Transfers:
         if self._halted:
             raise Halted("The job is over.")
 
+    def hurry(self, seconds: float) -> None:
+        """Wait no longer than so long from now for a store that is away."""
+        self._hurried = True
+        self._patience.limit(seconds)
+
     async def halt(self) -> None:
-        """Have everything end that is under way, and wait until it has."""
+        """Have everything end that is under way, and wait until it has, or hangs in the store."""
         self._halted = True
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        if self._under_way:
+            ends = asyncio.ensure_future(self._ends())
+            enough = asyncio.create_task(self._clock.sleep(HANGS_SECONDS))
+            enough.add_done_callback(lambda _: ends.cancel())
+            await asyncio.wait({ends})
+            enough.cancel()
+
+    async def close(self) -> None:
+        """Halt, and wait until nothing is under way any more."""
+        self._halted = True
+        await self._ends()
+
+    async def _ends(self) -> None:
+        if self._under_way:
+            await asyncio.wait(self._under_way)
 
     def _begin(self, work: Callable[[], T]) -> T:
         self.check()

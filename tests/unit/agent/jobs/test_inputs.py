@@ -1,5 +1,7 @@
+import asyncio
 import gzip
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -291,6 +293,36 @@ async def test_a_job_can_be_stopped_while_it_waits_for_its_data(
     report = await jobs.ends()
     assert report.outcome is Outcome.STOPPED
     assert report.running_seconds == 0
+
+
+async def test_a_job_can_be_stopped_while_the_store_hangs(
+    jobs: JobsUnderTest,
+    make_spec: MakeSpec,
+    home: Home,
+    clock: SteppedClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:
+        asked.set()
+        assert answers.wait(60)
+        raise Unavailable("It is away.")
+
+    monkeypatch.setattr(jobs.around.objects, "list_page", hang)
+    channels = (ChannelSpec(name="train", s3_uri="s3://bucket/t/"),)
+    jobs.jobs.put(make_spec(TREE, channels=channels))
+    try:
+        assert await asyncio.to_thread(asked.wait, 30)
+        jobs.jobs.stop("j-1", StopRequest())
+        await clock.sleeper(transfers.HANGS_SECONDS)
+        clock.advance(transfers.HANGS_SECONDS)
+        assert (await jobs.ends()).outcome is Outcome.STOPPED
+    finally:
+        answers.set()
+    jobs.jobs.delete("j-1")
+    await jobs.is_gone()
+    assert list(home.jobs.iterdir()) == []
 
 
 async def test_a_full_disk_loses_the_attempt_and_says_so(

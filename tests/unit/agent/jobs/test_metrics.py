@@ -1,5 +1,7 @@
 import pytest
+import regex
 
+from sagehen.agent.jobs import metrics
 from sagehen.agent.jobs.metrics import JobMetrics
 from sagehen.domain.jobs import JobMetric, MetricDefinition, StopRequest
 from sagehen.errors import Invalid
@@ -43,6 +45,25 @@ def test_an_expression_that_loses_itself_is_given_up(caplog: pytest.LogCaptureFi
     line = b"a" * 4000 + b" loss=1\n"
     assert found([line] * 10, hopeless, LOSS) == {"loss": 1}
     assert caplog.text.count("The metric hopeless takes too long") == 1
+
+
+def test_the_time_that_other_threads_take_is_not_an_expressions(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`regex` reckons with it: while others work, a search may run out of time that took none."""
+    search, allowed = regex.compile(LOSS.regex).search, []
+
+    class Disturbed:
+        def search(self, line: str, timeout: float, concurrent: bool) -> object:
+            allowed.append(timeout)
+            if timeout < 2:
+                raise TimeoutError
+            return search(line)
+
+    monkeypatch.setattr(metrics, "_compile", lambda _: Disturbed())
+    assert found([b"loss=1\n", b"loss=2\n", b"loss=3\n", b"loss=4\n"], LOSS) == {"loss": 4}
+    assert allowed == [0.02, 0.2, 2] * 4
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("wrong", ["(", "no group", "(?P<x>"])

@@ -1,6 +1,7 @@
 """The hosts of a job find each other by name, and are in nobody's way."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -26,15 +27,15 @@ own = json.load(open(folder + "/input/config/resourceconfig.json"))["current_hos
 first = os.environ["MASTER_ADDR"]
 
 def connect():
-    for _ in range(2000):
+    for _ in range(6000):
         try:
-            return socket.create_connection((first, PORT), timeout=20)
+            return socket.create_connection((first, PORT), timeout=60)
         except ConnectionRefusedError:
             time.sleep(0.01)  # It has not come so far.
 
 with socket.create_server((own, PORT)) as server:
     if own == first:
-        server.settimeout(20)
+        server.settimeout(60)
         said = server.accept()[0].makefile().read()
         print(said, "at", server.getsockname()[0], os.environ["MASTER_PORT"])
     else:
@@ -48,7 +49,10 @@ def number(one: JobNetwork) -> int:
 
 
 @pytest.fixture
-def claimed() -> Iterator[ExitStack]:
+def claimed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
+    """Of networks that no job of another test has, which may run at the same time."""
+    monkeypatch.setattr(network, "_CLAIM", f"test-{os.getpid()}")
+    monkeypatch.setattr(network, "FIRST_PORT", 17_777)
     with ExitStack() as stack:
         yield stack
 
@@ -77,7 +81,7 @@ def test_where_none_is_left_hosts_share_the_machines(claimed: ExitStack, monkeyp
     assert (shared.address(1), shared.address(2), shared.master_port) == (
         "127.0.0.1",
         "127.0.0.1",
-        7777,
+        network.FIRST_PORT,
     )
 
 

@@ -10,12 +10,14 @@ import pytest
 
 from sagehen.agent.jobs import allowance, outputs
 from sagehen.agent.jobs.artifacts import collect, write_archive
-from sagehen.domain.jobs import CheckpointSpec, JobPhase, Outcome
+from sagehen.domain.jobs import CheckpointSpec, JobPhase, Outcome, StopRequest
 from sagehen.domain.objects import ListingQuery
 from sagehen.errors import Unavailable
+from sagehen.home import Home
 from sagehen.objects import ObjectStore
 from support.clock import SteppedClock
 from support.jobs import JobsUnderTest, MakeSpec
+from unit.agent.jobs.test_job import printed
 
 WRITES = """
     cd $SAGEMAKER_BASE_DIR
@@ -228,6 +230,62 @@ async def test_outputs_that_find_no_store_lose_the_attempt(
     report = await jobs.ends()
     assert (report.outcome, report.artifacts) == (Outcome.LOST, ())
     assert str(report.failure_reason).startswith("InternalServerError: ")
+
+
+class TestToldToEnd:
+    """A store that is away is waited for `job_stop_patience_seconds`, and no longer."""
+
+    @pytest.fixture(autouse=True)
+    def away(self, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: object) -> None:
+            raise Unavailable("It is away.")
+
+        monkeypatch.setattr(objects, "put", fail)
+
+    async def wait_for_store(self, clock: SteppedClock) -> float:
+        """Have time go by for as long as it is tried again; how long."""
+        began, pause = clock.monotonic(), 0.1
+        while clock.monotonic() - began + pause <= 120:
+            await clock.sleeper(pause)
+            clock.advance(pause)
+            pause = min(2 * pause, 5.0)
+        return clock.monotonic() - began
+
+    async def test_while_it_runs(
+        self, jobs: JobsUnderTest, make_spec: MakeSpec, home: Home, clock: SteppedClock
+    ) -> None:
+        script = f"trap 'exit 0' TERM; {WRITES} echo ready; while :; do sleep 0.02; done"
+        jobs.jobs.put(make_spec(script))
+        await printed(home, "ready")
+        jobs.jobs.stop("j-1", StopRequest())
+        await self.wait_for_store(clock)
+        report = await jobs.ends()
+        assert (report.outcome, report.artifacts) == (Outcome.LOST, ())
+        assert str(report.failure_reason).endswith(
+            "It is away. The job was told to end, and waited no longer.)"
+        )
+
+    async def test_while_it_uploads(
+        self, jobs: JobsUnderTest, make_spec: MakeSpec, clock: SteppedClock
+    ) -> None:
+        jobs.jobs.put(make_spec(WRITES))
+        await clock.sleeper(0.1)
+        jobs.jobs.stop("j-1", StopRequest())
+        assert 110 < await self.wait_for_store(clock) <= 120
+        assert (await jobs.ends()).outcome is Outcome.LOST
+
+    async def test_who_is_interrupted_goes_on_from_what_the_store_has(
+        self, jobs: JobsUnderTest, make_spec: MakeSpec, home: Home, clock: SteppedClock
+    ) -> None:
+        script = (
+            "trap 'exit 0' TERM; echo 1 > $SAGEMAKER_BASE_DIR/checkpoints/1; echo ready;"
+            "while :; do sleep 0.02; done"
+        )
+        jobs.jobs.put(make_spec(script, checkpoint=CheckpointSpec(s3_uri="s3://bucket/kept")))
+        await printed(home, "ready")
+        jobs.jobs.interrupt(None)
+        await self.wait_for_store(clock)
+        assert (await jobs.ends()).outcome is Outcome.INTERRUPTED
 
 
 async def test_more_output_than_the_volume_holds_is_not_kept(

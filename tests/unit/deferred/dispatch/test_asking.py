@@ -248,7 +248,7 @@ async def test_a_container_that_takes_too_long(bench) -> None:
         return web.Response()
 
     container.answer = hang
-    sequence = bench.enqueue(b"1", timeout_seconds=0.05)
+    sequence = bench.enqueue(b"1", timeout_seconds=0.5)
     await bench.work()
     ended = bench.get(sequence)
     assert ended.state is AsyncState.FAILED

@@ -89,16 +89,16 @@ class Load:
 
 
 @pytest.fixture(scope="module")
-def passage(make_server, make_deployer):
-    deploy = make_deployer(make_server(gateways="2"))
+def passage(two_gateways):
     described = deploy_several(
-        deploy,
+        two_gateways,
         "passage",
         {"script": FIRST, "ContainerHostname": "first"},
         {"script": SECOND, "ContainerHostname": "second"},
     )
     assert described["EndpointStatus"] == "InService"
-    return deploy
+    yield two_gateways
+    two_gateways.sagemaker.delete_endpoint(EndpointName="passage")
 
 
 def nothing_counted(deploy):

@@ -132,12 +132,12 @@ class Load:
 
 
 @pytest.fixture(scope="module")
-def steady(make_server, make_deployer):
+def steady(two_gateways):
     """Two gateways before two instances."""
-    deployer = make_deployer(make_server(gateways="2"))
-    made = deployer.endpoint("steady", SCRIPT, InitialInstanceCount=2)
+    made = two_gateways.endpoint("steady", SCRIPT, InitialInstanceCount=2)
     assert made["EndpointStatus"] == "InService"
-    return deployer
+    yield two_gateways
+    two_gateways.sagemaker.delete_endpoint(EndpointName="steady")
 
 
 @pytest.fixture
