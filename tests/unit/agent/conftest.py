@@ -14,7 +14,7 @@ import pytest
 from sagehen.agent.artifacts import ArtifactCache
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.agent.model_data import StoredObject
-from sagehen.agent.surroundings import Pace, Surroundings
+from sagehen.agent.node import Node, Pace
 from sagehen.clock import SYSTEM
 from sagehen.domain.containers import ContainerSpec, InstanceSpec
 from sagehen.domain.locations import Location
@@ -109,7 +109,7 @@ def settings(home: Home) -> Settings:
 
 
 @pytest.fixture
-async def around(settings: Settings, home: Home, reader: MemoryReader) -> Surroundings:
+async def node(settings: Settings, home: Home, reader: MemoryReader) -> Node:
     artifacts = ArtifactCache(
         home.artifacts,
         reader,
@@ -118,7 +118,7 @@ async def around(settings: Settings, home: Home, reader: MemoryReader) -> Surrou
         clock=SYSTEM,
     )
     artifacts.open()
-    return Surroundings(
+    return Node(
         settings=settings,
         home=home,
         artifacts=artifacts,
