@@ -4,21 +4,16 @@ A setting comes from, strongest first: the command line, `SAGEHEN_<NAME>`, `sage
 home, the default. Units are in the name.
 """
 
+import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 from urllib.parse import quote
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-    TomlConfigSettingsSource,
-)
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
 
 from sagehen.errors import SettingError
 from sagehen.inference_settings import InferenceServiceSettings
@@ -35,17 +30,10 @@ _PIP_FROM = {
 }
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """One frozen object, built once per process and handed down."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        frozen=True,
-        extra="forbid",
-        env_ignore_empty=True,
-        env_nested_delimiter=_NESTED,
-        env_nested_max_split=1,
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     home: Path = Field(
         Path("~/.sagehen"), description="Where everything is kept. Not in a file of settings."
@@ -361,30 +349,6 @@ class Settings(BaseSettings):
         another home."""
         return pip_variables(os.environ)
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, _SettingsFile(settings_cls)
-
-
-class _SettingsFile(TomlConfigSettingsSource):
-    def __call__(self) -> dict[str, Any]:
-        found = super().__call__()
-        for name in ("home", "config"):
-            if name in found:
-                # It says where the file itself lies, and is known before the file is read.
-                raise SettingError(
-                    f"{name} cannot stand in a file of settings: give --{name} or "
-                    f"{PREFIX}{name.upper()}."
-                )
-        return found
-
 
 def client_variables() -> tuple[str, str] | None:
     """The server's URL and region that clients are pointed at; None where they are not."""
@@ -422,20 +386,67 @@ def load_settings(config: Path | None = None, **flags: Any) -> Settings:
         if not file.is_file():
             raise SettingError(f"There is no configuration file {file}.")
     _refuse_unknown_variables()
-
-    class Located(Settings):
-        model_config = SettingsConfigDict(toml_file=file)
-
+    read = _merged(_read_file(file), dict(_read_variables(Settings.model_fields, PREFIX)))
     try:
-        return Located(**given)
+        return Settings(**{**read, **given})
     except ValidationError as error:
         raise SettingError(_say(error, file)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, SettingsError) as error:
-        raise SettingError(
-            f"A setting in {file} or the environment is malformed: {error}"
-        ) from error
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    """What the file of settings says, if there is one."""
+    try:
+        found = tomllib.loads(file.read_bytes().decode()) if file.is_file() else {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"The settings in {file} are malformed: {error}") from error
     except OSError as error:
         raise SettingError(f"The settings in {file} cannot be read: {error.strerror}.") from error
+    for name in ("home", "config"):
+        if name in found:
+            # It says where the file itself lies, and is known before the file is read.
+            raise SettingError(
+                f"{name} cannot stand in a file of settings: give --{name} or "
+                f"{PREFIX}{name.upper()}."
+            )
+    return found
+
+
+def _read_variables(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[tuple[str, Any]]:
+    """What the environment says of `fields`; variables that are empty say nothing."""
+    for name, field in fields.items():
+        variable = prefix + name.upper()
+        text = os.environ.get(variable)
+        section = _section(field)
+        if section is not None or get_origin(field.annotation) in (dict, list):
+            found = _read_json(variable, text) if text else {}
+            if section is not None:
+                own = dict(_read_variables(section.model_fields, variable + _NESTED))
+                found = _merged(found, own) if own else found
+            if found:
+                yield name, found
+        elif text:
+            yield name, text
+
+
+def _read_json(variable: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise SettingError(f"{variable} is malformed: {error}") from error
+
+
+def _merged(under: Any, over: Any) -> Any:
+    """Both tables as one; of what stands in both, `over`'s."""
+    if not (isinstance(under, dict) and isinstance(over, dict)):
+        return over
+    both = {name: _merged(under[name], over[name]) for name in under.keys() & over.keys()}
+    return {**under, **over, **both}
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    """The table that a setting is, if it is one."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def _refuse_unknown_variables() -> None:
@@ -449,8 +460,8 @@ def _names() -> Iterator[str]:
     """Of all settings, those of a section behind its own."""
     for name, field in Settings.model_fields.items():
         yield name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from (f"{name}{_NESTED}{key}" for key in field.annotation.model_fields)
+        if (section := _section(field)) is not None:
+            yield from (f"{name}{_NESTED}{key}" for key in section.model_fields)
 
 
 def _say(error: ValidationError, file: Path) -> str:

@@ -61,6 +61,37 @@ def test_what_is_wrong_in_a_file_is_said(tmp_path: Path, text: bytes, said: str)
         load_settings(home=tmp_path)
 
 
+def test_a_table_in_the_environment_is_json_and_adds_to_that_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sagehen.toml").write_text('images = {a = ["one"], b = ["two"]}\nport = 1\n')
+    monkeypatch.setenv("SAGEHEN_IMAGES", '{"b": ["three"], "c": []}')
+    monkeypatch.setenv("SAGEHEN_PORT", "")  # says nothing
+    settings = load_settings(home=tmp_path)
+    assert settings.images == {"a": ["one"], "b": ["three"], "c": []}
+    assert settings.port == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("IMAGES", "{", "SAGEHEN_IMAGES is malformed"),
+        ("IMAGES", "3", "images: Input should be a valid dictionary, but it is 3"),
+        ("INFERENCE_SERVICE", "3", "inference_service: Input should be a valid dictionary"),
+        ("INFERENCE_SERVICE", '{"limits": 1}', "inference_service.limits is not a setting"),
+        ("PORT", "70000", "port: Input should be less than or equal to 65535, but it is '70000'"),
+        ("ACCESS_LOG", "perhaps", "access_log: Input should be a valid boolean"),
+    ],
+)
+def test_what_is_wrong_in_the_environment_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, said: str
+) -> None:
+    monkeypatch.setenv(f"SAGEHEN_{name}", text)
+    with pytest.raises(SettingError) as caught:
+        load_settings(home=tmp_path)
+    assert said in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["plain", "what?mode=ro", "50%25 #1", "a b"])
 def test_the_state_lies_in_the_home_whatever_that_is_called(tmp_path: Path, name: str) -> None:
     settings = load_settings(home=tmp_path / name)
