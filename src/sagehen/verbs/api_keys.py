@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sagehen.clock import SYSTEM
 from sagehen.config import load_settings
-from sagehen.domain.inference_service import ApiKeyRecord
 from sagehen.errors import AlreadyExists, Invalid, NotFound
 from sagehen.home import prepare_home
 from sagehen.terminal import ConfigOption, HomeOption, plain_errors
@@ -43,6 +41,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 @key_app.command()
 def create(name: NameArgument, home: HomeOption = None, config: ConfigOption = None) -> None:
     """Make a key and print it, this once: only its digest is kept."""
+    from sagehen.clock import SYSTEM
+    from sagehen.domain.inference_service import ApiKeyRecord
     from sagehen.store import inference_services
 
     with plain_errors():
