@@ -96,6 +96,7 @@ def plan_launch(
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(place.spec.instance_type, settings),
         base=place.base,
+        hidden=place.home.hidden if place.container.network_isolation else (),
     )
 
 

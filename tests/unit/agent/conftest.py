@@ -22,8 +22,7 @@ from sagehen.domain.objects import Attributes
 from sagehen.errors import NotFound
 from sagehen.home import Home, prepare_home
 from sagehen.objects import LocalObjectStore
-from sagehen.settings import Settings
-from sagehen.store.database import Database
+from support.state import copied_state, settings_of
 
 Entry = tarfile.TarInfo | tuple[str, bytes]
 
@@ -103,8 +102,8 @@ def home(short_path: Path) -> Home:
 @pytest.fixture
 def settings(home: Home) -> Settings:
     fake = Path(__file__).with_name("fake_container.py")
-    return Settings(
-        home=home.path,
+    return settings_of(
+        home.path,
         images={"fake": [sys.executable, str(fake)], "broken": ["/nonexistent/serve"]},
     )
 
@@ -154,13 +153,10 @@ def make_spec(home: Home) -> Callable[..., InstanceSpec]:
 @pytest.fixture
 def objects(empty_state: Path, home: Home) -> Iterator[LocalObjectStore]:
     """An object store with one bucket, `bucket`."""
-    state = home.path / "state.db"
-    state.write_bytes(empty_state.read_bytes())
-    database = Database(f"sqlite:///{state}")
-    store = LocalObjectStore(database, home.objects, SYSTEM)
-    store.create_bucket("bucket")
-    yield store
-    database.close()
+    with copied_state(empty_state, home.path / "state.db") as database:
+        store = LocalObjectStore(database, home.objects, SYSTEM)
+        store.create_bucket("bucket")
+        yield store
 
 
 @pytest.fixture
