@@ -23,9 +23,15 @@ def fetch_status(home: Home) -> dict[str, Any]:
 
 
 def render_status(status: dict[str, Any]) -> RenderableType:
-    """The status as a table of endpoints, with the reason below each that failed."""
-    if not status["endpoints"]:
+    """The status as a table of endpoints, with queues and the reasons of failures below it."""
+    endpoints = status["endpoints"]
+    if not endpoints:
         return Text(f"{status['url']} serves; there are no endpoints yet.")
+    below = (*_queues(endpoints), *_reasons(endpoints), *_instance_reasons(endpoints))
+    return Group(Text(status["url"]), _table(endpoints), *below)
+
+
+def _table(endpoints: list[dict[str, Any]]) -> Table:
     # Names fold and nothing else does, so that 80 columns are enough.
     table = Table(
         Column("Endpoint", overflow="fold"),
@@ -37,27 +43,31 @@ def render_status(status: dict[str, Any]) -> RenderableType:
         padding=(0, 1, 0, 0),
         show_edge=False,
     )
-    for endpoint in status["endpoints"]:
-        queue = endpoint.get("queue")
+    for endpoint in endpoints:
+        is_queued = endpoint.get("queue") is not None
         for number, variant in enumerate(endpoint["variants"] or [{}]):
             first = (endpoint["name"], endpoint["status"]) if number == 0 else ("", "")
-            table.add_row(*first, *_cells(variant, is_queued=queue is not None))
-    reasons = [
-        Text(f"{endpoint['name']}: {endpoint['failure_reason']}")
-        for endpoint in status["endpoints"]
-        if endpoint.get("failure_reason")
-    ]
-    queues = [
+            table.add_row(*first, *_cells(variant, is_queued=is_queued))
+    return table
+
+
+def _queues(endpoints: list[dict[str, Any]]) -> list[Text]:
+    return [
         Text(
             f"{endpoint['name']}: {queue['mode']}, {queue['queued']} queued, "
             f"{queue['in_process']} in process"
         )
-        for endpoint in status["endpoints"]
+        for endpoint in endpoints
         if (queue := endpoint.get("queue"))
     ]
-    return Group(
-        Text(status["url"]), table, *queues, *reasons, *_instance_reasons(status["endpoints"])
-    )
+
+
+def _reasons(endpoints: list[dict[str, Any]]) -> list[Text]:
+    return [
+        Text(f"{endpoint['name']}: {endpoint['failure_reason']}")
+        for endpoint in endpoints
+        if endpoint.get("failure_reason")
+    ]
 
 
 def _instance_reasons(endpoints: list[dict[str, Any]]) -> list[Text]:

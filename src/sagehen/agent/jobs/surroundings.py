@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass, field
 
-from sagehen.agent.jobs.threads import Threads
 from sagehen.agent.launcher import Launcher
 from sagehen.clock import Clock
 from sagehen.home import Home
 from sagehen.objects import ObjectStore
 from sagehen.settings import Settings
+from sagehen.threads import Threads
 
 __all__ = ["JobPace", "JobSurroundings"]
+
+TRANSFERS = 64
+"""At once, of all jobs; more wait."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,6 @@ class JobSurroundings:
     objects: ObjectStore
     launcher: Launcher
     clock: Clock
-    threads: Threads = field(default_factory=Threads)
-    """For what reads and writes objects."""
+    threads: Threads = field(default_factory=lambda: Threads(TRANSFERS, "jobs"))
+    """For what reads and writes objects: a store that hangs holds up no instance."""
     pace: JobPace = field(default_factory=JobPace)

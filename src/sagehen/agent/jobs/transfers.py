@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 from sagehen.agent.folders import is_disk_full
 from sagehen.agent.jobs.failures import JobLost
 from sagehen.agent.jobs.room_wait import RoomWait
-from sagehen.agent.jobs.threads import Threads
 from sagehen.clock import Clock
 from sagehen.errors import SagehenError, StateFull
 from sagehen.objects import ObjectStore
 from sagehen.objects.faults import StorageFull
 from sagehen.patience import AWAY, Patience
+from sagehen.threads import Threads
 
 __all__ = ["DiskFull", "Halted", "Transfers"]
 

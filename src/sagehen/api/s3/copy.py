@@ -89,28 +89,17 @@ async def copy_object(exchange: Exchange) -> Response:
 
 
 def _describer(exchange: Exchange, bucket: str, key: str) -> Callable[[ObjectInfo], Attributes]:
+    """What the copy of a source has; it raises AwsError where that cannot be copied."""
     headers = exchange.headers
     said = read_attributes(headers)
     replace = _directive(headers, "x-amz-metadata-directive")
     replace_tags = _directive(headers, "x-amz-tagging-directive")
-    changes = replace or any(
-        name in headers
-        for name in ("x-amz-storage-class", "x-amz-server-side-encryption", _WEBSITE)
-    )
-    if (bucket, key) == (exchange.bucket, exchange.key) and not changes:
-        raise invalid_request(
-            "This copy request is illegal because it is trying to copy an object to itself without "
-            "changing the object's metadata, storage class, website redirect location or "
-            "encryption attributes."
-        )
+    if (bucket, key) == (exchange.bucket, exchange.key) and not replace:
+        _check_changes_itself(headers)
 
     def describe(source: ObjectInfo) -> Attributes:
         check_source(headers, source)
-        if source.size > _LARGEST_SOURCE_BYTES:
-            raise invalid_request(
-                "The specified copy source is larger than the maximum allowable size for a copy "
-                f"source: {_LARGEST_SOURCE_BYTES}"
-            )
+        _check_size(source)
         tags = said.tags if replace_tags else source.attributes.tags
         if replace:
             return msgspec.structs.replace(said, tags=tags)
@@ -125,6 +114,24 @@ def _describer(exchange: Exchange, bucket: str, key: str) -> Callable[[ObjectInf
         )
 
     return describe
+
+
+def _check_changes_itself(headers: Mapping[str, str]) -> None:
+    changing = ("x-amz-storage-class", "x-amz-server-side-encryption", _WEBSITE)
+    if not any(name in headers for name in changing):
+        raise invalid_request(
+            "This copy request is illegal because it is trying to copy an object to itself without "
+            "changing the object's metadata, storage class, website redirect location or "
+            "encryption attributes."
+        )
+
+
+def _check_size(source: ObjectInfo) -> None:
+    if source.size > _LARGEST_SOURCE_BYTES:
+        raise invalid_request(
+            "The specified copy source is larger than the maximum allowable size for a copy "
+            f"source: {_LARGEST_SOURCE_BYTES}"
+        )
 
 
 def _is_of_one_write(header: str) -> bool:
