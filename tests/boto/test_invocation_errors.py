@@ -48,7 +48,7 @@ def hasty(make_server, make_deployer):
     """The same on a server with little patience and little room."""
     server = make_server(
         gateways="1",
-        invocation_timeout_seconds="2",
+        invocation_timeout_seconds="3",
         max_queued_invocations="1",
         max_invocation_body_bytes="1000",
     )
@@ -249,7 +249,9 @@ def test_a_model_that_is_still_loading_goes_on_and_holds_up_no_other(hasty, tmp_
         return {"EndpointName": "slow", "TargetModel": f"{name}.tar.gz", "Body": "[1]"}
 
     def answers(name: str) -> bool:
-        with contextlib.suppress(hasty.runtime.exceptions.ModelNotReadyException):
+        errors = hasty.runtime.exceptions
+        # What is loaded is not answered in time for that on every machine.
+        with contextlib.suppress(errors.ModelNotReadyException, errors.ModelError):
             return ask(hasty, **target(name))["Body"].read() == b"[2.0]"
         return False
 
@@ -257,7 +259,7 @@ def test_a_model_that_is_still_loading_goes_on_and_holds_up_no_other(hasty, tmp_
     answer = raised(hasty, "ModelNotReadyException", **target("model"))
     # In the words of the gateway or of the agent, whichever gives up first.
     assert re.match(r"Model model\.tar\.gz is .*still being loaded", answer["Error"]["Message"])
-    assert answers("quick")
+    wait_until(lambda: answers("quick"))
     gate.touch()
     wait_until(lambda: answers("model"))
     metrics = hasty.server.get("/_sagehen/metrics").decode()

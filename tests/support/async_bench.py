@@ -97,7 +97,9 @@ class AsyncBench:
         """An asynchronous endpoint, waited for."""
         self.config(name, script, concurrency, **given)
         self.deploy.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
-        return self.deploy.settled(name)
+        described = self.deploy.settled(name)
+        assert described["EndpointStatus"] == "InService", described
+        return described
 
     def config(
         self, name: str, script: str = WISHES, concurrency: int = 4, **environment: str

@@ -52,7 +52,7 @@ def number(one: JobNetwork) -> int:
 def claimed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
     """Of networks that no job of another test has, which may run at the same time."""
     monkeypatch.setattr(network, "_CLAIM", f"test-{os.getpid()}")
-    monkeypatch.setattr(network, "FIRST_PORT", 17_777)
+    monkeypatch.setattr(network, "FIRST_PORT", 10_500)
     with ExitStack() as stack:
         yield stack
 
