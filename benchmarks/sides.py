@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +77,7 @@ class Server:
         return host, int(port)
 
     def client(self, service: str) -> Any:
-        return boto3.client(
-            service,
-            endpoint_url=self.url,
-            region_name=REGION,
-            aws_access_key_id=self.keys["access_key"],
-            aws_secret_access_key=self.keys["secret_key"],
-        )
+        return client_of(self.url, service, self.keys["access_key"], self.keys["secret_key"])
 
     def signed_request(self, endpoint: str, body: str, **more: str) -> bytes:
         """InvokeEndpoint as an AWS client sends it; `more` are headers."""
@@ -98,6 +92,17 @@ class Server:
         SigV4Auth(credentials, "sagemaker", REGION).add_auth(request)
         headers = {"Host": self.url.removeprefix("http://"), **dict(request.headers)}
         return as_bytes(path, headers, body)
+
+
+@cache  # To make one takes a while.
+def client_of(url: str, service: str, access_key: str, secret_key: str) -> Any:
+    return boto3.client(
+        service,
+        endpoint_url=url,
+        region_name=REGION,
+        aws_access_key_id=access_key,
+        aws_secret_access_key=secret_key,
+    )
 
 
 @contextmanager

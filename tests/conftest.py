@@ -56,7 +56,7 @@ def make_server() -> Iterator[Callable[..., Server]]:
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[Server]:
     with server_maker() as make:
-        yield make()
+        yield make(access_log="true")
 
 
 @pytest.fixture(scope="module")

@@ -202,7 +202,7 @@ def tell(quick: bool, folder: Path) -> None:
             story.s3.put_object(
                 Bucket="long-job", Key="texts/python.txt", Body="\n".join(lines).encode()
             )
-            pace = {"batch": 1, "pause": 0.5} if quick else {"batch": 64, "pause": 0}
+            pace = {"batch": 1, "pause": 1} if quick else {"batch": 64, "pause": 0}
             job = story.ask("s3://long-job/texts/python.txt", **pace)
             wait_until(lambda: story.checkpoints(job) >= 2)
             kill_agent(running)

@@ -133,6 +133,22 @@ def test_a_container_that_takes_too_long(hasty, operation, tmp_path):
     check_model_error(answer, 0, original, message)
 
 
+def test_a_call_that_hangs_does_not_hold_its_worker_longer(hasty, tmp_path, wait_until):
+    hasty.endpoint("hanging", SCRIPT, {"SAGEMAKER_MODEL_SERVER_WORKERS": "1"})
+    wish = {"folder": str(tmp_path)}  # where nothing will tell it to go on
+    answer = raised(hasty, "ModelError", EndpointName="hanging", wish=wish)
+    assert "timed out" in answer["OriginalMessage"]
+    wait_until(lambda: answers(hasty, "hanging"))
+
+
+def answers(deployer, endpoint: str) -> bool:
+    """False while the worker that follows is not there in time."""
+    try:
+        return bool(ask(deployer, EndpointName=endpoint)["ResponseMetadata"])
+    except deployer.runtime.exceptions.ModelError:
+        return False
+
+
 @BOTH
 def test_a_container_that_dies(obliging, operation, wait_until):
     answer = raised(obliging, "ModelError", operation=operation, wish={"dies": True})

@@ -8,6 +8,7 @@ TOGETHER = (
     "tests/boto/cli/",
     "tests/boto/sdk/",
     "tests/faults/load/",
+    "tests/system/scripts/",
 )
 """Folders whose files stay together: what they import or start takes seconds in each process."""
 

@@ -23,7 +23,7 @@ from support.plain_http import ask
 
 SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
 START_TIMEOUT_SECONDS = 120
-STOP_TIMEOUT_SECONDS = 60
+STOP_TIMEOUT_SECONDS = 120
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"
 )

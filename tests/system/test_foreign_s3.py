@@ -2,23 +2,31 @@
 
 import json
 import os
-import socket
 
 import pytest
 
 from support.async_bench import AsyncBench
 from support.deploy import Deployer
+from support.way import Way
 
 BIG = 9 * 2**20  # over boto3's threshold for multipart uploads
 
 
 @pytest.fixture(scope="module")
-def beyond(server, make_server):
+def way(server):
+    """To the other store, which is the shared server."""
+    made = Way(server.port)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def beyond(server, way, make_server):
     """A server whose objects are kept in a bucket of the shared one."""
     server.client("s3").create_bucket(Bucket="outside")
     keys = server.env
     options = {
-        "endpoint": server.url,
+        "endpoint": f"http://127.0.0.1:{way.port}",
         "access_key_id": keys["AWS_ACCESS_KEY_ID"],
         "secret_access_key": keys["AWS_SECRET_ACCESS_KEY"],
         "region": "us-east-1",
@@ -55,18 +63,14 @@ def test_objects_go_there_and_back(server, beyond, tmp_path):
     assert "Contents" not in outside
 
 
-def test_an_asynchronous_answer_waits_for_a_store_that_is_away(
-    server, beyond, short_path, wait_until
-):
+def test_an_asynchronous_answer_waits_for_a_store_that_is_away(way, beyond, short_path, wait_until):
     bench = AsyncBench(Deployer(beyond))
     assert bench.endpoint("patient")["EndpointStatus"] == "InService"
     began, gate = short_path / "began", short_path / "gate"
     called = bench.call("patient", number=1, began=began, gate=gate)
     wait_until(began.exists)
-    server.stop()
-    with socket.create_server(("127.0.0.1", server.port)) as nobody:
-        nobody.settimeout(60)
-        gate.touch()
-        nobody.accept()[0].close()  # The answer is to be written, and cannot be.
-    server.start()
+    way.cut()
+    gate.touch()
+    assert way.was_tried.wait(60)  # The answer is to be written, and cannot be.
+    way.mend()
     assert json.loads(called.output(60))["number"] == 1

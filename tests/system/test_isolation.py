@@ -1,9 +1,8 @@
 """What one endpoint's code does hurts no other endpoint."""
 
-import pytest
-from botocore.exceptions import ClientError
-
-from support.server import eventually
+from sagehen.home import Home
+from support.deploy import IMAGE
+from support.mounts import may_mount
 
 SPOILING = """
 import os
@@ -17,16 +16,46 @@ def transform_fn(path, data, content_type, accept):
         notes.seek(0)
         return notes.read(), "text/plain"
 """
-HANGING = """
-import time
+
+
+LOOKING = """
+import os
 def model_fn(folder):
     return None
 
 def transform_fn(model, data, content_type, accept):
-    if b"hang" in (data if isinstance(data, bytes) else data.encode()):
-        time.sleep(60)
-    return "done", "text/plain"
+    home = data if isinstance(data, str) else data.decode()
+    return ",".join(sorted(os.listdir(home))), "text/plain"
 """
+
+
+@may_mount
+def test_a_model_with_network_isolation_sees_no_keys_of_the_home(server, deploy):
+    home = server.home
+    deploy.sagemaker.create_model(
+        ModelName="isolated",
+        PrimaryContainer={
+            "Image": IMAGE,
+            "ModelDataUrl": deploy.upload("isolated/model.tar.gz", LOOKING),
+        },
+        EnableNetworkIsolation=True,
+    )
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": "isolated",
+        "InstanceType": "ml.m5.large",
+        "InitialInstanceCount": 1,
+    }
+    deploy.sagemaker.create_endpoint_config(
+        EndpointConfigName="isolated", ProductionVariants=[variant]
+    )
+    deploy.sagemaker.create_endpoint(EndpointName="isolated", EndpointConfigName="isolated")
+    assert deploy.settled("isolated")["EndpointStatus"] == "InService"
+    seen = set(deploy.invoke("isolated", str(home)).split(","))
+    hidden = {path.name for path in Home(home).hidden}
+    assert {"run", "instances"} <= seen
+    assert not seen & hidden
+    assert hidden & {path.name for path in home.iterdir()}
 
 
 def test_a_script_that_writes_to_its_model_folder_spoils_only_its_own(deploy):
@@ -49,23 +78,3 @@ def test_a_script_that_writes_to_its_model_folder_spoils_only_its_own(deploy):
         assert deploy.settled(name)["EndpointStatus"] == "InService"
     assert deploy.invoke("beside", "1") == "1"
     assert deploy.invoke("after", "2") == "2"
-
-
-def test_calls_that_hang_do_not_hold_the_workers_longer_than_the_time_out(
-    make_server, make_deployer
-):
-    deployer = make_deployer(make_server(invocation_timeout_seconds="1"))
-    deployer.endpoint("hanging", HANGING)
-    with pytest.raises(ClientError) as refused:
-        deployer.invoke("hanging", "hang")
-    assert refused.value.response["OriginalStatusCode"] == 0
-    assert "timed out" in refused.value.response["OriginalMessage"]
-    eventually(lambda: goes(deployer), 30)
-
-
-def goes(deployer) -> bool:
-    """Whether it is answered in time; a new worker may take longer to begin."""
-    try:
-        return deployer.invoke("hanging", "go") == "done"
-    except ClientError:
-        return False

@@ -7,27 +7,40 @@ import socket
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import boto3
 import pytest
 
+from support.cli import Ended, run_command
 from support.plain_http import ask
 from support.server import SAGEHEN, Server, clean_environment
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SAGEHEN_", "AWS_"))}
+def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """The command as a user runs it; where a process of its own proves nothing, see `ended`."""
     return subprocess.run(
         [SAGEHEN, *arguments],
         capture_output=True,
         text=True,
         timeout=60,
-        env=clean | environment,
+        env=clean_environment() | environment,
         check=False,
     )
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    """`ended(*arguments, **environment)`: what `sagehen arguments` leaves."""
+
+    def run_here(*arguments: object, **environment: str) -> Ended:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return run_command(*arguments)
+
+    return run_here
 
 
 def test_env_gives_a_shell_what_it_needs(server):
@@ -63,10 +76,10 @@ def test_second_up_on_the_same_home_is_refused(server):
     assert server.get("/_sagehen/health")
 
 
-def test_taken_port_is_said(server, short_path):
+def test_taken_port_is_said(server, short_path, ended):
     port = server.url.rpartition(":")[2]
-    second = run("up", "--home", str(short_path / "home"), "--port", port)
-    assert second.returncode == 1
+    second = ended("up", "--home", str(short_path / "home"), "--port", port)
+    assert second.status == 1
     assert f"Cannot listen on 127.0.0.1 port {port}" in second.stderr
     assert "--port" in second.stderr
 
@@ -81,70 +94,70 @@ def test_port_of_another_program_is_said(short_path):
     assert "Address already in use" in refused.stderr
 
 
-def test_home_that_cannot_be_written_is_said(short_path):
+def test_home_that_cannot_be_written_is_said(short_path, ended):
     (short_path / "file").write_text("")
-    refused = run("up", "--home", str(short_path / "file" / "home"), "--port", "0")
-    assert refused.returncode == 1
+    refused = ended("up", "--home", str(short_path / "file" / "home"), "--port", "0")
+    assert refused.status == 1
     assert "cannot be used: Not a directory" in refused.stderr
 
 
-def test_home_with_too_long_a_path_is_said(short_path):
-    refused = run("up", "--home", str(short_path / ("x" * 80)), "--port", "0")
-    assert refused.returncode == 1
+def test_home_with_too_long_a_path_is_said(short_path, ended):
+    refused = ended("up", "--home", str(short_path / ("x" * 80)), "--port", "0")
+    assert refused.status == 1
     assert "Choose a shorter one" in refused.stderr
 
 
-def test_unknown_setting_is_said(short_path):
+def test_unknown_setting_is_said(short_path, ended):
     home = short_path / "home"
     home.mkdir()
     (home / "sagehen.toml").write_text("prot = 9000\n")
-    refused = run("up", "--home", str(home))
-    assert refused.returncode == 1
+    refused = ended("up", "--home", str(home))
+    assert refused.status == 1
     assert "prot is not a setting" in refused.stderr
 
 
-def test_unknown_variable_is_said(short_path):
-    refused = run("up", "--home", str(short_path / "home"), SAGEHEN_PROT="9000")
-    assert refused.returncode == 1
+def test_unknown_variable_is_said(short_path, ended):
+    refused = ended("up", "--home", str(short_path / "home"), SAGEHEN_PROT="9000")
+    assert refused.status == 1
     assert "SAGEHEN_PROT is not a setting" in refused.stderr
 
 
 @pytest.mark.parametrize("option", ["colour", "allow_http"])
-def test_unknown_option_of_the_object_store_is_said(short_path, option):
-    refused = run(
+def test_unknown_option_of_the_object_store_is_said(short_path, option, ended):
+    refused = ended(
         "up",
         "--home",
         str(short_path / "home"),
         SAGEHEN_OBJECT_STORE_URL="s3://bucket",
         SAGEHEN_OBJECT_STORE_OPTIONS=json.dumps({option: "red"}),
     )
-    assert refused.returncode == 1
+    assert refused.status == 1
     assert option in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
-def test_errors_are_shown_as_they_are(short_path):
+def test_errors_are_shown_as_they_are(short_path, ended):
     (short_path / "sagehen.toml").write_text('region = "[/red]"\nport = "[x]"\n')
-    refused = run("env", "--home", str(short_path))
-    assert refused.returncode == 1
+    refused = ended("env", "--home", str(short_path))
+    assert refused.status == 1
     assert "[/red]" in refused.stderr
     assert "[x]" in refused.stderr
 
 
-def test_host_that_does_not_exist_is_said(short_path):
-    refused = run("up", "--home", str(short_path / "home"), "--port", "0", "--host", "a.invalid")
-    assert refused.returncode == 1
+def test_host_that_does_not_exist_is_said(short_path, ended):
+    refused = ended("up", "--home", str(short_path / "home"), "--port", "0", "--host", "a.invalid")
+    assert refused.status == 1
     assert "Cannot listen on a.invalid port 0" in refused.stderr
     assert "Unknown error" not in refused.stderr
 
 
-def test_address_that_a_killed_server_left_is_not_told_while_the_next_one_starts(short_path):
+def test_address_that_a_killed_server_left_is_not_told_while_the_next_one_starts(short_path, ended):
     home = short_path / "home"
     (home / "run").mkdir(parents=True)
     (home / "run" / "address").write_text("http://127.0.0.1:1")
     # A state of its own that cannot be opened: the start gets as far as that.
     (home / "state.db").mkdir()
-    assert run("up", "--home", str(home), "--port", "0").returncode == 1
+    assert ended("up", "--home", str(home), "--port", "0").status == 1
     assert not (home / "run" / "address").exists()
 
 
@@ -225,9 +238,9 @@ def test_sigterm_ends_everything(started):
     assert not (started.home / "run" / "address").exists()
 
 
-def test_env_before_any_start_says_what_to_do(short_path):
-    refused = run("env", "--home", str(short_path))
-    assert refused.returncode == 1
+def test_env_before_any_start_says_what_to_do(short_path, ended):
+    refused = ended("env", "--home", str(short_path))
+    assert refused.status == 1
     assert "sagehen up" in refused.stderr
     assert refused.stdout == ""
 
@@ -240,23 +253,23 @@ def test_demo_without_its_libraries_says_how_to_get_them(short_path):
     assert "Traceback" not in refused.stderr
 
 
-def test_status_without_a_server_says_what_to_do(short_path):
-    refused = run("status", "--home", str(short_path))
-    assert refused.returncode == 1
+def test_status_without_a_server_says_what_to_do(short_path, ended):
+    refused = ended("status", "--home", str(short_path))
+    assert refused.status == 1
     assert "No server runs" in refused.stderr
 
 
-def test_status_and_logs_show_an_endpoint(server, deploy):
+def test_status_and_logs_show_an_endpoint(server, deploy, ended):
     chatty = "def model_fn(d):\n    print('hello from the model', flush=True)\n    return 1\n"
     assert deploy.endpoint("chatty", chatty)["EndpointStatus"] == "InService"
     shown = run("status", "--home", str(server.home))
     assert shown.returncode == 0
     assert "chatty" in shown.stdout
     assert "InService" in shown.stdout
-    logs = run("logs", "chatty", "--home", str(server.home))
+    logs = ended("logs", "chatty", "--home", str(server.home))
     assert "hello from the model" in logs.stdout
-    missing = run("logs", "nothing", "--home", str(server.home))
-    assert missing.returncode == 1
+    missing = ended("logs", "nothing", "--home", str(server.home))
+    assert missing.status == 1
     assert "no logs of the endpoint nothing" in missing.stderr
 
 

@@ -19,7 +19,7 @@ import pytest
 from sagehen.store.migrate import upgrade
 from support.warm import PLAIN, run_script
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 def run(script, server, *arguments, **variables):

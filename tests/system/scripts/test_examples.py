@@ -13,7 +13,7 @@ from support.aws_cli import aws_command
 from support.server import clean_environment, run_to_its_end
 from support.warm import PLAIN, run_script
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 NUMBER = r"\d+\.\d+"
 
 
