@@ -22,6 +22,7 @@ from sagehen.domain.objects import Attributes
 from sagehen.errors import NotFound
 from sagehen.home import Home, prepare_home
 from sagehen.objects import LocalObjectStore
+from sagehen.settings import Settings
 from support.state import copied_state, settings_of
 
 Entry = tarfile.TarInfo | tuple[str, bytes]
