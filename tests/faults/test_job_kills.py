@@ -115,22 +115,21 @@ class House:
             bodies = connection.scalars(mine.order_by(MESSAGES.c.sequence)).all()
         return [json.loads(body) for body in bodies]
 
-    def wait_for_end(
-        self, name: str, process: BaseProcess | None = None, stop: bool = False
-    ) -> bool:
+    def wait_for_end(self, name: str, process: BaseProcess) -> bool:
         """Until a job has ended and the agent was told to forget it, or the process has died; then
-        False. With `stop`, it is told to stop as soon as its code runs."""
+        False."""
 
         def holds() -> bool:
-            if stop and self.get(name).secondary is SecondaryStatus.TRAINING:
-                self._stop(name)
             over = self.get(name).status.is_final and not any(self.home.ended_jobs.iterdir())
-            return over or (process is not None and not process.is_alive())
+            return over or not process.is_alive()
 
         eventually(holds)
-        return process is None or process.is_alive()
+        return process.is_alive()
 
-    def _stop(self, name: str) -> None:
+    def wait_for_training(self, name: str) -> None:
+        eventually(lambda: self.get(name).secondary is SecondaryStatus.TRAINING)
+
+    def stop(self, name: str) -> None:
         with self.database.write() as connection:
             record = training_jobs.get_for_update(connection, name)
             assert record is not None
@@ -202,21 +201,28 @@ def agent(house):
 def lives(house: House, role: str, what: str, command: str, stop: bool = False) -> Iterator[str]:
     """The names of jobs that have ended, although the role was killed at the first step, the
     second, and so on, until one has none left to be killed at. Who sees one to its end is killed
-    at the next one's step."""
+    at the next one's step. With `stop`, a job is told to stop when its code runs, and the steps are
+    those from there on."""
     crash = Crash(what)
     process = house.roles.start(role, crash)
     try:
         for number in itertools.count(1):
             assert number < MOST_STEPS
             name = f"{'stopped' if stop else 'whole'}-{what}-{number}"
-            crash.arm(number)
-            house.create(name, command)
-            survived = house.wait_for_end(name, process, stop)
+            if stop:
+                house.create(name, command)
+                house.wait_for_training(name)
+                crash.arm(number)
+                house.stop(name)
+            else:
+                crash.arm(number)
+                house.create(name, command)
+            survived = house.wait_for_end(name, process)
             if not survived:
                 house.roles.kill(process)
                 crash = Crash(what)
                 process = house.roles.start(role, crash)
-                assert house.wait_for_end(name, process, stop)
+                assert house.wait_for_end(name, process)
             yield name
             if survived:
                 assert number > 1, "There was no step to be killed at."
