@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -154,13 +153,6 @@ def test_every_example_is_listed_and_tested():
 
 def test_example_does_not_run_against_aws_by_mistake():
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    finished = subprocess.run(
-        [sys.executable, str(EXAMPLES / "seed_multi_model.py")],
-        env=clean,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    finished = run_script(EXAMPLES / "seed_multi_model.py", [], clean, 60)
     assert finished.returncode == 1
     assert "sagehen up" in finished.stderr
