@@ -23,7 +23,7 @@ from sagehen.logs import read_logs
 from sagehen.server import RunningServer, client_url, running_server
 from sagehen.settings import Settings
 from sagehen.status import fetch_status, render_status
-from sagehen.terminal import ConfigOption, HomeOption, err, out, told_plainly
+from sagehen.terminal import ConfigOption, HomeOption, err, out, plain_errors
 from sagehen.verbs.api_keys import key_app
 from sagehen.verbs.asynchronous import async_app
 from sagehen.verbs.jobs import jobs_app
@@ -52,7 +52,7 @@ def up(
     config: ConfigOption = None,
 ) -> None:
     """Run a server in the foreground, until Ctrl-C."""
-    with told_plainly():
+    with plain_errors():
         settings = load_settings(config, home=home, port=port, host=host)
         asyncio.run(_serve(settings))
 
@@ -60,7 +60,7 @@ def up(
 @app.command()
 def env(home: HomeOption = None, config: ConfigOption = None) -> None:
     """Print the exports that point AWS tools at the server: eval "$(sagehen env)"."""
-    with told_plainly():
+    with plain_errors():
         settings = load_settings(config, home=home)
         place = Home(settings.home)
         credentials = load_credentials(place.credentials)
@@ -79,7 +79,7 @@ def env(home: HomeOption = None, config: ConfigOption = None) -> None:
 @app.command("status")
 def show_status(home: HomeOption = None, config: ConfigOption = None) -> None:
     """Show the endpoints, their instances and what they do."""
-    with told_plainly():
+    with plain_errors():
         place = Home(load_settings(config, home=home).home)
         out.print(render_status(fetch_status(place)))
 
@@ -95,7 +95,7 @@ def show_logs(
     config: ConfigOption = None,
 ) -> None:
     """Show what containers, or the server's processes, have printed."""
-    with told_plainly():
+    with plain_errors():
         place = Home(load_settings(config, home=home).home)
         for line in read_logs(place, endpoint, lines=lines, follow=follow):
             sys.stdout.write(line + "\n")
@@ -109,7 +109,7 @@ def demo(
     port: Annotated[int | None, typer.Option(help="[any free one]")] = None,
 ) -> None:
     """Tell the story of ten cities' house prices behind one multi-model endpoint."""
-    with told_plainly(), _demo_home(home) as place:
+    with plain_errors(), _demo_home(home) as place:
         settings = load_settings(home=place, port=port if port is not None else 0)
         sound = asyncio.run(_demonstrate(settings, keep))
     raise typer.Exit(0 if sound else 1)
@@ -136,7 +136,7 @@ async def _serve(settings: Settings) -> None:
             _announce(server)
             await asyncio.get_running_loop().create_future()
 
-    await _until_told_to_end(stay())
+    await _until_signalled(stay())
     out.print("Stopped.")
 
 
@@ -161,20 +161,20 @@ async def _demonstrate(settings: Settings, keep: bool) -> bool:
                 _announce(server)
                 await asyncio.get_running_loop().create_future()
 
-    await _until_told_to_end(show())
+    await _until_signalled(show())
     return verdict
 
 
-async def _until_told_to_end(work: Coroutine[Any, Any, None]) -> None:
+async def _until_signalled(work: Coroutine[Any, Any, None]) -> None:
     """Run `work` until it ends or SIGINT or SIGTERM comes, which may be while it still starts."""
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ending.set)
     working = asyncio.create_task(work)
-    told = asyncio.create_task(ending.wait())
-    await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
+    ended = asyncio.create_task(ending.wait())
+    await asyncio.wait({working, ended}, return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
     if not working.done():
         out.print("Stopping: what was accepted is finished first. Once more stops at once.")
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -20,7 +20,7 @@ from sagehen.errors import HomeError, Unavailable
 from sagehen.gateway.board import clear_row, make_board
 from sagehen.home import Home, prepare_home
 from sagehen.settings import Settings
-from sagehen.store.revision import is_up_to_date
+from sagehen.store.revision import is_up_to_date, make_state
 from sagehen.supervisor import Role, Supervisor
 
 __all__ = ["RunningServer", "client_url", "running_server"]
@@ -76,7 +76,7 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
 def _migrate(settings: Settings) -> None:
     if settings.database_url is None:
         state = Path(unquote(settings.state_url.removeprefix("sqlite:///")))
-        if is_up_to_date(state):
+        if is_up_to_date(state) or make_state(state):
             return
     from sagehen.store.migrate import upgrade  # half a second that most starts do without
 

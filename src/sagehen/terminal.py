@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from sagehen.errors import SagehenError
 
-__all__ = ["ConfigOption", "HomeOption", "err", "out", "told_plainly"]
+__all__ = ["ConfigOption", "HomeOption", "err", "out", "plain_errors"]
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -21,7 +21,7 @@ ConfigOption = Annotated[Path | None, typer.Option(help="Settings. [sagehen.toml
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
     """An expected error is one sentence, not a traceback."""
     try:
         yield

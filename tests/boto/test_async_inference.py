@@ -48,7 +48,7 @@ def test_an_inline_body(bench: AsyncBench) -> None:
     answer = runtime.invoke_endpoint_async(EndpointName="async", Body=b"as it is")
     key = answer["OutputLocation"].removeprefix("s3://async-out/")
     bench.s3.get_waiter("object_exists").wait(
-        Bucket="async-out", Key=key, WaiterConfig={"Delay": 1}
+        Bucket="async-out", Key=key, WaiterConfig={"Delay": 0.1, "MaxAttempts": 600}
     )
     assert bench.get(answer["OutputLocation"])["Body"] == b"as it is"
 

@@ -1,4 +1,4 @@
-"""Deliveries: to receivers that are slow, broken, or lie; by webhook and e-mail; after a kill."""
+"""Deliveries: to receivers that are slow, broken, or lie; by webhook and e-mail."""
 
 import base64
 import hashlib
@@ -154,7 +154,7 @@ def test_one_that_hangs_does_not_hold_up_another(sns: Any, receiver: Receiver, t
         # Behind those that hang for three seconds each, two at a time, it were thirty.
         assert posts[19].at - began < 20
         asked = [post.at - began for post in stuck.at("/stuck", "Notification")]
-        assert len(asked) <= 2 * (1 + max(asked) / 3)
+        assert len(asked) <= 2 * (1 + max(asked, default=0) / 3)
     finally:
         stuck.close()
 
@@ -258,27 +258,6 @@ def test_a_webhook_with_a_secret_of_one_s_own(sns: Any, receiver: Receiver, topi
     sns.publish(TopicArn=topic, Message="m")
     posts = receiver.wait_for("/hook", count=3)
     assert len({post.headers["webhook-id"] for post in posts}) == 1
-
-
-def test_a_kill_loses_nothing(sns: Any, sqs: Any, delivering: Server, receiver: Receiver) -> None:
-    queue = sqs.create_queue(QueueName="kept")["QueueUrl"]
-    sqs.send_message(QueueUrl=queue, MessageBody="kept")
-    topic = sns.create_topic(Name=f"t-{uuid.uuid4().hex[:8]}")["TopicArn"]
-    subscribe(sns, receiver, topic, "/a")
-    receiver.answers["/a"] = [hang]
-    sent = {sns.publish(TopicArn=topic, Message=str(n))["MessageId"] for n in range(10)}
-    receiver.wait_for("/a", "Notification")
-    delivering.kill()
-    receiver.answers.clear()
-    before = len(receiver.at("/a"))
-    delivering.start()
-
-    def delivered() -> set[str]:
-        return {post.json["MessageId"] for post in receiver.at("/a")[before:]}
-
-    eventually(lambda: delivered() == sent)
-    (message,) = delivering.client("sqs").receive_message(QueueUrl=queue)["Messages"]
-    assert message["Body"] == "kept"
 
 
 def test_a_server_that_stops_does_not_wait_for_long_polls(delivering: Server) -> None:

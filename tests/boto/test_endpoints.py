@@ -6,7 +6,7 @@ from botocore.exceptions import ClientError, WaiterError
 from support.deploy import loads_when
 
 ARN = "arn:aws:sagemaker:us-east-1:000000000000:endpoint/"
-SOON = {"Delay": 1, "MaxAttempts": 60}
+SOON = {"Delay": 0.1, "MaxAttempts": 600}
 
 
 @pytest.fixture(scope="module")

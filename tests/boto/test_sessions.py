@@ -99,7 +99,7 @@ def test_a_closed_session_is_known_no_more(talks):
 
 
 def test_an_expired_session_is_known_no_more(talks):
-    session_id = begin(talks, seconds=2)
+    session_id = begin(talks, seconds=1)
 
     def expired():
         try:

@@ -5,14 +5,17 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from support.async_bench import AsyncBench, lines_of
+from support.async_bench import AsyncBench, Called, lines_of
 from support.deploy import DOUBLE, pack
-from support.server import children
+from support.receiver import Receiver, hang
+from support.server import children, eventually
 
 MODELS = ["first", "second"]
 
@@ -84,28 +87,90 @@ def test_a_killed_instance_comes_back(killed, wait_until):
     assert is_described(killed)
 
 
-def test_nothing_outlives_a_killed_supervisor_and_all_comes_back(killed, short_path, wait_until):
+@dataclass
+class Before:
+    """What there was when everything was killed."""
+
+    processes: set[int]
+    bench: AsyncBench
+    calls: list[Called]
+    sent: set[str]
+    """MessageIds of what a topic's subscriber had not accepted yet."""
+    receiver: Receiver
+    posts: int
+    """How many it had had."""
+
+
+@pytest.fixture(scope="module")
+def all_killed(killed, tmp_path_factory) -> Iterator[Before]:
     """Everything at once: with the supervisor the kernel ends the others, by SIGKILL too."""
-    server, bench = killed.server, AsyncBench(killed)
-    assert bench.endpoint("async")["EndpointStatus"] == "InService"
-    gate, began = short_path / "gate", short_path / "began"
-    calls = [bench.call("async", number=number, gate=gate, began=began) for number in range(9)]
-    wait_until(lambda: bool(lines_of(began)))
-    everyone = [*server.pids().values(), *instance_pids(server)]
+    server, receiver, gate = killed.server, Receiver(), tmp_path_factory.mktemp("gate") / "open"
+    bench, calls = accept_calls(killed, gate)
+    sent = send_to_one_who_hangs(server, receiver)
+    sqs = server.client("sqs")
+    queue = sqs.create_queue(QueueName="kept")["QueueUrl"]
+    sqs.send_message(QueueUrl=queue, MessageBody="kept")
+    processes = {*server.pids().values(), *instance_pids(server)}
     server.kill()
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in everyone))
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
     gate.touch()
+    receiver.answers.clear()
+    posts = len(receiver.posts)
     server.start()
+    yield Before(processes, bench, calls, sent, receiver, posts)
+    receiver.close()
+
+
+def accept_calls(killed, gate: Path) -> tuple[AsyncBench, list[Called]]:
+    """Some are worked on, the others wait for them."""
+    bench, began = AsyncBench(killed), gate.with_name("began")
+    assert bench.endpoint("async")["EndpointStatus"] == "InService"
+    calls = [bench.call("async", number=number, gate=gate, began=began) for number in range(9)]
+    eventually(lambda: bool(lines_of(began)))
+    return bench, calls
+
+
+def send_to_one_who_hangs(server, receiver: Receiver) -> set[str]:
+    """More than it is sent at once; the MessageIds."""
+    sns = server.client("sns")
+    topic = sns.create_topic(Name="told")["TopicArn"]
+    sns.subscribe(TopicArn=topic, Protocol="http", Endpoint=receiver.url("/told"))
+    receiver.confirm("/told")
+    receiver.answers["/told"] = [hang]
+    sent = {sns.publish(TopicArn=topic, Message=str(n))["MessageId"] for n in range(20)}
+    receiver.wait_for("/told", "Notification")
+    return sent
+
+
+def test_nothing_outlives_a_killed_supervisor_and_all_comes_back(killed, all_killed, wait_until):
     listed = killed.sagemaker.list_endpoints()["Endpoints"]
     assert {endpoint["EndpointName"] for endpoint in listed} == {*MODELS, "async"}
     listed = killed.sagemaker.list_models()["Models"]
     assert {model["ModelName"] for model in listed} == {*MODELS, "async-model"}
     wait_until(lambda: serves(killed))
     assert is_described(killed)
-    assert not set(everyone) & {*server.pids().values(), *instance_pids(server)}
-    # The queue is as it was.
+    now = {*killed.server.pids().values(), *instance_pids(killed.server)}
+    assert not all_killed.processes & now
+
+
+def test_what_was_accepted_before_all_was_killed_is_answered_after_it(all_killed):
+    bench, calls = all_killed.bench, all_killed.calls
     assert [json.loads(called.output())["number"] for called in calls] == list(range(9))
     assert all(len(bench.notices(called)) == 1 for called in calls)
+
+
+def test_what_was_published_before_all_was_killed_is_delivered_after_it(all_killed, wait_until):
+    def delivered() -> set[str]:
+        return {post.json["MessageId"] for post in all_killed.receiver.posts[all_killed.posts :]}
+
+    wait_until(lambda: delivered() == all_killed.sent)
+
+
+def test_what_was_in_a_queue_before_all_was_killed_is_there_after_it(killed, all_killed):
+    sqs = killed.server.client("sqs")
+    url = sqs.get_queue_url(QueueName="kept")["QueueUrl"]
+    (message,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    assert message["Body"] == "kept"
 
 
 def test_objects_are_whole_or_absent(killed, wait_until):

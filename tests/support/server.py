@@ -1,6 +1,5 @@
 """A real server, in processes of its own, as a test sees it."""
 
-import functools
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ from support.plain_http import ask
 
 SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
 START_TIMEOUT_SECONDS = 120
-STOP_TIMEOUT_SECONDS = 60
+STOP_TIMEOUT_SECONDS = 120
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"
 )
@@ -71,9 +70,6 @@ class Server:
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
-        if not self.home.exists() and "SAGEHEN_DATABASE_URL" not in self.settings:
-            self.home.mkdir(parents=True, mode=0o700)
-            (self.home / "state.db").write_bytes(_migrated_state())
         address = self.home / "run" / "address"
         address.unlink(missing_ok=True)
         output = (self.home.parent / "up.log").open("ab")
@@ -148,18 +144,6 @@ def server_maker() -> Iterator[Callable[..., Server]]:
     for server in made:
         server.stop()
         shutil.rmtree(server.home.parent, ignore_errors=True)
-
-
-@functools.cache
-def _migrated_state() -> bytes:
-    """Migrating takes half a second of a core; what the command does in a new home, it does where
-    tests run the command itself."""
-    from sagehen.store.migrate import upgrade
-
-    with tempfile.TemporaryDirectory() as folder:
-        state = Path(folder, "state.db")
-        upgrade(f"sqlite:///{state}")
-        return state.read_bytes()
 
 
 def run_to_its_end(command: list[str], environment: dict[str, str]) -> str:

@@ -11,6 +11,7 @@ from sagehen.store.database import Database
 from sagehen.store.migrate import upgrade
 from sagehen.store.tables import METADATA
 from support.postgres import running_postgres
+from support.state import copied_state
 
 
 @pytest.fixture(scope="session")
@@ -23,11 +24,8 @@ def empty_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def database(empty_state: Path, tmp_path: Path) -> Iterator[Database]:
-    path = tmp_path / "state.db"
-    path.write_bytes(empty_state.read_bytes())
-    database = Database(f"sqlite:///{path}")
-    yield database
-    database.close()
+    with copied_state(empty_state, tmp_path / "state.db") as database:
+        yield database
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.agent.leftovers import clear_leftovers
 from sagehen.agent.log_folders import prune_logs
 from sagehen.agent.messages import InstanceList, LoadedModel, Sample
+from sagehen.agent.node import Node, Pace
 from sagehen.agent.stored import StoredModelData
-from sagehen.agent.surroundings import Pace, Surroundings
 from sagehen.clock import Clock
 from sagehen.domain.containers import InstanceSpec, InstanceState
 from sagehen.errors import Invalid, NotFound, Unavailable
@@ -61,7 +61,7 @@ class Agent:
             most_unused_bytes=settings.artifact_cache_bytes,
             clock=clock,
         )
-        self._around = Surroundings(
+        self._node = Node(
             settings=settings,
             home=home,
             artifacts=artifacts,
@@ -74,7 +74,7 @@ class Agent:
                 settings=settings,
                 home=home,
                 objects=objects,
-                launcher=self._around.launcher,
+                launcher=self._node.launcher,
                 clock=clock,
             )
         )
@@ -86,8 +86,8 @@ class Agent:
     async def start(self) -> None:
         """Clear away what an earlier agent left, and take up its artifacts."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
-        await asyncio.to_thread(clear_leftovers, self._around.home)
-        await asyncio.to_thread(self._around.artifacts.open)
+        await asyncio.to_thread(clear_leftovers, self._node.home)
+        await asyncio.to_thread(self._node.artifacts.open)
         await self.jobs.start()
 
     async def stop(self) -> None:
@@ -120,17 +120,17 @@ class Agent:
         """
         if self._stopping:
             raise Unavailable("The agent is stopping.")
-        _check(spec, self._around.home)
+        _check(spec, self._node.home)
         old = self._instances.get(spec.instance_id)
         if old is not None and old.spec == spec and old.report.state in _RUNS:
             return
         log.info("Instance %s of %s starts.", spec.instance_id, spec.endpoint_name)
-        instance = Instance(spec, self._around, self._changes.announce)
+        instance = Instance(spec, self._node, self._changes.announce)
         self._instances[spec.instance_id] = instance
         running = frozenset(self._instances)
         instance.start(after=old)
         self._changes.announce()
-        await asyncio.to_thread(prune_logs, self._around.home.logs, running)
+        await asyncio.to_thread(prune_logs, self._node.home.logs, running)
 
     def delete(self, instance_id: str) -> None:
         """Begin to stop an instance; it leaves the list when it has stopped.

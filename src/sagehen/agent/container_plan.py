@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,44 +81,66 @@ def plan_launch(
     place: ContainerPlace, launch: Launch, address: str, ports: PortRange, settings: Settings
 ) -> LaunchPlan:
     """Everything that the launcher must know."""
-    command: tuple[str, ...]
     if launch.adapter is not None:
-        command = (sys.executable, "-m", "sagehen.modelserver")
-        own = {
-            "SAGEHEN_ADAPTER": launch.adapter,
-            "SAGEHEN_BIND": address,
-            "SAGEHEN_ENVIRONMENTS": str(place.home.environments),
-            "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
-        }
-        if place.code_url is not None:
-            own[SUBMIT_DIRECTORY] = str(place.code)
-        folder = place.folder
-        suggested = _for_requirements(place, settings)
+        program = _model_server(place, launch.adapter, address, settings)
     else:
-        command = launch.command or ()
-        own = {"SAGEMAKER_BIND_TO_PORT": address.rpartition(":")[2]}
-        # Requests are served side by side: threads inside each only get in each other's way. Our
-        # model server knows better how many there are.
-        suggested = {"OMP_NUM_THREADS": "1"}
-        # Where sagehen.toml lies: a command in it may name a script beside it.
-        folder = place.home.path
+        program = _program_of_users(place, launch.command or (), address)
+    environment = {**program.suggested, **_environment(place, settings), **program.fixed}
     return LaunchPlan(
         instance_id=place.spec.instance_id,
         name=place.container.hostname,
-        command=command,
-        environment=suggested
-        | _environment(place, settings)
-        | own
-        | {"SAGEMAKER_SAFE_PORT_RANGE": ports.spare},
-        folder=folder,
+        command=program.command,
+        environment=environment | {"SAGEMAKER_SAFE_PORT_RANGE": ports.spare},
+        folder=program.folder,
         log=place.log,
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(place.spec.instance_type, settings),
         base=place.base,
+        hidden=place.home.hidden if place.container.network_isolation else (),
     )
 
 
-def _for_requirements(place: ContainerPlace, settings: Settings) -> dict[str, str]:
+@dataclass(frozen=True, kw_only=True)
+class _Program:
+    command: tuple[str, ...]
+    folder: Path
+    suggested: Mapping[str, str]
+    """Variables that the user's win over."""
+    fixed: Mapping[str, str]
+
+
+def _model_server(
+    place: ContainerPlace, adapter: str, address: str, settings: Settings
+) -> _Program:
+    fixed = {
+        "SAGEHEN_ADAPTER": adapter,
+        "SAGEHEN_BIND": address,
+        "SAGEHEN_ENVIRONMENTS": str(place.home.environments),
+        "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
+    }
+    if place.code_url is not None:
+        fixed[SUBMIT_DIRECTORY] = str(place.code)
+    return _Program(
+        command=(sys.executable, "-m", "sagehen.modelserver"),
+        folder=place.folder,
+        suggested=_for_requirements(place),
+        fixed=fixed,
+    )
+
+
+def _program_of_users(place: ContainerPlace, command: tuple[str, ...], address: str) -> _Program:
+    return _Program(
+        command=command,
+        # Where sagehen.toml lies: a command in it may name a script beside it.
+        folder=place.home.path,
+        # Requests are served side by side: threads inside each only get in each other's way. Our
+        # model server knows better how many there are.
+        suggested={"OMP_NUM_THREADS": "1"},
+        fixed={"SAGEMAKER_BIND_TO_PORT": address.rpartition(":")[2]},
+    )
+
+
+def _for_requirements(place: ContainerPlace) -> dict[str, str]:
     """What our model server needs to install a requirements.txt as the user would have it."""
     # It is to give up before we do, as it knows why it was slow.
     seconds = max(1, int(place.spec.startup_timeout_seconds) - STARTUP_MARGIN_SECONDS)

@@ -76,15 +76,15 @@ def service_failure(cause: str) -> str:
 
 def explain(lines: Sequence[str]) -> str:
     """The part of a log that tells most: its last exception, or else its last lines."""
-    told = [line.strip() for line in lines if line.strip() and not _OURS.search(line)]
-    told = _after_the_last(_REASON_FOLLOWS, told) or told
-    for at, line in reversed(list(enumerate(told))):
+    printed = [line.strip() for line in lines if line.strip() and not _OURS.search(line)]
+    printed = _after_the_last(_REASON_FOLLOWS, printed) or printed
+    for at, line in reversed(list(enumerate(printed))):
         if _EXCEPTION.match(line):
-            return line + (_place(told[:at]) if _is_of_syntax(line) else "")
+            return line + (_place(printed[:at]) if _is_of_syntax(line) else "")
         if own := _OWN_EXCEPTION.match(line):
             return line[own.end() :]
-    troubles = [line for line in told if not _ROUTINE.match(line)]
-    return " | ".join((troubles or told)[-SHOWN_LINES:])
+    troubles = [line for line in printed if not _ROUTINE.match(line)]
+    return " | ".join((troubles or printed)[-SHOWN_LINES:])
 
 
 def _after_the_last(pattern: re.Pattern[str], lines: list[str]) -> list[str]:

@@ -20,8 +20,8 @@ from sagehen.agent.limits import InstanceLimit, LimitHits, add_hits, choose_limi
 from sagehen.agent.messages import LoadedModel, Sample
 from sagehen.agent.model_caches import ModelCaches
 from sagehen.agent.model_data import ModelData
+from sagehen.agent.node import Node
 from sagehen.agent.running import RunningContainer, start_container
-from sagehen.agent.surroundings import Surroundings
 from sagehen.agent.utilization import Utilization
 from sagehen.domain.containers import (
     ContainerReport,
@@ -60,24 +60,21 @@ class Instance:
         on_change: called after each change of `report`.
     """
 
-    def __init__(
-        self, spec: InstanceSpec, around: Surroundings, on_change: Callable[[], None]
-    ) -> None:
+    def __init__(self, spec: InstanceSpec, node: Node, on_change: Callable[[], None]) -> None:
         self.spec = spec
         self.report = InstanceReport(instance_id=spec.instance_id, state=InstanceState.STARTING)
-        self._around = around
+        self._node = node
         self._on_change = on_change
         self._places = [
-            ContainerPlace(around.home, spec, number)
-            for number in range(1, len(spec.containers) + 1)
+            ContainerPlace(node.home, spec, number) for number in range(1, len(spec.containers) + 1)
         ]
         self._artifacts: list[Artifact] = []
         self._running: list[RunningContainer] = []
         self._run_id = ""
         self._hits: Counter[InstanceLimit] = Counter()
-        self._models = ModelCaches(spec, around)
+        self._models = ModelCaches(spec, node)
         self._utilization = Utilization(
-            choose_limits(spec.instance_type, around.settings), around.home.path, around.clock
+            choose_limits(spec.instance_type, node.settings), node.home.path, node.clock
         )
         self._life: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
@@ -147,7 +144,7 @@ class Instance:
         await asyncio.wait({self._work})
         if self._work.cancelled():
             await self._finish_containers()
-        await self._stop_containers(self._around.pace.unhealthy_stop_seconds)
+        await self._stop_containers(self._node.pace.unhealthy_stop_seconds)
         await self._let_go()
 
     async def _work_after(self, before: "Instance | None") -> None:
@@ -180,7 +177,7 @@ class Instance:
 
     def _serves(self, place: ContainerPlace) -> bool:
         """Whether our model server runs there; others fetch their code themselves."""
-        launch = find_launch(place.container.image, self._around.settings.images)
+        launch = find_launch(place.container.image, self._node.settings.images)
         return launch is not None and launch.adapter is not None
 
     async def _give(
@@ -198,7 +195,7 @@ class Instance:
             async with asyncio.timeout(seconds):
                 artifact = await self._acquire(data)
             self._artifacts.append(artifact)
-            await self._around.artifacts.with_room(
+            await self._node.artifacts.with_room(
                 lambda: asyncio.to_thread(give_folder, artifact.folder, target, artifact.size_bytes)
             )
         except TimeoutError:
@@ -210,14 +207,14 @@ class Instance:
     async def _acquire(self, data: ModelData) -> Artifact:
         while True:
             try:
-                return await self._around.artifacts.acquire(data)
+                return await self._node.artifacts.acquire(data)
             except Unavailable as error:
                 log.warning("Model data cannot be had now: %s", error, extra=self._about("fetch"))
-                await self._around.clock.sleep(ARTIFACT_RETRY_SECONDS)
+                await self._node.clock.sleep(ARTIFACT_RETRY_SECONDS)
 
     async def _keep_running(self) -> None:
         """Start the containers, and again whenever they end. Ends only by failing or a stop."""
-        pace, clock = self._around.pace, self._around.clock
+        pace, clock = self._node.pace, self._node.clock
         delay = pace.first_restart_delay_seconds
         was_healthy, retried = False, False
         while True:
@@ -244,7 +241,7 @@ class Instance:
         self._run_id = uuid4().hex
         try:
             for place in self._places:
-                self._running.append(await start_container(place, self._around))
+                self._running.append(await start_container(place, self._node))
         except CannotStart as error:
             raise _Failed(cannot_start(self.spec.variant_name, str(error))) from error
         waits = [asyncio.create_task(running.wait_until_healthy()) for running in self._running]
@@ -294,14 +291,14 @@ class Instance:
 
     async def _unload_idle_models(self) -> None:
         while self._models.are_open:
-            await self._around.clock.sleep(IDLE_MODELS_SECONDS)
+            await self._node.clock.sleep(IDLE_MODELS_SECONDS)
             try:
                 await self._models.unload_idle()
             except Exception:
                 log.exception("Idle models stay loaded.", extra=self._about("models_kept"))
 
     async def _watch(self) -> str:
-        pace = self._around.pace
+        pace = self._node.pace
         failed, told_slots = 0, self._slots()
         while True:
             exits = {running.exited for running in self._running}
@@ -324,7 +321,7 @@ class Instance:
 
     async def _finish_containers(self) -> None:
         """End them one after the other: what the first still works on needs the next of them."""
-        clock, pace = self._around.clock, self._around.pace
+        clock, pace = self._node.clock, self._node.pace
         deadline = clock.monotonic() + pace.stop_seconds
         await self._models.close()
         for running in self._running:
@@ -340,8 +337,8 @@ class Instance:
 
     async def _let_go(self) -> None:
         while self._artifacts:
-            await self._around.artifacts.release(self._artifacts.pop())
-        await asyncio.to_thread(remove_tree, self._around.home.instances / self.spec.instance_id)
+            await self._node.artifacts.release(self._artifacts.pop())
+        await asyncio.to_thread(remove_tree, self._node.home.instances / self.spec.instance_id)
 
     def _say_unhealthy(self, running: RunningContainer, cause: str) -> str:
         return failed_ping(running.place.container.hostname, self.spec.variant_name, cause)

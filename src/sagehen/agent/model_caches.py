@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from sagehen.agent.messages import LoadedModel
 from sagehen.agent.model_cache import ModelCache
 from sagehen.agent.model_room import open_model_cache
+from sagehen.agent.node import Node
 from sagehen.agent.running import RunningContainer
-from sagehen.agent.surroundings import Surroundings
 from sagehen.agent.tallies import ModelTallies
 from sagehen.domain.containers import InstanceSpec
 from sagehen.errors import Invalid, NotFound, Unavailable
@@ -17,9 +17,9 @@ __all__ = ["ModelCaches"]
 class ModelCaches:
     """By the hostnames of the containers; there are none while these do not serve."""
 
-    def __init__(self, spec: InstanceSpec, around: Surroundings) -> None:
+    def __init__(self, spec: InstanceSpec, node: Node) -> None:
         self._spec = spec
-        self._around = around
+        self._node = node
         self._hostnames = [one.hostname for one in spec.containers if one.multi_model]
         self._tallies = ModelTallies()
         self._caches: dict[str, ModelCache] = {}
@@ -29,7 +29,7 @@ class ModelCaches:
         for running in containers:
             if running.place.container.multi_model:
                 self._caches[running.place.container.hostname] = await open_model_cache(
-                    running, self._around, self._tallies, sharing=len(self._hostnames)
+                    running, self._node, self._tallies, sharing=len(self._hostnames)
                 )
 
     async def close(self) -> None:

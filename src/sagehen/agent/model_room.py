@@ -5,8 +5,8 @@ import os
 from sagehen.agent.memory import machine_memory_bytes
 from sagehen.agent.model_cache import ModelCache, ModelCachePlan
 from sagehen.agent.model_calls import ModelCalls
+from sagehen.agent.node import Node
 from sagehen.agent.running import RunningContainer
-from sagehen.agent.surroundings import Surroundings
 from sagehen.agent.tallies import ModelTallies
 from sagehen.domain.instance_types import instance_types
 from sagehen.domain.locations import parse_location
@@ -23,7 +23,7 @@ ONE_SHOT_FACTOR = 4
 
 
 async def open_model_cache(
-    running: RunningContainer, around: Surroundings, tallies: ModelTallies, sharing: int = 1
+    running: RunningContainer, node: Node, tallies: ModelTallies, sharing: int = 1
 ) -> ModelCache:
     """The cache of a container that has just become healthy and holds no model yet.
 
@@ -45,21 +45,21 @@ async def open_model_cache(
         room_bytes=_parse_room(given)
         if given is not None
         else choose_room(
-            running.place.spec.instance_type, around.settings.model_memory_share / sharing, base
+            running.place.spec.instance_type, node.settings.model_memory_share / sharing, base
         ),
         base_bytes=base,
         loads_at_once=loads,
         fetches_at_once=loads * FETCHES_PER_LOAD,
-        longest_load_seconds=around.settings.model_load_timeout_seconds,
+        longest_load_seconds=node.settings.model_load_timeout_seconds,
         keep=container.model_cache,
     )
     return ModelCache(
         plan,
         ModelCalls(running.address),
-        around.artifacts,
+        node.artifacts,
         running.process.memory_bytes,
         tallies,
-        around.clock,
+        node.clock,
     )
 
 

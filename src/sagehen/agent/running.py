@@ -12,7 +12,7 @@ from sagehen.agent.faults import CannotStart
 from sagehen.agent.http import exchange
 from sagehen.agent.launcher import Process
 from sagehen.agent.model_calls import ModelCalls
-from sagehen.agent.surroundings import Pace, Surroundings
+from sagehen.agent.node import Node, Pace
 from sagehen.domain.images import find_launch
 from sagehen.errors import Unavailable
 
@@ -76,33 +76,33 @@ class RunningContainer:
 
     def describe_end(self) -> str:
         """Why it may have ended, or does not answer, from its log."""
-        told = explain(self.process.last_lines()) or "it logged nothing"
+        reason = explain(self.process.last_lines()) or "it logged nothing"
         if not self.exited.done():
-            return told
+            return reason
         if self.process.ended_because is not None:
-            return f"{self.process.ended_because}; {told}"
+            return f"{self.process.ended_because}; {reason}"
         status = self.exited.result()
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        return f"{told}; {how}"
+        return f"{reason}; {how}"
 
 
-async def start_container(place: ContainerPlace, around: Surroundings) -> RunningContainer:
+async def start_container(place: ContainerPlace, node: Node) -> RunningContainer:
     """Start a container in its folder, which must be there.
 
     Raises:
         CannotStart: nothing is known of its image, or its command cannot be run.
     """
-    launch = find_launch(place.container.image, around.settings.images)
+    launch = find_launch(place.container.image, node.settings.images)
     if launch is None:
         raise CannotStart(f"the image {place.container.image} is not known")
-    ports = around.ports.take()
+    ports = node.ports.take()
     try:
         address = choose_address(place, launch, ports)
-        plan = plan_launch(place, launch, address, ports, around.settings)
-        process = await around.launcher.start(plan)
+        plan = plan_launch(place, launch, address, ports, node.settings)
+        process = await node.launcher.start(plan)
     except BaseException:
-        around.ports.give_back(ports)
+        node.ports.give_back(ports)
         raise
     exited = asyncio.create_task(process.wait())
-    exited.add_done_callback(lambda _: around.ports.give_back(ports))
-    return RunningContainer(place, address, process, exited, around.pace)
+    exited.add_done_callback(lambda _: node.ports.give_back(ports))
+    return RunningContainer(place, address, process, exited, node.pace)

@@ -14,11 +14,10 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.routing import Route
 
 from sagehen.api.async_queues import AsyncQueues
-from sagehen.api.own_answers import whole_body
-from sagehen.api.told import number_in, told
+from sagehen.api.own_answers import number_in, whole_body
+from sagehen.api.unsigned_paths import unsigned_route
 from sagehen.domain.asynchronous import QueueMode
 from sagehen.errors import Invalid
 
@@ -51,13 +50,13 @@ class AsyncPaths:
         self._queues = queues
         at = "/_sagehen/async/{endpoint}"
         self.routes = [
-            Route(at, told(self._queue)),
-            Route(at + "/requests/{inference_id:path}", told(self._requests), methods=["GET"]),
-            Route(at + "/requests/{inference_id:path}", told(self._cancel), methods=["DELETE"]),
-            Route(at + "/failures", told(self._failures)),
-            Route(at + "/redrive", told(self._redrive), methods=["POST"]),
+            unsigned_route(at, self._queue),
+            unsigned_route(at + "/requests/{inference_id:path}", self._requests),
+            unsigned_route(at + "/requests/{inference_id:path}", self._cancel, "DELETE"),
+            unsigned_route(at + "/failures", self._failures),
+            unsigned_route(at + "/redrive", self._redrive, "POST"),
             *(
-                Route(f"{at}/{verb}", told(partial(self._set_mode, mode)), methods=["POST"])
+                unsigned_route(f"{at}/{verb}", partial(self._set_mode, mode), "POST")
                 for verb, mode in _MODES.items()
             ),
         ]

@@ -38,21 +38,21 @@ class AsyncQueues:
         """How an endpoint's queue stands. Raises NotFound."""
         with self._database.read() as connection:
             _endpoint(connection, name)
-            return _told_queue(connection, name)
+            return _describe_queue(connection, name)
 
     def set_mode(self, name: str, mode: QueueMode) -> dict[str, Any]:
         """Pause a queue, drain it, or open it; how it stands then. Raises NotFound."""
         with self._database.write() as connection:
             _endpoint(connection, name)
             async_requests.set_mode(connection, name, mode)
-            told = _told_queue(connection, name)
+            described = _describe_queue(connection, name)
         self._changed(name)
-        return told
+        return described
 
     def requests(self, name: str, inference_id: str) -> dict[str, Any]:
         """Those of an InferenceId, the newest first. Raises NotFound where there is none."""
         with self._database.read() as connection:
-            return _told_all(connection, _found(connection, name, inference_id))
+            return _describe_all(connection, _found(connection, name, inference_id))
 
     def cancel(self, name: str, inference_id: str) -> dict[str, Any]:
         """End those of an InferenceId that have not ended; how all of them stand then.
@@ -70,9 +70,9 @@ class AsyncQueues:
                     f"Request {inference_id} of endpoint {name} has ended already: it is "
                     f"{found[0].state.value}."
                 )
-            told = _told_all(connection, _found(connection, name, inference_id))
+            described = _describe_all(connection, _found(connection, name, inference_id))
         self._changed(name)
-        return told
+        return described
 
     def failures(self, name: str, after: int, limit: int) -> dict[str, Any]:
         """A page of what failed, expired or was cancelled, the oldest first.
@@ -81,9 +81,9 @@ class AsyncQueues:
         """
         with self._database.read() as connection:
             page = async_requests.failures(connection, name, after, limit + 1)
-            told = [_told(one) for one in page[:limit]]
+            described = [_describe(one) for one in page[:limit]]
         more = len(page) > limit
-        return {"failures": told, "next": told[-1]["sequence"] if more else None}
+        return {"failures": described, "next": described[-1]["sequence"] if more else None}
 
     def redrive(
         self, name: str, inference_id: str | None, after: int, limit: int
@@ -146,7 +146,7 @@ def _failed(connection: Connection, name: str, inference_id: str) -> list[Queued
     return failed
 
 
-def _told_queue(connection: Connection, name: str) -> dict[str, Any]:
+def _describe_queue(connection: Connection, name: str) -> dict[str, Any]:
     queue = async_requests.endpoint_queue(connection, name)
     return {
         "endpoint": name,
@@ -157,16 +157,16 @@ def _told_queue(connection: Connection, name: str) -> dict[str, Any]:
     }
 
 
-def _told_all(connection: Connection, rows: Sequence[QueuedRequest]) -> dict[str, Any]:
-    told = []
+def _describe_all(connection: Connection, rows: Sequence[QueuedRequest]) -> dict[str, Any]:
+    described = []
     for number, row in enumerate(rows):
         # To count them takes a look at each that waits before it.
         counted = row.state is AsyncState.QUEUED and number < MOST_POSITIONS
-        told.append(_told(row, _position(connection, row) if counted else None))
-    return {"requests": told}
+        described.append(_describe(row, _position(connection, row) if counted else None))
+    return {"requests": described}
 
 
-def _told(row: QueuedRequest, position: int | None = None) -> dict[str, Any]:
+def _describe(row: QueuedRequest, position: int | None = None) -> dict[str, Any]:
     request, outcome = row.request, row.outcome
     return {
         "sequence": row.sequence,

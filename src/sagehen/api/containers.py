@@ -52,10 +52,13 @@ def container_specs(
     """What the containers of a stored model are to run; `versions` are ETags by address."""
     containers = containers_of(definition)
     named = zip(hostnames(containers), containers, strict=True)
-    return tuple(_spec(hostname, container, versions) for hostname, container in named)
+    isolated = definition.get("EnableNetworkIsolation", False)
+    return tuple(_spec(hostname, container, versions, isolated) for hostname, container in named)
 
 
-def _spec(hostname: str, container: dict[str, Any], versions: Mapping[str, str]) -> ContainerSpec:
+def _spec(
+    hostname: str, container: dict[str, Any], versions: Mapping[str, str], isolated: bool
+) -> ContainerSpec:
     source = container.get("ModelDataSource", {}).get("S3DataSource")
     url = source["S3Uri"] if source else container.get("ModelDataUrl")
     cache = container.get("MultiModelConfig", {}).get("ModelCacheSetting")
@@ -68,6 +71,7 @@ def _spec(hostname: str, container: dict[str, Any], versions: Mapping[str, str])
         environment=container.get("Environment", {}),
         multi_model=container.get("Mode") == "MultiModel",
         model_cache=cache != "Disabled",
+        network_isolation=isolated,
     )
 
 

@@ -79,7 +79,7 @@ def _current_variants(
     changing = record.target if _pending_deployment(record) is None else None
     desired = {variant.name: variant for variant in (changing or current).all_variants}
 
-    def told(variant: VariantPlan) -> dict[str, Any]:
+    def describe(variant: VariantPlan) -> dict[str, Any]:
         count = running[current.deployment_id, variant.name]
         summary = _variant(variant, desired[variant.name], count, current)
         if variant != desired[variant.name]:
@@ -88,13 +88,13 @@ def _current_variants(
             summary["VariantStatus"] = [_status("Deleting", record)]
         return summary
 
-    return _by_kind(current, told)
+    return _by_kind(current, describe)
 
 
 def _pending(
     record: EndpointRecord, target: Deployment, running: Counter[tuple[str, str]]
 ) -> dict[str, Any]:
-    def told(variant: VariantPlan) -> dict[str, Any]:
+    def describe(variant: VariantPlan) -> dict[str, Any]:
         summary = _variant(variant, variant, running[target.deployment_id, variant.name], target)
         # It has no traffic yet.
         summary["CurrentWeight"] = 0.0
@@ -104,18 +104,18 @@ def _pending(
 
     return {
         "EndpointConfigName": target.config_name,
-        **_by_kind(target, told),
+        **_by_kind(target, describe),
         "StartTime": as_time(target.deployed_at),
     }
 
 
 def _by_kind(
-    deployment: Deployment, told: Callable[[VariantPlan], dict[str, Any]]
+    deployment: Deployment, describe: Callable[[VariantPlan], dict[str, Any]]
 ) -> dict[str, Any]:
     """What is told of each variant, in the members that production and shadow variants have."""
-    members = {"ProductionVariants": [told(one) for one in deployment.variants]}
+    members = {"ProductionVariants": [describe(one) for one in deployment.variants]}
     if deployment.shadow is not None:
-        members["ShadowProductionVariants"] = [told(deployment.shadow)]
+        members["ShadowProductionVariants"] = [describe(deployment.shadow)]
     return members
 
 

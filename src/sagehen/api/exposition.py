@@ -74,7 +74,7 @@ def measure(
         measured["EndpointStatus"][endpoint.name, endpoint.status.value] = 1
     for key, counts in totals.items():
         if key[0] in names:
-            for name, value in _told(counts).items():
+            for name, value in _values_of(counts).items():
                 measured[name][key] = value
     for key, presence in present.items():
         if key[0] in names:
@@ -84,7 +84,7 @@ def measure(
             measured["QueuedRequestsMaximum"][key] = presence.queued.highest
     for container, counts in containers.items():
         if container[0] in names:
-            for name, value in _told_of_container(counts).items():
+            for name, value in _values_of_container(counts).items():
                 measured[name][container] = value
     for limit, hits in limit_hits.items():
         measured["LimitHits"][limit,] = hits
@@ -108,35 +108,35 @@ def expose(measured: Measured) -> bytes:
     return generate_latest(registry)
 
 
-def _told(counts: VariantCounts) -> dict[str, float]:
-    values: dict[str, Any] = msgspec.structs.asdict(counts)
-    told: dict[str, float] = {}
+def _values_of(counts: VariantCounts) -> dict[str, float]:
+    counted: dict[str, Any] = msgspec.structs.asdict(counts)
+    values: dict[str, float] = {}
     for field in msgspec.structs.fields(counts):
-        value = values[field.name]
+        value = counted[field.name]
         if isinstance(value, Latencies):
-            told |= _told_of_times(field.encode_name, value)
+            values |= _values_of_times(field.encode_name, value)
         else:
-            told[field.encode_name] = value
-    return told
+            values[field.encode_name] = value
+    return values
 
 
-def _told_of_container(counts: VariantCounts) -> dict[str, float]:
+def _values_of_container(counts: VariantCounts) -> dict[str, float]:
     """SageMaker calls most of them as the variant's own; the dimension tells them apart there."""
     return {
         "ContainerInvocations": counts.invocations,
         "ContainerInvocation4XXErrors": counts.errors_4xx,
         "ContainerInvocation5XXErrors": counts.errors_5xx,
-        **_told_of_times("ContainerLatency", counts.model_latency),
-        **_told_of_times("ContainerOverheadLatency", counts.overhead_latency),
+        **_values_of_times("ContainerLatency", counts.model_latency),
+        **_values_of_times("ContainerOverheadLatency", counts.overhead_latency),
     }
 
 
-def _told_of_times(name: str, times: Latencies) -> dict[str, float]:
-    told: dict[str, float] = {name + "Sum": times.sum, name + "Count": times.count}
+def _values_of_times(name: str, times: Latencies) -> dict[str, float]:
+    values: dict[str, float] = {name + "Sum": times.sum, name + "Count": times.count}
     for share in QUANTILES:
         if (quantile := times.quantile(share)) is not None:
-            told[name + _quantile_suffix(share)] = quantile
-    return told
+            values[name + _quantile_suffix(share)] = quantile
+    return values
 
 
 def _quantile_suffix(share: float) -> str:

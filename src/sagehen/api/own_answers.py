@@ -1,4 +1,6 @@
-"""What own paths answer: JSON, and our errors as statuses with a `message`."""
+"""What own paths read, and answer: JSON, and our errors as statuses with a `message`."""
+
+from collections.abc import Mapping
 
 import msgspec
 from starlette.requests import Request
@@ -6,7 +8,7 @@ from starlette.responses import Response
 
 from sagehen.errors import AlreadyExists, Conflict, Invalid, NotFound, SagehenError, Unavailable
 
-__all__ = ["json_answer", "refusal", "whole_body"]
+__all__ = ["json_answer", "number_in", "refusal", "whole_body"]
 
 _STATUSES: tuple[tuple[type[SagehenError], int], ...] = (
     (NotFound, 404),
@@ -40,3 +42,19 @@ async def whole_body(request: Request, most_bytes: int) -> bytes:
         if len(body) > most_bytes:
             raise Invalid(f"The body may have {most_bytes} bytes at most.")
     return bytes(body)
+
+
+def number_in(
+    query: Mapping[str, str], name: str, default: int | None, least: int, most: int
+) -> int:
+    """A number of the query, `default` where it is not there.
+
+    Raises:
+        Invalid: it is none or out of bounds, or is missing and has no default.
+    """
+    text = query.get(name)
+    if text is None and default is not None:
+        return default
+    if text and text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
+        return int(text)
+    raise Invalid(f"{name} must be a number from {least} to {most}.")

@@ -18,10 +18,11 @@ from starlette.routing import Route
 from sagehen import __version__
 from sagehen.api.exposition import InstanceSample, Measured, expose, measure, merged
 from sagehen.api.observations import GatewayReport, Observations
-from sagehen.api.status import World, tell_status
+from sagehen.api.own_answers import json_answer, whole_body
+from sagehen.api.status import Snapshot, describe_status
 from sagehen.domain.asynchronous import EndpointQueue
 from sagehen.domain.records import EndpointRecord, InstanceRecord
-from sagehen.errors import LimitExceeded, SagehenError
+from sagehen.errors import Invalid, SagehenError
 from sagehen.store import async_requests, endpoints, instances
 from sagehen.store.database import Database
 
@@ -88,31 +89,33 @@ class OwnPaths:
             _trouble(self._agent.check_health),
         )
         body = {"ready": not (state or agent), "state": state or "ok", "agent": agent or "ok"}
-        return _json(body, 200 if body["ready"] else 503)
+        return json_answer(body, 200 if body["ready"] else 503)
 
     async def metrics(self, _: Request) -> Response:
         """Everything in METRICS, for Prometheus; without the agent's while it is away."""
-        world = await self._observe()
-        return Response(expose(world.measured), media_type=CONTENT_TYPE_LATEST)
+        snapshot = await self._observe()
+        return Response(expose(snapshot.measured), media_type=CONTENT_TYPE_LATEST)
 
     async def status(self, _: Request) -> Response:
         """What `sagehen status` shows."""
-        return _json({"version": __version__, **tell_status(await self._observe())})
+        return json_answer({"version": __version__, **describe_status(await self._observe())})
 
     async def take_report(self, request: Request) -> Response:
         """A gateway's counts since it began."""
         try:
-            report = msgspec.json.decode(await _body(request), type=GatewayReport)
+            report = msgspec.json.decode(
+                await whole_body(request, LARGEST_REPORT_BYTES), type=GatewayReport
+            )
         except msgspec.MsgspecError as error:
-            return _json({"message": f"This is not a gateway's report: {error}"}, 400)
-        except LimitExceeded as error:
-            return _json({"message": str(error)}, 413)
+            return json_answer({"message": f"This is not a gateway's report: {error}"}, 400)
+        except Invalid as error:
+            return json_answer({"message": str(error)}, 413)
         except ClientDisconnect:
             return Response(status_code=400)
         self._observations.record(report)
         return Response(status_code=204)
 
-    async def _observe(self) -> World:
+    async def _observe(self) -> Snapshot:
         (known, rows, queues), samples = await asyncio.gather(
             asyncio.to_thread(self._read), self._samples()
         )
@@ -122,7 +125,7 @@ class OwnPaths:
             known, totals, seen.present(), seen.containers(), seen.limit_hits(), samples
         )
         measured = merged(measured, self._measure_more({one.name for one in known}))
-        return World(
+        return Snapshot(
             endpoints=known, instances=rows, totals=totals, measured=measured, queues=queues
         )
 
@@ -150,7 +153,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     """A path that is none, or a method that it does not take."""
     assert isinstance(error, HTTPException)
     message = f"{error.detail}: {request.method} {request.url.path}"
-    answer = _json({"message": message}, error.status_code)
+    answer = json_answer({"message": message}, error.status_code)
     answer.headers.update(error.headers or {})
     return answer
 
@@ -165,16 +168,3 @@ async def _trouble(check: Callable[[], Awaitable[None]]) -> str | None:
     except (SagehenError, SQLAlchemyError) as error:
         return str(error)
     return None
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_REPORT_BYTES:
-            raise LimitExceeded(f"A report has at most {LARGEST_REPORT_BYTES} bytes.")
-    return bytes(body)
-
-
-def _json(body: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(body), status, media_type="application/json")

@@ -22,6 +22,7 @@ import msgspec
 from sqlalchemy import Connection
 from starlette.routing import Route
 
+from sagehen.api.own_answers import number_in
 from sagehen.api.signed_paths import Asked, signed_route
 from sagehen.clock import Clock
 from sagehen.domain.stacks import StackClaim, StackRecord
@@ -33,6 +34,7 @@ from sagehen.wire.sigv4 import Verifier
 __all__ = ["stack_routes"]
 
 PAGE = 100
+LARGEST_PAGE = 1000
 LONGEST_CLAIM_SECONDS = 3600
 _AT = "/_sagehen/stacks"
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -66,7 +68,7 @@ class _StackPaths:
         self._clock = clock
 
     def list_all(self, asked: Asked) -> dict[str, Any]:
-        limit = _number(asked, "limit", PAGE)
+        limit = number_in(asked.query, "limit", PAGE, 1, LARGEST_PAGE)
         with self._database.read() as connection:
             found = stacks.list_page(connection, asked.query.get("after", ""), limit + 1)
         following = found[limit - 1]["name"] if len(found) > limit else None
@@ -89,7 +91,7 @@ class _StackPaths:
         return record
 
     def delete(self, asked: Asked) -> dict[str, Any]:
-        version = _number(asked, "version", None, most=2**31 - 1)
+        version = number_in(asked.query, "version", None, 1, 2**31 - 1)
         with self._database.write() as connection:
             kept = _existing(connection, asked, lock=True)
             self._check(kept.name, kept, version, asked.query.get("holder", ""), None)
@@ -160,15 +162,6 @@ def _decode(body: bytes) -> _Put:
         return msgspec.json.decode(body, type=_Put)
     except (msgspec.DecodeError, RecursionError) as error:
         raise Invalid(f"The body is not what a stack is written with: {error}.") from error
-
-
-def _number(asked: Asked, name: str, default: int | None, most: int = 1000) -> int:
-    text = asked.query.get(name)
-    if text is None and default is not None:
-        return default
-    if text and text.isascii() and text.isdigit() and len(text) < 12 and 1 <= int(text) <= most:
-        return int(text)
-    raise Invalid(f"{name} must be a number from 1 to {most}.")
 
 
 def _time(seconds: float) -> str:

@@ -16,11 +16,11 @@ from sagehen.domain.records import (
     VariantPlan,
 )
 
-__all__ = ["World", "tell_status"]
+__all__ = ["Snapshot", "describe_status"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class Snapshot:
     """All that the status is made from."""
 
     endpoints: Sequence[EndpointRecord]
@@ -31,16 +31,16 @@ class World:
     """Of asynchronous endpoints, by name; of which nothing was ever asked there is none."""
 
 
-def tell_status(world: World) -> dict[str, Any]:
+def describe_status(snapshot: Snapshot) -> dict[str, Any]:
     """JSON: `{"endpoints": [{"name", "status", "failure_reason", "variants": […]}, …]}`."""
     groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
-    for one in world.instances:
+    for one in snapshot.instances:
         groups[one.endpoint_name].append(one)
-    return {"endpoints": [_endpoint(one, groups[one.name], world) for one in world.endpoints]}
+    return {"endpoints": [_endpoint(one, groups[one.name], snapshot) for one in snapshot.endpoints]}
 
 
 def _endpoint(
-    endpoint: EndpointRecord, instances: Iterable[InstanceRecord], world: World
+    endpoint: EndpointRecord, instances: Iterable[InstanceRecord], snapshot: Snapshot
 ) -> dict[str, Any]:
     shown = endpoint.current or endpoint.target
     pending = endpoint.target if endpoint.current else None
@@ -56,9 +56,9 @@ def _endpoint(
         "pending_config_name": pending.config_name if pending else None,
         "created_at": endpoint.created_at,
         "modified_at": endpoint.modified_at,
-        "queue": _queue(shown, world.queues.get(endpoint.name)),
+        "queue": _queue(shown, snapshot.queues.get(endpoint.name)),
         "variants": [
-            _variant(one, groups[shown.deployment_id, one.name], endpoint.name, world)
+            _variant(one, groups[shown.deployment_id, one.name], endpoint.name, snapshot)
             | {"shadow": one is shown.shadow}
             for one in shown.all_variants
         ]
@@ -76,11 +76,14 @@ def _queue(shown: Deployment | None, queue: EndpointQueue | None) -> dict[str, A
 
 
 def _variant(
-    variant: VariantPlan, instances: Sequence[InstanceRecord], endpoint_name: str, world: World
+    variant: VariantPlan,
+    instances: Sequence[InstanceRecord],
+    endpoint_name: str,
+    snapshot: Snapshot,
 ) -> dict[str, Any]:
-    counts = world.totals.get((endpoint_name, variant.name), VariantCounts())
+    counts = snapshot.totals.get((endpoint_name, variant.name), VariantCounts())
     latency = counts.model_latency
-    told = [_instance(one, world.measured) for one in instances]
+    described = [_instance(one, snapshot.measured) for one in instances]
     serving = [one for one in instances if one.state is InstanceState.IN_SERVICE]
     return {
         "name": variant.name,
@@ -96,9 +99,9 @@ def _variant(
         "p50_latency_milliseconds": _milliseconds(latency.quantile(0.5)),
         "p99_latency_milliseconds": _milliseconds(latency.quantile(0.99)),
         "cache_hit_ratio": _ratio(counts.cache_hits, counts.cache_lookups),
-        "memory_bytes": _sum(told, "memory_bytes"),
-        "loaded_models": _sum(told, "loaded_models"),
-        "instances": told,
+        "memory_bytes": _sum(described, "memory_bytes"),
+        "loaded_models": _sum(described, "loaded_models"),
+        "instances": described,
     }
 
 

@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Callable
-from functools import partial
 
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
-from sagehen.patience import AWAY
+from sagehen.deferred.sweeping import keep_sweeping
 from sagehen.store.grouped import GroupedWrites
 
 __all__ = ["InferenceSweeps"]
@@ -38,24 +37,18 @@ class InferenceSweeps:
 
     async def run(self) -> None:
         """Sweep once a minute until cancelled. Two controls may: each locks what it looks at."""
-        while True:
-            try:
-                await self.sweep()
-            except AWAY as error:
-                log.error("The services cannot be swept: %s", error, extra={"action": "sweep"})
-            await self._clock.sleep(SWEEP_SECONDS)
+        await keep_sweeping(self.sweep, SWEEP_SECONDS, self._clock, "inference services")
 
     async def sweep(self) -> int:
         """Look after each service; how many slots were freed."""
         freed = 0
         for stage in await self._writes.join(self._stages):
-            freed += await self._writes.join(partial(_turned, self._sweep, stage))
+            freed += await self._sweep_stage(stage)
         if freed:
             log.error(
                 "Slots were held by jobs that were over.", extra={"action": "sweep", "count": freed}
             )
         return freed
 
-
-def _turned(sweep: Callable[[Connection, str], int], stage: str, connection: Connection) -> int:
-    return sweep(connection, stage)
+    async def _sweep_stage(self, stage: str) -> int:
+        return await self._writes.join(lambda connection: self._sweep(connection, stage))

@@ -30,6 +30,8 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     multi_model: bool = False
     model_cache: bool = True
     """`MultiModelConfig.ModelCacheSetting` is not `Disabled`."""
+    network_isolation: bool = False
+    """It is not to see the keys of the home."""
 
 
 class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):

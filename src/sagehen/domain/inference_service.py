@@ -40,6 +40,10 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     closing: bool = False
     """It is being deleted: it takes no requests, and its jobs are stopped."""
 
+    @property
+    def topic_name(self) -> str:
+        return self.given.get("topic") or f"inference-{self.stage}"
+
 
 class InferenceState(StrEnum):
     QUEUED = "QUEUED"

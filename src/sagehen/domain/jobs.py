@@ -77,7 +77,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checkpoint: CheckpointSpec | None = None
     metric_definitions: tuple[MetricDefinition, ...] = ()
     network_isolation: bool = False
-    """The container gets no credentials."""
+    """The container gets no credentials, and is not to see those of the home."""
     runtime_seconds: float
     """How long it may run from when its code starts; then it is stopped: MAX_RUNTIME."""
     stop_grace_seconds: float = 120

@@ -86,8 +86,8 @@ class AccessLog:
 def _line(at: float, ended: Ended) -> str:
     fields = ended._asdict()
     fields["request_id"] = ended.request_id.decode()
-    told = " ".join(f"{key}={shown(value)}" for key, value in fields.items() if value is not None)
-    return f"{_time(at)} {_START} An invocation ended. {told}"
+    pairs = " ".join(f"{key}={shown(value)}" for key, value in fields.items() if value is not None)
+    return f"{_time(at)} {_START} An invocation ended. {pairs}"
 
 
 def _time(at: float) -> str:

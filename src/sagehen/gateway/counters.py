@@ -42,7 +42,7 @@ class Times:
             add_to_buckets(self._buckets, Counter(seen).items())
             self._encoded = None
 
-    def told(self) -> msgspec.Raw:
+    def report(self) -> msgspec.Raw:
         """Latencies as JSON; made anew only where something was added."""
         if self._encoded is None:
             latencies = {"count": self._count, "sum": self._sum, "buckets": self._buckets}
@@ -71,7 +71,7 @@ class InFlight:
         if self.now < self._lowest:
             self._lowest = self.now
 
-    def told(self) -> dict[str, int]:
+    def report(self) -> dict[str, int]:
         """To be called once a second: each call ends one second of the window."""
         self._earlier.append((self._lowest, self._highest))
         self._lowest = self._highest = self.now
@@ -152,14 +152,14 @@ class Counters:
     def report(self) -> bytes:
         """JSON for control: this process and all its counts. To be called once a second."""
         self.digest()
-        told = {
+        report = {
             "gateway": self._gateway,
             "began_at": self._began_at,
             "variants": list(self._variants.values()),
             "limit_hits": self.limit_hits,
         }
-        return msgspec.json.encode(told, enc_hook=_as_told)
+        return msgspec.json.encode(report, enc_hook=_reported)
 
 
-def _as_told(counted: Any) -> Any:
-    return counted.told()
+def _reported(counted: Any) -> Any:
+    return counted.report()

@@ -14,7 +14,7 @@ __all__ = ["Hosts", "JobSample", "of_jobs"]
 
 _Place = tuple[str, ...]
 """A metric's name, endpoint, variant, instance."""
-_Told = tuple[str, dict[str, str], Statistics]
+_Recorded = tuple[str, dict[str, str], Statistics]
 
 
 class JobSample(Protocol):
@@ -39,10 +39,10 @@ class Hosts:
     def __init__(self) -> None:
         self._before: dict[_Place, float] = {}
 
-    def samples_of(self, told: Iterable[InstanceSample]) -> Iterator[_Told]:
+    def samples_of(self, samples: Iterable[InstanceSample]) -> Iterator[_Recorded]:
         """Metric, dimensions by CloudWatch's names, and values: gauges, and times that came in."""
         growing: dict[_Place, float] = {}
-        for one in told:
+        for one in samples:
             metric = METRICS.get(one.name)
             if metric is None:
                 growing[one.name, one.endpoint, one.variant, one.instance] = one.value
@@ -51,7 +51,7 @@ class Hosts:
         yield from self._times(growing)
         self._before = growing
 
-    def _times(self, growing: dict[_Place, float]) -> Iterator[_Told]:
+    def _times(self, growing: dict[_Place, float]) -> Iterator[_Recorded]:
         for (name, *whose), now in growing.items():
             timing = name.removesuffix("Count")
             if timing == name or timing not in METRICS:
@@ -73,9 +73,9 @@ def _dimensions(endpoint: str, variant: str) -> dict[str, str]:
     return {"EndpointName": endpoint, "VariantName": variant}
 
 
-def of_jobs(told: Iterable[JobSample]) -> Iterator[_Told]:
+def of_jobs(samples: Iterable[JobSample]) -> Iterator[_Recorded]:
     """As `Hosts.samples_of`; CloudWatch's `Host` is the job's name and the host's."""
-    for one in told:
+    for one in samples:
         name = "Job" + one.name
         if name in METRICS:
             yield name, {"Host": f"{one.job}/{one.host}"}, of_values({one.value: 1})

@@ -111,8 +111,8 @@ class Recorder:
         for (name, *pairs), statistics in totals.items():
             given = dict(pairs)
             dimensions = tuple(given.get(one, "") for one in METRICS[name].cloudwatch_dimensions)
-            for told, value in _told(name, statistics):
-                measured.setdefault(told, {})[dimensions] = value
+            for exposed, value in _values(name, statistics):
+                measured.setdefault(exposed, {})[dimensions] = value
         return measured
 
     def _turn(self) -> None:
@@ -191,14 +191,14 @@ def _series(name: str, dimensions: dict[str, str]) -> Series:
     return Series(metric.namespace, metric.cloudwatch_name, as_dimensions(dimensions), metric.unit)
 
 
-def _told(name: str, statistics: Statistics) -> list[tuple[str, float]]:
+def _values(name: str, statistics: Statistics) -> list[tuple[str, float]]:
     if METRICS[name].kind is not Kind.TIMING:
         return [(name, statistics.sum)]
-    told: list[tuple[str, float]] = [
+    values: list[tuple[str, float]] = [
         (name + "Sum", statistics.sum),
         (name + "Count", statistics.count),
     ]
     for percent in (50, 90, 99):
         if (value := statistics.percentile(percent)) is not None:
-            told.append((f"{name}P{percent}", value))
-    return told
+            values.append((f"{name}P{percent}", value))
+    return values

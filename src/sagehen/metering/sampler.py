@@ -69,13 +69,13 @@ class Sampler:
 
     def measured(self, endpoints: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
         """For Prometheus: what was recorded, and the backlogs as they were last."""
-        told = self._recorder.measured(endpoints)
+        measured = self._recorder.measured(endpoints)
         for name, endpoint, value in self._gauges:
             if endpoint in endpoints:
-                told.setdefault(name, {})[endpoint,] = value
+                measured.setdefault(name, {})[endpoint,] = value
         if self._recorder.dropped:
-            told["LimitHits"] = {("metric_series",): self._recorder.dropped}
-        return told
+            measured["LimitHits"] = {("metric_series",): self._recorder.dropped}
+        return measured
 
     async def run(self) -> None:
         """Until cancelled; then what is not written yet is written."""

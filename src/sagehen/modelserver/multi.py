@@ -12,8 +12,8 @@ from sagehen.modelserver.batching import BATCH_SLOTS
 from sagehen.modelserver.contract import Answer, Refusal, Request
 from sagehen.modelserver.environment import Environment
 from sagehen.modelserver.loading import LoadedModel, Loader
-from sagehen.modelserver.memory import Trimmer
 from sagehen.modelserver.replies import dying, error, failure, healthy, json_answer, not_loaded
+from sagehen.modelserver.trimmer import Trimmer
 
 __all__ = ["MultiModel"]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 import uvloop
 
 from sagehen.config import load_settings
@@ -63,6 +62,8 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 async def serve_on(path: Path, app: Any) -> None:
     """Serve `app` over HTTP on a Unix socket until SIGTERM."""
+    import uvicorn  # gateways do without
+
     config = uvicorn.Config(
         app,
         uds=str(path),

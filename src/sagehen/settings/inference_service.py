@@ -272,10 +272,6 @@ class InferenceServiceSettings(Section):
         return self.s3_bucket is not None
 
     @property
-    def topic_name(self) -> str:
-        return self.topic or f"inference-{self.stage}"
-
-    @property
     def result_root(self) -> str:
         """Below which each job has a folder; without a slash at its end."""
         return (self.output_uri or f"s3://{self.s3_bucket}/output").rstrip("/")

@@ -10,11 +10,12 @@ from sqlalchemy.exc import ArgumentError, OperationalError
 from sagehen.errors import SettingError, StateFull
 from sagehen.store.turns import Turns
 
-__all__ = ["Database", "tell"]
+__all__ = ["Database", "notify"]
 
 _LOCK_WAIT_SECONDS = 30
-_TOLD = "sagehen.told"
-_Told = set[tuple[str, str]]
+_NOTIFIED = "sagehen.notified"
+_Notifications = set[tuple[str, str]]
+"""Channels and payloads."""
 
 FULL = "The disk that holds the state is full. Make room, then try again."
 
@@ -37,13 +38,12 @@ class Database:
         self._turns = Turns(_LOCK_WAIT_SECONDS) if self._sqlite else None
         self._listeners: list[tuple[str, Callable[[str], None]]] = []
 
-    def listen(self, subject: str, listener: Callable[[str], None]) -> None:
-        """Call `listener` after each commit of this object in which `tell` spoke of `subject`.
+    def listen(self, channel: str, listener: Callable[[str], None]) -> None:
+        """Call `listener` with each payload for `channel`, after this object's commit of it.
 
-        It is called in the thread that committed, with what was told; it must be quick and not
-        raise.
+        It is called in the thread that committed; it must be quick and not raise.
         """
-        self._listeners.append((subject, listener))
+        self._listeners.append((channel, listener))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -64,46 +64,46 @@ class Database:
             Unavailable: too many writes of this process came before it.
         """
         turn = self._turns.turn() if self._turns else nullcontext()
-        with turn, self._transaction() as (connection, told):
+        with turn, self._transaction() as (connection, notified):
             yield connection
-        self._hint(told)
+        self._deliver(notified)
 
     @contextmanager
-    def _transaction(self) -> Iterator[tuple[Connection, _Told]]:
+    def _transaction(self) -> Iterator[tuple[Connection, _Notifications]]:
         with self.engine.connect() as connection:
-            told: _Told = set()
-            connection.info[_TOLD] = told
+            notified: _Notifications = set()
+            connection.info[_NOTIFIED] = notified
             if self._sqlite:
                 # Take the write lock at once: a lock taken half-way can fail with SQLITE_BUSY
                 # at once, whatever the time-out, when another writer came in between.
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             try:
                 with _telling_when_full():
-                    yield connection, told
+                    yield connection, notified
             except BaseException:
                 connection.rollback()
                 raise
             with _telling_when_full():
                 connection.commit()
 
-    def _hint(self, told: _Told) -> None:
-        for subject, what in told:
+    def _deliver(self, notified: _Notifications) -> None:
+        for channel, payload in notified:
             for wanted, listener in self._listeners:
-                if wanted == subject:
-                    listener(what)
+                if wanted == channel:
+                    listener(payload)
 
     def close(self) -> None:
         self.engine.dispose()
 
 
-def tell(connection: Connection, subject: str, what: str = "") -> None:
-    """Have those who `listen` for `subject` hear of `what`, once this transaction is on disk.
+def notify(connection: Connection, channel: str, payload: str = "") -> None:
+    """Have those who `listen` on `channel` get `payload`, once this transaction is on disk.
 
-    It is a hint, no promise: a process that dies in between tells nobody.
+    Within this process only. It is a hint, no promise: a process that dies in between tells nobody.
     """
-    told: _Told | None = connection.info.get(_TOLD)
-    if told is not None:
-        told.add((subject, what))
+    notified: _Notifications | None = connection.info.get(_NOTIFIED)
+    if notified is not None:
+        notified.add((channel, payload))
 
 
 @contextmanager

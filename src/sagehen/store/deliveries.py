@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Select, delete, exists, insert, select, text,
 
 from sagehen.domain.notices import Notice
 from sagehen.domain.topics import Delivery, PostKind
-from sagehen.store.database import tell
+from sagehen.store.database import notify
 from sagehen.store.topic_tables import DELIVERIES, NOTICES
 
 __all__ = [
@@ -64,7 +64,7 @@ def add(
         for arn in subscription_arns
     ]
     connection.execute(insert(DELIVERIES), made)
-    tell(connection, DELIVERIES_DUE)
+    notify(connection, DELIVERIES_DUE)
 
 
 def due_by_subscription(connection: Connection) -> dict[str, float]:

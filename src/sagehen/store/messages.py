@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 
 from sagehen.domain.queues import MessageContent, NewMessage, QueueMessage, QueueRecord
-from sagehen.store.database import tell
+from sagehen.store.database import notify
 from sagehen.store.topic_tables import EMPTIED_QUEUES, MESSAGES
 
 __all__ = [
@@ -45,7 +45,7 @@ _KEEP_EMPTIED_SECONDS = 3600.0
 def send(connection: Connection, queue: QueueRecord, new: Sequence[NewMessage], now: float) -> None:
     """Put messages into a queue."""
     connection.execute(insert(MESSAGES), [_row(queue, one, now) for one in new])
-    tell(connection, MESSAGES_SENT, queue.name)
+    notify(connection, MESSAGES_SENT, queue.name)
 
 
 def receive(
@@ -103,7 +103,7 @@ def take_exhausted(
         moved = update(MESSAGES).where(_M.sequence == sequence)
         connection.execute(moved.values(content=msgspec.json.encode(kept), **anew))
     if spent:
-        tell(connection, MESSAGES_SENT, target.name)
+        notify(connection, MESSAGES_SENT, target.name)
     return len(spent)
 
 
@@ -125,7 +125,7 @@ def change_visibility(
     mine = and_(_held(queue, sequence, receipt), _M.visible_at > now)
     changed = connection.execute(update(MESSAGES).where(mine).values(visible_at=visible_at))
     if changed.rowcount and visible_at <= now:
-        tell(connection, MESSAGES_SENT, queue.name)
+        notify(connection, MESSAGES_SENT, queue.name)
     return changed.rowcount > 0
 
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from sagehen.domain.training import JobStage, JobStatus, TrainingJobRecord
-from sagehen.store.database import tell
+from sagehen.store.database import notify
 from sagehen.store.named import Named
 from sagehen.store.tables import METADATA
 
@@ -120,7 +120,7 @@ _NEXT = _query(_WAITS, or_(_COLUMNS.gives_up_at.is_(None), _COLUMNS.gives_up_at 
 def insert(connection: Connection, record: TrainingJobRecord) -> None:
     """Add a job, and have it begun; raises AlreadyExists."""
     TRAINING_JOBS.insert(connection, record)
-    tell(connection, JOBS_CHANGED)
+    notify(connection, JOBS_CHANGED)
 
 
 def update(connection: Connection, record: TrainingJobRecord) -> bool:
@@ -128,7 +128,7 @@ def update(connection: Connection, record: TrainingJobRecord) -> bool:
 
     Hazard: read what you change in the same transaction, by `get_for_update`.
     """
-    tell(connection, JOBS_CHANGED)
+    notify(connection, JOBS_CHANGED)
     return TRAINING_JOBS.update(connection, record)
 
 

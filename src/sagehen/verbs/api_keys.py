@@ -19,7 +19,7 @@ from sagehen.config import load_settings
 from sagehen.domain.inference_service import ApiKeyRecord
 from sagehen.errors import AlreadyExists, Invalid, NotFound
 from sagehen.home import prepare_home
-from sagehen.terminal import ConfigOption, HomeOption, told_plainly
+from sagehen.terminal import ConfigOption, HomeOption, plain_errors
 
 if TYPE_CHECKING:
     # No other verb has to wait for SQLAlchemy.
@@ -45,7 +45,7 @@ def create(name: NameArgument, home: HomeOption = None, config: ConfigOption = N
     """Make a key and print it, this once: only its digest is kept."""
     from sagehen.store import inference_services
 
-    with told_plainly():
+    with plain_errors():
         if not _NAME.fullmatch(name):
             raise Invalid("A key's name has 1 to 64 letters, digits, dots, hyphens, underscores.")
         key = "".join(secrets.choice(_KEY_ALPHABET) for _ in range(KEY_LENGTH))
@@ -64,14 +64,14 @@ def show_all(
     """Show the keys' names and since when they are there."""
     from sagehen.store import inference_services
 
-    with told_plainly():
+    with plain_errors():
         with _state(home, config) as database, database.read() as connection:
             keys = inference_services.all_keys(connection)
-        told = [{"name": key.name, "created_at": _time(key.created_at)} for key in keys]
+        shown = [{"name": key.name, "created_at": _time(key.created_at)} for key in keys]
         if as_json:
-            _say(json.dumps(told, indent=2))
+            _say(json.dumps(shown, indent=2))
             return
-        for key in told:
+        for key in shown:
             _say(f"{key['name']}  {key['created_at']}")
 
 
@@ -80,7 +80,7 @@ def delete(name: NameArgument, home: HomeOption = None, config: ConfigOption = N
     """Take a key away; what it began goes on."""
     from sagehen.store import inference_services
 
-    with told_plainly(), _state(home, config) as database, database.write() as connection:
+    with plain_errors(), _state(home, config) as database, database.write() as connection:
         if not inference_services.delete_key(connection, name):
             raise NotFound(f"There is no key {name}.")
 

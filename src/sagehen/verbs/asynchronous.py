@@ -14,7 +14,7 @@ from sagehen.ask import ask
 from sagehen.config import load_settings
 from sagehen.errors import Invalid
 from sagehen.home import Home
-from sagehen.terminal import ConfigOption, HomeOption, told_plainly
+from sagehen.terminal import ConfigOption, HomeOption, plain_errors
 
 __all__ = ["async_app"]
 
@@ -40,7 +40,7 @@ def status(
     config: ConfigOption = None,
 ) -> None:
     """Show how a queue stands, or a request in it."""
-    with told_plainly():
+    with plain_errors():
         place = _place(home, config)
         if inference_id is None:
             _show_queue(ask(place, _path(endpoint)), as_json)
@@ -57,7 +57,7 @@ def cancel(
     config: ConfigOption = None,
 ) -> None:
     """End a request that waits or is worked on."""
-    with told_plainly():
+    with plain_errors():
         path = _path(endpoint, "requests", inference_id)
         _show_requests(ask(_place(home, config), path, "DELETE"), as_json)
 
@@ -72,7 +72,7 @@ def failures(
     config: ConfigOption = None,
 ) -> None:
     """Show what failed, expired or was cancelled, the oldest first."""
-    with told_plainly():
+    with plain_errors():
         path = f"{_path(endpoint, 'failures')}?after={after}&limit={limit}"
         page = ask(_place(home, config), path)
         _show_requests({"requests": page["failures"]} | page, as_json)
@@ -91,15 +91,15 @@ def redrive(
     config: ConfigOption = None,
 ) -> None:
     """Queue again what failed, expired or was cancelled."""
-    with told_plainly():
+    with plain_errors():
         if every == (inference_id is not None):
             raise Invalid("Give either an InferenceId or --all.")
         place, path = _place(home, config), _path(endpoint, "redrive")
         count, after = 0, 0
         wanted = {} if inference_id is None else {"inference_id": inference_id}
         while after is not None:
-            told = ask(place, path, "POST", wanted | {"after": after})
-            count, after = count + told["redriven"], told["next"]
+            answer = ask(place, path, "POST", wanted | {"after": after})
+            count, after = count + answer["redriven"], answer["next"]
         _say(f"{count} queued again.")
 
 
@@ -126,14 +126,14 @@ def drain(
 ) -> None:
     """Accept no requests, and work on those that wait."""
     _set_mode(endpoint, "drain", home, config)
-    with told_plainly():
+    with plain_errors():
         place = _place(home, config)
         while wait and _open_requests(ask(place, _path(endpoint))):
             time.sleep(_DRAIN_POLL_SECONDS)
 
 
 def _set_mode(endpoint: str, verb: str, home: Path | None, config: Path | None) -> None:
-    with told_plainly():
+    with plain_errors():
         _show_queue(ask(_place(home, config), _path(endpoint, verb), "POST"), False)
 
 
@@ -161,11 +161,11 @@ def _show_queue(queue: dict[str, Any], as_json: bool) -> None:
     )
 
 
-def _show_requests(told: dict[str, Any], as_json: bool) -> None:
+def _show_requests(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        _say_json(told)
+        _say_json(answer)
         return
-    for request in told["requests"]:
+    for request in answer["requests"]:
         _say(_line(request))
 
 
@@ -196,5 +196,5 @@ def _say(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
-def _say_json(told: dict[str, Any]) -> None:
-    _say(json.dumps(told, indent=2, ensure_ascii=False))
+def _say_json(answer: dict[str, Any]) -> None:
+    _say(json.dumps(answer, indent=2, ensure_ascii=False))

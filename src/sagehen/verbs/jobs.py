@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sagehen.errors import Invalid
-from sagehen.terminal import ConfigOption, HomeOption, told_plainly
+from sagehen.terminal import ConfigOption, HomeOption, plain_errors
 
 __all__ = ["jobs_app"]
 
@@ -34,12 +34,12 @@ def interrupt(
     """Take the capacity of running jobs back: they are begun again, from their checkpoints."""
     from sagehen.apply.connect import connect_home  # Other verbs need no boto3.
 
-    with told_plainly():
+    with plain_errors():
         if name is not None and count is not None:
             raise Invalid("Give either a training job or --count.")
         path = ("interrupt",) if name is None else (name, "interrupt")
         query = None if count is None else {"count": str(count)}
-        told = connect_home(home, config).own("POST", "jobs", *path, query=query)
-        names = told["interrupted"]
-        shown = json.dumps(told) if as_json else "\n".join([f"{len(names)} interrupted.", *names])
+        answer = connect_home(home, config).own("POST", "jobs", *path, query=query)
+        names = answer["interrupted"]
+        shown = json.dumps(answer) if as_json else "\n".join([f"{len(names)} interrupted.", *names])
         sys.stdout.write(shown + "\n")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sagehen.terminal import ConfigOption, HomeOption, told_plainly
+from sagehen.terminal import ConfigOption, HomeOption, plain_errors
 
 __all__ = ["apply", "delete"]
 
@@ -42,7 +42,7 @@ def apply(
     from sagehen.apply.run import Options, apply_template
 
     options = Options(stack=stack, yes=yes, timeout_seconds=timeout, home=home, config=config)
-    with told_plainly():
+    with plain_errors():
         given = parameter or []
         status = apply_template(file, given, options, adopt=adopt, dry_run=dry_run)
     raise typer.Exit(status)
@@ -62,6 +62,6 @@ def delete(
     from sagehen.apply.run import Options, delete_stack
 
     options = Options(stack=stack, yes=yes, timeout_seconds=timeout, home=home, config=config)
-    with told_plainly():
+    with plain_errors():
         status = delete_stack(file, options)
     raise typer.Exit(status)

@@ -14,7 +14,7 @@ import pytest
 from sagehen.agent.artifacts import ArtifactCache
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.agent.model_data import StoredObject
-from sagehen.agent.surroundings import Pace, Surroundings
+from sagehen.agent.node import Node, Pace
 from sagehen.clock import SYSTEM
 from sagehen.domain.containers import ContainerSpec, InstanceSpec
 from sagehen.domain.locations import Location
@@ -23,7 +23,7 @@ from sagehen.errors import NotFound
 from sagehen.home import Home, prepare_home
 from sagehen.objects import LocalObjectStore
 from sagehen.settings import Settings
-from sagehen.store.database import Database
+from support.state import copied_state, settings_of
 
 Entry = tarfile.TarInfo | tuple[str, bytes]
 
@@ -103,14 +103,14 @@ def home(short_path: Path) -> Home:
 @pytest.fixture
 def settings(home: Home) -> Settings:
     fake = Path(__file__).with_name("fake_container.py")
-    return Settings(
-        home=home.path,
+    return settings_of(
+        home.path,
         images={"fake": [sys.executable, str(fake)], "broken": ["/nonexistent/serve"]},
     )
 
 
 @pytest.fixture
-async def around(settings: Settings, home: Home, reader: MemoryReader) -> Surroundings:
+async def node(settings: Settings, home: Home, reader: MemoryReader) -> Node:
     artifacts = ArtifactCache(
         home.artifacts,
         reader,
@@ -119,7 +119,7 @@ async def around(settings: Settings, home: Home, reader: MemoryReader) -> Surrou
         clock=SYSTEM,
     )
     artifacts.open()
-    return Surroundings(
+    return Node(
         settings=settings,
         home=home,
         artifacts=artifacts,
@@ -154,13 +154,10 @@ def make_spec(home: Home) -> Callable[..., InstanceSpec]:
 @pytest.fixture
 def objects(empty_state: Path, home: Home) -> Iterator[LocalObjectStore]:
     """An object store with one bucket, `bucket`."""
-    state = home.path / "state.db"
-    state.write_bytes(empty_state.read_bytes())
-    database = Database(f"sqlite:///{state}")
-    store = LocalObjectStore(database, home.objects, SYSTEM)
-    store.create_bucket("bucket")
-    yield store
-    database.close()
+    with copied_state(empty_state, home.path / "state.db") as database:
+        store = LocalObjectStore(database, home.objects, SYSTEM)
+        store.create_bucket("bucket")
+        yield store
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from sagehen.agent.app import create_app
 from sagehen.agent.client import AgentClient
 from sagehen.agent.http import Answer, exchange
 from sagehen.agent.messages import LoadedModel, LoadRequest, TouchRequest
-from sagehen.agent.surroundings import Pace
+from sagehen.agent.node import Pace
 from sagehen.clock import SYSTEM
 from sagehen.domain.containers import InstanceReport, InstanceSpec, InstanceState
 from sagehen.errors import Invalid, NotFound, Unavailable

@@ -40,6 +40,17 @@ def test_the_model_server_listens_on_a_socket_of_its_own(
     assert plan.base == place.base
 
 
+@pytest.mark.parametrize("isolated", [True, False])
+def test_who_is_isolated_is_not_to_see_the_homes_keys(
+    home: Home, settings: Settings, make_spec: MakeSpec, isolated: bool
+) -> None:
+    place = ContainerPlace(home, make_spec(network_isolation=isolated), 1)
+    launch = Launch(adapter="xgboost")
+    plan = plan_launch(place, launch, f"unix:{place.socket}", PORTS, settings)
+    assert (home.credentials in plan.hidden) is isolated
+    assert home.run not in plan.hidden  # Its socket is there.
+
+
 def test_a_command_of_ones_own_listens_on_a_port_of_its_own(
     home: Home, settings: Settings, make_spec: MakeSpec
 ) -> None:

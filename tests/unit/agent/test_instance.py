@@ -14,7 +14,7 @@ import pytest
 from sagehen.agent.http import exchange
 from sagehen.agent.instance import Instance
 from sagehen.agent.model_data import ModelData
-from sagehen.agent.surroundings import Pace, Surroundings
+from sagehen.agent.node import Node, Pace
 from sagehen.domain.containers import InstanceSpec, InstanceState
 from sagehen.domain.locations import parse_location
 from sagehen.errors import Unavailable
@@ -26,9 +26,9 @@ URL = "s3://bucket/model.tar.gz"
 class Watched:
     """An instance whose reports can be waited for."""
 
-    def __init__(self, spec: InstanceSpec, around: Surroundings) -> None:
+    def __init__(self, spec: InstanceSpec, node: Node) -> None:
         self.seen: asyncio.Queue[InstanceState] = asyncio.Queue()
-        self.instance = Instance(spec, around, self._note)
+        self.instance = Instance(spec, node, self._note)
 
     def _note(self) -> None:
         self.seen.put_nowait(self.instance.report.state)
@@ -39,8 +39,8 @@ class Watched:
 
 
 @asynccontextmanager
-async def running(spec: InstanceSpec, around: Surroundings) -> AsyncIterator[Watched]:
-    watched = Watched(spec, around)
+async def running(spec: InstanceSpec, node: Node) -> AsyncIterator[Watched]:
+    watched = Watched(spec, node)
     watched.instance.start()
     try:
         yield watched
@@ -48,9 +48,9 @@ async def running(spec: InstanceSpec, around: Surroundings) -> AsyncIterator[Wat
         await watched.instance.stop()
 
 
-def containers(around: Surroundings) -> list[psutil.Process]:
+def containers(node: Node) -> list[psutil.Process]:
     """The processes that run for a home: other tests of this process may have children too."""
-    home = str(around.home.path)
+    home = str(node.home.path)
     return [one for one in psutil.Process().children(recursive=True) if home in _base_dir(one)]
 
 
@@ -62,9 +62,9 @@ def _base_dir(process: psutil.Process) -> str:
 
 
 async def test_an_instance_gets_into_service_and_leaves_nothing(
-    around: Surroundings, make_spec: MakeSpec
+    node: Node, make_spec: MakeSpec
 ) -> None:
-    async with running(make_spec(), around) as watched:
+    async with running(make_spec(), node) as watched:
         await watched.reaches(InstanceState.IN_SERVICE)
         address = watched.instance.report.address
         assert address is not None
@@ -73,30 +73,30 @@ async def test_an_instance_gets_into_service_and_leaves_nothing(
         assert (memory.name, memory.endpoint) == ("InstanceMemoryBytes", "houses")
         assert memory.value > 2**20
     assert watched.instance.report.state is InstanceState.STOPPING
-    assert containers(around) == []
-    assert list(around.home.instances.iterdir()) == []
+    assert containers(node) == []
+    assert list(node.home.instances.iterdir()) == []
 
 
 async def test_model_data_is_where_the_container_looks(
-    around: Surroundings, make_spec: MakeSpec, reader: Any, make_archive: Callable[..., bytes]
+    node: Node, make_spec: MakeSpec, reader: Any, make_archive: Callable[..., bytes]
 ) -> None:
     reader.objects[URL] = make_archive(("model.json", b"{}"))
-    async with running(make_spec(model_data_url=URL), around) as watched:
+    async with running(make_spec(model_data_url=URL), node) as watched:
         await watched.reaches(InstanceState.IN_SERVICE)
-        base = around.home.instances / "i-1" / "primary" / "ml"
+        base = node.home.instances / "i-1" / "primary" / "ml"
         assert (base / "model" / "model.json").read_bytes() == b"{}"
 
 
 async def test_code_that_comes_apart_from_the_model_is_there_or_the_reason(
-    around: Surroundings, make_spec: MakeSpec, reader: Any, make_archive: Callable[..., bytes]
+    node: Node, make_spec: MakeSpec, reader: Any, make_archive: Callable[..., bytes]
 ) -> None:
     given = {"SAGEMAKER_SUBMIT_DIRECTORY": f"{URL}.code"}
     spec = make_spec(image="sagehen-python:1", environment=given)
-    async with running(spec, around) as watched:
+    async with running(spec, node) as watched:
         await watched.reaches(InstanceState.FAILED)
         assert f"{URL}.code" in str(watched.instance.report.failure_reason)
     reader.objects[f"{URL}.code"] = make_archive(("inference.py", b"raise ValueError('was run')"))
-    async with running(spec, around) as watched:
+    async with running(spec, node) as watched:
         await watched.reaches(InstanceState.FAILED)
         assert "ValueError: was run" in str(watched.instance.report.failure_reason)
 
@@ -105,7 +105,7 @@ async def test_code_that_comes_apart_from_the_model_is_there_or_the_reason(
     ("times", "state"), [(1, InstanceState.IN_SERVICE), (2, InstanceState.FAILED)]
 )
 async def test_a_full_disk_is_cleared_of_what_nobody_uses_before_that_is_said(
-    around: Surroundings,
+    node: Node,
     make_spec: MakeSpec,
     reader: Any,
     make_archive: Callable[..., bytes],
@@ -114,8 +114,8 @@ async def test_a_full_disk_is_cleared_of_what_nobody_uses_before_that_is_said(
     state: InstanceState,
 ) -> None:
     reader.objects[URL] = reader.objects[f"{URL}.old"] = make_archive(("model.json", b"{}"))
-    unused = await around.artifacts.acquire(ModelData(parse_location(f"{URL}.old")))
-    await around.artifacts.release(unused)
+    unused = await node.artifacts.acquire(ModelData(parse_location(f"{URL}.old")))
+    await node.artifacts.release(unused)
     copy, full = shutil.copytree, iter(range(times))
 
     def copy_later(*paths: Path, **how: bool) -> Path:
@@ -124,7 +124,7 @@ async def test_a_full_disk_is_cleared_of_what_nobody_uses_before_that_is_said(
         return copy(*paths, **how)
 
     monkeypatch.setattr(shutil, "copytree", copy_later)
-    async with running(make_spec(model_data_url=URL), around) as watched:
+    async with running(make_spec(model_data_url=URL), node) as watched:
         await watched.reaches(state)
         reason = watched.instance.report.failure_reason
     assert not unused.folder.exists()
@@ -133,13 +133,13 @@ async def test_a_full_disk_is_cleared_of_what_nobody_uses_before_that_is_said(
 
 
 async def test_the_environment_is_clean_and_the_users(
-    around: Surroundings, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+    node: Node, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the-server's-own")
     spec = make_spec(environment={"MINE": "1"})
-    async with running(spec, around) as watched:
+    async with running(spec, node) as watched:
         await watched.reaches(InstanceState.IN_SERVICE)
-    log = around.home.logs / "endpoints" / "houses" / "AllTraffic" / "i-1" / "primary.log"
+    log = node.home.logs / "endpoints" / "houses" / "AllTraffic" / "i-1" / "primary.log"
     said = log.read_text()
     assert "'MINE'" in said
     assert "'SM_MODEL_DIR'" in said
@@ -147,9 +147,9 @@ async def test_the_environment_is_clean_and_the_users(
 
 
 async def test_missing_model_data_fails_with_sagemakers_sentence(
-    around: Surroundings, make_spec: MakeSpec
+    node: Node, make_spec: MakeSpec
 ) -> None:
-    async with running(make_spec(model_data_url=URL), around) as watched:
+    async with running(make_spec(model_data_url=URL), node) as watched:
         await watched.reaches(InstanceState.FAILED)
         reason = watched.instance.report.failure_reason
     assert reason is not None
@@ -159,10 +159,10 @@ async def test_missing_model_data_fails_with_sagemakers_sentence(
 
 
 async def test_a_bad_archive_fails_with_sagemakers_sentence_and_the_reason(
-    around: Surroundings, make_spec: MakeSpec, reader: Any, make_archive: Callable[..., bytes]
+    node: Node, make_spec: MakeSpec, reader: Any, make_archive: Callable[..., bytes]
 ) -> None:
     reader.objects[URL] = make_archive(("../evil", b"x"))
-    async with running(make_spec(model_data_url=URL), around) as watched:
+    async with running(make_spec(model_data_url=URL), node) as watched:
         await watched.reaches(InstanceState.FAILED)
         reason = watched.instance.report.failure_reason
     assert reason is not None
@@ -171,9 +171,9 @@ async def test_a_bad_archive_fails_with_sagemakers_sentence_and_the_reason(
 
 
 async def test_one_that_ends_before_it_is_healthy_fails_at_the_second_try(
-    around: Surroundings, make_spec: MakeSpec, short_path: Path
+    node: Node, make_spec: MakeSpec, short_path: Path
 ) -> None:
-    async with running(make_spec(environment={"FAKE_EXIT": "1"}), around) as watched:
+    async with running(make_spec(environment={"FAKE_EXIT": "1"}), node) as watched:
         await watched.reaches(InstanceState.FAILED)
         reason = watched.instance.report.failure_reason
     assert reason == (
@@ -185,24 +185,24 @@ async def test_one_that_ends_before_it_is_healthy_fails_at_the_second_try(
 
 
 async def test_one_that_ends_only_once_gets_into_service(
-    around: Surroundings, make_spec: MakeSpec, short_path: Path
+    node: Node, make_spec: MakeSpec, short_path: Path
 ) -> None:
-    async with running(make_spec(environment={"FAKE_EXIT_ONCE": "1"}), around) as watched:
+    async with running(make_spec(environment={"FAKE_EXIT_ONCE": "1"}), node) as watched:
         await watched.reaches(InstanceState.IN_SERVICE)
         assert watched.instance.report.failure_reason is None
     assert (short_path / "started").read_text() == "xx"
 
 
 async def test_one_that_is_never_healthy_fails_when_its_time_is_up(
-    around: Surroundings, make_spec: MakeSpec
+    node: Node, make_spec: MakeSpec
 ) -> None:
     spec = make_spec(environment={"FAKE_UNHEALTHY": "1"}, startup_timeout_seconds=0.5)
-    async with running(spec, around) as watched:
+    async with running(spec, node) as watched:
         await watched.reaches(InstanceState.FAILED)
         reason = watched.instance.report.failure_reason
         assert reason is not None
         assert "/ping did not answer 200 within 0.5 s" in reason
-    assert containers(around) == []
+    assert containers(node) == []
 
 
 def slow_to_load(gate: Path) -> bytes:
@@ -223,7 +223,7 @@ async def first_ping(socket: Path) -> int:
 
 @pytest.mark.parametrize("in_time", [True, False])
 async def test_a_model_may_take_as_long_to_load_as_the_health_check_allows(
-    around: Surroundings,
+    node: Node,
     make_spec: MakeSpec,
     reader: Any,
     make_archive: Callable[..., bytes],
@@ -234,9 +234,9 @@ async def test_a_model_may_take_as_long_to_load_as_the_health_check_allows(
     reader.objects[URL] = make_archive(("code/inference.py", slow_to_load(gate)))
     window = 60 if in_time else 1.5
     spec = make_spec(image="sagehen-python:1", model_data_url=URL, startup_timeout_seconds=window)
-    async with running(spec, around) as watched:
+    async with running(spec, node) as watched:
         if in_time:
-            assert await first_ping(around.home.run / "i-1.sock") == 503
+            assert await first_ping(node.home.run / "i-1.sock") == 503
             assert watched.instance.report.state is InstanceState.STARTING
             gate.touch()
             await watched.reaches(InstanceState.IN_SERVICE)
@@ -247,43 +247,39 @@ async def test_a_model_may_take_as_long_to_load_as_the_health_check_allows(
             "check. Please check CloudWatch logs for this endpoint. "
             "(/ping did not answer 200 within 1.5 s; it logged nothing)"
         )
-    assert containers(around) == []
+    assert containers(node) == []
 
 
 @pytest.mark.parametrize("image", ["broken", "unheard-of"])
-async def test_what_cannot_be_started_fails(
-    around: Surroundings, make_spec: MakeSpec, image: str
-) -> None:
-    async with running(make_spec(image=image), around) as watched:
+async def test_what_cannot_be_started_fails(node: Node, make_spec: MakeSpec, image: str) -> None:
+    async with running(make_spec(image=image), node) as watched:
         await watched.reaches(InstanceState.FAILED)
         reason = watched.instance.report.failure_reason
     assert reason is not None
     assert reason.startswith("CannotStartContainerError.")
 
 
-async def test_one_that_dies_in_service_is_started_again(
-    around: Surroundings, make_spec: MakeSpec
-) -> None:
+async def test_one_that_dies_in_service_is_started_again(node: Node, make_spec: MakeSpec) -> None:
     pids = []
-    async with running(make_spec(), around) as watched:
+    async with running(make_spec(), node) as watched:
         for _ in range(2):
             await watched.reaches(InstanceState.IN_SERVICE)
-            (container,) = containers(around)
+            (container,) = containers(node)
             pids.append(container.pid)
             container.kill()
         await watched.reaches(InstanceState.STARTING)
         await watched.reaches(InstanceState.IN_SERVICE)
-        pids += [one.pid for one in containers(around)]
+        pids += [one.pid for one in containers(node)]
     assert len(set(pids)) == len(pids) == 3
 
 
 async def test_each_life_of_its_containers_has_an_id_of_its_own(
-    around: Surroundings, make_spec: MakeSpec
+    node: Node, make_spec: MakeSpec
 ) -> None:
-    async with running(make_spec(), around) as watched:
+    async with running(make_spec(), node) as watched:
         await watched.reaches(InstanceState.IN_SERVICE)
         first = watched.instance.report.run_id
-        containers(around)[0].kill()
+        containers(node)[0].kill()
         await watched.reaches(InstanceState.STARTING)
         await watched.reaches(InstanceState.IN_SERVICE)
         assert first
@@ -308,22 +304,22 @@ class SteppingClock:
 
 
 async def test_only_one_that_dies_again_and_again_has_to_wait(
-    around: Surroundings, make_spec: MakeSpec
+    node: Node, make_spec: MakeSpec
 ) -> None:
     clock = SteppingClock()
-    async with running(make_spec(), replace(around, clock=clock, pace=Pace())) as watched:
+    async with running(make_spec(), replace(node, clock=clock, pace=Pace())) as watched:
         for served_seconds in (0, 0, 11, 0):
             await watched.reaches(InstanceState.IN_SERVICE)
             clock.elapsed += served_seconds
-            containers(around)[0].kill()
+            containers(node)[0].kill()
         await watched.reaches(InstanceState.IN_SERVICE)
     assert clock.slept == [0.2, 0.4, 0.2, 0.4]
 
 
 async def test_one_that_stops_answering_pings_is_started_again(
-    around: Surroundings, make_spec: MakeSpec, short_path: Path
+    node: Node, make_spec: MakeSpec, short_path: Path
 ) -> None:
-    async with running(make_spec(), around) as watched:
+    async with running(make_spec(), node) as watched:
         await watched.reaches(InstanceState.IN_SERVICE)
         (short_path / "unhealthy").touch()
         await watched.reaches(InstanceState.STARTING)
@@ -332,11 +328,11 @@ async def test_one_that_stops_answering_pings_is_started_again(
         assert (short_path / "started").read_text() == "xx"
 
 
-async def test_it_can_be_stopped_while_it_starts(around: Surroundings, make_spec: MakeSpec) -> None:
-    async with running(make_spec(environment={"FAKE_UNHEALTHY": "1"}), around):
+async def test_it_can_be_stopped_while_it_starts(node: Node, make_spec: MakeSpec) -> None:
+    async with running(make_spec(environment={"FAKE_UNHEALTHY": "1"}), node):
         await asyncio.sleep(0)
-    assert containers(around) == []
-    assert list(around.home.instances.iterdir()) == []
+    assert containers(node) == []
+    assert list(node.home.instances.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -351,19 +347,19 @@ async def test_it_can_be_stopped_while_it_starts(around: Surroundings, make_spec
     ],
 )
 async def test_slots_are_the_users_word_or_else_the_containers(
-    around: Surroundings, make_spec: MakeSpec, environment: dict[str, str], slots: int | None
+    node: Node, make_spec: MakeSpec, environment: dict[str, str], slots: int | None
 ) -> None:
-    async with running(make_spec(environment=environment), around) as watched:
+    async with running(make_spec(environment=environment), node) as watched:
         await watched.reaches(InstanceState.IN_SERVICE)
         assert watched.instance.report.slots == slots
 
 
 async def test_what_the_container_says_anew_of_its_slots_is_told(
-    around: Surroundings, make_spec: MakeSpec
+    node: Node, make_spec: MakeSpec
 ) -> None:
-    async with running(make_spec(environment={"FAKE_SLOTS": "2"}), around) as watched:
+    async with running(make_spec(environment={"FAKE_SLOTS": "2"}), node) as watched:
         await watched.reaches(InstanceState.IN_SERVICE)
-        said = around.home.path.parent / "slots"
+        said = node.home.path.parent / "slots"
         said.with_suffix(".new").write_text("16")
         said.with_suffix(".new").rename(said)
         async with asyncio.timeout(60):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sagehen.agent.http import exchange
 from sagehen.agent.instance import Instance
-from sagehen.agent.surroundings import Surroundings
+from sagehen.agent.node import Node
 from sagehen.domain.containers import ContainerSpec, InstanceSpec, InstanceState
 from sagehen.errors import Invalid, NotFound
 
@@ -45,8 +45,8 @@ def spec(make_spec: Callable[..., InstanceSpec], home: Any) -> Callable[..., Ins
 
 
 @asynccontextmanager
-async def running(spec: InstanceSpec, around: Surroundings) -> AsyncIterator[Instance]:
-    instance = Instance(spec, around, lambda: None)
+async def running(spec: InstanceSpec, node: Node) -> AsyncIterator[Instance]:
+    instance = Instance(spec, node, lambda: None)
     instance.start()
     try:
         yield instance
@@ -60,23 +60,23 @@ async def reaches(instance: Instance, state: InstanceState) -> None:
             await asyncio.sleep(0.005)
 
 
-def processes(around: Surroundings) -> dict[str, psutil.Process]:
+def processes(node: Node) -> dict[str, psutil.Process]:
     """By hostname."""
     found = {}
     for one in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # It has just ended.
             home = one.environ().get("HOME", "")
-            if home.startswith(str(around.home.path)):
+            if home.startswith(str(node.home.path)):
                 found[Path(home).name] = one
     return found
 
 
 async def test_each_has_an_address_a_folder_and_a_log(
-    around: Surroundings, spec: Any, reader: Any, make_archive: Callable[..., bytes]
+    node: Node, spec: Any, reader: Any, make_archive: Callable[..., bytes]
 ) -> None:
     reader.objects[URL] = make_archive(("model.json", b"{}"))
     slots = {"environment": {"FAKE_SLOTS": "3"}}
-    async with running(spec({"model_data_url": URL}, slots), around) as instance:
+    async with running(spec({"model_data_url": URL}, slots), node) as instance:
         await reaches(instance, InstanceState.IN_SERVICE)
         report = instance.report
         first, second = report.containers
@@ -84,49 +84,49 @@ async def test_each_has_an_address_a_folder_and_a_log(
         assert report.address == first.address != second.address
         for one in (first, second):
             assert (await exchange(one.address, "GET", "/ping", timeout_seconds=60)).status == 200
-        folder = around.home.instances / "i-1"
+        folder = node.home.instances / "i-1"
         assert (folder / "clean" / "ml" / "model" / "model.json").is_file()
         assert list((folder / "predict" / "ml" / "model").iterdir()) == []
-        logs = around.home.logs / "endpoints" / "houses" / "AllTraffic" / "i-1"
+        logs = node.home.logs / "endpoints" / "houses" / "AllTraffic" / "i-1"
         assert {path.name for path in logs.glob("*.log")} == {"clean.log", "predict.log"}
-    assert list(around.home.instances.iterdir()) == []
+    assert list(node.home.instances.iterdir()) == []
 
 
-async def test_when_one_dies_all_are_started_again(around: Surroundings, spec: Any) -> None:
-    async with running(spec({}, {}), around) as instance:
+async def test_when_one_dies_all_are_started_again(node: Node, spec: Any) -> None:
+    async with running(spec({}, {}), node) as instance:
         await reaches(instance, InstanceState.IN_SERVICE)
-        before, run_id = processes(around), instance.report.run_id
+        before, run_id = processes(node), instance.report.run_id
         before["predict"].kill()
         await reaches(instance, InstanceState.STARTING)
         await reaches(instance, InstanceState.IN_SERVICE)
-        after = processes(around)
+        after = processes(node)
         assert {one.pid for one in before.values()}.isdisjoint(one.pid for one in after.values())
         assert after.keys() == {"clean", "predict"}
         assert instance.report.run_id != run_id
 
 
-async def test_who_does_not_get_healthy_is_named(around: Surroundings, spec: Any) -> None:
-    async with running(spec({}, {"environment": {"FAKE_EXIT": "1"}}), around) as instance:
+async def test_who_does_not_get_healthy_is_named(node: Node, spec: Any) -> None:
+    async with running(spec({}, {"environment": {"FAKE_EXIT": "1"}}), node) as instance:
         await reaches(instance, InstanceState.FAILED)
         assert str(instance.report.failure_reason).startswith(
             "The predict container for production variant AllTraffic did not pass the ping health "
         )
-    assert processes(around) == {}
+    assert processes(node) == {}
 
 
-async def test_whose_model_data_is_missing_is_numbered(around: Surroundings, spec: Any) -> None:
-    async with running(spec({}, {"model_data_url": URL}), around) as instance:
+async def test_whose_model_data_is_missing_is_numbered(node: Node, spec: Any) -> None:
+    async with running(spec({}, {"model_data_url": URL}), node) as instance:
         await reaches(instance, InstanceState.FAILED)
         assert 'model data for container "container_2"' in str(instance.report.failure_reason)
 
 
-async def test_they_are_ended_one_after_the_other(around: Surroundings, spec: Any) -> None:
+async def test_they_are_ended_one_after_the_other(node: Node, spec: Any) -> None:
     first = {"environment": {"FAKE_LAST_WORK": "1"}}
-    async with running(spec(first, {}), around) as instance:
+    async with running(spec(first, {}), node) as instance:
         await reaches(instance, InstanceState.IN_SERVICE)
-        found = processes(around)
+        found = processes(node)
         stopping = asyncio.create_task(instance.stop())
-        control = around.home.path.parent
+        control = node.home.path.parent
         async with asyncio.timeout(60):
             while not (control / "finishing").exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
@@ -138,11 +138,11 @@ async def test_they_are_ended_one_after_the_other(around: Surroundings, spec: An
 
 
 async def test_models_are_loaded_into_the_container_that_is_named(
-    around: Surroundings, spec: Any, reader: Any, make_archive: Callable[..., bytes]
+    node: Node, spec: Any, reader: Any, make_archive: Callable[..., bytes]
 ) -> None:
     reader.objects[MANY + "a.tar.gz"] = make_archive(("model.json", b"{}"))
     many = {"multi_model": True, "model_data_url": MANY}
-    async with running(spec(dict(many), dict(many)), around) as instance:
+    async with running(spec(dict(many), dict(many)), node) as instance:
         await reaches(instance, InstanceState.IN_SERVICE)
         assert not (await instance.load_model("a.tar.gz", 10, "predict")).hit
         assert (await instance.load_model("a.tar.gz", 10, "predict")).hit
@@ -155,14 +155,14 @@ async def test_models_are_loaded_into_the_container_that_is_named(
 
 
 async def test_without_a_name_it_is_the_only_one_that_holds_models(
-    around: Surroundings, spec: Any, reader: Any, make_archive: Callable[..., bytes]
+    node: Node, spec: Any, reader: Any, make_archive: Callable[..., bytes]
 ) -> None:
     reader.objects[MANY + "a.tar.gz"] = make_archive(("model.json", b"{}"))
     many = {"multi_model": True, "model_data_url": MANY}
-    async with running(spec({}, many), around) as instance:
+    async with running(spec({}, many), node) as instance:
         await reaches(instance, InstanceState.IN_SERVICE)
         name = (await instance.load_model("a.tar.gz", 10)).model_name
-        folder = around.home.instances / "i-1" / "predict" / "ml" / "models" / name / "model"
+        folder = node.home.instances / "i-1" / "predict" / "ml" / "models" / name / "model"
         assert (folder / "model.json").is_file()
         with pytest.raises(Invalid, match="only for endpoints of multi-model containers"):
             await instance.load_model("a.tar.gz", 10, "clean")

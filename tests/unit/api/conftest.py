@@ -13,11 +13,11 @@ from sagehen.api.sagemaker import OPERATIONS
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.objects import Attributes
 from sagehen.objects.local import LocalObjectStore
-from sagehen.settings import Settings
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 from sagehen.wire.faults import AwsError
 from support.clock import HandClock
+from support.state import settings_of
 
 MODEL = botocore.session.get_session().get_service_model("sagemaker")
 IMAGE = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
@@ -37,7 +37,7 @@ class Server:
             self.put(key)
         self.database = database
         self.hints = 0
-        self.settings = Settings(home=home)
+        self.settings = settings_of(home)
 
     def configure(self, **settings: Any) -> None:
         self.settings = self.settings.model_copy(update=settings)

@@ -110,6 +110,13 @@ def test_each_has_a_name(definition, hostnames):
     assert execution_mode(definition) is ExecutionMode.SERIAL
 
 
+def test_all_containers_of_a_model_are_isolated():
+    definition = {"Containers": containers(None, None)}
+    assert not any(one.network_isolation for one in container_specs(definition, {}))
+    definition["EnableNetworkIsolation"] = True
+    assert all(one.network_isolation for one in container_specs(definition, {}))
+
+
 def test_the_mode_is_a_part_of_what_is_deployed(server):
     create(server, containers("a", "b"), DIRECT)
     variant = {

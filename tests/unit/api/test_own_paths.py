@@ -1,7 +1,6 @@
 """The paths under `/_sagehen/`, asked over ASGI."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +17,6 @@ from sagehen.domain.records import EndpointStatus
 from sagehen.errors import Unavailable
 from sagehen.store import async_requests, endpoints, instances
 from sagehen.store.database import Database
-from sagehen.store.migrate import upgrade
 from support.fleet import NAME, deployment, endpoint, instance
 
 IN_SERVICE, STARTING = InstanceState.IN_SERVICE, InstanceState.STARTING
@@ -130,12 +128,8 @@ class Server:
 
 
 @pytest.fixture
-def server(tmp_path) -> Iterator[Server]:
-    url = f"sqlite:///{tmp_path / 'state.db'}"
-    upgrade(url)
-    database = Database(url)
-    yield Server(database)
-    database.close()
+def server(database: Database) -> Server:
+    return Server(database)
 
 
 async def test_healthy_where_the_state_and_the_agent_answer(server: Server) -> None:

@@ -32,7 +32,7 @@ from sagehen.gateway.assembly import make_gateway
 from sagehen.gateway.board import Board, make_board, open_board
 from sagehen.gateway.gateway import Gateway
 from sagehen.home import Home, prepare_home
-from sagehen.settings import Settings
+from support.state import settings_of
 
 KEY, SECRET, REGION = "AKSHTEST", "test-secret", "us-east-1"
 
@@ -325,7 +325,7 @@ class House:
 
     async def start(self, **settings: Any) -> "House":
         self.gateway = make_gateway(
-            Settings(home=self.home.path, **settings),
+            settings_of(self.home.path, **settings),
             self.home,
             {KEY: SECRET},
             self.clock,

@@ -17,11 +17,11 @@ from sagehen.errors import Unavailable
 from sagehen.metering import sampler as module
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
-from sagehen.settings import Settings
 from sagehen.store import async_leases, async_requests, endpoints, instances, leases
 from sagehen.store.sample_reads import Window, find, metrics, read_sketches
 from support.clock import HandClock
 from support.fleet import deployment, endpoint, instance
+from support.state import settings_of
 
 START = 28_000_000
 """A minute."""
@@ -57,7 +57,7 @@ class World:
         self.clock = HandClock(START * 60.0)
         self.database = database
         self.agent = FakeAgent()
-        self.settings = Settings(home=home, metric_retention_seconds=3600)
+        self.settings = settings_of(home, metric_retention_seconds=3600)
         self.observations = Observations(self.clock)
         self.recorder = Recorder(self.clock, database, 100)
         self.sampler = self.another("me")

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from sagehen.modelserver import memory
-from sagehen.modelserver.memory import Trimmer
+from sagehen.modelserver import memory, trimmer
+from sagehen.modelserver.trimmer import Trimmer
 
 
 async def test_memory_is_trimmed_once_for_all_who_ask_together(
@@ -20,15 +20,15 @@ async def test_memory_is_trimmed_once_for_all_who_ask_together(
         trims.append(threading.current_thread())
         loop.call_soon_threadsafe(trimmed.set)
 
-    monkeypatch.setattr(memory, "trim", trim)
-    trimmer = Trimmer(seconds=0)
+    monkeypatch.setattr(trimmer, "trim", trim)
+    asked = Trimmer(seconds=0)
     for _ in range(3):
-        trimmer.ask()
+        asked.ask()
     await trimmed.wait()
     assert len(trims) == 1
     assert trims[0] is not threading.main_thread(), "it takes milliseconds"
     trimmed.clear()
-    trimmer.ask()
+    asked.ask()
     await trimmed.wait()
     assert len(trims) == 2
 

@@ -9,8 +9,8 @@ import pytest
 import xgboost
 
 from sagehen.modelserver import multi as module
-from sagehen.modelserver.memory import Trimmer
 from sagehen.modelserver.multi import PAGE_SIZE
+from sagehen.modelserver.trimmer import Trimmer
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -418,3 +420,16 @@ def model_fn(d):
         await asyncio.to_thread(begun.read_bytes)
         await asyncio.to_thread(gate.write_bytes, b"")
         assert (await loading).status == 200
+
+
+def test_a_worker_waits_for_nothing_that_only_the_server_needs():
+    program = """
+import sys
+import sagehen.modelserver.worker, sagehen.modelserver.adapters.script
+from sagehen.modelserver.workers import inbox, serving
+sys.exit(", ".join({"asyncio", "shutil", "ssl", "tempfile", "zipfile"} & sys.modules.keys()) or 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

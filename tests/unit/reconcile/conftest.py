@@ -12,6 +12,7 @@ from sagehen.errors import Invalid, Unavailable
 from sagehen.home import Home, prepare_home
 from sagehen.store.database import Database
 from support.fleet import report
+from support.state import copied_state
 
 
 class ManualClock:
@@ -121,11 +122,8 @@ def agent() -> MemoryAgent:
 
 @pytest.fixture
 def database(empty_state: Path, home: Home) -> Iterator[Database]:
-    path = home.path / "state.db"
-    path.write_bytes(empty_state.read_bytes())
-    database = Database(f"sqlite:///{path}")
-    yield database
-    database.close()
+    with copied_state(empty_state, home.path / "state.db") as database:
+        yield database
 
 
 @pytest.fixture

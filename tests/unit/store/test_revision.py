@@ -10,7 +10,7 @@ import pytest
 from alembic.script import ScriptDirectory
 
 import sagehen.store
-from sagehen.store.revision import is_up_to_date, newest_revision
+from sagehen.store.revision import is_up_to_date, make_state, newest_revision
 
 
 @pytest.fixture
@@ -48,6 +48,29 @@ def test_nor_is_what_says_nothing(tmp_path: Path, content: bytes) -> None:
 def test_nor_is_what_is_not_there_and_it_is_not_made(tmp_path: Path) -> None:
     assert not is_up_to_date(tmp_path / "state.db")
     assert list(tmp_path.iterdir()) == []
+
+
+def shape(state: Path) -> list[tuple[str, ...]]:
+    with closing(sqlite3.connect(state)) as database:
+        made = database.execute(
+            "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY rowid"
+        )
+        return [*made, *database.execute("SELECT version_num FROM alembic_version")]
+
+
+def test_a_new_state_is_what_all_migrations_make(state: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new? 50%.db"
+    assert make_state(new)
+    assert shape(new) == shape(state), "run scripts/new_state.py"
+    assert is_up_to_date(new)
+    assert not make_state(new), "it is made once"
+
+
+def test_no_state_is_made_over_another_or_where_none_can_be(state: Path, tmp_path: Path) -> None:
+    before = state.read_bytes()
+    assert not make_state(state)
+    assert state.read_bytes() == before
+    assert not make_state(tmp_path / "no folder" / "state.db")
 
 
 def test_it_takes_none_of_the_libraries_of_a_migration() -> None:

@@ -51,6 +51,8 @@ def plan_job_launch(
         limits=choose_limits(spec.instance_type, settings),
         base=place.base,
         hosts=place.hosts,
+        # The server's sockets too: who can reach them needs no keys.
+        hidden=(*place.home.hidden, place.home.run) if spec.network_isolation else (),
     )
 
 

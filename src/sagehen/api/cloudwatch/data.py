@@ -88,10 +88,10 @@ class _Reading:
             slots = reading(self._connection, ids, window)
         except LimitExceeded as error:
             raise over_limit(f"{error} Ask for a shorter one.") from error
-        told = {slot: value(query.statistic, seen) for slot, seen in slots.items()}
+        values = {slot: value(query.statistic, seen) for slot, seen in slots.items()}
         return {
             window.start + slot * window.period: number
-            for slot, number in told.items()
+            for slot, number in values.items()
             if number is not None
         }
 
@@ -137,10 +137,10 @@ def _page(reading: _Reading, queries: list[Query], params: dict[str, Any]) -> di
         if len(points) > room:
             results[-1]["StatusCode"] = "PartialData"
             last = points[room - 1][0] if room else None
-            return _told(results, _Place(number, last))
+            return _answer(results, _Place(number, last))
         room -= len(points)
         if not room and number + 1 < len(queries):
-            return _told(results, _Place(number + 1))
+            return _answer(results, _Place(number + 1))
     return {"MetricDataResults": results, "Messages": []}
 
 
@@ -179,7 +179,7 @@ def _limit(params: dict[str, Any]) -> int:
     return int(limit)
 
 
-def _told(results: list[dict[str, Any]], place: _Place) -> dict[str, Any]:
+def _answer(results: list[dict[str, Any]], place: _Place) -> dict[str, Any]:
     token = base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
     return {"MetricDataResults": results, "Messages": [], "NextToken": token}
 

@@ -38,8 +38,8 @@ def put_events(call: Call, params: dict[str, Any]) -> dict[str, Any]:
         with call.database.write() as connection:
             for event in events:
                 put_event(connection, event)
-    told = [{"EventId": one.event_id} if isinstance(one, Event) else one for one in read]
-    return {"FailedEntryCount": len(read) - len(events), "Entries": told}
+    answers = [{"EventId": one.event_id} if isinstance(one, Event) else one for one in read]
+    return {"FailedEntryCount": len(read) - len(events), "Entries": answers}
 
 
 def match_event_pattern(_: Call, params: dict[str, Any]) -> dict[str, Any]:

@@ -2,16 +2,18 @@
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from sagehen.domain.inference_service import ServiceRecord
 from sagehen.domain.names import ArnMaker
+from sagehen.errors import Unavailable
 from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import inference_services
 
-__all__ = ["Service", "load_service", "load_valid_service"]
+__all__ = ["Service", "ServiceInvalid", "load_service", "load_valid_service", "say_faults"]
 
 log = logging.getLogger(__name__)
 
@@ -26,24 +28,44 @@ class Service:
         return self.record.stage
 
     def topic_arn(self, arns: ArnMaker) -> str:
-        return arns.sns(self.settings.topic_name)
+        return arns.sns(self.record.topic_name)
+
+
+class ServiceInvalid(Unavailable):
+    """What is kept of a service is no setting any more, by a newer version's rules."""
 
 
 def load_service(connection: Connection, stage: str, lock: bool = False) -> Service | None:
     """The service at `stage`; with `lock`, nobody else takes or frees its slots until this
-    transaction ends."""
+    transaction ends. Raises ServiceInvalid."""
     record = inference_services.get(connection, stage, lock)
     if record is None:
         return None
-    return Service(record, InferenceServiceSettings.model_validate(record.given))
+    try:
+        return Service(record, InferenceServiceSettings.model_validate(record.given))
+    except ValidationError as error:
+        raise ServiceInvalid(
+            f"The settings of the inference service at {stage!r} are not valid any more: "
+            f"{say_faults(error)} PUT it again, with what this version takes."
+        ) from error
 
 
 def load_valid_service(connection: Connection, stage: str, lock: bool = False) -> Service | None:
-    """The same, and None also where its settings are none any more, by a newer version's rules: of
-    its jobs the ends have to be told even then."""
+    """The same, and None also where its settings are none any more: of its jobs the ends have to
+    be told even then."""
     try:
         return load_service(connection, stage, lock)
-    except ValidationError as error:
-        about = {"action": "load_service", "stage": stage}
-        log.error("An inference service has to be put again: %s", error, extra=about)
+    except ServiceInvalid as error:
+        log.error("%s", error, extra={"action": "load_service", "stage": stage})
         return None
+
+
+def say_faults(error: ValidationError) -> str:
+    """What is wrong with settings, a sentence each."""
+    return " ".join(_say(fault) for fault in error.errors())
+
+
+def _say(fault: Any) -> str:
+    name = ".".join(str(part) for part in fault["loc"])
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{name}: {message}." if name else f"{message}."

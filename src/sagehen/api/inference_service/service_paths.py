@@ -24,7 +24,11 @@ A service is shown as
      "closing": false,                                  it is being deleted
      "given": {…the keys that PUT was given…},
      "settings": {…every key with the value in force…},
+     "problem": null,
      "active_jobs": 0, "queued_jobs": 0, "created_at": 1.0, "modified_at": 1.0}
+
+A service whose `given` is not valid any more, by a newer version's rules, has no settings (null)
+and a `problem`, a sentence; its own paths answer 503 with that until it is PUT again.
 
 PUT with what is given already changes nothing. Jobs that run go on as they were made; DELETE stops
 them, and their notices still come. The bucket and the topic stay.

@@ -9,9 +9,15 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from sagehen.api.inference_service.jobs import StopJob
-from sagehen.api.inference_service.service import Service, load_service, load_valid_service
+from sagehen.api.inference_service.service import (
+    Service,
+    ServiceInvalid,
+    load_service,
+    load_valid_service,
+    say_faults,
+)
 from sagehen.api.inference_service.slots import Slots
-from sagehen.api.inference_service.topic import ensure_topic
+from sagehen.api.inference_service.topic import ensure_topic, unsubscribe_addresses
 from sagehen.clock import Clock
 from sagehen.domain.inference_service import InferenceState, ServiceRecord, ServiceSource
 from sagehen.domain.names import ArnMaker
@@ -77,12 +83,12 @@ class Services:
     def all(self) -> dict[str, Any]:
         with self._database.read() as connection:
             records = inference_services.all_services(connection)
-            return {"services": [self._shown(connection, one.stage) for one in records]}
+            return {"services": [self._shown(connection, one) for one in records]}
 
     def get(self, stage: str) -> dict[str, Any]:
         """Raises NotFound."""
         with self._database.read() as connection:
-            return self._shown(connection, stage)
+            return self._shown_at(connection, stage)
 
     def put(self, stage: str, body: bytes) -> dict[str, Any]:
         """Make the service at `stage`, or change it, to what the JSON says.
@@ -104,7 +110,7 @@ class Services:
         def keep(connection: Connection) -> dict[str, Any]:
             _refuse_change(inference_services.get(connection, stage, lock=True))
             self._keep(connection, stage, given, ServiceSource.API)
-            return self._shown(connection, stage)
+            return self._shown_at(connection, stage)
 
         return self._writes.run(keep)
 
@@ -167,6 +173,9 @@ class Services:
         elif kept is None:
             inference_services.insert(connection, record)
         service = Service(record, _checked(given))
+        if kept is not None:
+            record = unsubscribe_addresses(connection, kept, service, self._arns, now)
+            service = Service(record, service.settings)
         record = ensure_topic(connection, service, service.topic_arn(self._arns), now)
         if record != kept:
             inference_services.update(connection, record)
@@ -191,19 +200,29 @@ class Services:
             except AlreadyExists:
                 return  # Somebody else was quicker.
 
-    def _shown(self, connection: Connection, stage: str) -> dict[str, Any]:
-        service = load_service(connection, stage)
-        if service is None:
+    def _shown_at(self, connection: Connection, stage: str) -> dict[str, Any]:
+        record = inference_services.get(connection, stage)
+        if record is None:
             raise NotFound(f"There is no inference service at {stage!r}.")
-        record = service.record
+        return self._shown(connection, record)
+
+    def _shown(self, connection: Connection, record: ServiceRecord) -> dict[str, Any]:
+        stage = record.stage
+        settings, problem = None, None
+        try:
+            service = load_service(connection, stage)
+            settings = service.settings.model_dump(mode="json") if service else None
+        except ServiceInvalid as error:
+            problem = str(error)
         return {
             "stage": stage,
             "path": f"/{stage}/inference",
             "source": record.source,
-            "topic_arn": service.topic_arn(self._arns),
+            "topic_arn": self._arns.sns(record.topic_name),
             "closing": record.closing,
             "given": record.given,
-            "settings": service.settings.model_dump(mode="json"),
+            "settings": settings,
+            "problem": problem,
             "active_jobs": sum(inference_jobs.active_by_type(connection, stage).values()),
             "queued_jobs": inference_jobs.queued(connection, stage),
             "created_at": record.created_at,
@@ -243,13 +262,7 @@ def _checked(given: dict[str, Any]) -> InferenceServiceSettings:
     try:
         settings = InferenceServiceSettings.model_validate(given)
     except ValidationError as error:
-        raise Invalid(" ".join(_say(fault) for fault in error.errors())) from error
+        raise Invalid(say_faults(error)) from error
     if not settings.is_on:
         raise Invalid("s3_bucket is missing.")
     return settings
-
-
-def _say(fault: Any) -> str:
-    name = ".".join(str(part) for part in fault["loc"])
-    message = fault["msg"].removeprefix("Value error, ")
-    return f"{name}: {message}." if name else f"{message}."

@@ -1,4 +1,5 @@
-"""The topic of a service: made where it is missing, with the addresses of the settings."""
+"""The topic of a service: made where it is missing, with the addresses of the settings, and no
+longer those that were taken out of them."""
 
 import uuid
 
@@ -6,12 +7,15 @@ import msgspec
 from sqlalchemy import Connection
 
 from sagehen.api.inference_service.service import Service
-from sagehen.api.sns.confirmation import TOKEN_SECONDS, new_token
+from sagehen.api.sns.confirmation import TOKEN_SECONDS, end_subscription, new_token
 from sagehen.domain.inference_service import ServiceRecord
+from sagehen.domain.names import ArnMaker
 from sagehen.domain.topics import SubscriptionRecord, SubscriptionState, TopicRecord
-from sagehen.store import subscriptions, topics
+from sagehen.store import inference_services, subscriptions, topics
 
-__all__ = ["ensure_topic"]
+__all__ = ["ensure_topic", "unsubscribe_addresses"]
+
+_BY_A_SERVICE = uuid.UUID("6a1b8f0e-5a0c-4f0e-9d54-2f9d6a3c7e11")
 
 
 def ensure_topic(
@@ -30,10 +34,40 @@ def ensure_topic(
     return msgspec.structs.replace(service.record, emails=service.settings.emails)
 
 
+def unsubscribe_addresses(
+    connection: Connection, kept: ServiceRecord, service: Service, arns: ArnMaker, now: float
+) -> ServiceRecord:
+    """The record of `service`, with the addresses of `kept`, as it was before, that are to stay.
+
+    Those that are no more in its settings, or all if it has another topic now, are subscribed no
+    longer, if it was a service that did it, and no other service has them at that topic.
+    """
+    stay = service.settings.emails if kept.topic_name == service.record.topic_name else ()
+    others = {
+        address
+        for one in inference_services.all_services(connection)
+        if one.stage != kept.stage and one.topic_name == kept.topic_name
+        for address in one.emails
+    }
+    topic_arn = arns.sns(kept.topic_name)
+    for address in kept.emails:
+        if address not in stay and address not in others:
+            found = subscriptions.find(connection, topic_arn, "email", address)
+            if found is not None and found.arn == _own_arn(topic_arn, address, found.created_at):
+                end_subscription(connection, found, now)
+    left = tuple(address for address in kept.emails if address in stay)
+    return msgspec.structs.replace(service.record, emails=left)
+
+
+def _own_arn(topic_arn: str, address: str, created_at: float) -> str:
+    """Of what a service has subscribed, and nobody else: it is known by that."""
+    return f"{topic_arn}:{uuid.uuid5(_BY_A_SERVICE, f'{topic_arn} {address} {created_at!r}')}"
+
+
 def _subscribe(connection: Connection, topic_arn: str, address: str, now: float) -> None:
     """Confirmed at once: who may change the settings may decide who gets mail."""
     record = SubscriptionRecord(
-        arn=f"{topic_arn}:{uuid.uuid4()}",
+        arn=_own_arn(topic_arn, address, now),
         topic_arn=topic_arn,
         protocol="email",
         endpoint=address,

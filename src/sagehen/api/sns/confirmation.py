@@ -19,6 +19,7 @@ __all__ = [
     "TOKEN_SECONDS",
     "ask_to_confirm",
     "confirm_subscription",
+    "end_subscription",
     "new_token",
     "unsubscribe",
 ]
@@ -87,18 +88,27 @@ def unsubscribe(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             return {}
         if call.by_link and found.authenticate_on_unsubscribe:
             raise AwsError("AuthorizationError", "Only the topic's owner may unsubscribe it")
-        deliveries.drop(connection, [arn])
-        deleted = msgspec.structs.replace(
-            found,
-            state=SubscriptionState.DELETED,
-            token=new_token(),
-            token_expires_at=call.clock.now() + TOKEN_SECONDS,
-        )
-        subscriptions.update_record(connection, deleted)
+        deleted = end_subscription(connection, found, call.clock.now())
         if found.protocol in ("http", "https") and found.state is SubscriptionState.CONFIRMED:
             text = _UNSUBSCRIBED.format(subscription=arn)
             _post(call, connection, deleted, PostKind.UNSUBSCRIBE_CONFIRMATION, text)
     return {}
+
+
+def end_subscription(
+    connection: Connection, found: SubscriptionRecord, now: float
+) -> SubscriptionRecord:
+    """Delete it with what is on its way to it; what is kept of it, as its token may bring it
+    back."""
+    deliveries.drop(connection, [found.arn])
+    deleted = msgspec.structs.replace(
+        found,
+        state=SubscriptionState.DELETED,
+        token=new_token(),
+        token_expires_at=now + TOKEN_SECONDS,
+    )
+    subscriptions.update_record(connection, deleted)
+    return deleted
 
 
 def _post(

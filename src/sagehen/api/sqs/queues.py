@@ -99,7 +99,7 @@ def get_queue_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     wanted = set(params.get("AttributeNames", ()))
     with call.database.read() as connection:
         queue = find_queue(call, connection, params)
-        told = {
+        known = {
             **DEFAULTS,
             **queue.attributes,
             "CreatedTimestamp": str(int(queue.created_at)),
@@ -107,8 +107,8 @@ def get_queue_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             "QueueArn": call.arns.sqs(queue.name),
         }
         if any(name == "All" or name.startswith("Approximate") for name in wanted):
-            told |= _counts(call, connection, queue)
-    chosen = told if "All" in wanted else {name: told[name] for name in wanted if name in told}
+            known |= _counts(call, connection, queue)
+    chosen = known if "All" in wanted else {name: known[name] for name in wanted if name in known}
     return {"Attributes": chosen} if chosen else {}
 
 
@@ -150,9 +150,9 @@ def _name(name: str) -> str:
 
 
 def _check_same(kept: QueueRecord, attributes: dict[str, str]) -> None:
-    told = {**DEFAULTS, **kept.attributes}
+    known = {**DEFAULTS, **kept.attributes}
     for name, value in attributes.items():
-        if told.get(name) != value:
+        if known.get(name) != value:
             raise AwsError(
                 "QueueNameExists",
                 "A queue already exists with the same name and a different value for attribute "

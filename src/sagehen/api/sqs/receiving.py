@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 
 from sagehen.api.call import Call
 from sagehen.api.sqs.receipts import write_receipt
+from sagehen.api.sqs.received import describe_message
 from sagehen.api.sqs.refusals import out_of_range
-from sagehen.api.sqs.told import tell_message
 from sagehen.api.sqs.urls import find_queue, queue_name
 from sagehen.domain.queues import QueueMessage, QueueRecord
 from sagehen.errors import LimitExceeded
@@ -95,7 +95,8 @@ def _move_dead(call: Call, connection: Connection, queue: QueueRecord, now: floa
 
 def _tell_all(call: Call, params: dict[str, Any], taken: _Taken) -> list[dict[str, Any]]:
     return [
-        tell_message(call, params, one, write_receipt(taken.queue, one)) for one in taken.messages
+        describe_message(call, params, one, write_receipt(taken.queue, one))
+        for one in taken.messages
     ]
 
 

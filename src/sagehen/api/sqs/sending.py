@@ -36,7 +36,7 @@ async def send_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
         messages.send(connection, queue, [message], call.clock.now())
 
     await call.writes.join(work)
-    return _told(message)
+    return _answer(message)
 
 
 async def send_message_batch(call: Call, params: dict[str, Any]) -> dict[str, Any]:
@@ -60,8 +60,8 @@ async def send_message_batch(call: Call, params: dict[str, Any]) -> dict[str, An
         return fitting, larger
 
     sent, larger = await call.writes.join(work)
-    told = [{"Id": entry_id, **_told(one)} for entry_id, one in sent.items()]
-    return batch_answer(told, failed + larger)
+    answers = [{"Id": entry_id, **_answer(one)} for entry_id, one in sent.items()]
+    return batch_answer(answers, failed + larger)
 
 
 def _message(given: dict[str, Any]) -> NewMessage:
@@ -114,12 +114,12 @@ def _check_size(queue: QueueRecord, message: NewMessage) -> NewMessage:
     return message
 
 
-def _told(message: NewMessage) -> dict[str, Any]:
-    told = {"MessageId": message.message_id, "MD5OfMessageBody": md5_of_body(message.body)}
+def _answer(message: NewMessage) -> dict[str, Any]:
+    answer = {"MessageId": message.message_id, "MD5OfMessageBody": md5_of_body(message.body)}
     content = message.content
     if content.attributes:
-        told["MD5OfMessageAttributes"] = md5_of_attributes(content.attributes)
+        answer["MD5OfMessageAttributes"] = md5_of_attributes(content.attributes)
     if content.trace_header:
         trace = {_TRACE: MessageAttribute("String", content.trace_header)}
-        told["MD5OfMessageSystemAttributes"] = md5_of_attributes(trace)
-    return told
+        answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(trace)
+    return answer

@@ -97,13 +97,13 @@ def _seconds(record: TrainingJobRecord) -> dict[str, int]:
 
 
 def _transition(one: Transition) -> dict[str, Any]:
-    told = {
+    members = {
         "Status": one.status.value,
         "StartTime": as_time(one.started_at),
         "EndTime": _time(one.ended_at),
         "StatusMessage": one.message,
     }
-    return {member: value for member, value in told.items() if value is not None}
+    return {member: value for member, value in members.items() if value is not None}
 
 
 def _metric(one: JobMetric) -> dict[str, Any]:

@@ -8,8 +8,8 @@ Signed with the account's keys, SigV4, for the service `execute-api`.
 
 from typing import Any, Protocol
 
+from sagehen.api.own_answers import number_in
 from sagehen.api.signed_paths import Asked, signed_route
-from sagehen.api.told import number_in
 from sagehen.errors import NotFound
 from sagehen.wire.sigv4 import Verifier
 

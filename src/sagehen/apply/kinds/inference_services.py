@@ -64,7 +64,8 @@ class InferenceServiceKind(Kind):
             told = aws.own("GET", _AT, name)
         except NotFound:
             return None
-        found = _camel_keys({**told["settings"], **told["given"]})
+        # It has no settings where what was given is not valid any more: it is to be put again.
+        found = _camel_keys({**(told["settings"] or {}), **told["given"]})
         if told["closing"]:
             # Nobody else ends that: it is deleted once more, and made again.
             reason = "its deletion was begun and not ended."

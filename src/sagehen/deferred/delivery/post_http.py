@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import aiohttp
 import msgspec
 
 from sagehen.clock import Clock
-from sagehen.deferred.delivery.resolver import OwnThreadsResolver
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.delivery_policy import DEFAULT_CONTENT_TYPE
 from sagehen.domain.envelopes import Envelope, enclose
 from sagehen.domain.event_deliveries import HEADERS, METHOD
 from sagehen.domain.topics import PostKind
 from sagehen.domain.webhooks import webhook_headers
+
+if TYPE_CHECKING:
+    import aiohttp
 
 __all__ = ["HttpPost"]
 
@@ -34,19 +36,15 @@ class HttpPost:
     """Posts to any URL; follows no redirect."""
 
     def __init__(self, seal: Seal, clock: Clock, timeout_seconds: float) -> None:
-        """Made in the event loop it is used in. `timeout_seconds`: of an attempt as a whole."""
+        """`timeout_seconds`: of an attempt as a whole."""
         self._seal = seal
         self._clock = clock
-        self._session = aiohttp.ClientSession(
-            # How many there are at once is limited by who calls.
-            connector=aiohttp.TCPConnector(limit=0, resolver=OwnThreadsResolver()),
-            timeout=aiohttp.ClientTimeout(total=timeout_seconds),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-        )
+        self._timeout_seconds = timeout_seconds
+        self._opened: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        await self._session.close()
+        if self._opened is not None:
+            await self._opened.close()
 
     async def notify(self, parcel: Parcel) -> Answer:
         """SNS's own form: the protocols `http` and `https`."""
@@ -99,9 +97,11 @@ class HttpPost:
         judge: Callable[[int], Verdict],
         method: str = "POST",
     ) -> Answer:
+        import aiohttp  # a fifth of control's start, and not every server has subscribers
+
         url = parcel.subscription.endpoint
         try:
-            async with self._session.request(
+            async with self._session().request(
                 method, url, data=body, headers=headers, allow_redirects=False
             ) as response:
                 answer = Answer(judge(response.status), f"status {response.status}")
@@ -111,6 +111,26 @@ class HttpPost:
             return Answer(Verdict.FAILED, "no answer in time")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return Answer(Verdict.FAILED, f"{type(error).__name__}: {error}"[:512])
+
+    def _session(self) -> "aiohttp.ClientSession":
+        """One for all, of the event loop in which the first was asked for."""
+        if self._opened is None:
+            self._opened = _open(self._timeout_seconds)
+        return self._opened
+
+
+def _open(timeout_seconds: float) -> "aiohttp.ClientSession":
+    import aiohttp
+
+    from sagehen.deferred.delivery.resolver import OwnThreadsResolver
+
+    return aiohttp.ClientSession(
+        # How many there are at once is limited by who calls.
+        connector=aiohttp.TCPConnector(limit=0, resolver=OwnThreadsResolver()),
+        timeout=aiohttp.ClientTimeout(total=timeout_seconds),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+    )
 
 
 def envelope_of(parcel: Parcel) -> Envelope:
@@ -176,8 +196,10 @@ def _own_headers(parcel: Parcel) -> dict[str, str]:
     return msgspec.json.decode(parcel.subscription.attributes.get(HEADERS, "{}"), type=_Headers)
 
 
-async def _read_past(response: aiohttp.ClientResponse) -> None:
+async def _read_past(response: "aiohttp.ClientResponse") -> None:
     """The status has been heard, which is all that counts: what comes then changes nothing."""
+    import aiohttp
+
     left = _READ_OF_ANSWER
     try:
         while left > 0:

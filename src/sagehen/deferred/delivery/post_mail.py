@@ -6,8 +6,6 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
 
-import aiosmtplib
-
 from sagehen.clock import Clock
 from sagehen.deferred.delivery.post_http import envelope_of
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
@@ -40,6 +38,8 @@ class MailPost:
         settings = self._settings
         if settings.smtp_host is None:
             return Answer(Verdict.FAILED, "the setting smtp_host names no mail server")
+        import aiosmtplib  # few servers send mails
+
         mail = await asyncio.to_thread(self._mail, parcel)
         try:
             async with asyncio.timeout(settings.delivery_timeout_seconds):
@@ -55,6 +55,8 @@ class MailPost:
         return Answer(Verdict.ACCEPTED)
 
     async def _hand_over(self, mail: EmailMessage) -> None:
+        import aiosmtplib
+
         settings = self._settings
         password = settings.smtp_password
         await aiosmtplib.send(

@@ -1,18 +1,15 @@
 """Frees what topics and queues no longer need: subscriptions nobody confirmed, old messages, and
 more deliveries than may wait."""
 
-import logging
-
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
 from sagehen.deferred.delivery.outbox import Outbox
+from sagehen.deferred.sweeping import keep_sweeping
 from sagehen.store import messages, queues, subscriptions
 from sagehen.store.grouped import GroupedWrites
 
 __all__ = ["TopicSweeps"]
-
-log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 30.0
 AT_ONCE = 500
@@ -36,12 +33,7 @@ class TopicSweeps:
 
     async def run(self) -> None:
         """Sweep until cancelled."""
-        while True:
-            try:
-                await self.sweep()
-            except Exception:
-                log.exception("Sweeping failed and is tried again.", extra={"action": "sweep"})
-            await self._clock.sleep(SWEEP_SECONDS)
+        await keep_sweeping(self.sweep, SWEEP_SECONDS, self._clock, "topics and queues")
 
     async def sweep(self) -> None:
         """Free all there is to free, a little at a time."""

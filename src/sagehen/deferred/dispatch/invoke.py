@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import NamedTuple
-
-import aiohttp
+from typing import TYPE_CHECKING, NamedTuple
 
 from sagehen.deferred.dispatch.failures import not_sendable, timed_out, unreadable_answer
 from sagehen.deferred.dispatch.inputs import Input
 from sagehen.deferred.dispatch.spool import Spool
 from sagehen.domain.asynchronous import AsyncRequest
 from sagehen.errors import SagehenError
+
+if TYPE_CHECKING:
+    import aiohttp
 
 __all__ = ["Answer", "Containers", "InputBroken", "InstanceLost", "NotStarted"]
 
@@ -60,6 +61,8 @@ class Containers:
             Failure: it took too long, or gave an answer that cannot be kept.
             NotStarted, InstanceLost, InputBroken
         """
+        import aiohttp  # a fifth of control's start, and not every server has such requests
+
         spool = make_spool()
         try:
             async with asyncio.timeout(request.timeout_seconds):
@@ -94,7 +97,7 @@ class Containers:
             await spool.end()
             return Answer(response.status, response.headers.get("Content-Type"), spool)
 
-    def _reach(self, address: str) -> tuple[str, aiohttp.ClientSession]:
+    def _reach(self, address: str) -> tuple[str, "aiohttp.ClientSession"]:
         kind, _, where = address.partition(":")
         url = "http://localhost/invocations" if kind == "unix" else f"http://{where}/invocations"
         session = self._sessions.get(address)
@@ -111,7 +114,9 @@ class Containers:
         await self.keep(())
 
 
-def _open(kind: str, where: str) -> aiohttp.ClientSession:
+def _open(kind: str, where: str) -> "aiohttp.ClientSession":
+    import aiohttp
+
     connector = (
         aiohttp.UnixConnector(path=where, force_close=True, limit=0)
         if kind == "unix"

@@ -1,17 +1,13 @@
 """Forgets what is long over: requests that ended, and the queues of endpoints that are gone."""
 
-import logging
-
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
-from sagehen.patience import AWAY
+from sagehen.deferred.sweeping import keep_sweeping
 from sagehen.store import async_requests, endpoints
 from sagehen.store.grouped import GroupedWrites
 
 __all__ = ["Sweeps"]
-
-log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 30.0
 FORGOTTEN_AT_ONCE = 500
@@ -31,12 +27,7 @@ class Sweeps:
 
     async def run(self) -> None:
         """Sweep now and then until cancelled."""
-        while True:
-            try:
-                await self.sweep()
-            except AWAY as error:
-                log.error("The queue cannot be swept: %s", error, extra={"action": "sweep"})
-            await self._clock.sleep(SWEEP_SECONDS)
+        await keep_sweeping(self.sweep, SWEEP_SECONDS, self._clock, "queue of requests")
 
     async def sweep(self) -> int:
         """Forget all that is due; how many requests."""

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from importlib.util import resolve_name
 from pathlib import Path
@@ -106,7 +105,7 @@ def _module_names(folder: Path) -> Iterator[str]:
             yield path.stem
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds modules in one folder before anywhere else."""
 
     def __init__(self, folder: Path, space: CodeSpace) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -90,6 +89,8 @@ def _from_npy(data: bytes) -> Any:
 
 
 def _from_npz(data: bytes) -> Any:
+    import zipfile
+
     from scipy import sparse
 
     with zipfile.ZipFile(io.BytesIO(data)) as packed:

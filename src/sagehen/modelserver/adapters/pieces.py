@@ -1,6 +1,5 @@
 """A script's answer in pieces: whatever can be iterated, as bytes."""
 
-import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 
@@ -44,6 +43,8 @@ def bytes_of(text: Any) -> bytes:
 
 def _awaited(pieces: AsyncIterator[Any]) -> Generator[Any]:
     """On a loop of its own, as the thread has none; its end closes an async generator."""
+    import asyncio  # a sixth of a worker's start, which few scripts have any use for
+
     with asyncio.Runner() as runner:
         while (piece := runner.run(_next(pieces))) is not _END:
             yield piece

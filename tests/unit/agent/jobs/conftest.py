@@ -13,9 +13,9 @@ from sagehen.credentials import make_credentials
 from sagehen.domain.jobs import JobSpec
 from sagehen.home import Home
 from sagehen.objects import LocalObjectStore
-from sagehen.settings import Settings
 from support.clock import SteppedClock
 from support.jobs import LOOK_SECONDS, JobsUnderTest, MakeSpec
+from support.state import settings_of
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def around(home: Home, objects: LocalObjectStore, clock: SteppedClock) -> Iterat
     make_credentials(home.credentials)
     home.address.write_text("http://127.0.0.1:9000")
     around = JobSurroundings(
-        settings=Settings(home=home.path, images={"counter": ["/bin/sh", "count.sh"]}),
+        settings=settings_of(home.path, images={"counter": ["/bin/sh", "count.sh"]}),
         home=home,
         objects=objects,
         launcher=ProcessLauncher(),

@@ -42,6 +42,33 @@ async def test_their_variables_say_so_and_what_they_write_there_is_kept(
     assert report.artifacts == ("output.tar.gz",)
 
 
+LOOKS = """
+for name in credentials.json message-key.pem state.db state.db-wal sagehen.toml objects run; do
+    test ! -e "$HOME_OF_SERVER/$name" || echo "sees $name"
+done
+cat "$HOME_OF_SERVER/own.txt"
+echo 1 > "$HOME/own" && echo 2 > /opt/ml/model/weights && echo 3 > "$TMPDIR/t" && echo wrote
+"""
+
+
+@may_mount
+@pytest.mark.parametrize("isolated", [True, False])
+async def test_who_is_isolated_sees_no_keys_of_the_home(
+    jobs: JobsUnderTest, make_spec: MakeSpec, home: Home, isolated: bool
+) -> None:
+    for name in ("message-key.pem", "sagehen.toml", "own.txt"):
+        (home.path / name).write_text("words of its own\n")
+    environment = {"HOME_OF_SERVER": str(home.path)}
+    spec = make_spec(LOOKS, network_isolation=isolated, environment=environment)
+    report = await jobs.run(spec)
+    assert report.artifacts == ("model.tar.gz",)
+    log = (home.logs / "training-jobs" / "count" / "algo-1.log").read_text()
+    seen = {line.split()[1] for line in log.splitlines() if line.startswith("sees")}
+    kept = {"credentials.json", "message-key.pem", "state.db", "sagehen.toml", "objects", "run"}
+    assert not seen if isolated else seen >= kept
+    assert log.endswith("words of its own\nwrote\n")
+
+
 @may_mount
 async def test_why_one_failed_is_read_where_it_wrote_it(
     jobs: JobsUnderTest, make_spec: MakeSpec

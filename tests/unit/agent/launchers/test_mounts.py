@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -132,7 +133,8 @@ os.setgroups([]); os.setgid(user); os.setuid(user)
 reader, writer = os.pipe()
 script = 'id -u; id -g; stat -c %u /opt/ml; echo 1 > /opt/ml/out; grep CapEff /proc/self/status'
 command = [sys.executable, "-ISs", "-c", sys.stdin.read(), str(os.getpid()), str(writer)]
-command += ["-", base, "-", "-"]
+command += ["-", base + "/ml", base + "/hosts", base + "//secret"]
+script += f'; cat /etc/hosts; ls {base}; test ! -w {base} && echo hidden'
 process = subprocess.Popen([*command, "sh", "-c", script], pass_fds=(writer,))
 os.close(writer)
 print(os.read(reader, 64).decode(), process.wait())
@@ -144,8 +146,11 @@ print(os.read(reader, 64).decode(), process.wait())
 def test_who_is_not_root_has_it_too_and_no_more_rights_than_before() -> None:
     # In a folder that others may reach, unlike tmp_path, and with an interpreter that they may.
     base = Path(f"/tmp/sagehen-mounts-{os.getpid()}")
-    base.mkdir()
-    os.chown(base, NOBODY, NOBODY)
+    (base / "ml").mkdir(parents=True)
+    (base / "hosts").write_text("127.77.0.1 algo-1\n")
+    (base / "secret").write_text("secret")
+    for path in (base, base / "ml"):
+        os.chown(path, NOBODY, NOBODY)
     try:
         ran = subprocess.run(
             ["/usr/bin/python3", "-c", AS_ANOTHER_USER, "-", str(base), str(NOBODY)],
@@ -155,12 +160,12 @@ def test_who_is_not_root_has_it_too_and_no_more_rights_than_before() -> None:
             check=False,
         )
         said = ran.stdout.split()
-        assert said == [*(["65534"] * 3), "CapEff:", "0" * 16, "0"], ran.stderr
-        assert (base / "out").stat().st_uid == NOBODY
+        rights = [*(["65534"] * 3), "CapEff:", "0" * 16]
+        seen = ["127.77.0.1", "algo-1", "hosts", "ml", "hidden"]
+        assert said == [*rights, *seen, "0"], ran.stderr
+        assert (base / "ml" / "out").stat().st_uid == NOBODY
     finally:
-        for file in base.iterdir():
-            file.unlink()
-        base.rmdir()
+        shutil.rmtree(base)
 
 
 @may_mount

@@ -7,7 +7,6 @@ import pytest
 from sagehen.api.call import Call
 from sagehen.api.cloudwatch.operations import OPERATIONS
 from sagehen.domain.names import ArnMaker
-from sagehen.settings import Settings
 from sagehen.wire.faults import AwsError
 from sagehen.wire.match import match
 from sagehen.wire.parse import parse
@@ -15,6 +14,7 @@ from sagehen.wire.serialize import serialize
 from sagehen.wire.validate import validate
 from support.clock import HandClock
 from support.oracle import read_by_client, sent_by_client
+from support.state import settings_of
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
@@ -25,7 +25,7 @@ class CloudWatch:
     def __init__(self, database, home):
         self.clock = HandClock(NOON.timestamp())
         self.database = database
-        self.settings = Settings(home=home)
+        self.settings = settings_of(home)
 
     def configure(self, **settings):
         self.settings = self.settings.model_copy(update=settings)

@@ -22,7 +22,6 @@ from sagehen.domain.inference_service import ApiKeyRecord
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStatus, SecondaryStatus, TrainingJobRecord, Transition
 from sagehen.objects.local import LocalObjectStore
-from sagehen.settings import Settings
 from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import inference_services, training_jobs
 from sagehen.store.database import Database
@@ -30,6 +29,7 @@ from sagehen.store.grouped import GroupedWrites
 from sagehen.store.topic_tables import NOTICES
 from sagehen.wire.faults import AwsError
 from support.clock import HandClock
+from support.state import settings_of
 
 COMMANDS = {"model-*": ["python3", "run.py"], "model_*": ["python3", "run.py"]}
 
@@ -56,8 +56,8 @@ class House:
         self.writes = GroupedWrites(database)
         self.objects = LocalObjectStore(database, home / "objects", self.clock)
         own = {"s3_bucket": "bucket", "white_list": "model_a, model-b", "require_api_key": False}
-        self.settings = Settings(
-            home=home,
+        self.settings = settings_of(
+            home,
             images=COMMANDS,
             smtp_host="localhost",
             inference_service=InferenceServiceSettings.model_validate({**own, **service}),

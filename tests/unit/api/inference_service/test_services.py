@@ -6,8 +6,9 @@ import json
 import msgspec
 import pytest
 
+from sagehen.domain.topics import SubscriptionRecord, SubscriptionState
 from sagehen.errors import Conflict, Invalid, NotFound, Unavailable
-from sagehen.store import inference_services, topics, training_jobs
+from sagehen.store import inference_services, subscriptions, topics, training_jobs
 from sagehen.store.topic_tables import SUBSCRIPTIONS
 
 GIVEN = {"s3_bucket": "own-bucket", "white_list": ["model_a"], "limit": 1}
@@ -19,6 +20,7 @@ def state(any_database):
 
 
 def put(house, stage="prod", **given):
+    house.clock.seconds += 1
     return house.services.put(stage, json.dumps({**GIVEN, **given}).encode())
 
 
@@ -54,6 +56,92 @@ def test_bucket_and_topic_are_made_and_stay(house):
     assert house.objects.bucket("own-bucket")
     with house.database.read() as connection:
         assert topics.get(connection, "arn:aws:sns:us-east-1:000000000000:own-topic")
+
+
+def subscribers(house, topic="inference-prod"):
+    with house.database.read() as connection:
+        rows = connection.execute(SUBSCRIPTIONS.select())
+        mine = [row for row in rows if row.topic_arn.endswith(f":{topic}")]
+        return sorted(row.endpoint for row in mine if row.state == "CONFIRMED")
+
+
+class TestAddresses:
+    def test_who_is_taken_out_gets_no_more_mail_and_may_come_back(self, house):
+        put(house, emails="a@example.com, b@example.com")
+        put(house, emails="b@example.com")
+        assert subscribers(house) == ["b@example.com"]
+        put(house, emails="")
+        assert subscribers(house) == []
+        put(house, emails="a@example.com")
+        assert subscribers(house) == ["a@example.com"]
+
+    def test_the_settings_of_the_file_are_no_different(self, make_house):
+        assert subscribers(make_house(), "inference-dev") == ["who@example.com"]
+        assert subscribers(make_house(emails=""), "inference-dev") == []
+
+    def test_who_subscribed_by_other_means_stays(self, house):
+        put(house)
+        topic_arn = "arn:aws:sns:us-east-1:000000000000:inference-prod"
+        own = SubscriptionRecord(
+            arn=f"{topic_arn}:8f14e45f-ceea-467f-a8d4-6f1d2a4a2f10",
+            topic_arn=topic_arn,
+            protocol="email",
+            endpoint="a@example.com",
+            state=SubscriptionState.CONFIRMED,
+            created_at=1.0,
+            attributes={},
+            token="t",
+            token_expires_at=2.0,
+        )
+        with house.database.write() as connection:
+            subscriptions.insert(connection, own)
+        put(house, emails="a@example.com")
+        put(house, emails="")
+        assert subscribers(house) == ["a@example.com"]
+
+    def test_another_topic_has_all_of_them_and_the_old_one_none(self, house):
+        put(house, "other", topic="shared")
+        put(house, emails="a@example.com")
+        put(house, emails="a@example.com", topic="shared")
+        assert (subscribers(house), subscribers(house, "shared")) == ([], ["a@example.com"])
+
+    def test_of_a_topic_of_two_services_the_last_takes_it_away(self, house):
+        for stage in ("prod", "other"):
+            put(house, stage, emails="a@example.com", topic="shared")
+        put(house, topic="shared")
+        assert subscribers(house, "shared") == ["a@example.com"]
+        put(house, "other", topic="shared")
+        assert subscribers(house, "shared") == []
+
+
+class TestSettingsThatAreNoneAnyMore:
+    @pytest.fixture(autouse=True)
+    def aged(self, house):
+        """As after an update, by whose rules what is kept is wrong."""
+        put(house, require_api_key=False)
+        with house.database.write() as connection:
+            record = inference_services.get(connection, "prod")
+            given = {**record.given, "limit": 0}
+            inference_services.update(connection, msgspec.structs.replace(record, given=given))
+
+    def test_what_is_wrong_is_told_and_the_others_are_shown(self, house):
+        shown = {one["stage"]: one for one in house.services.all()["services"]}
+        assert (shown["dev"]["problem"], shown["dev"]["settings"]["limit"]) == (None, 1)
+        assert shown["prod"] == house.services.get("prod")
+        assert (shown["prod"]["settings"], shown["prod"]["given"]["limit"]) == (None, 0)
+        assert shown["prod"]["problem"] == (
+            "The settings of the inference service at 'prod' are not valid any more: limit: Input "
+            "should be greater than or equal to 1. PUT it again, with what this version takes."
+        )
+
+    def test_requests_are_told_so_until_it_is_put_again(self, house):
+        answer = asyncio.run(house.ask(path="/prod/inference", body={"type": "model_a"}))
+        assert answer.status == 503
+        assert "limit: Input should be" in answer.body["message"]
+        put(house, require_api_key=False)
+        answer = asyncio.run(house.ask(path="/prod/inference", body={"type": "model_a"}))
+        assert answer.status == 200
+        assert house.services.get("prod")["problem"] is None
 
 
 def test_a_start_changes_nothing_that_is_so_already(make_house):
@@ -148,7 +236,7 @@ def test_settings_that_a_newer_version_refuses_keep_no_job_from_ending(house, ca
         given = {**record.given, "limit": 0}
         inference_services.update(connection, msgspec.structs.replace(record, given=given))
     house.end(active)
-    assert "has to be put again" in caplog.text
+    assert "not valid any more" in caplog.text
     with house.database.write() as connection:
         assert house.housekeeping.sweep(connection, "prod") == 0
     assert house.services.delete("prod")["removed_jobs"] == 1

@@ -24,6 +24,7 @@ from sagehen.store import async_requests, endpoints
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 from support.clock import HandClock
+from support.state import settings_of
 
 Answerer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -223,7 +224,7 @@ async def bench(
     database: Database, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Bench]:
     home = prepare_home(short_path / "h")
-    made = Bench(database, home, Settings(home=home.path, max_async_response_bytes=10**6))
+    made = Bench(database, home, settings_of(home.path, max_async_response_bytes=10**6))
 
     def publish(_: object, notice: Notice) -> bool:
         if notice.topic_arn == "arn:broken":

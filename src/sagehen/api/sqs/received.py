@@ -1,4 +1,4 @@
-"""A message as ReceiveMessage tells it."""
+"""A message as ReceiveMessage answers it."""
 
 from typing import Any
 
@@ -7,27 +7,27 @@ from sagehen.api.sqs.digests import md5_of_attributes, md5_of_body
 from sagehen.domain.notices import MessageAttribute
 from sagehen.domain.queues import QueueMessage
 
-__all__ = ["tell_message"]
+__all__ = ["describe_message"]
 
 
-def tell_message(
+def describe_message(
     call: Call, params: dict[str, Any], message: QueueMessage, receipt: str
 ) -> dict[str, Any]:
     """The message with those of its attributes that were asked for."""
     envelope = message.content.envelope
     body = message.body if envelope is None else call.seal(envelope)
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "MessageId": message.message_id,
         "ReceiptHandle": receipt,
         "MD5OfBody": md5_of_body(body),
         "Body": body,
     }
     if system := _system_attributes(call, params, message):
-        told["Attributes"] = system
+        answer["Attributes"] = system
     if chosen := _chosen(params.get("MessageAttributeNames", ()), message.content.attributes):
-        told["MessageAttributes"] = {name: _attribute(one) for name, one in chosen.items()}
-        told["MD5OfMessageAttributes"] = md5_of_attributes(chosen)
-    return told
+        answer["MessageAttributes"] = {name: _attribute(one) for name, one in chosen.items()}
+        answer["MD5OfMessageAttributes"] = md5_of_attributes(chosen)
+    return answer
 
 
 def _system_attributes(call: Call, params: dict[str, Any], message: QueueMessage) -> dict[str, str]:

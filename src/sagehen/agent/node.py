@@ -1,4 +1,4 @@
-"""What every instance of a node shares."""
+"""What the instances of a node share."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from sagehen.clock import Clock
 from sagehen.home import Home
 from sagehen.settings import Settings
 
-__all__ = ["Pace", "Surroundings"]
+__all__ = ["Node", "Pace"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Pace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class Node:
     settings: Settings
     home: Home
     artifacts: ArtifactCache
