@@ -64,6 +64,8 @@ def main() -> None:
     parameters = json.loads((ML / "input/config/hyperparameters.json").read_text())
     (text,) = (ML / "input/data/input").iterdir()
     lines = text.read_text().splitlines()
+    if int(parameters["batch"]) == 1:
+        torch.set_num_threads(1)  # a line is too little to be shared: threads would only wait
     vectors, known = embed_all(lines, int(parameters["batch"]), float(parameters["pause"]))
     likeness = vectors @ embed([parameters["question"]])[0]
     best = np.argsort(-likeness)[:BEST]

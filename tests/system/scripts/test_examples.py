@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +14,9 @@ from support.warm import PLAIN, run_script
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 NUMBER = r"\d+\.\d+"
+LONGEST_SECONDS = 300
+"""On a machine that has much else to do: some import frameworks twice."""
+pytestmark = pytest.mark.timeout(LONGEST_SECONDS + 100)
 
 
 def run_example(name, server):
@@ -25,7 +27,7 @@ def run_example(name, server):
     environment |= {**nowhere, "NO_PROXY": "127.0.0.1"}
     if name.endswith(".sh"):
         return run_shell(name, environment)
-    finished = run_script(EXAMPLES / name, [], environment, 250)
+    finished = run_script(EXAMPLES / name, [], environment, LONGEST_SECONDS)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout
 
@@ -121,10 +123,9 @@ def test_hugging_face_finds_the_answer(server):
     assert best.endswith("Refunds are paid to the card you used within five days.")
 
 
-@pytest.mark.timeout(400)
 def test_a_long_job_is_killed_half_way_and_goes_on():
     script = EXAMPLES / "long_job" / "main.py"
-    finished = run_script(script, ["--quick"], clean_environment(), 300)
+    finished = run_script(script, ["--quick"], clean_environment(), LONGEST_SECONDS)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert '"status": "Completed"' in finished.stdout
     before = re.search(r"24 lines; (\d+) of them were not done again", finished.stdout)
@@ -154,13 +155,6 @@ def test_every_example_is_listed_and_tested():
 
 def test_example_does_not_run_against_aws_by_mistake():
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    finished = subprocess.run(
-        [sys.executable, str(EXAMPLES / "seed_multi_model.py")],
-        env=clean,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    finished = run_script(EXAMPLES / "seed_multi_model.py", [], clean, 60)
     assert finished.returncode == 1
     assert "sagehen up" in finished.stderr
