@@ -22,6 +22,12 @@ os.environ.update(ONE_THREAD)  # before any framework is imported
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 read_once()
+LONG = Path(__file__).with_name("wire")
+"""A file of half a minute, which one worker would run by itself when the others have ended."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.is_relative_to(LONG))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling | None:
