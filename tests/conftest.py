@@ -26,6 +26,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell's background job; then what the tests start would ignore Ctrl-C too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 read_once()
+LONG = Path(__file__).with_name("wire")
+"""A file of half a minute, which one worker would run by itself when the others have ended."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.is_relative_to(LONG))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling | None:

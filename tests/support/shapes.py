@@ -1,5 +1,6 @@
 """Values of every kind that botocore's models describe, for tests of the wire."""
 
+import functools
 import math
 from datetime import UTC, datetime
 
@@ -45,6 +46,7 @@ def structures(draw, shape, protocol, depth=0):
     return made
 
 
+@functools.lru_cache(4096)  # To make a strategy takes longer than to draw from it.
 def values(shape, protocol, depth):
     """Values of a shape; where it goes into a header or a path, such as can stand there."""
     location = shape.serialization.get("location")

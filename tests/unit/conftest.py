@@ -6,12 +6,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, text
 
 from sagehen.store.database import Database
 from sagehen.store.migrate import upgrade
 from sagehen.store.tables import METADATA
 from support.postgres import running_postgres
 from support.state import copied_state
+
+RESTART = """
+SELECT setval(format('%I.%I', schemaname, sequencename), start_value, false)
+FROM pg_sequences WHERE last_value IS NOT NULL
+"""
+
+
+def clear(connection: Connection) -> None:
+    """Not by TRUNCATE: it makes the files of every table and index anew, 0.1 s of a processor."""
+    for table in reversed(METADATA.sorted_tables):
+        connection.execute(table.delete())
+    connection.execute(text(RESTART))
 
 
 @pytest.fixture(scope="session")
@@ -51,8 +64,7 @@ def any_database(request: pytest.FixtureRequest) -> Database:
         return request.getfixturevalue("database")
     found: Database = request.getfixturevalue("postgres")
     with found.write() as connection:
-        names = ", ".join(METADATA.tables)
-        connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY")
+        clear(connection)
     return found
 
 

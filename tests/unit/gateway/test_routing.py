@@ -70,9 +70,9 @@ async def test_no_instance_starves_and_none_is_asked_too_much(house, strategy, s
     )
     house.route(VariantRoute(name="AllTraffic", weight=1, instances=instances, strategy=strategy))
     await house.start()
-    await invoke_many(house, 600, callers=10)
+    await invoke_many(house, 300, callers=10)
     asked = [len(fake.asked) for fake in fakes]
-    assert sum(asked) == 600
-    assert min(asked) > 20
+    assert sum(asked) == 300
+    assert min(asked) > 10
     assert max(place.most for place in places) <= slots
     assert [house.board(row=1).outstanding(at) for at in range(4)] == [0] * 4

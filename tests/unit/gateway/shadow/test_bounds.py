@@ -4,6 +4,9 @@ import asyncio
 
 from support.shadows import STREAM, STREAM_HEAD, Held, never, ours
 
+FOREVER = asyncio.Event()
+"""Held here: the collector would end a task that waits for what nothing else holds."""
+
 
 async def test_a_shadow_that_hangs_is_given_up_after_a_while(
     house, shadowed, eventually, counts, is_idle
@@ -30,7 +33,7 @@ async def test_a_shadow_that_does_not_read_holds_nobody_up(
     async def deaf(head, reader, writer):
         reader._transport.pause_reading()
         connected.set()
-        await asyncio.Event().wait()
+        await FOREVER.wait()
 
     await shadowed(await house.raw(deaf, house.home.run / "deaf.sock"))
     await ours(house, bytes(8_000_000))
