@@ -1,4 +1,4 @@
-"""Where settings come from; the only reader of the environment.
+"""Where settings come from.
 
 Strongest first: the command line, `SAGEHEN_<NAME>`, `sagehen.toml` in the home, the default.
 """
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -22,16 +24,11 @@ from pydantic_settings import (
 from sagehen.errors import SettingError
 from sagehen.settings import Settings
 
-__all__ = ["PREFIX", "client_variables", "load_settings", "pip_variables"]
+__all__ = ["PREFIX", "load_settings"]
 
 PREFIX = "SAGEHEN_"
 _NESTED = "__"
 """Between a section and a key of it, in a variable's name."""
-_PIP_FILES = ("~/.config/pip/pip.conf", "~/.pip/pip.conf")
-_PIP_FROM = {
-    "PIP_PROXY": ("https_proxy", "HTTPS_PROXY"),
-    "PIP_CERT": ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
-}
 
 
 def load_settings(config: Path | None = None, **flags: Any) -> Settings:
@@ -50,7 +47,7 @@ def load_settings(config: Path | None = None, **flags: Any) -> Settings:
     _refuse_unknown_variables()
     file = _file(given)
     try:
-        return _Sources(**given)
+        return Settings.model_construct(**dict(_Sources(**given)))
     except ValidationError as error:
         raise SettingError(_say(error, file)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, SettingsError) as error:
@@ -88,9 +85,19 @@ class _Sources(Settings, BaseSettings):
         assert isinstance(init_settings, InitSettingsSource)
         return (
             init_settings,
-            env_settings,
+            _Variables(settings_cls),
             _SettingsFile(settings_cls, _file(init_settings.init_kwargs)),
         )
+
+
+class _Variables(EnvSettingsSource):
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """A list may also be one text with commas: of what is no JSON its type has to judge."""
+        try:
+            decoded = super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+        return decoded if isinstance(decoded, dict | list) else value
 
 
 class _SettingsFile(TomlConfigSettingsSource):
@@ -133,25 +140,3 @@ def _say(error: ValidationError, file: Path) -> str:
         else:
             lines.append(f"{name}: {message}, but it is {fault['input']!r}.")
     return "\n".join(lines)
-
-
-def client_variables() -> tuple[str, str] | None:
-    """The server's URL and region that clients are pointed at; None where they are not."""
-    url = os.environ.get("AWS_ENDPOINT_URL")
-    regions = (os.environ.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION"))
-    return (url, next(filter(None, regions), "us-east-1")) if url else None
-
-
-def pip_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What says how pip is to work, all of it as pip's own variables: for containers, which have
-    none of the user's variables and another home."""
-    found = {name: value for name, value in environ.items() if name.startswith("PIP_")}
-    for own, others in _PIP_FROM.items():
-        given = [environ[name] for name in others if environ.get(name)]
-        if given:
-            found.setdefault(own, given[0])
-    files = [Path(name).expanduser() for name in _PIP_FILES]
-    for file in files:
-        if file.is_file():
-            found.setdefault("PIP_CONFIG_FILE", str(file))
-    return found

@@ -62,7 +62,9 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         url = client_url(settings.host, listeners[0].getsockname()[1])
         make_board(home.board, len(listeners))
         roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
-        supervisor = Supervisor(roles, home, _environment(settings, url), clock)
+        chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
+        handed = settings.model_copy(update=chosen)
+        supervisor = Supervisor(roles, handed, {**os.environ, "PYTHONUNBUFFERED": "1"}, clock)
         try:
             await supervisor.start()
             await _wait_until_ready(url, supervisor, home, clock)
@@ -150,20 +152,6 @@ def _listen(host: str, port: int, shared: bool) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def _environment(settings: Settings, url: str) -> dict[str, str]:
-    """What the roles inherit: the user's environment, with what the command line decided."""
-    config = {"SAGEHEN_CONFIG": str(settings.config)} if settings.config else {}
-    return {
-        **os.environ,
-        **config,
-        "SAGEHEN_HOME": str(settings.home),
-        "SAGEHEN_HOST": settings.host,
-        "SAGEHEN_PORT": url.rpartition(":")[2],
-        "SAGEHEN_GATEWAYS": str(settings.gateway_count),
-        "PYTHONUNBUFFERED": "1",
-    }
 
 
 async def _wait_until_ready(url: str, supervisor: Supervisor, home: Home, clock: Clock) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -13,6 +14,7 @@ from logging.handlers import RotatingFileHandler
 
 from sagehen.clock import Clock
 from sagehen.home import Home
+from sagehen.settings import Settings
 
 __all__ = ["Deaths", "Role", "Supervisor"]
 
@@ -73,10 +75,13 @@ class Supervisor:
     """
 
     def __init__(
-        self, roles: Sequence[Role], home: Home, environment: dict[str, str], clock: Clock
+        self, roles: Sequence[Role], settings: Settings, environment: dict[str, str], clock: Clock
     ) -> None:
+        """`settings` are handed to each process on its standard input: one that is started again
+        has those of the others, whatever became of the file and the variables meanwhile."""
         self._children = [_Child(role) for role in roles]
-        self._home = home
+        self._home = Home(settings.home)
+        self._settings = pickle.dumps(settings)
         self._environment = environment
         self._clock = clock
         self._stopping = False
@@ -159,14 +164,14 @@ class Supervisor:
 
     async def _spawn(self, role: Role) -> asyncio.subprocess.Process:
         descriptors = [held.fileno() for held in role.sockets]
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             f"sagehen.roles.{role.name}",
             f"--parent={os.getpid()}",
             *(f"--socket={descriptor}" for descriptor in descriptors),
             *(() if role.number is None else (f"--number={role.number}",)),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=self._environment,
@@ -176,6 +181,10 @@ class Supervisor:
             # stops the others in order.
             start_new_session=True,
         )
+        assert process.stdin is not None
+        process.stdin.write(self._settings)
+        process.stdin.close()
+        return process
 
 
 class _RoleLog(RotatingFileHandler):

@@ -5,6 +5,7 @@ Nothing of it is in what is tested: the process puts it around a few functions b
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -99,6 +100,7 @@ def _run(role: str, settings: dict[str, str], crash: Crash | None) -> None:
     os.dup2(log, 2)
     if crash is not None:
         _INSTALL[crash.what](crash)
+    from sagehen.config import load_settings
     from sagehen.reconcile.jobs import loop
     from sagehen.roles import agent, control
     from sagehen.roles.common import run, start_role
@@ -106,6 +108,9 @@ def _run(role: str, settings: dict[str, str], crash: Crash | None) -> None:
     # What the test itself writes into the state tells no other process.
     loop.LONGEST_REST_SECONDS = 0.05
 
+    reading, writing = os.pipe()
+    os.write(writing, pickle.dumps(load_settings()))
+    os.dup2(reading, 0)
     main = {"agent": agent._main, "control": control._main}[role]
     run(main(start_role(role)))
 

@@ -1,12 +1,14 @@
 """Where settings come from, and what is said of wrong ones."""
 
+import pickle
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
 
-from sagehen.config import load_settings, pip_variables
+from sagehen.config import load_settings
 from sagehen.errors import SettingError
+from sagehen.settings import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -67,16 +69,38 @@ def test_the_state_lies_in_the_home_whatever_that_is_called(tmp_path: Path, name
     assert make_url(settings.state_url).database == str(tmp_path / name / "state.db")
 
 
-def test_the_users_settings_of_pip_are_found(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert pip_variables({"PATH": "/bin"}) == {}
-    file = tmp_path / ".config" / "pip" / "pip.conf"
-    file.parent.mkdir(parents=True)
-    file.touch()
-    given = {"PIP_INDEX_URL": "https://mine/", "HTTPS_PROXY": "http://proxy", "PIP_CERT": "/own"}
-    assert pip_variables({**given, "REQUESTS_CA_BUNDLE": "/other"}) == {
-        "PIP_INDEX_URL": "https://mine/",
-        "PIP_PROXY": "http://proxy",
-        "PIP_CERT": "/own",
-        "PIP_CONFIG_FILE": str(file),
-    }
+@pytest.mark.parametrize("given", ["a, b", '["a", "b"]', "[a, b]"])
+def test_a_list_is_json_or_one_text_with_commas(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAGEHEN_INFERENCE_SERVICE__S3_BUCKET", "bucket")
+    monkeypatch.setenv("SAGEHEN_INFERENCE_SERVICE__WHITE_LIST", given)
+    assert load_settings(home=tmp_path).inference_service.white_list == ("a", "b")
+
+
+@pytest.mark.parametrize("given", ["7", "7,8"])
+def test_a_text_of_digits_is_a_text(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAGEHEN_INFERENCE_SERVICE__S3_BUCKET", "bucket")
+    monkeypatch.setenv("SAGEHEN_INFERENCE_SERVICE__WHITE_LIST", given)
+    assert load_settings(home=tmp_path).inference_service.white_list == tuple(given.split(","))
+
+
+@pytest.mark.parametrize("given", ["{", "a", "[1]"])
+def test_a_table_in_a_variable_is_json(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAGEHEN_IMAGES", given)
+    with pytest.raises(SettingError, match=r"images: Input should be a valid dictionary"):
+        load_settings(home=tmp_path)
+
+
+def test_what_is_handed_on_is_the_table_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes that are given settings need nothing of what read them."""
+    monkeypatch.setenv("SAGEHEN_SMTP_PASSWORD", "secret")
+    settings = load_settings(home=tmp_path)
+    assert type(settings) is Settings
+    assert pickle.loads(pickle.dumps(settings)) == settings

@@ -10,6 +10,7 @@ import pytest
 
 from sagehen.clock import SystemClock
 from sagehen.home import Home, prepare_home
+from sagehen.settings import Settings
 from sagehen.supervisor import Role, Supervisor
 
 
@@ -32,7 +33,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 async def test_a_process_that_dies_is_started_again_and_its_words_are_kept(home: Home) -> None:
-    supervisor = Supervisor([Role("nothing")], home, {}, Hasty())
+    supervisor = Supervisor([Role("nothing")], Settings(home=home.path), {}, Hasty())
     await supervisor.start()
     await until(lambda: supervisor.most_deaths().deaths >= 2)
     await supervisor.stop()
@@ -42,7 +43,9 @@ async def test_a_process_that_dies_is_started_again_and_its_words_are_kept(home:
 async def test_one_that_ends_keeps_no_newcomer_waiting(home: Home) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
-        supervisor = Supervisor([Role("nothing", sockets=(listener,))], home, {}, Hasty())
+        supervisor = Supervisor(
+            [Role("nothing", sockets=(listener,))], Settings(home=home.path), {}, Hasty()
+        )
         await supervisor.start()
         await until(lambda: supervisor.most_deaths().deaths >= 1)
         await supervisor.stop()
@@ -59,7 +62,7 @@ async def test_a_process_that_cannot_be_started_is_tried_again(
         log.mkdir()
     else:
         monkeypatch.setattr(sys, "executable", str(home.path / "python"))
-    supervisor = Supervisor([Role("nothing")], home, {}, Hasty())
+    supervisor = Supervisor([Role("nothing")], Settings(home=home.path), {}, Hasty())
     await supervisor.start()
     await until(lambda: supervisor.most_deaths().deaths >= 2)
     if obstacle == "log":

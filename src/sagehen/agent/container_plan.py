@@ -10,11 +10,11 @@ from sagehen.agent.launcher import LaunchPlan
 from sagehen.agent.leftovers import BASE_MARK
 from sagehen.agent.limits import choose_limits
 from sagehen.agent.ports import PortRange
-from sagehen.config import pip_variables
 from sagehen.domain.containers import ContainerSpec, InstanceSpec
 from sagehen.domain.images import Launch
 from sagehen.home import Home
 from sagehen.settings import Settings
+from sagehen.user_environment import pip_variables
 
 __all__ = ["ContainerPlace", "choose_address", "plan_launch"]
 

@@ -5,10 +5,11 @@ from pathlib import Path
 import boto3
 
 from sagehen.apply.aws import Aws
-from sagehen.config import client_variables, load_settings
+from sagehen.config import load_settings
 from sagehen.credentials import load_credentials
 from sagehen.errors import Unavailable
 from sagehen.home import Home
+from sagehen.user_environment import client_variables
 
 __all__ = ["connect", "connect_home"]
 

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import pickle
 import signal
 import socket
 from collections.abc import Coroutine
@@ -12,7 +13,6 @@ from typing import Any
 
 import uvloop
 
-from sagehen.config import load_settings
 from sagehen.home import Home
 from sagehen.processes import die_with_parent
 from sagehen.settings import Settings
@@ -43,7 +43,8 @@ def start_role(name: str) -> Start:
     parser.add_argument("--number", type=int)
     given = parser.parse_args()
     die_with_parent(given.parent)
-    settings = load_settings()
+    with open(0, "rb") as handed:
+        settings: Settings = pickle.load(handed)
     own_name = name if given.number is None else f"{name}-{given.number}"
     configure_logging(settings.log_level, own_name)
     sockets = tuple(socket.socket(fileno=descriptor) for descriptor in given.socket)

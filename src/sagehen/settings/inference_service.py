@@ -5,7 +5,6 @@ import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
-from pydantic_settings import NoDecode
 
 from sagehen.settings.section import Section
 
@@ -39,7 +38,7 @@ def _addresses(value: Any) -> Any:
     return found
 
 
-Items = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_items)]
+Items = Annotated[tuple[str, ...], BeforeValidator(_items)]
 
 
 class TypeSettings(Section):
@@ -194,12 +193,12 @@ class InferenceServiceSettings(Section):
         "`inference-<stage>`.",
     )
     notify: Annotated[
-        tuple[Literal["Completed", "Failed", "Stopped"], ...], NoDecode, BeforeValidator(_items)
+        tuple[Literal["Completed", "Failed", "Stopped"], ...], BeforeValidator(_items)
     ] = Field(
         ("Completed", "Failed", "Stopped"),
         description="The ends of jobs that are told of.",
     )
-    emails: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_addresses)] = Field(
+    emails: Annotated[tuple[str, ...], BeforeValidator(_addresses)] = Field(
         (), max_length=100, description="Addresses that are subscribed to the topic."
     )
     text_accepted: str = Field(

@@ -59,17 +59,17 @@ def test_how_many_are_in_flight_and_were_at_most(steps: str, now: int, highest: 
     for step in steps:
         in_flight.enter() if step == "+" else in_flight.leave()
 
-    assert in_flight.told() == {"now": now, "lowest": 0, "highest": highest}
+    assert in_flight.report() == {"now": now, "lowest": 0, "highest": highest}
 
 
 def test_in_flight_is_told_over_a_window() -> None:
     in_flight = InFlight()
     for _ in range(5):
         in_flight.enter()
-    in_flight.told()
+    in_flight.report()
     in_flight.leave()
 
-    windows = [in_flight.told() for _ in range(WINDOW_REPORTS + 1)]
+    windows = [in_flight.report() for _ in range(WINDOW_REPORTS + 1)]
 
     assert windows[0] == {"now": 4, "lowest": 0, "highest": 5}
     # The report in which the fifth came is out of the window, then the one in which one left.

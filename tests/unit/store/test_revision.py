@@ -79,7 +79,7 @@ def test_it_takes_none_of_the_libraries_of_a_migration() -> None:
 
 
 def test_a_command_waits_for_nothing_that_only_a_server_needs() -> None:
-    assert not loaded_with("sagehen.cli") & {"asyncio", "msgspec", "sagehen.server"}
+    assert not loaded_with("sagehen.cli") & {"uvloop", "msgspec", "sagehen.server"}
 
 
 def loaded_with(*modules: str) -> set[str]:

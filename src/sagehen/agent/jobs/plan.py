@@ -12,12 +12,12 @@ from sagehen.agent.jobs.place import FIRST_HOST, HostPlace
 from sagehen.agent.launcher import LaunchPlan
 from sagehen.agent.leftovers import BASE_MARK
 from sagehen.agent.limits import choose_limits
-from sagehen.config import pip_variables
 from sagehen.credentials import load_credentials
 from sagehen.domain.images import find_launch
 from sagehen.domain.jobs import JobSpec
 from sagehen.home import Home
 from sagehen.settings import Settings
+from sagehen.user_environment import pip_variables
 
 __all__ = ["PROGRAM", "plan_job_launch"]
 
