@@ -3,7 +3,6 @@
 Nothing of it is in what is tested: the process puts it around a few functions before it begins.
 """
 
-import multiprocessing
 import os
 import pickle
 import signal
@@ -16,13 +15,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from support.forks import FORKING, be_warm
 from support.server import eventually
 
 __all__ = ["CRASHES", "Crash", "Roles"]
-
-# Each process is a copy of one that has loaded everything: it begins in a moment.
-_CONTEXT = multiprocessing.get_context("forkserver")
-_LOADED = ["sagehen.roles.agent", "sagehen.roles.control"]
 
 _COUNTING = threading.Lock()
 
@@ -35,7 +31,7 @@ class Crash:
     """The n-th time that `what` happens in a process, from when it is armed with n."""
 
     what: str
-    left: Any = field(default_factory=lambda: _CONTEXT.Value("i", lock=False))
+    left: Any = field(default_factory=lambda: FORKING.Value("i", lock=False))
     """In memory that is shared with the process; it goes on below 0, where nothing crashes."""
 
     def arm(self, number: int) -> None:
@@ -75,9 +71,9 @@ class Roles:
             self.kill(process)
 
     def start(self, role: str, crash: Crash | None = None) -> BaseProcess:
-        _CONTEXT.set_forkserver_preload(_LOADED)
+        be_warm()
         chosen = {"SAGEHEN_HOME": str(self.home), **self.settings}
-        process = _CONTEXT.Process(target=_run, args=(role, chosen, crash), daemon=True)
+        process = FORKING.Process(target=_run, args=(role, chosen, crash), daemon=True)
         process.start()
         self.running.append(process)
         return process
