@@ -1,7 +1,7 @@
 """Reading logs while they grow and are rotated."""
 
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_lines_are_followed_over_a_rotation(home: Home, monkeypatch: pytest.Monk
             lambda: log.write_text("four\n"),
         ]
     )
-    monkeypatch.setattr(time, "sleep", lambda _: next(steps)())
+    monkeypatch.setattr(logs, "time", SimpleNamespace(sleep=lambda _: next(steps)()))
     told = read_logs(home, None, lines=1, follow=True)
     assert [next(told) for _ in range(3)] == [
         f"control | {word}" for word in ("two", "three", "four")
@@ -39,8 +39,7 @@ def test_a_log_that_goes_while_it_is_looked_at_is_passed_over(
         (home.logs / f"{name}.log").write_text("a line\n")
     found = sorted([home.logs / "agent.log", *home.logs.glob("*.log")])
     monkeypatch.setattr(logs, "_find", lambda folder, nested: found)
-    monkeypatch.setattr(
-        time, "sleep", lambda _: (home.logs / "gateway.log").write_text("a line\n2\n")
-    )
+    grow = lambda _: (home.logs / "gateway.log").write_text("a line\n2\n")  # noqa: E731
+    monkeypatch.setattr(logs, "time", SimpleNamespace(sleep=grow))
     told = read_logs(home, None, lines=1, follow=True)
     assert [next(told) for _ in range(3)] == ["control | a line", "gateway | a line", "gateway | 2"]

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_what_another_has_taken_is_left_to_it():
 
 def test_a_claim_is_renewed_while_something_takes_long(monkeypatch):
     world, now = World(), [0.0]
-    monkeypatch.setattr(stacks.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(stacks, "time", SimpleNamespace(monotonic=lambda: now[0]))
     journal = Journal(world, Stack(name="s"))
     journal.write(StackContent())
     for seconds, version in ((5, 1), (10, 1), (16, 2), (20, 2), (32, 3)):

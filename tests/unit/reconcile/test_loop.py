@@ -78,6 +78,16 @@ class Control:
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
+    async def in_time(self, condition: Callable[[], bool]) -> None:
+        """The same, while seconds pass: the loop may begin to wait for one only after it is seen
+        that it will have to."""
+
+        def holds() -> bool:
+            self.clock.advance(1.0)
+            return condition()
+
+        await self.until(holds)
+
     async def in_service(self, *, count: int = 2) -> None:
         await self.until(lambda: self.status() is EndpointStatus.IN_SERVICE)
         await self.until(lambda: len(self.routed()) == count)
@@ -150,8 +160,9 @@ async def test_an_update_keeps_the_old_ones_until_gateways_let_go(control) -> No
         )
         await control.until(lambda: control.routed().isdisjoint(old) and control.routed() != set())
         assert old <= set(control.agent.states)
-        control.clock.advance(1.0)
-        await control.until(lambda: control.rows() == set(control.agent.states) == control.routed())
+        await control.in_time(
+            lambda: control.rows() == set(control.agent.states) == control.routed()
+        )
 
     assert control.record().current == D2
     assert control.rows().isdisjoint(old)
@@ -165,8 +176,7 @@ async def test_a_deleted_endpoint_leaves_no_row_and_no_tag(control) -> None:
             tags.put(connection, CREATING.arn, {"team": "houses"})
         control.write(msgspec.structs.replace(control.record(), status=EndpointStatus.DELETING))
         await control.until(lambda: not control.routed())
-        control.clock.advance(1.0)
-        await control.until(lambda: control.status() is None)
+        await control.in_time(lambda: control.status() is None)
 
     assert (control.rows(), control.agent.states) == (set(), {})
     with control.database.read() as connection:
@@ -197,8 +207,7 @@ async def test_a_restarted_agent_is_given_its_instances_again(control) -> None:
         await control.until(lambda: control.loop._watch.reports is None)
         control.agent.starts_at_once = False
         control.agent.away = False
-        control.clock.advance(1.0)
-        await control.until(lambda: control.routed() == set())
+        await control.in_time(lambda: control.routed() == set())
         assert control.status() is EndpointStatus.IN_SERVICE
         await control.until(lambda: set(control.agent.states) == before)
         for one in before:
@@ -214,8 +223,7 @@ async def test_a_failed_instance_in_service_is_asked_for_again_later(control) ->
         control.agent.set(broken, InstanceState.FAILED)
         await control.until(lambda: broken not in control.routed())
         assert control.status() is EndpointStatus.IN_SERVICE
-        control.clock.advance(1.0)
-        await control.until(lambda: broken in control.routed())
+        await control.in_time(lambda: broken in control.routed())
 
     assert control.agent.asked.count(("put", broken)) == 2
 
