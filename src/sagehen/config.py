@@ -135,6 +135,9 @@ def _say(error: ValidationError, file: Path) -> str:
         message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
             lines.append(f"{name} is not a setting (in {file}).")
+        elif fault["type"] == "dict_type":
+            # What was given may hold keys of an object store.
+            lines.append(f"{name}: {message}: a table in the file, JSON in a variable.")
         elif isinstance(fault["input"], dict):
             lines.append(f"{name}: {message}.")
         else:

@@ -133,6 +133,8 @@ def prepare_home(path: Path) -> Home:
         for folder in (
             home.objects,
             home.artifacts,
+            # Containers make it too, but not where they see the home read-only.
+            home.environments,
             home.instances,
             home.jobs,
             home.ended_jobs,

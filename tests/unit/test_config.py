@@ -96,6 +96,15 @@ def test_a_table_in_a_variable_is_json(
         load_settings(home=tmp_path)
 
 
+def test_a_table_that_is_none_is_not_shown_for_it_may_hold_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAGEHEN_OBJECT_STORE_OPTIONS", '{"secret_access_key": "hush"')
+    with pytest.raises(SettingError, match=r"object_store_options.*JSON in a variable") as raised:
+        load_settings(home=tmp_path)
+    assert "hush" not in str(raised.value)
+
+
 def test_what_is_handed_on_is_the_table_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

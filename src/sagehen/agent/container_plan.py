@@ -16,7 +16,7 @@ from sagehen.home import Home
 from sagehen.settings import Settings
 from sagehen.user_environment import pip_variables
 
-__all__ = ["ContainerPlace", "choose_address", "plan_launch"]
+__all__ = ["ContainerPlace", "choose_address", "hidden_paths", "plan_launch"]
 
 STARTUP_MARGIN_SECONDS = 5
 SUBMIT_DIRECTORY = "SAGEMAKER_SUBMIT_DIRECTORY"
@@ -96,8 +96,14 @@ def plan_launch(
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(place.spec.instance_type, settings),
         base=place.base,
-        hidden=place.home.hidden if place.container.network_isolation else (),
+        hidden=hidden_paths(place.home, settings) if place.container.network_isolation else (),
     )
+
+
+def hidden_paths(home: Home, settings: Settings) -> tuple[Path, ...]:
+    """Of the home, what no code is to see that is isolated."""
+    file = settings.config
+    return (*home.hidden, file) if file is not None and file.parent == home.path else home.hidden
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,8 @@ def start_role(name: str) -> Start:
     parser.add_argument("--number", type=int)
     given = parser.parse_args()
     die_with_parent(given.parent)
-    with open(0, "rb") as handed:
+    # Left open: libuv aborts the process that would close its own descriptor of that number.
+    with open(0, "rb", closefd=False) as handed:
         settings: Settings = pickle.load(handed)
     own_name = name if given.number is None else f"{name}-{given.number}"
     configure_logging(settings.log_level, own_name)

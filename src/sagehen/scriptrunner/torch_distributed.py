@@ -73,6 +73,6 @@ def _processes(parameters: Parameters, environ: Mapping[str, str]) -> int:
     given = parameters.own.get(_PROCESSES)
     if not given:
         return int(environ.get("SM_NUM_GPUS") or 0) or 1
-    if isinstance(given, int) and given > 0:
+    if type(given) is int and given > 0:  # True is none
         return given
     raise CannotRun(f"{_PROCESSES} is {given!r}; it must be a number from 1, such as 2.")

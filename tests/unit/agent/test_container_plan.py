@@ -51,6 +51,17 @@ def test_who_is_isolated_is_not_to_see_the_homes_keys(
     assert home.run not in plan.hidden  # Its socket is there.
 
 
+@pytest.mark.parametrize(("file", "hidden"), [("own.toml", True), ("logs/own.toml", False)])
+def test_a_file_of_settings_beside_the_keys_is_hidden_whatever_it_is_called(
+    home: Home, settings: Settings, make_spec: MakeSpec, file: str, hidden: bool
+) -> None:
+    place = ContainerPlace(home, make_spec(network_isolation=True), 1)
+    settings = settings.model_copy(update={"config": home.path / file})
+    plan = plan_launch(place, Launch(command=("serve",)), "tcp:127.0.0.1:1", PORTS, settings)
+    assert (home.path / file in plan.hidden) is hidden
+    assert {path.parent for path in plan.hidden} == {home.path}
+
+
 def test_a_command_of_ones_own_listens_on_a_port_of_its_own(
     home: Home, settings: Settings, make_spec: MakeSpec
 ) -> None:

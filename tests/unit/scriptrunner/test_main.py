@@ -330,9 +330,10 @@ class TestBad:
         torch_job.script(name, "")
         assert f"{name} is a package or a command" in self.failure(torch_job)
 
-    def test_a_number_of_processes(self, torch_job):
-        torch_job.parameters["sagemaker_mpi_num_of_processes_per_host"] = "some"
-        assert "is 'some'; it must be a number from 1" in self.failure(torch_job)
+    @pytest.mark.parametrize(("given", "shown"), [("some", "'some'"), ("true", "True")])
+    def test_a_number_of_processes(self, torch_job, given, shown):
+        torch_job.parameters["sagemaker_mpi_num_of_processes_per_host"] = given
+        assert f"is {shown}; it must be a number from 1" in self.failure(torch_job)
 
     def test_a_log_level(self, job):
         job.script("train.py", "")

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from sagehen.address import client_url
-from sagehen.agent.container_plan import SYSTEM_PATH
+from sagehen.agent.container_plan import SYSTEM_PATH, hidden_paths
 from sagehen.agent.jobs.failures import JobFailed
 from sagehen.agent.jobs.network import SHARED_ADDRESS
 from sagehen.agent.jobs.place import FIRST_HOST, HostPlace
@@ -51,8 +51,7 @@ def plan_job_launch(
         limits=choose_limits(spec.instance_type, settings),
         base=place.base,
         hosts=place.hosts,
-        # The server's sockets too: who can reach them needs no keys.
-        hidden=(*place.home.hidden, place.home.run) if spec.network_isolation else (),
+        hidden=_hidden(place.home, settings) if spec.network_isolation else (),
     )
 
 
@@ -69,6 +68,11 @@ def _command(place: HostPlace, settings: Settings) -> tuple[tuple[str, ...], Pat
     if PROGRAM in spec.hyperparameters:
         return (sys.executable, "-m", "sagehen.scriptrunner", *spec.arguments), place.code
     raise JobFailed(_no_program(spec))
+
+
+def _hidden(home: Home, settings: Settings) -> tuple[Path, ...]:
+    # The server's sockets too: who can reach them needs no keys.
+    return (*hidden_paths(home, settings), home.run)
 
 
 def _no_program(spec: JobSpec) -> str:

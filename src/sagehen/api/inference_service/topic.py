@@ -11,7 +11,7 @@ from sagehen.api.sns.confirmation import TOKEN_SECONDS, end_subscription, new_to
 from sagehen.domain.inference_service import ServiceRecord
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.topics import SubscriptionRecord, SubscriptionState, TopicRecord
-from sagehen.store import inference_services, subscriptions, topics
+from sagehen.store import inference_jobs, inference_services, subscriptions, topics
 
 __all__ = ["ensure_topic", "unsubscribe_addresses"]
 
@@ -40,9 +40,12 @@ def unsubscribe_addresses(
     """The record of `service`, with the addresses of `kept`, as it was before, that are to stay.
 
     Those that are no more in its settings, or all if it has another topic now, are subscribed no
-    longer, if it was a service that did it, and no other service has them at that topic.
+    longer, if it was a service that did it, and no other service has them at that topic. Those of
+    another topic stay there too while jobs of the service have not ended: these are told of there.
     """
-    stay = service.settings.emails if kept.topic_name == service.record.topic_name else ()
+    moved = kept.topic_name != service.record.topic_name
+    gone = moved and not _has_jobs(connection, kept.stage)
+    wanted = () if gone else service.settings.emails
     others = {
         address
         for one in inference_services.all_services(connection)
@@ -51,12 +54,17 @@ def unsubscribe_addresses(
     }
     topic_arn = arns.sns(kept.topic_name)
     for address in kept.emails:
-        if address not in stay and address not in others:
+        if address not in wanted and address not in others:
             found = subscriptions.find(connection, topic_arn, "email", address)
             if found is not None and found.arn == _own_arn(topic_arn, address, found.created_at):
                 end_subscription(connection, found, now)
-    left = tuple(address for address in kept.emails if address in stay)
+    left = () if moved else tuple(address for address in kept.emails if address in wanted)
     return msgspec.structs.replace(service.record, emails=left)
+
+
+def _has_jobs(connection: Connection, stage: str) -> bool:
+    active = inference_jobs.active_by_type(connection, stage)
+    return bool(active) or inference_jobs.queued(connection, stage) > 0
 
 
 def _own_arn(topic_arn: str, address: str, created_at: float) -> str:

@@ -105,6 +105,13 @@ class TestAddresses:
         put(house, emails="a@example.com", topic="shared")
         assert (subscribers(house), subscribers(house, "shared")) == ([], ["a@example.com"])
 
+    def test_jobs_that_have_not_ended_are_told_of_at_the_old_one(self, house):
+        put(house, require_api_key=False, emails="a@example.com, b@example.com")
+        body = b'{"type": "model_a"}'
+        assert asyncio.run(house.ask(path="/prod/inference", body=body)).status == 200
+        put(house, require_api_key=False, emails="a@example.com", topic="new")
+        assert subscribers(house) == subscribers(house, "new") == ["a@example.com"]
+
     def test_of_a_topic_of_two_services_the_last_takes_it_away(self, house):
         for stage in ("prod", "other"):
             put(house, stage, emails="a@example.com", topic="shared")
