@@ -27,7 +27,7 @@ demo: $(DEMO_STAMP)
 
 # By files, so that what a file's tests share is made once; the folders of short ones come last.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -120,6 +120,9 @@ class Supervisor:
             except TimeoutError:
                 log.warning("%s did not stop in time and is killed.", child.role.title)
                 process.kill()
+            else:
+                if process.returncode not in (0, -signal.SIGTERM):
+                    log.warning("%s ended with status %s.", child.role.title, process.returncode)
         if child.watch is not None:
             child.watch.cancel()
             await asyncio.gather(child.watch, return_exceptions=True)

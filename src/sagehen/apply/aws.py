@@ -10,6 +10,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.httpsession import URLLib3Session
+from botocore.utils import get_environ_proxies
 
 from sagehen.errors import AlreadyExists, Conflict, Invalid, NotFound, SagehenError, Unavailable
 
@@ -37,7 +38,8 @@ class Aws:
         self.region = region
         self._session = session
         self._direct = direct
-        self._http = URLLib3Session(timeout=_TIMEOUT_SECONDS, proxies={} if direct else None)
+        proxies = {} if direct else get_environ_proxies(self.url)
+        self._http = URLLib3Session(timeout=_TIMEOUT_SECONDS, proxies=proxies)
         self._clients: dict[str, Any] = {}
         self._account_id: str | None = None
 

@@ -43,7 +43,8 @@ def start_role(name: str) -> Start:
     parser.add_argument("--number", type=int)
     given = parser.parse_args()
     die_with_parent(given.parent)
-    # Left open: libuv aborts the process that would close its own descriptor of that number.
+    # It stays open: what is opened next would have its number, and libuv aborts where it is to
+    # close what has the number of a standard stream, at the end of the event loop.
     with open(0, "rb", closefd=False) as handed:
         settings: Settings = pickle.load(handed)
     own_name = name if given.number is None else f"{name}-{given.number}"

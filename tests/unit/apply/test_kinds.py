@@ -3,9 +3,12 @@
 import pytest
 
 from sagehen.apply.aws import Place
+from sagehen.apply.desired import Desired
 from sagehen.apply.kinds import KINDS
 from sagehen.apply.names import content_digits, generated_name
+from sagehen.apply.plan import Action, live_key, make_plan
 from sagehen.apply.reading import Written
+from sagehen.apply.record import Kept, StackContent
 from sagehen.errors import Invalid
 from support.apply_world import World
 
@@ -198,3 +201,27 @@ def test_a_name_of_content_is_another_one_with_it():
     assert content_digits(one) != content_digits({**one, "EnableNetworkIsolation": True})
     kind = KINDS["AWS::SageMaker::Model"]
     assert kind.identity({**one, "ModelName": "m", "Tags": []}) == one
+
+
+def test_an_inference_service_whose_settings_are_none_any_more_is_put_again():
+    given = {"s3_bucket": "bucket", "types": "no more valid"}
+
+    class Server:
+        def own(self, method, *path):
+            assert (method, path) == ("GET", ("inference-services", "prod"))
+            return {"given": given, "settings": None, "problem": "why", "closing": False}
+
+    service = {
+        "logical_id": "Service",
+        "type": "Sagehen::InferenceService",
+        "name": "prod",
+        "properties": {"S3Bucket": "bucket"},
+        "attributes": {},
+        "needs": (),
+        "deletion_policy": "Delete",
+    }
+    desired = Desired(**service, is_named=True, update_replace_policy="Delete")
+    live = desired.kind.look(Server(), "prod", desired.properties)
+    content = StackContent(resources={"Service": Kept(**service)})
+    plan = make_plan([desired], content, {live_key(desired): live})
+    assert [step.action for step in plan.steps] == [Action.UPDATE]

@@ -1,4 +1,4 @@
-"""How a role's process begins and ends."""
+"""A role's process, from what it is handed to its end."""
 
 import os
 import pickle
@@ -8,23 +8,24 @@ from pathlib import Path
 
 from sagehen.settings import Settings
 
-PROGRAM = """
-import asyncio
+_ROLE = """
 from sagehen.roles.common import run, start_role
 
-async def main(start):
-    print(start.home.path)
+start = start_role("nothing")
 
-run(main(start_role("idle")))
+async def main():
+    print(start.settings.port)
+
+run(main())
 """
 
 
-def test_a_role_ends_well_with_the_settings_that_it_was_handed(tmp_path: Path) -> None:
+def test_a_role_has_the_settings_it_is_handed_and_ends_in_order(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, f"--parent={os.getpid()}"],
-        input=pickle.dumps(Settings(home=tmp_path)),
+        [sys.executable, "-uc", _ROLE, f"--parent={os.getpid()}"],
+        input=pickle.dumps(Settings(home=tmp_path, port=12345)),
         capture_output=True,
         timeout=60,
         check=False,
     )
-    assert (ended.returncode, ended.stdout.decode().strip()) == (0, str(tmp_path)), ended.stderr
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"12345\n", b"")

@@ -64,8 +64,10 @@ class InferenceServiceKind(Kind):
             told = aws.own("GET", _AT, name)
         except NotFound:
             return None
-        # It has no settings where what was given is not valid any more: it is to be put again.
-        found = _camel_keys({**(told["settings"] or {}), **told["given"]})
+        # It has no settings where what was given is not valid any more. Nothing of that is in
+        # force, so that it is put again, even as it was: the answer says what is wrong.
+        settings = told["settings"]
+        found = {} if settings is None else _camel_keys({**settings, **told["given"]})
         if told["closing"]:
             # Nobody else ends that: it is deleted once more, and made again.
             reason = "its deletion was begun and not ended."
