@@ -236,6 +236,8 @@ def test_sigterm_ends_everything(started):
     assert started.process.wait(60) == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in roles.values())
     assert not (started.home / "run" / "address").exists()
+    said = "".join(log.read_text() for log in (started.home / "logs").glob("*.log"))
+    assert "Assertion" not in said
 
 
 def test_env_before_any_start_says_what_to_do(short_path, ended):
