@@ -34,7 +34,7 @@ class Settings(
     """One frozen object, built once per process and handed down."""
 
     inference_service: InferenceServiceSettings = Field(
-        InferenceServiceSettings.model_validate({}),
+        default_factory=lambda: InferenceServiceSettings.model_validate({}),
         description="The [Async-Inference-Service](../howto/long-jobs.md). White lists and other "
         "lists of texts may be one text with commas.",
     )

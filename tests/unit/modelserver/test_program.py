@@ -81,8 +81,10 @@ async def test_no_worker_outlives_a_killed_server(start, put_script, base_dir):
     os.kill(pid, signal.SIGSTOP)  # it cannot end by itself
     process.kill()
     await process.wait()
-    while runs(pid):  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
+    async with asyncio.timeout(30):
+        while runs(pid):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    assert not runs(pid)
 
 
 def runs(pid):
