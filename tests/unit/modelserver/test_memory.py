@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from sagehen.modelserver import memory, trimmer
+from sagehen.modelserver import trimmer
 from sagehen.modelserver.trimmer import Trimmer
 
 
