@@ -24,16 +24,17 @@ from sagehen.api.asgi import request_head
 from sagehen.api.async_invocations import invokes_asynchronously
 from sagehen.api.call import AsyncOperation, Call, Operation
 from sagehen.api.s3.app import handle
-from sagehen.api.sns.links import asked_by_link
+from sagehen.api.sns.links import LINKED, looks_like_link
 from sagehen.errors import Unavailable
+from sagehen.wire import refusals
 from sagehen.wire.compression import decompressed
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request, Response
 from sagehen.wire.match import likely_model, match, not_implemented
 from sagehen.wire.parse import parse
-from sagehen.wire.scope import likely_service
+from sagehen.wire.scope import error_family, likely_service
 from sagehen.wire.serialize import serialize, serialize_error
-from sagehen.wire.sigv4 import Verifier
+from sagehen.wire.sigv4 import Identity, Verifier
 from sagehen.wire.validate import validate
 
 __all__ = ["Application", "ClientGone"]
@@ -95,17 +96,15 @@ class Application:
         self, request: Request, stream: AsyncIterator[bytes], receive: Receive, request_id: str
     ) -> Response:
         try:
-            if asked_by_link(request):
-                call = replace(self._make_call(request_id), by_link=True)
-                return await self._operate(request, "sns", call, receive)
+            if looks_like_link(request):
+                return await self._operate(request, "sns", None, request_id, receive)
             if likely_service(request) == "s3":
                 identity = self._verifier.verify(request, None)
                 return await handle(request, stream, self._make_call(request_id), identity)
             request = replace(request, body=await _whole(stream))
             identity = self._verifier.verify(request, hashlib.sha256(request.body).hexdigest())
             request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)
-            call = self._make_call(request_id)
-            return await self._operate(request, identity.service, call, receive)
+            return await self._operate(request, identity.service, identity, request_id, receive)
         except AwsError as error:
             return serialize_error(likely_model(request), None, error, request_id)
         except ClientGone:
@@ -122,19 +121,33 @@ class Application:
             return serialize_error(model, None, failure, request_id)
 
     async def _operate(
-        self, request: Request, service: str, call: Call, receive: Receive
+        self,
+        request: Request,
+        service: str,
+        identity: Identity | None,
+        request_id: str,
+        receive: Receive,
     ) -> Response:
+        """Carry out what `match` says is asked for.
+
+        Args:
+            identity: who has signed the request; None where nobody has, which only the operations
+                of `LINKED` allow.
+        """
         model, operation = match(request, service)
         try:
+            if identity is None and (model.service_name, operation.name) not in LINKED:
+                raise refusals.missing(error_family(service))
+            call = replace(self._make_call(request_id), by_link=identity is None)
             act = self._operations.get(model.service_name, {}).get(operation.name)
             if act is None:
                 raise not_implemented(model.service_name, operation.name)
             params = parse(request, operation)
             validate(operation, params)
             result = await _act(act, call, params, receive)
-            return serialize(operation, result, call.request_id)
+            return serialize(operation, result, request_id)
         except AwsError as error:
-            return serialize_error(model, operation, error, call.request_id)
+            return serialize_error(model, operation, error, request_id)
 
 
 async def _act(

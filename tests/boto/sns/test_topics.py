@@ -88,6 +88,19 @@ def test_only_links_need_no_signature(server: Server, topic: str) -> None:
     assert refusal(f"{server.url}/", data=b"Action=ConfirmSubscription")[0] == 403
 
 
+@pytest.mark.parametrize("second", ["Action", "action", "%41ction", "ACTION", "Action%20"])
+def test_a_link_is_good_for_one_operation(
+    server: Server, sns: Any, topic: str, second: str
+) -> None:
+    for link in ("ConfirmSubscription", "Unsubscribe"):
+        for query in (
+            f"Action={link}&{second}=DeleteTopic&TopicArn={topic}",
+            f"{second}=DeleteTopic&Action={link}&TopicArn={topic}",
+        ):
+            assert refusal(f"{server.url}/?{query}") == (400, "InvalidQueryParameter")
+    assert sns.get_topic_attributes(TopicArn=topic)["Attributes"]["TopicArn"] == topic
+
+
 def test_what_is_not_built_is_refused_by_name(sns: Any, topic: str) -> None:
     refused = code_of(
         sns.add_permission,

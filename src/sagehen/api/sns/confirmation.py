@@ -15,7 +15,6 @@ from sagehen.store import deliveries, subscriptions, topics
 from sagehen.wire.faults import AwsError
 
 __all__ = [
-    "LINKED",
     "TOKEN_SECONDS",
     "ask_to_confirm",
     "confirm_subscription",
@@ -24,8 +23,6 @@ __all__ = [
     "unsubscribe",
 ]
 
-LINKED = ("ConfirmSubscription", "Unsubscribe")
-"""What a link in a message asks for, unsigned."""
 TOKEN_SECONDS = 2 * 24 * 3600.0
 
 _SUBSCRIBED = (
