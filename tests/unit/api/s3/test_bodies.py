@@ -181,6 +181,33 @@ def test_chunks_that_are_not_what_they_say(put: Put) -> None:
     assert put(whole, UNSIGNED_TRAILER, **headers) == (411, "MissingContentLength")
 
 
+@pytest.mark.parametrize(
+    "size", [b"+5", b"-5", b"0x5", b"0_5", b" 5", b"5 ", b"", b"0" * 16 + b"5"]
+)
+def test_a_chunk_s_size_is_hexadecimal_digits(put: Put, size: bytes) -> None:
+    headers = {"x_amz_decoded_content_length": "5"}
+    assert put(b"5\r\nhello\r\n0\r\n\r\n", UNSIGNED_TRAILER, **headers) == (200, "")
+    wrong = size + b"\r\nhello\r\n0\r\n\r\n"
+    assert put(wrong, UNSIGNED_TRAILER, **headers) == (400, "InvalidRequest")
+
+
+@pytest.mark.parametrize("rest", [b"x", b"\r\n", b"5\r\nworld\r\n0\r\n\r\n"])
+@pytest.mark.parametrize("length", [5, len(DATA)])
+def test_nothing_follows_the_last_chunk(put: Put, rest: bytes, length: int) -> None:
+    headers = {"x_amz_decoded_content_length": str(length)}
+    wrong = chunked(DATA[:length]) + rest
+    assert put(wrong, UNSIGNED_TRAILER, **headers) == (400, "InvalidRequest")
+
+
+def test_a_trailer_comes_once(put: Put) -> None:
+    headers = {
+        "x_amz_decoded_content_length": str(len(DATA)),
+        "x_amz_trailer": "x-amz-checksum-crc32",
+    }
+    trailers = [f"x-amz-checksum-crc32:{crc32(data)}" for data in (b"", DATA)]
+    assert put(chunked(DATA, *trailers), UNSIGNED_TRAILER, **headers) == (400, "InvalidRequest")
+
+
 def test_every_chunk_may_be_signed(put: Put, stored: Callable[[], bytes]) -> None:
     headers = {"x_amz_decoded_content_length": str(len(DATA)), "content_encoding": "aws-chunked"}
     assert put(chunk_signer(DATA), SIGNED, **headers) == (200, "")
@@ -189,7 +216,11 @@ def test_every_chunk_may_be_signed(put: Put, stored: Callable[[], bytes]) -> Non
     def tampered(signed: dict[str, str]) -> bytes:
         return bytes(chunk_signer(DATA)(signed)).replace(b"some bytes", b"more bytes")
 
+    def with_more(signed: dict[str, str]) -> bytes:
+        return bytes(chunk_signer(DATA)(signed)).replace(b";chunk", b";x=y;chunk")
+
     assert put(tampered, SIGNED, **headers) == (403, "SignatureDoesNotMatch")
+    assert put(with_more, SIGNED, **headers) == (403, "SignatureDoesNotMatch")
     assert put(chunked(DATA), SIGNED, **headers) == (403, "SignatureDoesNotMatch")
 
 
