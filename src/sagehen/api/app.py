@@ -98,11 +98,13 @@ class Application:
         try:
             if looks_like_link(request):
                 return await self._operate(request, "sns", None, request_id, receive)
-            if likely_service(request) == "s3":
-                identity = self._verifier.verify(request, None)
+            service = likely_service(request)
+            if service == "s3":
+                identity = self._verifier.verify(request, None, service=service)
                 return await handle(request, stream, self._make_call(request_id), identity)
             request = replace(request, body=await _whole(stream))
-            identity = self._verifier.verify(request, hashlib.sha256(request.body).hexdigest())
+            digest = hashlib.sha256(request.body).hexdigest()
+            identity = self._verifier.verify(request, digest, service=service)
             request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)
             return await self._operate(request, identity.service, identity, request_id, receive)
         except AwsError as error:

@@ -21,6 +21,7 @@ from sagehen.api.asgi import request_head
 from sagehen.api.own_answers import json_answer, refusal, whole_body
 from sagehen.errors import SagehenError
 from sagehen.wire.faults import AwsError
+from sagehen.wire.parameters import check_each_once, parameters_of
 from sagehen.wire.sigv4 import Verifier
 
 __all__ = ["SIGNED_FOR", "Act", "Asked", "signed_route"]
@@ -39,7 +40,7 @@ class Asked:
     path: Mapping[str, str]
     """The path's parameters, decoded."""
     query: Mapping[str, str]
-    """Of a parameter that comes twice, the last."""
+    """Each parameter comes once."""
     body: bytes
 
 
@@ -59,7 +60,9 @@ def signed_route(
             body = await whole_body(request, largest_body_bytes)
             head = request_head(request.scope)
             verifier.verify(head, hashlib.sha256(body).hexdigest(), service=SIGNED_FOR)
-            asked = Asked(request.method, request.path_params, request.query_params, body)
+            query = parameters_of(head.raw_query)
+            check_each_once(query)
+            asked = Asked(request.method, request.path_params, dict(query), body)
             act = acts["GET" if request.method == "HEAD" else request.method]
             if inspect.iscoroutinefunction(act):
                 return json_answer(await act(asked))

@@ -2,11 +2,12 @@
 
 import re
 
+from sagehen.wire import refusals
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request
 from sagehen.wire.parameters import form_parameters, is_form, parameters_of, spellings
 from sagehen.wire.rest import find_operation
-from sagehen.wire.scope import likely_service
+from sagehen.wire.scope import error_family, likely_service
 from sagehen.wire.services import (
     CBOR,
     PROTOCOLS,
@@ -38,6 +39,9 @@ def match(request: Request, signed_service: str) -> tuple[ServiceModel, Operatio
             more than once.
     """
     model = _spoken_to(_api_of(signed_service, request), request)
+    if model.signing_name != signed_service:
+        family = error_family(signed_service)
+        raise refusals.wrong_service(family, signed_service, model.signing_name)
     if model.protocol in _RPC_PROTOCOLS:
         _check_named_once(model, request)
     name = _FINDERS[model.protocol](model, request)

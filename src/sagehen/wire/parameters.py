@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request
 
-__all__ = ["form_parameters", "is_form", "parameters_of", "spellings"]
+__all__ = ["check_each_once", "form_parameters", "is_form", "parameters_of", "spellings"]
 
 Parameters = list[tuple[str, str]]
 """Names and values, decoded, in the order that they were sent in."""
@@ -25,21 +25,26 @@ def form_parameters(request: Request) -> Parameters:
     """The parameters of a request of the Query protocol: those of its body, then of its query.
 
     Raises:
-        AwsError: InvalidQueryParameter, where a name comes twice. One reader would take the first
-            value and another one the last.
+        AwsError: InvalidQueryParameter, where a name comes twice.
     """
     given = parameters_of(request.body.decode("latin-1")) + parameters_of(request.raw_query)
+    check_each_once(given)
+    return given
+
+
+def check_each_once(given: Parameters) -> None:
+    """Refuse a parameter that comes twice: one reader would take the first value, another one the
+    last, and a signature says nothing of their order.
+
+    Raises:
+        AwsError: InvalidQueryParameter.
+    """
     seen = set()
     for name, _ in given:
         if name in seen:
-            raise AwsError(
-                "InvalidQueryParameter",
-                f"The parameter {name[:128]} comes more than once. Send it once, in the body or in "
-                "the query.",
-                400,
-            )
+            why = f"The parameter {name[:128]} comes more than once. Send it once."
+            raise AwsError("InvalidQueryParameter", why, 400)
         seen.add(name)
-    return given
 
 
 def spellings(given: Parameters, name: str) -> list[str]:

@@ -16,18 +16,30 @@ import msgspec
 
 from sagehen.clock import Clock
 from sagehen.wire import refusals
-from sagehen.wire.canonical import canonical_headers, canonical_paths, canonical_queries
+from sagehen.wire.canonical import (
+    canonical_headers,
+    canonical_paths,
+    canonical_queries,
+    is_plain_path,
+)
 from sagehen.wire.claims import (
     ALGORITHM,
     Claim,
     basic_date,
     basic_time,
-    is_presigned,
     read_authorization,
     read_link,
 )
-from sagehen.wire.scope import RequestHead, Scope, error_family, likely_service
-from sagehen.wire.sigv2 import is_old_link, verify_old_link
+from sagehen.wire.scope import (
+    RequestHead,
+    Scope,
+    Signing,
+    error_family,
+    likely_service,
+    link_parameters,
+    signing_of,
+)
+from sagehen.wire.sigv2 import verify_old_link
 
 __all__ = ["SKEW_SECONDS", "UNSIGNED_PAYLOAD", "Identity", "Verifier", "signing_key"]
 
@@ -111,18 +123,18 @@ class Verifier:
             AwsError: it is not signed, or not rightly, in the words of the service asked.
         """
         now = self._clock.now() if now is None else now
-        if unsigned_body and _leaves_body_unsigned(head):
+        signing = signing_of(head)
+        if unsigned_body and _leaves_body_unsigned(head, signing):
             payload_sha256 = UNSIGNED_PAYLOAD
-        authorization = head.headers.get("authorization")
-        if authorization is None:
-            if is_presigned(head.raw_query):
-                return self._verify_link(head, payload_sha256, now, service)
-            if is_old_link(head.raw_query):
-                return self._verify_old_link(head, now, service)
-            raise refusals.missing(error_family(likely_service(head)))
-        if is_presigned(head.raw_query):
+        if signing is Signing.HEADER:
+            return self._verify_header(head, payload_sha256, now, service)
+        if signing is Signing.LINK:
+            return self._verify_link(head, payload_sha256, now, service)
+        if signing is Signing.OLD_LINK:
+            return self._verify_old_link(head, now, service)
+        if signing is Signing.SEVERAL:
             raise refusals.both_ways_signed(error_family(likely_service(head)))
-        return self._verify_header(head, payload_sha256, now, service)
+        raise refusals.missing(error_family(likely_service(head)))
 
     def _verify_header(
         self, head: RequestHead, payload_sha256: str | None, now: float, service: str | None
@@ -161,7 +173,9 @@ class Verifier:
             raise refusals.expired_link(grant.family, link.timestamp, link.seconds, _basic(now))
         _check_signed_headers(grant, head.headers)
         if grant.family == "s3":
-            payload = link.payload or UNSIGNED_PAYLOAD
+            payload = UNSIGNED_PAYLOAD if link.payload is None else link.payload
+            if not _S3_PAYLOADS.fullmatch(payload):
+                raise refusals.no_digest(payload)
             if "x-amz-content-sha256" in grant.name_set:
                 payload = _payload(grant, head, payload_sha256)
         else:
@@ -250,6 +264,8 @@ def _is_plainly_signed(
     So it is for nearly every request; the others need their path, query or spaces put into the
     form that was signed, which costs more than all the rest.
     """
+    if grant.family != "s3" and not is_plain_path(head.raw_path):
+        return False
     try:
         values = grant.pick(head.headers)
     except KeyError:
@@ -313,11 +329,13 @@ def _check_signed_headers(grant: _Grant, headers: Mapping[str, str]) -> None:
             raise refusals.not_signed(grant.family, every)
 
 
-def _leaves_body_unsigned(head: RequestHead) -> bool:
+def _leaves_body_unsigned(head: RequestHead, signing: Signing) -> bool:
     """By a header, which is signed or refused, or by a link's own parameter, which is signed."""
     if head.headers.get("x-amz-content-sha256") == UNSIGNED_PAYLOAD:
         return True
-    return f"X-Amz-Content-Sha256={UNSIGNED_PAYLOAD}" in head.raw_query
+    if signing is not Signing.LINK:
+        return False
+    return link_parameters(head.raw_query).get("X-Amz-Content-Sha256") == UNSIGNED_PAYLOAD
 
 
 def _payload(grant: _Grant, head: RequestHead, payload_sha256: str | None) -> str:

@@ -105,3 +105,13 @@ def test_a_body_has_a_bound(client):
 
 def test_a_method_that_is_not_taken(client):
     assert signed(client, "DELETE").status_code == 405
+
+
+def test_a_parameter_comes_once(client, asked):
+    """A signature says nothing of the order of two."""
+    answer = signed(client, path="/_sagehen/things/a?x=1&x=2")
+    assert (answer.status_code, answer.headers["x-amzn-errortype"]) == (
+        400,
+        "InvalidQueryParameter",
+    )
+    assert asked == []

@@ -39,9 +39,8 @@ from sagehen.api.same_site import foreign_page
 from sagehen.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
 from sagehen.store import inference_services
 from sagehen.store.database import Database
-from sagehen.wire.claims import is_presigned
 from sagehen.wire.http import Request
-from sagehen.wire.sigv2 import is_old_link
+from sagehen.wire.scope import Signing, signing_of
 
 __all__ = ["InferenceServices"]
 
@@ -209,9 +208,10 @@ class _ClientGone(Exception):
 
 def _is_signed(request: Request) -> bool:
     """As AWS signs, by a header or by the query; whether it is right is S3's to say."""
-    query = request.raw_query
-    by_header = request.headers.get("authorization", "").startswith("AWS")
-    return by_header or is_presigned(query) or is_old_link(query)
+    signing = signing_of(request)
+    if signing is Signing.HEADER:  # Of another kind, and no concern of ours, behind a proxy.
+        return request.headers["authorization"].startswith("AWS")
+    return signing is not Signing.NOWHERE
 
 
 def _idempotency_key(request: Request) -> str | None:

@@ -1,9 +1,8 @@
 """The links in messages: GET requests that nobody signs, and that only their receivers know."""
 
-from sagehen.wire.claims import is_presigned
 from sagehen.wire.http import Request
 from sagehen.wire.parameters import parameters_of
-from sagehen.wire.sigv2 import is_old_link
+from sagehen.wire.scope import Signing, signing_of
 
 __all__ = ["LINKED", "looks_like_link"]
 
@@ -20,10 +19,8 @@ def looks_like_link(request: Request) -> bool:
     return (
         request.method == "GET"
         and request.raw_path == "/"
-        and "authorization" not in request.headers
         and "transfer-encoding" not in request.headers
         and request.headers.get("content-length", "0") == "0"
-        and not is_presigned(request.raw_query)
-        and not is_old_link(request.raw_query)
+        and signing_of(request) is Signing.NOWHERE
         and any(name == "Action" for name, _ in parameters_of(request.raw_query))
     )

@@ -11,6 +11,7 @@ import boto3
 import pytest
 import uvicorn
 from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from starlette.routing import Router
 
@@ -91,6 +92,10 @@ class S3Server:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def credentials(self) -> Credentials:
+        return Credentials(ACCESS_KEY, SECRET_KEY)
 
     def client(self, **config: Any) -> Any:
         """A boto3 client that repeats nothing."""
