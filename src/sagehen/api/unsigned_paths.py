@@ -7,6 +7,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from sagehen.api.asgi import request_head
 from sagehen.api.own_answers import json_answer, refusal
 from sagehen.api.same_site import foreign_page
 from sagehen.errors import SagehenError
@@ -21,7 +22,7 @@ def unsigned_route(path: str, act: Act, method: str = "GET") -> Route:
 
     async def answer(request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
-            reason = foreign_page(request.headers)
+            reason = foreign_page(request_head(request.scope).headers)
             if reason is not None:
                 message = f"A page of another site may not do this: {reason}."
                 return json_answer({"message": message}, 403)
