@@ -26,8 +26,10 @@ MAX_PIECE_BYTES = 256 * 1024
 # What depends on clients and their networks is set: see ClientLimits. These stay.
 ANSWER_STALL_SECONDS = 900.0
 """For the next piece of an answer: S3 may copy or put together gigabytes without a word."""
-LINGER_SECONDS = 10.0
-"""For a client that still sends when its answer is written, to come to reading that answer."""
+LINGER_IDLE_SECONDS = 10.0
+"""For the next piece from a client that still sends when its answer is written."""
+LINGER_SECONDS = 120.0
+"""For all of what such a client still sends: most libraries read the answer only after that."""
 DRAIN_IDLE_SECONDS = 1.0
 """For an idle connection of a draining server: a request may be on its way."""
 
@@ -150,7 +152,8 @@ class Connection(asyncio.Protocol):
         if self._half_closed:
             self._find_out_if_gone()
         if self._lingering_since is not None:
-            if now - self._lingering_since > LINGER_SECONDS:
+            quiet = now - self._active > LINGER_IDLE_SECONDS
+            if quiet or now - self._lingering_since > LINGER_SECONDS:
                 self._transport.abort()
         elif self._blocked_since is not None:
             if now - self._blocked_since > limits.stall_seconds:
@@ -202,6 +205,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
+            if self._lingering_since is not None:
+                self._active = self._server.now
             return
         self._active = self._server.now
         self._piece_bytes = len(data)

@@ -230,3 +230,55 @@ async def test_a_client_that_still_sends_gets_to_read_its_answer(house, variant,
     client.send(house.signed(bytes(3_000_000)))
     await client.writer.drain()
     assert (await client.answer()).status == 400
+
+
+@pytest.fixture
+async def refused_upload(house, eventually):
+    """A client that has been answered 403 and still sends its upload of a gigabyte."""
+
+    async def control(head, reader, writer):
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+        await reader.read()
+
+    await house.raw(control, house.home.control_socket)
+    await house.start()
+    client = await house.connect()
+    client.send(b"PUT /b/k HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\nabc")
+    await eventually(
+        lambda: any(one._lingering_since is not None for one in house.gateway._server.connections)
+    )
+    return client
+
+
+@pytest.fixture
+def send_later(house, refused_upload, eventually):
+    """`await send_later()`: nine seconds pass, and the client sends a little more."""
+
+    async def send():
+        server = house.gateway._server
+        (connection,) = server.connections
+        then = server.now + 9
+        house.clock.advance(9)
+        await eventually(lambda: server.now >= then)
+        refused_upload.send(bytes(1000))
+        await eventually(lambda: connection._active == server.now or not server.connections)
+
+    return send
+
+
+async def test_who_still_sends_is_left_to_read_its_answer(refused_upload, send_later):
+    for _ in range(10):
+        await send_later()
+    assert (await refused_upload.answer()).body == b"no"
+
+
+async def test_who_sends_no_more_of_a_refused_body_is_cut_off(house, refused_upload, eventually):
+    house.clock.advance(11)
+    await eventually(lambda: not house.gateway._server.connections)
+
+
+async def test_who_sends_a_refused_body_for_ever_is_cut_off(house, send_later):
+    began = house.clock.elapsed
+    while house.gateway._server.connections:
+        await send_later()
+    assert 120 < house.clock.elapsed - began < 150
