@@ -63,3 +63,20 @@ def test_boto3_gets_the_error_that_it_is(server, bucket):
         return refused.value.response["ResponseMetadata"]["HTTPStatusCode"]
 
     assert Counter(status() for _ in range(100)) == {501: 100}
+
+
+def test_s3_has_one_request_id(server, bucket):
+    s3 = server.client("s3")
+    with pytest.raises(ClientError) as refused:
+        s3.get_object(Bucket=bucket, Key="none")
+    answer = refused.value.response
+    told = answer["ResponseMetadata"]
+    assert told["RequestId"] == told["HTTPHeaders"]["x-amz-request-id"]
+    body = requests.get(f"{server.url}/{bucket}/none", timeout=60)
+    assert f"<RequestId>{body.headers['x-amz-request-id']}</RequestId>" in body.text
+    for headers in (
+        told["HTTPHeaders"],
+        body.headers,
+        s3.list_buckets()["ResponseMetadata"]["HTTPHeaders"],
+    ):
+        assert "x-amzn-requestid" not in headers

@@ -14,17 +14,17 @@ MESSAGE = (
 )
 
 _CODE = "ServiceUnavailable"
+_S3 = b"application/xml"
+"""The form of S3's errors, and of no other service's."""
 
 
 def control_is_away(exchange: Exchange) -> None:
     """503: SDKs try again by themselves."""
     exchange.channel.release()
     kind, body = _in_form_of(exchange)
-    fields = (
-        b"Content-Type: %b\r\nx-amzn-ErrorType: %b\r\nx-amz-request-id: %b\r\nRetry-After: 1\r\n"
-        % (kind, _CODE.encode(), exchange.request_id)
-    )
-    exchange.answer(503, fields, body)
+    fields = b"Content-Type: %b\r\nx-amzn-ErrorType: %b\r\nRetry-After: 1\r\n"
+    id_field = b"x-amz-request-id" if kind == _S3 else b"x-amzn-RequestId"
+    exchange.answer(503, fields % (kind, _CODE.encode()), body, id_field)
 
 
 def _in_form_of(exchange: Exchange) -> tuple[bytes, bytes]:
@@ -43,7 +43,7 @@ def _in_form_of(exchange: Exchange) -> tuple[bytes, bytes]:
             f"<ErrorResponse><Error><Type>Receiver</Type>{error}</Error>"
             f"<RequestId>{request_id}</RequestId></ErrorResponse>"
         ).encode()
-    return b"application/xml", (
+    return _S3, (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f"<Error>{error}<RequestId>{request_id}</RequestId></Error>"
     ).encode()
