@@ -37,6 +37,8 @@ class Server:
     settings: dict[str, str]
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
+    open_files: int | None = None
+    """`ulimit -n`, where it is not to be this process's own."""
 
     @property
     def url(self) -> str:
@@ -73,8 +75,11 @@ class Server:
         address = self.home / "run" / "address"
         address.unlink(missing_ok=True)
         output = (self.home.parent / "up.log").open("ab")
+        command = [SAGEHEN, "up", "--home", str(self.home), "--port", str(self.port)]
+        if self.open_files is not None:
+            command = ["sh", "-c", f'ulimit -n {self.open_files}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(
-            [SAGEHEN, "up", "--home", str(self.home), "--port", str(self.port)],
+            command,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=_own_choice_of_threads() | self.settings,

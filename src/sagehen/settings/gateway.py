@@ -55,8 +55,9 @@ class ConnectionSettings(Section):
     max_connections: int = Field(
         16_384,
         gt=0,
-        description="Clients connected to one gateway at once, a quarter of the files that it may "
-        "open at most; more get 503.",
+        description="Clients connected to one gateway at once, and fewer where it may open few "
+        "files, as each may take four. For one more, the connection that has been idle the longest "
+        "is closed; where none is idle it gets 503.",
     )
     max_head_bytes: int = Field(
         64 * 1024,
