@@ -139,6 +139,10 @@ class ForeignObjectStore(Bookkeeping):
     def set_tags(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:
         raise NotSupported("Object tags are not possible with this object store.")
 
+    def set_acl(self, bucket: str, key: str, acl: str) -> None:
+        self.head(bucket, key)
+        _check_acl(acl)
+
     def complete(self, upload: Upload, completion: Completion) -> ObjectInfo:
         uploaded = self.uploads.parts(upload)
         joined = self.uploads.check(upload, uploaded, completion)
@@ -168,6 +172,7 @@ class ForeignObjectStore(Bookkeeping):
         path = _path(bucket, key)
         if attributes.tags:
             raise NotSupported("Object tags are not possible with this object store.")
+        _check_acl(attributes.acl)
         with _ours(key):
             obstore.put(
                 self._remote,
@@ -279,6 +284,13 @@ def _ours(key: str = "") -> Iterator[None]:
         ) from error
     except BaseError as error:
         raise Unavailable(f"The object store failed: {_first_line(error)}") from error
+
+
+def _check_acl(acl: str) -> None:
+    if acl != "private":
+        raise NotSupported(
+            f"The ACL {acl} is not possible with this object store, which keeps no ACLs."
+        )
 
 
 def _first_line(error: Exception) -> str:

@@ -48,6 +48,13 @@ def test_what_it_cannot_do_is_refused_by_name(foreign: ForeignObjectStore, put: 
     put(foreign, "a")
     with pytest.raises(faults.NotSupported, match="tags"):
         foreign.set_tags("models", "a", {})
+    with pytest.raises(faults.NotSupported, match="ACL public-read"):
+        put(foreign, "a", attributes=Attributes(acl="public-read"))
+    with pytest.raises(faults.NotSupported, match="ACL public-read"):
+        foreign.set_acl("models", "a", "public-read")
+    foreign.set_acl("models", "a", "private")
+    with pytest.raises(faults.NoSuchKey):
+        foreign.set_acl("models", "none", "private")
     with pytest.raises(faults.NotSupported, match="Conditional"):
         foreign.delete("models", ["a"], WriteCondition(etag="x"))
 

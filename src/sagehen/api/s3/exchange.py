@@ -73,7 +73,7 @@ class Exchange:
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """Do blocking work in a thread; the store's faults come out as S3's errors."""
-        with speaking_s3(self.bucket, self.key):
+        with speaking_s3(self.bucket, self.key, self.query.get("uploadId", "")):
             return await asyncio.to_thread(work)
 
 
