@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.request import urlopen
 
 import pytest
+import requests
 from boto3.s3.transfer import TransferConfig
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -97,6 +98,21 @@ def test_a_body_of_unsaid_length_passes_the_gateway(aws, s3, bucket):
     assert part["Size"] == len(data)
     at_once = s3.get_object(Bucket=bucket, Key="streamed-at-once", ChecksumMode="ENABLED")
     assert at_once["Body"].read() == data
+
+
+def test_a_form_passes_the_gateway(s3, bucket):
+    data = random.Random(4).randbytes(5 * MIB)
+    bounds = [["content-length-range", 1, len(data)]]
+    signed = s3.generate_presigned_post(bucket, "by-form/${filename}", Conditions=bounds)
+    sent = requests.post(
+        signed["url"], data=signed["fields"], files={"file": ("a.bin", data)}, timeout=60
+    )
+    assert sent.status_code == 204, sent.text
+    assert s3.get_object(Bucket=bucket, Key="by-form/a.bin")["Body"].read() == data
+    fields = {**signed["fields"], "key": "elsewhere"}
+    refused = requests.post(signed["url"], data=fields, files={"file": b"x"}, timeout=60)
+    assert refused.status_code == 403
+    assert "Invalid according to Policy: Policy Condition failed" in refused.text
 
 
 def send_by_chunks(aws, path, data):

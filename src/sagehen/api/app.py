@@ -24,6 +24,7 @@ from sagehen.api.asgi import request_head
 from sagehen.api.async_invocations import invokes_asynchronously
 from sagehen.api.call import AsyncOperation, Call, Operation
 from sagehen.api.s3.app import handle
+from sagehen.api.s3.forms import handle_form, is_form
 from sagehen.api.sns.links import asked_by_link
 from sagehen.errors import Unavailable
 from sagehen.wire.compression import decompressed
@@ -98,6 +99,10 @@ class Application:
             if asked_by_link(request):
                 call = replace(self._make_call(request_id), by_link=True)
                 return await self._operate(request, "sns", call, receive)
+            if is_form(request):
+                return await handle_form(
+                    request, stream, self._make_call(request_id), self._verifier
+                )
             if likely_service(request) == "s3":
                 identity = self._verifier.verify(request, None)
                 return await handle(request, stream, self._make_call(request_id), identity)
