@@ -63,6 +63,11 @@ _KEPT_HEADERS = {
 }
 
 
+_OF_NO_EFFECT = {
+    ("x-amz-server-side-encryption", "AES256"),
+    ("x-amz-server-side-encryption-bucket-key-enabled", "false"),
+}
+"""Headers that ask for what every object is said to have."""
 _LAST_CHARACTER = "\U0010ffff"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -170,9 +175,7 @@ class ForeignObjectStore(Bookkeeping):
     ) -> ObjectInfo:
         self.bucket(bucket)
         path = _path(bucket, key)
-        if attributes.tags:
-            raise NotSupported("Object tags are not possible with this object store.")
-        _check_acl(attributes.acl)
+        _check_kept(attributes)
         with _ours(key):
             obstore.put(
                 self._remote,
@@ -284,6 +287,20 @@ def _ours(key: str = "") -> Iterator[None]:
         ) from error
     except BaseError as error:
         raise Unavailable(f"The object store failed: {_first_line(error)}") from error
+
+
+def _check_kept(attributes: Attributes) -> None:
+    """Raises NotSupported for what the remote would drop without a word."""
+    if attributes.tags:
+        raise NotSupported("Object tags are not possible with this object store.")
+    _check_acl(attributes.acl)
+    if attributes.storage_class != "STANDARD":
+        raise NotSupported(
+            f"The storage class {attributes.storage_class} is not possible with this object store."
+        )
+    for name, value in attributes.headers.items():
+        if name not in _KEPT_HEADERS and (name, value) not in _OF_NO_EFFECT:
+            raise NotSupported(f"{name}: {value} is not possible with this object store.")
 
 
 def _check_acl(acl: str) -> None:
