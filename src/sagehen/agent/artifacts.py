@@ -16,6 +16,7 @@ from sagehen.agent.folders import is_disk_full, reason_of, remove_tree
 from sagehen.agent.model_data import ModelData, ModelDataReader, StoredObject
 from sagehen.clock import Clock
 from sagehen.errors import ArtifactError, ArtifactMissing, ArtifactRejected, NotFound, Unavailable
+from sagehen.objects.faults import NoSuchKey
 
 __all__ = ["Artifact", "ArtifactCache"]
 
@@ -163,6 +164,8 @@ class ArtifactCache:
                     )
                 return [stored]
             objects = [found async for found in self._reader.list(location)]
+        except NoSuchKey as error:
+            raise ArtifactMissing(f"There is no object at {location.url}.") from error
         except NotFound as error:
             raise ArtifactMissing(f"There is no object at {location.url}: {error}") from error
         if not objects:

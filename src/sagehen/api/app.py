@@ -24,6 +24,7 @@ from sagehen.api.asgi import request_head
 from sagehen.api.async_invocations import invokes_asynchronously
 from sagehen.api.call import AsyncOperation, Call, Operation
 from sagehen.api.s3.app import handle
+from sagehen.api.s3.forms import handle_form, is_form
 from sagehen.api.sns.links import LINKED, looks_like_link
 from sagehen.errors import Unavailable
 from sagehen.wire import refusals
@@ -98,6 +99,10 @@ class Application:
         try:
             if looks_like_link(request):
                 return await self._operate(request, "sns", None, request_id, receive)
+            if is_form(request):
+                return await handle_form(
+                    request, stream, self._make_call(request_id), self._verifier
+                )
             service = likely_service(request)
             if service == "s3":
                 identity = self._verifier.verify(request, None, service=service)

@@ -1,11 +1,13 @@
 """What every store keeps on this machine: which buckets there are, drafts, and parts of uploads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
+from sagehen.domain.bucket_settings import NEW_BUCKET, BucketSettings
 from sagehen.domain.objects import Bucket
 from sagehen.objects.faults import BucketExists, NoSuchBucket
 from sagehen.objects.files import BlobFiles, Draft
@@ -36,8 +38,8 @@ class Bookkeeping:
         self._started_at = clock.now()
         self.uploads = Uploads(database, self._writes, self._files, clock)
 
-    def create_bucket(self, name: str) -> Bucket:
-        bucket = Bucket(name, self._clock.now())
+    def create_bucket(self, name: str, settings: BucketSettings = NEW_BUCKET) -> Bucket:
+        bucket = Bucket(name, self._clock.now(), settings)
         if not self._writes.run(lambda connection: rows.insert_bucket(connection, bucket)):
             raise BucketExists(f"There is a bucket {name} already.")
         return bucket
@@ -45,6 +47,17 @@ class Bookkeeping:
     def bucket(self, name: str) -> Bucket:
         with self._database.read() as connection:
             return find_bucket(connection, name)
+
+    def change_bucket(
+        self, name: str, change: Callable[[BucketSettings], BucketSettings]
+    ) -> Bucket:
+        def write(connection: Connection) -> Bucket:
+            bucket = find_bucket(connection, name, lock=True)
+            changed = msgspec.structs.replace(bucket, settings=change(bucket.settings))
+            rows.set_bucket_settings(connection, name, changed.settings)
+            return changed
+
+        return self._writes.run(write)
 
     def buckets(self) -> list[Bucket]:
         with self._database.read() as connection:

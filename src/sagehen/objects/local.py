@@ -8,6 +8,7 @@ most a file that nobody knows, which the next sweep removes.
 import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -185,11 +186,17 @@ class LocalObjectStore(Bookkeeping):
         self._files.remove(self._writes.run(drop))
 
     def set_tags(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:
+        self._change_attributes(bucket, key, tags=tags)
+
+    def set_acl(self, bucket: str, key: str, acl: str) -> None:
+        self._change_attributes(bucket, key, acl=acl)
+
+    def _change_attributes(self, bucket: str, key: str, **changes: Any) -> None:
         def change(connection: Connection) -> None:
             find_bucket(connection, bucket, lock=True)
             info = _object(connection, bucket, key)
             rows.set_attributes(
-                connection, info, msgspec.structs.replace(info.attributes, tags=tags)
+                connection, info, msgspec.structs.replace(info.attributes, **changes)
             )
 
         self._writes.run(change)

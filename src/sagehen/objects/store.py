@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 from sqlalchemy import Connection
 
+from sagehen.domain.bucket_settings import NEW_BUCKET, BucketSettings
 from sagehen.domain.objects import (
     ALWAYS,
     Attributes,
@@ -76,11 +77,19 @@ class ObjectStore(Protocol):
     uploads: Uploads
     """Uploads in parts, up to their completion."""
 
-    def create_bucket(self, name: str) -> Bucket:
+    def create_bucket(self, name: str, settings: BucketSettings = NEW_BUCKET) -> Bucket:
         """Raises BucketExists."""
 
     def bucket(self, name: str) -> Bucket:
         """Raises NoSuchBucket."""
+
+    def change_bucket(
+        self, name: str, change: Callable[[BucketSettings], BucketSettings]
+    ) -> Bucket:
+        """Replace a bucket's settings by what `change` makes of them, in one transaction.
+
+        Raises NoSuchBucket, and what `change` raises.
+        """
 
     def buckets(self) -> list[Bucket]:
         """All buckets by name."""
@@ -133,6 +142,12 @@ class ObjectStore(Protocol):
 
     def set_tags(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:
         """Raises NoSuchBucket, NoSuchKey, NotSupported."""
+
+    def set_acl(self, bucket: str, key: str, acl: str) -> None:
+        """Keep a canned access control list with an object.
+
+        Raises NoSuchBucket, NoSuchKey, NotSupported.
+        """
 
     def complete(self, upload: Upload, completion: Completion) -> ObjectInfo:
         """Make the object of an upload's parts; those not named are dropped.

@@ -22,6 +22,8 @@ BUCKETS = Table(
     METADATA,
     Column("name", String(63), primary_key=True),
     Column("created_at", Double, nullable=False),
+    # JSON of BucketSettings; empty for a bucket from before they were kept.
+    Column("settings", Text),
 )
 OBJECTS = Table(
     "objects",

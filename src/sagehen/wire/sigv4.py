@@ -101,6 +101,13 @@ class Verifier:
         self._region = region
         self._grants: dict[str, _Grant] = {}
 
+    @property
+    def region(self) -> str:
+        return self._region
+
+    def secret_of(self, access_key: str) -> str | None:
+        return self._secrets.get(access_key)
+
     def verify(
         self,
         head: RequestHead,

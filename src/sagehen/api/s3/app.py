@@ -13,6 +13,7 @@ from sagehen.api.s3.exchange import (
 from sagehen.api.s3.faults import not_implemented
 from sagehen.api.s3.operations import OPERATIONS, find_operation
 from sagehen.api.s3.owner import check_expected_owner
+from sagehen.api.s3.versions import check_version
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request, Response
 from sagehen.wire.serialize import serialize_error
@@ -53,5 +54,7 @@ async def _answer(request: Request, body: Stream, call: Call, identity: Identity
     if act is None:
         raise not_implemented(name)
     refuse_unknown(request.headers)
+    if key:
+        check_version(query, key)
     check_expected_owner(exchange)
     return await act(exchange)

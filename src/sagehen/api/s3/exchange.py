@@ -15,7 +15,15 @@ from sagehen.wire.http import Request, Response
 from sagehen.wire.scope import Signing, signing_of
 from sagehen.wire.sigv4 import Identity
 
-__all__ = ["Exchange", "Operation", "Stream", "read_target", "with_hoisted_headers"]
+__all__ = [
+    "Exchange",
+    "Operation",
+    "Stream",
+    "check_key",
+    "header_value",
+    "read_target",
+    "with_hoisted_headers",
+]
 
 Result = TypeVar("Result")
 
@@ -73,7 +81,7 @@ class Exchange:
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """Do blocking work in a thread; the store's faults come out as S3's errors."""
-        with speaking_s3(self.bucket, self.key):
+        with speaking_s3(self.bucket, self.key, self.query.get("uploadId", "")):
             return await asyncio.to_thread(work)
 
 
@@ -95,6 +103,12 @@ def read_target(request: Request) -> tuple[str, str, dict[str, str]]:
         raise AwsError(
             "InvalidURI", "Couldn't parse the specified URI: it is not UTF-8.", 400
         ) from None
+    check_key(key)
+    return bucket, key, query
+
+
+def check_key(key: str) -> None:
+    """Raises AwsError KeyTooLongError."""
     if (size := len(key.encode())) > MOST_KEY_BYTES:
         raise AwsError(
             "KeyTooLongError",
@@ -103,7 +117,6 @@ def read_target(request: Request) -> tuple[str, str, dict[str, str]]:
             Size=size,
             MaxSizeAllowed=MOST_KEY_BYTES,
         )
-    return bucket, key, query
 
 
 def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
@@ -121,14 +134,15 @@ def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
         header = name.lower()
         if not header.startswith("x-amz-") or header in _LINK_PARAMETERS:
             continue
-        made = _header_value(name, value)
+        made = header_value(name, value)
         if {**hoisted, **request.headers}.get(header, made) != made:
             raise invalid_argument("The header comes more than once.", name, value)
         hoisted[header] = made
     return replace(request, headers={**hoisted, **request.headers}) if hoisted else request
 
 
-def _header_value(name: str, value: str) -> str:
+def header_value(name: str, value: str) -> str:
+    """A value from elsewhere as it would have come in a header. Raises AwsError InvalidArgument."""
     if not _HEADER_NAME.fullmatch(name.lower()) or _CONTROL.search(value):
         raise invalid_argument("Invalid header name or value.", name, value)
     # As headers come: each byte a character.

@@ -16,7 +16,7 @@ CREATE TABLE blobs (
 );
 CREATE TABLE buckets (
 	name VARCHAR(63) NOT NULL, 
-	created_at DOUBLE NOT NULL, 
+	created_at DOUBLE NOT NULL, settings TEXT, 
 	CONSTRAINT pk_buckets PRIMARY KEY (name)
 );
 CREATE TABLE endpoint_configs (
@@ -368,4 +368,4 @@ CREATE TABLE stacks (
 	claim JSON, 
 	CONSTRAINT pk_stacks PRIMARY KEY (name)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0008');
+INSERT INTO alembic_version (version_num) VALUES ('0009');
