@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from sagehen.domain.names import ArnMaker
 from sagehen.wire.faults import AwsError
 from sagehen.wire.runtime_faults import endpoint_not_found, unavailable, validation_error
 
@@ -264,6 +265,6 @@ class Texts:
             424,
             OriginalStatusCode=status,
             OriginalMessage=original,
-            LogStreamArn=f"arn:aws:logs:{self.region}:{self.account_id}:log-group:{group}",
+            LogStreamArn=ArnMaker(self.account_id, self.region).log_group(group),
             ErrorCode=code,
         )

@@ -109,7 +109,8 @@ def test_words_of_refused_messages(sns: Any, topic: str) -> None:
     for call, params, message in (
         (sns.publish, {"Message": "no json", **structured},
          "Invalid parameter: Message Structure - JSON message body failed to parse"),
-        (sns.publish, {"Message": '{"sqs": "m"}', **structured}, f"Invalid parameter: {no_default}"),
+        (sns.publish, {"Message": '{"sqs": "m"}', **structured},
+         f"Invalid parameter: {no_default}"),
         (sns.publish, {"Message": '{"default": 1}', **structured},
          f"Invalid parameter: {no_default}"),
         (sns.publish, {"Message": "m", "MessageDeduplicationId": "d"},
