@@ -3,6 +3,8 @@
 import uuid
 from dataclasses import dataclass, field
 
+from sagehen.settings import Settings
+
 __all__ = ["ArnMaker", "partition_of"]
 
 _PARTITIONS = (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov"))
@@ -26,6 +28,10 @@ class ArnMaker:
     def __post_init__(self) -> None:
         if not self.partition:
             object.__setattr__(self, "partition", partition_of(self.region))
+
+    @classmethod
+    def of(cls, settings: Settings) -> "ArnMaker":
+        return cls(settings.account_id, settings.region, settings.partition or "")
 
     def sagemaker(self, kind: str, name: str) -> str:
         """`kind` is `model`, `endpoint-config` or `endpoint`. SageMaker lower-cases the name."""

@@ -186,6 +186,8 @@ class Texts:
 
     account_id: str
     region: str
+    partition: str = ""
+    """Of ARNs; empty stands for the region's own."""
 
     def endpoint_not_found(self, name: str) -> AwsError:
         return endpoint_not_found(name, self.account_id)
@@ -265,6 +267,6 @@ class Texts:
             424,
             OriginalStatusCode=status,
             OriginalMessage=original,
-            LogStreamArn=ArnMaker(self.account_id, self.region).log_group(group),
+            LogStreamArn=ArnMaker(self.account_id, self.region, self.partition).log_group(group),
             ErrorCode=code,
         )
