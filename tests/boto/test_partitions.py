@@ -1,4 +1,4 @@
-"""A server in a region of China: its ARNs, and those of a home from before there were partitions."""
+"""A server in a region of China: its ARNs, and those of a home that had others before."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,11 +33,9 @@ def subscribed(server: Server, partition: str) -> None:
     assert events.put_targets(Rule="r", Targets=targets)["FailedEntryCount"] == 0
     role = f"arn:{partition}:iam::000000000000:role/r"
     model = {"PrimaryContainer": CONTAINER, "ExecutionRoleArn": role}
-    try:
-        arn = sagemaker.create_model(ModelName="m", **model)["ModelArn"]
-    except ClientError as error:
-        assert "already exist" in str(error)
-        arn = sagemaker.describe_model(ModelName="m")["ModelArn"]
+    if not sagemaker.list_models(NameContains="m")["Models"]:
+        sagemaker.create_model(ModelName="m", **model)
+    arn = sagemaker.describe_model(ModelName="m")["ModelArn"]
     assert arn == f"arn:{partition}:sagemaker:{HERE}:model/m"
     sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "k", "Value": "v"}])
     who = server.client("sts", REGION).get_caller_identity()["Arn"]
