@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from sagehen.address import client_url
 from sagehen.clock import SYSTEM, Clock
 from sagehen.credentials import Credentials, make_credentials
+from sagehen.domain.names import partition_of
 from sagehen.errors import HomeError, Unavailable
 from sagehen.gateway.board import clear_row, make_board
 from sagehen.home import Home, prepare_home
@@ -63,7 +64,8 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         make_board(home.board, len(listeners))
         roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
         chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
-        handed = settings.model_copy(update=chosen)
+        partition = await asyncio.to_thread(_partition, settings)
+        handed = settings.model_copy(update={**chosen, "partition": partition})
         supervisor = Supervisor(roles, handed, {**os.environ, "PYTHONUNBUFFERED": "1"}, clock)
         try:
             await supervisor.start()
@@ -83,6 +85,22 @@ def _migrate(settings: Settings) -> None:
     from sagehen.store.migrate import upgrade  # half a second that most starts do without
 
     upgrade(settings.state_url)
+
+
+def _partition(settings: Settings) -> str:
+    """Of the setting; else of what the state has of this region, else the region's own."""
+    if settings.partition is not None or partition_of(settings.region) == "aws":
+        return settings.partition or "aws"
+    from sagehen.store.database import Database  # with SQLAlchemy, as in `_migrate`
+    from sagehen.store.partition import kept_partition
+
+    database = Database(settings.state_url)
+    try:
+        with database.read() as connection:
+            kept = kept_partition(connection, settings.region)
+    finally:
+        database.close()
+    return kept or partition_of(settings.region)
 
 
 @contextmanager

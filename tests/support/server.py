@@ -57,7 +57,7 @@ class Server:
             "AWS_DEFAULT_REGION": "us-east-1",
         }
 
-    def client(self, service: str, **config: Any) -> Any:
+    def client(self, service: str, region: str = "us-east-1", **config: Any) -> Any:
         """A boto3 client of this server; errors are not retried unless `config` says so."""
         keys = json.loads((self.home / "credentials.json").read_text())
         settings: dict[str, Any] = {"retries": {"max_attempts": 0}, **config}
@@ -66,7 +66,7 @@ class Server:
             endpoint_url=self.url,
             aws_access_key_id=keys["access_key"],
             aws_secret_access_key=keys["secret_key"],
-            region_name="us-east-1",
+            region_name=region,
             config=Config(**settings),
         )
 

@@ -61,7 +61,7 @@ def make_gateway(
     routes = Routes(home.routes, counters, clock, board)
     models = LoadedModels(agent)
     sessions = Sessions(home.sessions, clock)
-    texts = Texts(settings.account_id, settings.region)
+    texts = Texts(settings.account_id, settings.region, settings.partition or "")
     verifier = Verifier(secrets, clock, settings.region)
     limits = InvocationLimits.of(settings)
 

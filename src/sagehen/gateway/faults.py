@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from sagehen.domain.names import ArnMaker
 from sagehen.wire.faults import AwsError
 from sagehen.wire.runtime_faults import endpoint_not_found, unavailable, validation_error
 
@@ -185,6 +186,8 @@ class Texts:
 
     account_id: str
     region: str
+    partition: str = ""
+    """Of ARNs; empty stands for the region's own."""
 
     def endpoint_not_found(self, name: str) -> AwsError:
         return endpoint_not_found(name, self.account_id)
@@ -264,6 +267,6 @@ class Texts:
             424,
             OriginalStatusCode=status,
             OriginalMessage=original,
-            LogStreamArn=f"arn:aws:logs:{self.region}:{self.account_id}:log-group:{group}",
+            LogStreamArn=ArnMaker(self.account_id, self.region, self.partition).log_group(group),
             ErrorCode=code,
         )

@@ -91,7 +91,7 @@ class _Control:
             self._agent,
             SYSTEM,
             holder,
-            ArnMaker(settings.account_id, settings.region),
+            ArnMaker.of(settings),
             JobLimits.of(settings),
             on_end=[self.inference.on_end],
         )
@@ -133,7 +133,7 @@ class _Control:
             writes=self._writes,
             objects=self._objects,
             clock=SYSTEM,
-            arns=ArnMaker(self._settings.account_id, self._settings.region),
+            arns=ArnMaker.of(self._settings),
             request_id=request_id,
             hint=self._loop.hint,
             seal=self.notices.seal,

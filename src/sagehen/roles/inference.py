@@ -74,7 +74,7 @@ class _TrainingJobs:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._arns = ArnMaker(settings.account_id, settings.region)
+        self._arns = ArnMaker.of(settings)
 
     def make(
         self, connection: Connection, definition: dict[str, Any], tags: dict[str, str], now: float

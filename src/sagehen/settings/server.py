@@ -61,6 +61,12 @@ class ServerSettings(Section):
         "000000000000", pattern=r"^[0-9]{12}$", description="The AWS account id."
     )
     region: str = Field("us-east-1", pattern=r"^[a-z0-9-]+$", description="The AWS region.")
+    partition: str | None = Field(
+        None,
+        pattern=r"^aws(-[a-z]+)*$",
+        description="The partition in ARNs; default: the region's (`aws-cn` of `cn-north-1`), or "
+        "that of the ARNs which the state has already.",
+    )
     log_level: str = Field(
         "INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$", description="The least that is logged."
     )

@@ -8,7 +8,7 @@ import pytest
 
 from support.receiver import Receiver
 from support.server import Server, eventually
-from support.sns import ACCOUNT, code_of, confirmed, refusal
+from support.sns import ACCOUNT, code_of, confirmed, message_of, refusal
 
 
 def test_topics(sns: Any) -> None:
@@ -41,12 +41,32 @@ def test_topics(sns: Any) -> None:
     assert code_of(sns.get_topic_attributes, TopicArn=arn) == ("NotFound", 404)
 
 
+def test_the_policy_of_a_new_topic(sns: Any, topic: str) -> None:
+    (statement,) = json.loads(sns.get_topic_attributes(TopicArn=topic)["Attributes"]["Policy"])[
+        "Statement"
+    ]
+    assert statement["Action"] == [
+        "SNS:GetTopicAttributes",
+        "SNS:SetTopicAttributes",
+        "SNS:AddPermission",
+        "SNS:RemovePermission",
+        "SNS:DeleteTopic",
+        "SNS:Subscribe",
+        "SNS:ListSubscriptionsByTopic",
+        "SNS:Publish",
+    ]
+
+
 def test_tags(sns: Any, topic: str) -> None:
     sns.tag_resource(
         ResourceArn=topic, Tags=[{"Key": "a", "Value": "1"}, {"Key": "b", "Value": ""}]
     )
     sns.untag_resource(ResourceArn=topic, TagKeys=["b", "c"])
     assert sns.list_tags_for_resource(ResourceArn=topic)["Tags"] == [{"Key": "a", "Value": "1"}]
+    many = [{"Key": f"k{n}", "Value": ""} for n in range(50)]
+    assert message_of(sns.tag_resource, ResourceArn=topic, Tags=many) == (
+        "Could not complete request: tag quota of per resource exceeded"
+    )
     gone = {"ResourceArn": topic + "x"}
     assert code_of(sns.list_tags_for_resource, **gone) == ("ResourceNotFound", 404)
 

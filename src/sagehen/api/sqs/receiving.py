@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
+from sagehen.api.sqs.attributes import check_attribute_names
 from sagehen.api.sqs.receipts import write_receipt
 from sagehen.api.sqs.received import describe_message
 from sagehen.api.sqs.refusals import out_of_range
@@ -70,6 +71,8 @@ async def _wait(call: Call, params: dict[str, Any], deadline: float) -> _Taken:
 async def _take(call: Call, params: dict[str, Any]) -> _Taken:
     def work(connection: Connection) -> _Taken:
         queue = find_queue(call, connection, params)
+        for member in ("AttributeNames", "MessageSystemAttributeNames"):
+            check_attribute_names(params.get(member, ()), of_messages=True)
         now = call.clock.now()
         most = _move_dead(call, connection, queue, now)
         visibility = params.get("VisibilityTimeout", queue.visibility_seconds)
