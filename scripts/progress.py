@@ -42,7 +42,8 @@ def main(title, command):
 def show(printed, began, ended):
     terminal = sys.stdout.isatty()
     while not ended.wait(0.2 if terminal else EVERY_SECONDS):
-        latest = next((line.strip() for line in reversed(printed) if line.strip()), "")
+        steps = (line.strip() for line in reversed(printed))
+        latest = next((step for step in steps if step and not step.startswith("WARNING")), "")
         text = f"  {time.monotonic() - began:3.0f} s  {latest}"
         if terminal:
             width = shutil.get_terminal_size().columns - 1
