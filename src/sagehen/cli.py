@@ -100,11 +100,13 @@ def show_logs(
 
 @app.command()
 def demo(
-    keep: Annotated[bool, typer.Option(help="Leave the server running at the end.")] = False,
-    home: Annotated[Path | None, typer.Option(help="[a temporary one]")] = None,
-    port: Annotated[int | None, typer.Option(help="[any free one]")] = None,
+    keep: Annotated[bool, typer.Option(help="Keep the server running at the end.")] = False,
+    home: Annotated[
+        Path | None, typer.Option(help="Where everything is kept. [a temporary folder]")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="The port. [any free one]")] = None,
 ) -> None:
-    """Tell the story of ten cities' house prices behind one multi-model endpoint."""
+    """Run a checked demo: train models, deploy a multi-model endpoint, invoke it."""
     with plain_errors(), _demo_home(home) as place:
         settings = load_settings(home=place, port=port if port is not None else 0)
         from sagehen.verbs.serving import run_demo

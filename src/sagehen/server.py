@@ -6,7 +6,7 @@ import os
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,8 @@ __all__ = ["RunningServer", "client_url", "running_server"]
 
 READY_TIMEOUT_SECONDS = 60.0
 _READY_POLL_SECONDS = 0.03
+_REPORT_SECONDS = 5.0
+"""How often a start that takes long says that it is still waiting."""
 _DEATHS_BEFORE_READY = 3
 _LISTEN_BACKLOG = 4096
 
@@ -43,8 +45,12 @@ class RunningServer:
 
 
 @asynccontextmanager
-async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIterator[RunningServer]:
+async def running_server(
+    settings: Settings, clock: Clock = SYSTEM, report: Callable[[str], None] = lambda step: None
+) -> AsyncIterator[RunningServer]:
     """Start a server, wait until it answers, and stop it when the block ends.
+
+    `report` is called with a sentence for each step that may take a while.
 
     Raises:
         SettingError: the state or the object store cannot be opened as the settings say.
@@ -59,7 +65,7 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
     with _locked(home), _listening(settings) as listeners:
         home.address.unlink(missing_ok=True)  # one that was killed has left it
         credentials = make_credentials(home.credentials)
-        await asyncio.to_thread(_migrate, settings)
+        await asyncio.to_thread(_migrate, settings, report)
         url = client_url(settings.host, listeners[0].getsockname()[1])
         make_board(home.board, len(listeners))
         roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
@@ -69,7 +75,7 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         supervisor = Supervisor(roles, handed, {**os.environ, "PYTHONUNBUFFERED": "1"}, clock)
         try:
             await supervisor.start()
-            await _wait_until_ready(url, supervisor, home, clock)
+            await _wait_until_ready(url, supervisor, home, clock, report)
             _write_whole(home.address, url)
             yield RunningServer(url, home, credentials, settings)
         finally:
@@ -77,13 +83,14 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
             await supervisor.stop()
 
 
-def _migrate(settings: Settings) -> None:
+def _migrate(settings: Settings, report: Callable[[str], None]) -> None:
     if settings.database_url is None:
         state = Path(unquote(settings.state_url.removeprefix("sqlite:///")))
         if is_up_to_date(state) or make_state(state):
             return
     from sagehen.store.migrate import upgrade  # half a second that most starts do without
 
+    report("Bringing the database's tables up to date ...")
     upgrade(settings.state_url)
 
 
@@ -172,8 +179,12 @@ def _listen(host: str, port: int, shared: bool) -> socket.socket:
     return listener
 
 
-async def _wait_until_ready(url: str, supervisor: Supervisor, home: Home, clock: Clock) -> None:
-    deadline = clock.monotonic() + READY_TIMEOUT_SECONDS
+async def _wait_until_ready(
+    url: str, supervisor: Supervisor, home: Home, clock: Clock, report: Callable[[str], None]
+) -> None:
+    began = clock.monotonic()
+    deadline = began + READY_TIMEOUT_SECONDS
+    next_report = began + _REPORT_SECONDS
     while not await asyncio.to_thread(_is_healthy, url):
         failing = supervisor.most_deaths()
         if failing.deaths >= _DEATHS_BEFORE_READY:
@@ -186,6 +197,13 @@ async def _wait_until_ready(url: str, supervisor: Supervisor, home: Home, clock:
                 f"The server did not come up within {READY_TIMEOUT_SECONDS:g} s. The logs of its "
                 f"processes are in {home.logs}."
             )
+        if clock.monotonic() > next_report:
+            waited = clock.monotonic() - began
+            report(
+                f"Still waiting for the server's processes to answer, after {waited:.0f} s of at "
+                f"most {READY_TIMEOUT_SECONDS:g} s. Their logs are in {home.logs}."
+            )
+            next_report += _REPORT_SECONDS
         await clock.sleep(_READY_POLL_SECONDS)
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 
 from sagehen.errors import SettingError, StateFull
+from sagehen.extras import pip_install
 from sagehen.store.turns import Turns
 
 __all__ = ["Database", "notify"]
@@ -132,7 +133,8 @@ def _make_engine(url: str) -> Engine:
         return create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
     except ImportError as error:
         raise SettingError(
-            f"database_url needs {error.name}; install it with: pip install 'sagehen[postgres]'"
+            f"database_url needs {error.name}. In the Python environment that Sagehen runs in: "
+            f"{pip_install('postgres')}"
         ) from error
 
 

@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from sagehen.errors import Unavailable
+from sagehen.extras import missing_library
 from sagehen.modelserver.adapters import codecs
 from sagehen.modelserver.adapters.arrays import ArrayModel
 from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
@@ -21,7 +21,7 @@ MODEL_FILES = ("model.joblib", "model.pkl", "model.pickle")
 def adapter(environment: Environment) -> "SklearnAdapter":
     """Raises Unavailable if scikit-learn is not installed."""
     if importlib.util.find_spec("sklearn") is None:
-        raise Unavailable("scikit-learn is not installed: pip install 'sagehen[sklearn]'")
+        raise missing_library("scikit-learn", "sklearn")
     return SklearnAdapter(environment)
 
 

@@ -257,5 +257,5 @@ def test_what_does_not_load_is_named(load, base_dir, content, message):
 
 def test_without_xgboost_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(Unavailable, match=r"pip install 'sagehen\[xgboost\]'"):
+    with pytest.raises(Unavailable, match=r"pip install 'xgboost-cpu>="):
         find_library()
