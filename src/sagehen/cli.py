@@ -10,16 +10,14 @@ from typing import Annotated
 import typer
 
 from sagehen import __version__
-from sagehen.address import client_url
 from sagehen.config import load_settings
-from sagehen.credentials import Credentials, load_credentials
 from sagehen.home import Home
 from sagehen.logs import read_logs
 from sagehen.status import fetch_status, render_status
-from sagehen.terminal import ConfigOption, HomeOption, err, out, plain_errors
+from sagehen.terminal import ConfigOption, HomeOption, out, plain_errors
 from sagehen.verbs.api_keys import key_app
 from sagehen.verbs.asynchronous import async_app
-from sagehen.verbs.exports import export_lines
+from sagehen.verbs.environment import EnvCommand, env
 from sagehen.verbs.jobs import jobs_app
 from sagehen.verbs.templates import apply, delete
 
@@ -31,6 +29,7 @@ app = typer.Typer(
 app.add_typer(async_app, name="async")
 app.add_typer(jobs_app, name="jobs")
 app.add_typer(key_app, name="api-key")
+app.command("env", cls=EnvCommand)(env)
 app.command("apply")(apply)
 app.command("delete")(delete)
 
@@ -51,25 +50,6 @@ def up(
         from sagehen.verbs.serving import run_server  # no other verb has an event loop
 
         run_server(settings)
-
-
-@app.command()
-def env(home: HomeOption = None, config: ConfigOption = None) -> None:
-    """Print the exports that point AWS tools at the server: eval "$(sagehen env)"."""
-    with plain_errors():
-        settings = load_settings(config, home=home)
-        place = Home(settings.home)
-        credentials = load_credentials(place.credentials)
-        if place.address.exists():
-            url = place.address.read_text()
-        else:
-            url = client_url(settings.host, settings.port)
-            err.print(
-                f"No server runs with the home {place.path} now; start it: sagehen up",
-                markup=False,
-            )
-        for line in _exports(url, credentials, settings.region):
-            sys.stdout.write(line + "\n")
 
 
 @app.command("status")
@@ -126,11 +106,6 @@ def main(
     ] = False,
 ) -> None:
     """SageMaker Inference on your own machines."""
-
-
-def _exports(url: str, credentials: Credentials, region: str) -> tuple[str, ...]:
-    # A session token or profile of the user's real account would be sent along, or win.
-    return (*export_lines(url, credentials, region), "unset AWS_SESSION_TOKEN AWS_PROFILE")
 
 
 @contextmanager
