@@ -98,6 +98,11 @@ class Home:
         return self.run / "address"
 
     @property
+    def clients(self) -> Path:
+        """What AWS clients of this user read to find the server; `sagehen env` writes it."""
+        return self.path / "clients"
+
+    @property
     def credentials(self) -> Path:
         """The access key and its secret, mode 0600."""
         return self.path / "credentials.json"

@@ -18,6 +18,7 @@ import boto3
 import psutil
 from botocore.config import Config
 
+from support.cli import run_command
 from support.plain_http import ask
 
 SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
@@ -46,7 +47,7 @@ class Server:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment that `eval "$(sagehen env)"` makes, over a clean one."""
+        """The address and the keys alone, over a clean environment."""
         keys = json.loads((self.home / "credentials.json").read_text())
         return {
             **clean_environment(),
@@ -56,6 +57,13 @@ class Server:
             "AWS_REGION": "us-east-1",
             "AWS_DEFAULT_REGION": "us-east-1",
         }
+
+    @property
+    def user_env(self) -> dict[str, str]:
+        """The environment that `eval "$(sagehen env)"` makes, over a clean one."""
+        told = run_command("env", "--home", self.home, "--format", "json")
+        assert told.status == 0, told.stderr
+        return clean_environment() | json.loads(told.stdout)
 
     def client(self, service: str, region: str = "us-east-1", **config: Any) -> Any:
         """A boto3 client of this server; errors are not retried unless `config` says so."""

@@ -19,7 +19,7 @@ from sagehen import __version__
 from sagehen.api.exposition import InstanceSample, Measured, expose, measure, merged
 from sagehen.api.observations import GatewayReport, Observations
 from sagehen.api.own_answers import json_answer, whole_body
-from sagehen.api.status import Snapshot, describe_status
+from sagehen.api.status import JobCounts, Snapshot, describe_status, read_job_counts
 from sagehen.domain.asynchronous import EndpointQueue
 from sagehen.domain.records import EndpointRecord, InstanceRecord
 from sagehen.errors import Invalid, SagehenError
@@ -116,7 +116,7 @@ class OwnPaths:
         return Response(status_code=204)
 
     async def _observe(self) -> Snapshot:
-        (known, rows, queues), samples = await asyncio.gather(
+        (known, rows, queues, (jobs, services)), samples = await asyncio.gather(
             asyncio.to_thread(self._read), self._samples()
         )
         seen = self._observations
@@ -126,7 +126,13 @@ class OwnPaths:
         )
         measured = merged(measured, self._measure_more({one.name for one in known}))
         return Snapshot(
-            endpoints=known, instances=rows, totals=totals, measured=measured, queues=queues
+            endpoints=known,
+            instances=rows,
+            totals=totals,
+            measured=measured,
+            queues=queues,
+            jobs=jobs,
+            services=services,
         )
 
     async def _samples(self) -> Sequence[InstanceSample]:
@@ -138,11 +144,17 @@ class OwnPaths:
 
     def _read(
         self,
-    ) -> tuple[list[EndpointRecord], list[InstanceRecord], dict[str, EndpointQueue]]:
+    ) -> tuple[
+        list[EndpointRecord],
+        list[InstanceRecord],
+        dict[str, EndpointQueue],
+        tuple[JobCounts, dict[str, JobCounts]],
+    ]:
         with self._database.read() as connection:
             queues = async_requests.endpoint_queues(connection)
             by_name = {one.endpoint_name: one for one in queues}
-            return endpoints.all(connection), instances.all(connection), by_name
+            jobs = read_job_counts(connection)
+            return endpoints.all(connection), instances.all(connection), by_name, jobs
 
     def _check_state(self) -> None:
         with self._database.read() as connection:

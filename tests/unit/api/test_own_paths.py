@@ -13,11 +13,19 @@ from sagehen.api.own_paths import LARGEST_REPORT_BYTES, OwnPaths
 from sagehen.clock import SYSTEM
 from sagehen.domain.asynchronous import AsyncPlan, QueueMode
 from sagehen.domain.containers import InstanceState
+from sagehen.domain.inference_service import ServiceRecord, ServiceSource
 from sagehen.domain.records import EndpointStatus
 from sagehen.errors import Unavailable
-from sagehen.store import async_requests, endpoints, instances
+from sagehen.store import (
+    async_requests,
+    endpoints,
+    inference_services,
+    instances,
+    training_jobs,
+)
 from sagehen.store.database import Database
 from support.fleet import NAME, deployment, endpoint, instance
+from support.training_jobs import running_job, waiting_job
 
 IN_SERVICE, STARTING = InstanceState.IN_SERVICE, InstanceState.STARTING
 REPORT = {
@@ -298,6 +306,20 @@ async def test_the_status_tells_which_variant_is_a_shadow(server: Server) -> Non
     production, shadow = told["variants"]
     assert (production["name"], production["shadow"]) == ("a", False)
     assert (shadow["name"], shadow["shadow"], shadow["in_service"]) == ("s", True, 1)
+
+
+async def test_the_status_counts_jobs_that_go_on(server: Server) -> None:
+    service = ServiceRecord(
+        stage="prod", source=ServiceSource.API, given={}, created_at=1, modified_at=1
+    )
+    with server.database.write() as connection:
+        for name in ("a", "b"):
+            training_jobs.insert(connection, waiting_job(name))
+        training_jobs.insert(connection, running_job("c"))
+        inference_services.insert(connection, service)
+    told = (await server.ask("GET", "/_sagehen/status")).json
+    assert told["training_jobs"] == {"running": 1, "waiting": 2}
+    assert told["inference_services"] == [{"stage": "prod", "running": 0, "waiting": 0}]
 
 
 async def test_the_status_of_what_is_not_there_yet(server: Server) -> None:
