@@ -1,12 +1,18 @@
 """The real application in this process, with each operation of each served service replaced by a
-recorder: what has been carried out is what got past signatures, matching and parsing."""
+recorder: what has been carried out is what got past signatures, matching and parsing.
 
+Parameters are not held against the models' limits here: the fewer refusals, the more would show.
+Invocations go to the gateway's admission, as its dispatcher has it; the endpoint's look-up records.
+"""
+
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 from unittest import mock
+from urllib.parse import unquote
 
 from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
@@ -19,6 +25,13 @@ from sagehen.api.s3.exchange import Exchange
 from sagehen.api.signed_paths import Asked, signed_route
 from sagehen.clock import Clock
 from sagehen.domain.asynchronous import AsyncRequest
+from sagehen.gateway.admission import Admission
+from sagehen.gateway.call import CallReader
+from sagehen.gateway.faults import Texts
+from sagehen.gateway.fields import joined_fields
+from sagehen.gateway.operations import INVOKE, INVOKE_STREAM, Operation
+from sagehen.gateway.parameters import ParameterCheck
+from sagehen.gateway.target import read_target
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request, Response
 from sagehen.wire.services import SERVED, service
@@ -49,28 +62,59 @@ class Recording:
     """`await ask(request)` has the application answer; `executed` is what it carried out."""
 
     app: Application
+    admissions: Mapping[str, Admission]
+    """Of the gateway, by the last part of an invocation's path."""
     executed: list[Executed] = field(default_factory=list)
 
     async def ask(
         self, request: Request, headers: list[tuple[bytes, bytes]] | None = None
     ) -> Answer:
-        """
+        """As the gateway's dispatcher has it: an invocation is admitted there, all else goes to
+        control.
+
         Args:
             headers: in the place of the request's own, where some come more than once.
         """
-        if headers is None:
-            headers = [
-                (name.encode("latin-1"), value.encode("latin-1"))
-                for name, value in request.headers.items()
-            ]
+        target = f"{request.raw_path}?{request.raw_query}".removesuffix("?").encode("latin-1")
+        found = read_target(target)
+        if found.endpoint and request.method == "POST" and "upload" not in found.query:
+            admission = self.admissions.get(found.action)
+            if admission is not None:
+                return self._invoke(admission, target, request, headers)
+        return await self._ask_control(request, headers)
+
+    def _invoke(
+        self,
+        admission: Admission,
+        target: bytes,
+        request: Request,
+        headers: list[tuple[bytes, bytes]] | None,
+    ) -> Answer:
+        lines = _lines(request) if headers is None else headers
+        asked = SimpleNamespace(
+            method=request.method.encode(),
+            target=target,
+            headers=lines,
+            fields=joined_fields(lines),
+            request_id=b"r",
+        )
+        try:
+            admission.admit(asked, hashlib.sha256(request.body).hexdigest())
+        except AwsError as error:
+            return Answer(error.status or 400, error.message.encode())
+        raise AssertionError("There are no endpoints.")
+
+    async def _ask_control(
+        self, request: Request, headers: list[tuple[bytes, bytes]] | None
+    ) -> Answer:
         scope: Scope = {
             "type": "http",
             "method": request.method,
-            "path": request.raw_path,
+            "path": unquote(request.raw_path),
             "raw_path": request.raw_path.encode("latin-1"),
             "query_string": request.raw_query.encode("latin-1"),
             "root_path": "",
-            "headers": headers,
+            "headers": _lines(request) if headers is None else headers,
         }
         body: list[Message] = [{"type": "http.request", "body": request.body}]
         sent: list[Message] = []
@@ -84,6 +128,12 @@ class Recording:
         await self.app(scope, cast("Receive", receive), cast("Send", send))
         parts = [one.get("body", b"") for one in sent if one["type"] == "http.response.body"]
         return Answer(sent[0]["status"], b"".join(parts))
+
+
+def _lines(request: Request) -> list[tuple[bytes, bytes]]:
+    return [
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()
+    ]
 
 
 @contextmanager
@@ -100,7 +150,12 @@ def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
 
     def of_s3(name: str) -> Any:
         async def record(exchange: Exchange) -> Response:
-            params = {"Bucket": exchange.bucket, "Key": exchange.key, **exchange.query}
+            named = {
+                header: " ".join(value.split())
+                for header, value in exchange.headers.items()
+                if header.startswith("x-amz-")
+            }
+            params = {"Bucket": exchange.bucket, "Key": exchange.key, **exchange.query, **named}
             executed.append(Executed("s3", name, params))
             raise AwsError("Recorded", "", 299)
 
@@ -111,8 +166,9 @@ def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
             executed.append(Executed("sagemaker-runtime", "InvokeEndpointAsync", request.params))
             raise AwsError("Recorded", "", 299)
 
-    def own(asked: Asked) -> object:
-        executed.append(Executed("execute-api", asked.method, dict(asked.path)))
+    async def own(asked: Asked) -> object:
+        params = {**asked.path, **asked.query, "body": asked.body}
+        executed.append(Executed("execute-api", asked.method, params))
         raise AwsError("Recorded", "", 299)
 
     operations = {
@@ -129,8 +185,26 @@ def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
         AsyncInvocations(verifier, cast("Any", Intake()), clock),
         _nobody,
     )
-    with mock.patch("sagehen.api.s3.app.OPERATIONS", objects):
-        yield Recording(app, executed)
+    admissions = {
+        "invocations": _admission(INVOKE, verifier, executed),
+        "invocations-response-stream": _admission(INVOKE_STREAM, verifier, executed),
+    }
+    with (
+        mock.patch("sagehen.api.s3.app.OPERATIONS", objects),
+        mock.patch("sagehen.api.app.validate", return_value=None),
+    ):
+        yield Recording(app, admissions, executed)
+
+
+def _admission(operation: Operation, verifier: Verifier, executed: list[Executed]) -> Admission:
+    class Routes:
+        def get(self, name: str) -> None:
+            executed.append(Executed("sagemaker-runtime", operation.name, {"EndpointName": name}))
+            raise AwsError("Recorded", "", 299)
+
+    calls = CallReader(operation, ParameterCheck({}, lambda params: None))
+    texts = Texts("000000000000", "us-east-1")
+    return Admission(calls, verifier, cast("Any", Routes()), cast("Any", None), texts, lambda: 0.5)
 
 
 async def _nobody(scope: Scope, receive: Receive, send: Send) -> bool:
