@@ -29,7 +29,7 @@ from sagehen.errors import Unavailable
 from sagehen.wire.compression import decompressed
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request, Response
-from sagehen.wire.match import likely_model, match, not_implemented
+from sagehen.wire.match import likely_model, match, not_implemented, unsigned_by_design
 from sagehen.wire.parse import parse
 from sagehen.wire.scope import likely_service
 from sagehen.wire.serialize import serialize, serialize_error
@@ -102,6 +102,8 @@ class Application:
                 identity = self._verifier.verify(request, None)
                 return await handle(request, stream, self._make_call(request_id), identity)
             request = replace(request, body=await _whole(stream))
+            if operation := unsigned_by_design(request):
+                raise not_implemented("sts", operation)
             identity = self._verifier.verify(request, hashlib.sha256(request.body).hexdigest())
             request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)
             call = self._make_call(request_id)

@@ -18,10 +18,36 @@ from sagehen.wire.services import (
     service,
 )
 
-__all__ = ["likely_model", "match", "not_implemented", "not_served"]
+__all__ = ["likely_model", "match", "not_implemented", "not_served", "unsigned_by_design"]
 
 _RPC_PATH = re.compile(r"/service/([^/]+)/operation/([^/]+)")
 """Of Smithy's RPC v2."""
+
+_SIGN_AS_SAGEMAKER = (
+    ("sagemaker-metrics", "/Batch(Get|Put)Metrics"),
+    ("sagemaker-featurestore-runtime", "/FeatureGroup/.*|/Batch(Get|Write)Record"),
+    ("sagemaker-edge", "/GetDeployments|/GetDeviceRegistration|/SendHeartbeat"),
+    ("sagemaker-a2i-runtime", "/human-loops(/.*)?"),
+    ("sagemaker-inference-router-runtime", "/inference-routers/.*"),
+    ("sagemakerjobruntime", "/complete-rollout|/sample(-with-response-stream)?|/update-reward"),
+    ("sagemakertrainingsessionruntime", "(/v1)?/training-sessions/.*"),
+)
+"""REST services that are not served, and how the paths of each are known: their signatures say
+`sagemaker`, as those of SageMaker itself, which has one path and names operations in a header."""
+
+_UNSIGNED_BY_DESIGN = re.compile(rb"(?:^|&)Action=(AssumeRoleWith(?:SAML|WebIdentity))(?:&|$)")
+"""In a form for STS, whose caller has no keys yet. Searched for, not parsed: anyone may send it."""
+
+
+def unsigned_by_design(request: Request) -> str | None:
+    """The operation of STS that a request asks for and that is not signed on AWS either.
+
+    For an error that says that it is not there: nothing may be done for such a request.
+    """
+    if "authorization" in request.headers or not _is_form(request):
+        return None
+    found = _UNSIGNED_BY_DESIGN.search(request.body)
+    return found[1].decode() if found else None
 
 
 def match(request: Request, signed_service: str) -> tuple[ServiceModel, OperationModel]:
@@ -82,6 +108,9 @@ def _by_target(model: ServiceModel, request: Request) -> str:
     if prefix == model.metadata["targetPrefix"] and name in model.operation_names:
         return name
     if not target:
+        for name, paths in _SIGN_AS_SAGEMAKER:
+            if model.service_name == "sagemaker" and re.fullmatch(paths, request.raw_path):
+                raise not_served(name)
         raise _unknown("The request has no X-Amz-Target header to say which operation it is for.")
     raise _unknown(f"There is no operation {target[:128]!r} in {model.service_name}.")
 
