@@ -31,7 +31,7 @@ from sagehen.wire import refusals
 from sagehen.wire.compression import decompressed
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request, Response
-from sagehen.wire.match import likely_model, match, not_implemented
+from sagehen.wire.match import likely_model, match, not_implemented, unsigned_by_design
 from sagehen.wire.parse import parse
 from sagehen.wire.scope import error_family, likely_service
 from sagehen.wire.serialize import serialize, serialize_error
@@ -108,6 +108,8 @@ class Application:
                 identity = self._verifier.verify(request, None, service=service)
                 return await handle(request, stream, self._make_call(request_id), identity)
             request = replace(request, body=await _whole(stream))
+            if operation := unsigned_by_design(request):
+                raise not_implemented("sts", operation)
             digest = hashlib.sha256(request.body).hexdigest()
             identity = self._verifier.verify(request, digest, service=service)
             request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)

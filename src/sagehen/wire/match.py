@@ -7,7 +7,7 @@ from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request
 from sagehen.wire.parameters import form_parameters, is_form, parameters_of, spellings
 from sagehen.wire.rest import find_operation
-from sagehen.wire.scope import error_family, likely_service
+from sagehen.wire.scope import Signing, error_family, likely_service, signing_of
 from sagehen.wire.services import (
     CBOR,
     PROTOCOLS,
@@ -19,13 +19,28 @@ from sagehen.wire.services import (
     service,
 )
 
-__all__ = ["likely_model", "match", "not_implemented", "not_served"]
+__all__ = ["likely_model", "match", "not_implemented", "not_served", "unsigned_by_design"]
 
 _RPC_PATH = re.compile(r"/service/([^/]+)/operation/([^/]+)")
 """Of Smithy's RPC v2."""
 
 _RPC_PROTOCOLS = ("json", CBOR, "query")
 """Those that name the operation, where REST has it follow from method and path."""
+
+_SIGN_AS_SAGEMAKER = (
+    ("sagemaker-metrics", "/Batch(Get|Put)Metrics"),
+    ("sagemaker-featurestore-runtime", "/FeatureGroup/.*|/Batch(Get|Write)Record"),
+    ("sagemaker-edge", "/GetDeployments|/GetDeviceRegistration|/SendHeartbeat"),
+    ("sagemaker-a2i-runtime", "/human-loops(/.*)?"),
+    ("sagemaker-inference-router-runtime", "/inference-routers/.*"),
+    ("sagemakerjobruntime", "/complete-rollout|/sample(-with-response-stream)?|/update-reward"),
+    ("sagemakertrainingsessionruntime", "(/v1)?/training-sessions/.*"),
+)
+"""REST services that are not served, and how the paths of each are known: their signatures say
+`sagemaker`, as those of SageMaker itself, which has one path and names operations in a header."""
+
+_UNSIGNED_BY_DESIGN = ("AssumeRoleWithSAML", "AssumeRoleWithWebIdentity")
+"""Operations of STS whose callers have no keys yet."""
 
 
 def match(request: Request, signed_service: str) -> tuple[ServiceModel, OperationModel]:
@@ -46,6 +61,20 @@ def match(request: Request, signed_service: str) -> tuple[ServiceModel, Operatio
         _check_named_once(model, request)
     name = _FINDERS[model.protocol](model, request)
     return model, model.operation_model(name)
+
+
+def unsigned_by_design(request: Request) -> str | None:
+    """The operation of STS that an unsigned request asks for and that AWS does not want signed.
+
+    Only for an error that names it: nothing may be done for such a request.
+    """
+    if signing_of(request) is not Signing.NOWHERE or likely_service(request) != "sts":
+        return None
+    try:
+        _, operation = match(request, "sts")
+    except AwsError:
+        return None
+    return operation.name if operation.name in _UNSIGNED_BY_DESIGN else None
 
 
 def likely_model(request: Request) -> ServiceModel:
@@ -118,6 +147,9 @@ def _by_target(model: ServiceModel, request: Request) -> str:
     if prefix == model.metadata["targetPrefix"] and name in model.operation_names:
         return name
     if not target:
+        for name, paths in _SIGN_AS_SAGEMAKER:
+            if model.service_name == "sagemaker" and re.fullmatch(paths, request.raw_path):
+                raise not_served(name)
         raise _unknown("The request has no X-Amz-Target header to say which operation it is for.")
     raise _unknown(f"There is no operation {target[:128]!r} in {model.service_name}.")
 

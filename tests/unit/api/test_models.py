@@ -118,6 +118,15 @@ def test_an_image_that_is_a_server_of_its_own_says_how_to_run_that(server, refus
     assert '[images] "djl-inference" =' in said
 
 
+def test_an_image_that_only_sounds_like_a_known_one_is_refused_by_name(server, refusal):
+    said = refusal(lambda: create_with(server, Image="763/sagemaker-neo-pytorch:1.12"))
+    assert said.startswith("The image 763/sagemaker-neo-pytorch:1.12 runs models compiled by")
+    assert "pytorch-inference" in said
+    assert '[images] "sagemaker-neo-pytorch" =' in said
+    server.configure(images={"sagemaker-neo-pytorch": ["python3", "serve.py"]})
+    assert create_with(server, Image="763/sagemaker-neo-pytorch:1.12")
+
+
 def test_image_that_the_settings_map(server):
     server.configure(images={"mine": ["python3", "serve.py"]})
     assert create_with(server, Image="repo/mine:1")

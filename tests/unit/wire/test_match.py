@@ -1,5 +1,8 @@
 """Which operation of which service is asked for, on the one port."""
 
+import re
+
+import botocore.session
 import pytest
 
 from sagehen.wire.faults import AwsError
@@ -27,6 +30,27 @@ def test_a_target_names_the_operation():
 def test_the_runtime_signs_as_sagemaker_and_has_paths():
     path = "/endpoints/a%2Fb/invocations"
     assert matched("sagemaker", path=path) == "sagemaker-runtime.InvokeEndpoint"
+
+
+SESSION = botocore.session.get_session()
+SIGN_AS_SAGEMAKER = [
+    name
+    for name in SESSION.get_available_services()
+    if "sagemaker" in name and SESSION.get_service_model(name).signing_name == "sagemaker"
+]
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in SIGN_AS_SAGEMAKER if one not in ("sagemaker", "sagemaker-runtime")]
+)
+def test_other_services_that_sign_as_sagemaker_are_refused_by_name(name):
+    model = SESSION.get_service_model(name)
+    for operation in model.operation_names:
+        http = model.operation_model(operation).http
+        path = re.sub(r"{\w+}", "any", http["requestUri"].partition("?")[0])
+        error = refused("sagemaker", method=http["method"], path=path)
+        assert (error.code, error.status) == ("UnsupportedOperation", 400)
+        assert f'The service "{name}" is not served by Sagehen.' in error.message
 
 
 @pytest.mark.parametrize("request_", [{"body": b"Action=GetRole&Version=2010-05-08"}])

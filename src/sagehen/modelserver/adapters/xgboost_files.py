@@ -58,8 +58,9 @@ def _load(library: Library, path: Path) -> LoadedFile:
         # The library would try to reserve whatever the missing lengths seem to say.
         raise ModelFileError(f"Model {path.name} cannot be loaded: the file is cut off.")
     booster = Booster(library)
+    inside = _pickled_booster(content)
     try:
-        if (inside := _pickled_booster(content)) is not None:
+        if inside is not None:
             booster.unserialize(inside)
             return LoadedFile(booster, pickled=True)
         booster.load(content)
@@ -70,7 +71,14 @@ def _load(library: Library, path: Path) -> LoadedFile:
                 f"Model {path.name} cannot be loaded: it is in XGBoost's old binary form, which "
                 "the XGBoost installed here does not read any more. Load it with an older one and "
                 "save it as JSON or UBJSON, or install an older one here: "
-                "pip install 'xgboost-cpu<3'"
+                "pip install 'xgboost-cpu<3.1'"
+            ) from problem
+        if inside is not None:
+            raise ModelFileError(
+                f"Model {path.name} cannot be loaded: it is a pickled Booster, of another XGBoost "
+                "than the one installed here reads. Unpickle it with the XGBoost that pickled it, "
+                "and save it by booster.save_model('model.json'), or, before 1.0, in its binary "
+                "form, which an XGBoost from 1.0 to 3.0 can load and save as JSON."
             ) from problem
         raise ModelFileError(f"Model {path.name} cannot be loaded: {problem}") from problem
     return LoadedFile(booster, pickled=False)
