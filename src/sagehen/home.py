@@ -77,6 +77,10 @@ class Home:
         """The route table: written by control, watched by every gateway."""
         return self.run / "routes.json"
 
+    def container_end(self, instance_id: str) -> Path:
+        """Why a container of that instance ended last: `domain/container_ends.py`."""
+        return self.run / f"{instance_id}.end"
+
     @property
     def sessions(self) -> Path:
         """A file per sticky session: which instance holds it. Written by every gateway."""

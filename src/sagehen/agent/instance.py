@@ -5,6 +5,7 @@ Starting ─► InService ─► Starting (it died or stopped answering) ─► 
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,7 @@ from sagehen.agent.model_data import ModelData
 from sagehen.agent.node import Node
 from sagehen.agent.running import RunningContainer, start_container
 from sagehen.agent.utilization import Utilization
+from sagehen.domain.container_ends import write_end
 from sagehen.domain.containers import (
     ContainerReport,
     InstanceReport,
@@ -229,6 +231,7 @@ class Instance:
                 was_healthy = True
                 serving_since = clock.monotonic()
                 reason = await self._serve()
+                await asyncio.to_thread(self._note_end)
                 if clock.monotonic() - serving_since > pace.steady_after_seconds:
                     delay = pace.first_restart_delay_seconds
             self._change(InstanceState.STARTING)
@@ -289,6 +292,15 @@ class Instance:
             sweeping.cancel()
             await asyncio.gather(sweeping, return_exceptions=True)
 
+    def _note_end(self) -> None:
+        """Tell gateways why, for the callers whose requests a container took with it."""
+        ended = [one for one in self._running if one.exited.done()]
+        why = next(filter(None, (one.process.ended_because for one in ended)), None)
+        if why is not None and why.startswith("it "):
+            why = "the container " + why.removeprefix("it ")
+        with contextlib.suppress(OSError):
+            write_end(self._node.home.container_end(self.spec.instance_id), self._run_id, why)
+
     async def _unload_idle_models(self) -> None:
         while self._models.are_open:
             await self._node.clock.sleep(IDLE_MODELS_SECONDS)
@@ -338,7 +350,9 @@ class Instance:
     async def _let_go(self) -> None:
         while self._artifacts:
             await self._node.artifacts.release(self._artifacts.pop())
-        await asyncio.to_thread(remove_tree, self._node.home.instances / self.spec.instance_id)
+        home, instance_id = self._node.home, self.spec.instance_id
+        await asyncio.to_thread(home.container_end(instance_id).unlink, missing_ok=True)
+        await asyncio.to_thread(remove_tree, home.instances / instance_id)
 
     def _say_unhealthy(self, running: RunningContainer, cause: str) -> str:
         return failed_ping(running.place.container.hostname, self.spec.variant_name, cause)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from sagehen.clock import Clock
+from sagehen.domain.container_ends import read_end
 from sagehen.gateway.access_log import AccessLog
 from sagehen.gateway.admission import Admission
 from sagehen.gateway.board import Board
@@ -82,6 +83,7 @@ def make_gateway(
         limit_hits=hits,
         access_log=AccessLog(write, clock, hits) if settings.access_log else None,
         monotonic=clock.monotonic,
+        why_ended=lambda one: read_end(home.container_end(one.instance_id), one.run_id),
         random=rng.random,
     )
     server = Server(Dispatcher(invoker, control), clock, rng, ClientLimits.of(settings), hits)

@@ -222,13 +222,17 @@ class Texts:
             _INTERNAL_FAILURE,
         )
 
-    def no_answer(self, endpoint: str, container: str) -> AwsError:
-        """The connection to the container was lost before it had answered."""
+    def no_answer(self, endpoint: str, container: str, reason: str | None = None) -> AwsError:
+        """The connection to the container was lost before it had answered.
+
+        Args:
+            reason: why the container ended, of what is known here and not to SageMaker.
+        """
         original = (
             f"Amazon SageMaker could not get a response from the {endpoint} endpoint. This can "
             "occur when CPU or memory utilization is high. To check your utilization, see Amazon "
             "CloudWatch. To fix this problem, use an instance type with more CPU capacity or "
-            "memory."
+            "memory." + (f" Here: {reason}." if reason else "")
         )
         named = "model" if container == PRIMARY else container
         return self._model_error(

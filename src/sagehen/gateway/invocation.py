@@ -4,6 +4,8 @@ Receives the body, is admitted, finds an instance, has its model loaded where it
 and gives back what the container answers. Driven by callbacks: no task, no lock.
 """
 
+import asyncio
+
 from sagehen.gateway.access_log import CLIENT_GONE, CUT_OFF
 from sagehen.gateway.account import Account
 from sagehen.gateway.admission import Admission, Admitted
@@ -34,6 +36,10 @@ from sagehen.wire.faults import AwsError
 
 __all__ = ["Invocation"]
 
+QUESTION_SECONDS = 0.05
+MOST_QUESTIONS = 10
+"""What is not known by then is not told: callers wait for it."""
+
 
 class Invocation:
     """The handler of one request; also waits for a connection, and gets the answer."""
@@ -55,6 +61,8 @@ class Invocation:
     _model_name: str | None = None
     """What the container calls it."""
     deadline = 0.0
+    _asking: asyncio.TimerHandle | None = None
+    """Why its container has ended."""
 
     def __init__(self, exchange: Exchange, invoker: Invoker) -> None:
         self._exchange = exchange
@@ -295,8 +303,19 @@ class Invocation:
             self._answer_model_error(answer.status, answer.body, answer.whole)
 
     def unanswered(self) -> None:
+        self._upstream = None
+        self._ask_why(0 if self._exchange.begun else MOST_QUESTIONS)
+
+    def _ask_why(self, questions: int) -> None:
+        """Fail with the reason for which the container has ended, which its agent sees a moment
+        after the connection is lost."""
+        reason = self._invoker.why_ended(self._place())
+        if reason is None and questions:
+            loop = asyncio.get_running_loop()
+            self._asking = loop.call_later(QUESTION_SECONDS, self._ask_why, questions - 1)
+            return
         name = self._admitted.endpoint.name
-        self.fail_by_model(500, self._invoker.texts.no_answer(name, self._container))
+        self.fail_by_model(500, self._invoker.texts.no_answer(name, self._container, reason))
 
     # The end
 
@@ -331,6 +350,9 @@ class Invocation:
         """Hold nothing any more, whatever was under way."""
         placement = self._placement
         self._account.count_look_up()
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
         if self._upstream is not None:
             self._upstream.abandon()
             self._upstream = None
