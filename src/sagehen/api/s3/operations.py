@@ -18,6 +18,7 @@ from sagehen.api.s3 import (
     uploads,
 )
 from sagehen.api.s3.exchange import Operation
+from sagehen.api.s3.faults import invalid_argument
 from sagehen.wire.services import service
 
 __all__ = ["OPERATIONS", "find_operation"]
@@ -75,15 +76,23 @@ _OF_UPLOAD = {
 def find_operation(
     method: str, bucket: str, key: str, query: Mapping[str, str], headers: Mapping[str, str]
 ) -> str:
-    """The operation's name, as in botocore's model; for what is not in it, its method and path."""
+    """The operation's name, as in botocore's model; for what is not in it, its method and path.
+
+    Raises:
+        AwsError: InvalidArgument, where several parameters name one. A signature says nothing of
+            their order.
+    """
+    naming = sorted(query.keys() & _subresources())
+    if len(naming) > 1:
+        why = f"Conflicting query string parameters: {', '.join(naming)}"
+        raise invalid_argument(why, "ResourceType", naming[0])
     level = 2 if key else 1 if bucket else 0
     plain, by_subresource = _operations()
-    for name in query:
+    for name in naming:
         found = by_subresource.get((method, level, name))
         if found is not None:
             return found
-        if name in _subresources():
-            return f"{method} with ?{name}"
+        return f"{method} with ?{name}"
     copying = method == "PUT" and "x-amz-copy-source" in headers
     if level == 2 and "uploadId" in query and method in _OF_UPLOAD:
         return "UploadPartCopy" if copying else _OF_UPLOAD[method]
