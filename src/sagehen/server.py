@@ -24,7 +24,7 @@ from sagehen.settings import Settings
 from sagehen.store.revision import is_up_to_date, make_state
 from sagehen.supervisor import Role, Supervisor
 
-__all__ = ["RunningServer", "client_url", "running_server"]
+__all__ = ["RunningServer", "choose_partition", "client_url", "running_server"]
 
 READY_TIMEOUT_SECONDS = 60.0
 _READY_POLL_SECONDS = 0.03
@@ -70,7 +70,7 @@ async def running_server(
         make_board(home.board, len(listeners))
         roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
         chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
-        partition = await asyncio.to_thread(_partition, settings)
+        partition = await asyncio.to_thread(choose_partition, settings)
         handed = settings.model_copy(update={**chosen, "partition": partition})
         supervisor = Supervisor(roles, handed, {**os.environ, "PYTHONUNBUFFERED": "1"}, clock)
         try:
@@ -94,7 +94,7 @@ def _migrate(settings: Settings, report: Callable[[str], None]) -> None:
     upgrade(settings.state_url)
 
 
-def _partition(settings: Settings) -> str:
+def choose_partition(settings: Settings) -> str:
     """Of the setting; else of what the state has of this region, else the region's own."""
     if settings.partition is not None or partition_of(settings.region) == "aws":
         return settings.partition or "aws"
