@@ -34,6 +34,10 @@ from sagehen.wire.faults import AwsError
 
 __all__ = ["Invocation"]
 
+TRUSTED_BYTES = 16 * 1024
+"""Of a body that is received whatever the head says; all connections can hold so much each. What is
+larger is refused at its head where that cannot be signed rightly."""
+
 
 class Invocation:
     """The handler of one request; also waits for a connection, and gets the answer."""
@@ -67,7 +71,11 @@ class Invocation:
     def begin(self) -> None:
         fields = self._exchange.fields
         try:
-            self._check_size(int(fields.get("content-length", 0)))
+            size = int(fields.get("content-length", 0))
+            if size > TRUSTED_BYTES or "transfer-encoding" in fields:
+                # It is kept in memory for nobody who has no key.
+                self._admission().check_head(self._exchange)
+            self._check_size(size)
         except AwsError as error:
             self._account.received_at = self._invoker.monotonic()
             self._note_error(error)

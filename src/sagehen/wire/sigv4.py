@@ -20,6 +20,7 @@ from sagehen.wire.canonical import canonical_headers, canonical_paths, canonical
 from sagehen.wire.claims import (
     ALGORITHM,
     Claim,
+    Link,
     basic_date,
     basic_time,
     is_presigned,
@@ -124,6 +125,46 @@ class Verifier:
             raise refusals.both_ways_signed(error_family(likely_service(head)))
         return self._verify_header(head, payload_sha256, now, service)
 
+    def check_head(self, head: RequestHead, service: str | None = None) -> None:
+        """Refuse what cannot be signed rightly, whatever its body will be.
+
+        For requests whose body is signed: so it is kept in memory for nobody who has no key.
+
+        Raises:
+            AwsError: as `verify`, for all reasons but the signature itself and the body.
+        """
+        now = self._clock.now()
+        authorization = head.headers.get("authorization")
+        presigned = is_presigned(head.raw_query)
+        if authorization is None and presigned:
+            self._check_link(read_link(head.raw_query), head, now, service)
+        elif authorization is None and is_old_link(head.raw_query) and service in (None, "s3"):
+            verify_old_link(head, self._secrets, now)
+        elif authorization is None:
+            raise refusals.missing(error_family(service or likely_service(head)))
+        elif presigned:
+            raise refusals.both_ways_signed(error_family(likely_service(head)))
+        else:
+            grant = self._grants.get(authorization.rpartition("Signature=")[0])
+            if grant is None:
+                family = error_family(likely_service(head))
+                grant = self._grant(read_authorization(authorization, family))
+            _check_service(grant, service)
+            _check_skew(grant, _timestamp(head, grant), now)
+            _check_signed_headers(grant, head.headers)
+
+    def _check_link(self, link: Link, head: RequestHead, now: float, service: str | None) -> _Grant:
+        """What a presigned URL claims, where all of it can be right but the signature."""
+        grant = self._grant(link.claim)
+        _check_service(grant, service)
+        signed_at = _seconds(grant, link.timestamp)
+        if signed_at - now > SKEW_SECONDS:
+            raise refusals.outside_skew(grant.family, link.timestamp, _basic(now), SKEW_SECONDS)
+        if now > signed_at + link.seconds:
+            raise refusals.expired_link(grant.family, link.timestamp, link.seconds, _basic(now))
+        _check_signed_headers(grant, head.headers)
+        return grant
+
     def _verify_header(
         self, head: RequestHead, payload_sha256: str | None, now: float, service: str | None
     ) -> Identity:
@@ -152,14 +193,7 @@ class Verifier:
         self, head: RequestHead, payload_sha256: str | None, now: float, service: str | None
     ) -> Identity:
         link = read_link(head.raw_query)
-        grant = self._grant(link.claim)
-        _check_service(grant, service)
-        signed_at = _seconds(grant, link.timestamp)
-        if signed_at - now > SKEW_SECONDS:
-            raise refusals.outside_skew(grant.family, link.timestamp, _basic(now), SKEW_SECONDS)
-        if now > signed_at + link.seconds:
-            raise refusals.expired_link(grant.family, link.timestamp, link.seconds, _basic(now))
-        _check_signed_headers(grant, head.headers)
+        grant = self._check_link(link, head, now, service)
         if grant.family == "s3":
             payload = link.payload or UNSIGNED_PAYLOAD
             if "x-amz-content-sha256" in grant.name_set:
