@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from sagehen.address import client_url
 from sagehen.clock import SYSTEM, Clock
-from sagehen.credentials import Credentials, make_credentials
+from sagehen.credentials import Credentials, make_credentials, make_token
 from sagehen.errors import HomeError, Unavailable
 from sagehen.gateway.board import clear_row, make_board
 from sagehen.home import Home, prepare_home
@@ -58,6 +58,7 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
     with _locked(home), _listening(settings) as listeners:
         home.address.unlink(missing_ok=True)  # one that was killed has left it
         credentials = make_credentials(home.credentials)
+        make_token(home.token)
         await asyncio.to_thread(_migrate, settings)
         url = client_url(settings.host, listeners[0].getsockname()[1])
         make_board(home.board, len(listeners))

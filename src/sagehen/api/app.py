@@ -23,6 +23,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sagehen.api.asgi import request_head
 from sagehen.api.async_invocations import invokes_asynchronously
 from sagehen.api.call import AsyncOperation, Call, Operation
+from sagehen.api.own_site import OwnSite
+from sagehen.api.request_body import BodyBudget, BodyTooLarge, ClientGone
 from sagehen.api.s3.app import handle
 from sagehen.api.sns.links import asked_by_link
 from sagehen.errors import Unavailable
@@ -36,7 +38,7 @@ from sagehen.wire.serialize import serialize, serialize_error
 from sagehen.wire.sigv4 import Verifier
 from sagehen.wire.validate import validate
 
-__all__ = ["Application", "ClientGone"]
+__all__ = ["Application"]
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +52,11 @@ LARGEST_CONTROL_BODY_BYTES = 4 * 2**20
 """Of requests other than S3's: far above what any operation's limits allow."""
 
 
-class ClientGone(Exception):
-    """The client closed the connection before its request was whole."""
+_TOO_LARGE = AwsError(
+    "RequestEntityTooLargeException",
+    f"The request body is over {LARGEST_CONTROL_BODY_BYTES} bytes.",
+    413,
+)
 
 
 class Application:
@@ -65,6 +70,8 @@ class Application:
         own_paths: ASGIApp,
         asynchronous: ASGIApp,
         inference: MayAnswer,
+        site: OwnSite,
+        bodies: BodyBudget,
     ) -> None:
         self._operations = operations
         self._verifier = verifier
@@ -72,6 +79,8 @@ class Application:
         self._own_paths = own_paths
         self._asynchronous = asynchronous
         self._inference = inference
+        self._site = site
+        self._bodies = bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(OWN_PREFIX):
@@ -84,28 +93,28 @@ class Application:
             return
         request = request_head(scope)
         request_id = str(uuid.uuid4())
-        stream = _body(receive)
         try:
-            response = await self._answer(request, stream, receive, request_id)
+            response = await self._answer(request, receive, request_id)
         except ClientGone:
             return
         await _respond(response, request, receive, send)
 
-    async def _answer(
-        self, request: Request, stream: AsyncIterator[bytes], receive: Receive, request_id: str
-    ) -> Response:
+    async def _answer(self, request: Request, receive: Receive, request_id: str) -> Response:
         try:
             if asked_by_link(request):
+                self._check_site(request)
                 call = replace(self._make_call(request_id), by_link=True)
                 return await self._operate(request, "sns", call, receive)
             if likely_service(request) == "s3":
                 identity = self._verifier.verify(request, None)
-                return await handle(request, stream, self._make_call(request_id), identity)
-            request = replace(request, body=await _whole(stream))
-            identity = self._verifier.verify(request, hashlib.sha256(request.body).hexdigest())
-            request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)
-            call = self._make_call(request_id)
-            return await self._operate(request, identity.service, call, receive)
+                call = self._make_call(request_id)
+                return await handle(request, _body(receive), call, identity)
+            # A body is kept for nobody who cannot have signed it.
+            self._verifier.check_head(request)
+            async with self._bodies.read(receive, LARGEST_CONTROL_BODY_BYTES) as body:
+                return await self._answer_whole(replace(request, body=body), receive, request_id)
+        except BodyTooLarge:
+            return serialize_error(likely_model(request), None, _TOO_LARGE, request_id)
         except AwsError as error:
             return serialize_error(likely_model(request), None, error, request_id)
         except ClientGone:
@@ -120,6 +129,19 @@ class Application:
             code = "InternalError" if model.service_name == "s3" else "InternalFailure"
             failure = AwsError(code, "We encountered an internal error. Please try again.", 500)
             return serialize_error(model, None, failure, request_id)
+
+    async def _answer_whole(self, request: Request, receive: Receive, request_id: str) -> Response:
+        identity = self._verifier.verify(request, hashlib.sha256(request.body).hexdigest())
+        request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)
+        call = self._make_call(request_id)
+        return await self._operate(request, identity.service, call, receive)
+
+    def _check_site(self, request: Request) -> None:
+        """Raises AwsError: a page that had its own name lead here may ask what nobody signs."""
+        reason = self._site.foreign_host(request.headers)
+        if reason is not None:
+            message = f"This is refused without a signature: {reason}."
+            raise AwsError("AuthorizationError", message, 403)
 
     async def _operate(
         self, request: Request, service: str, call: Call, receive: Receive
@@ -164,21 +186,6 @@ async def _body(receive: Receive) -> AsyncIterator[bytes]:
         if chunk := message.get("body", b""):
             yield chunk
         more = message.get("more_body", False)
-
-
-async def _whole(stream: AsyncIterator[bytes]) -> bytes:
-    chunks = []
-    size = 0
-    async for chunk in stream:
-        size += len(chunk)
-        if size > LARGEST_CONTROL_BODY_BYTES:
-            raise AwsError(
-                "RequestEntityTooLargeException",
-                f"The request body is over {LARGEST_CONTROL_BODY_BYTES} bytes.",
-                413,
-            )
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 async def _respond(response: Response, request: Request, receive: Receive, send: Send) -> None:
