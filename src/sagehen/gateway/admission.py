@@ -16,6 +16,7 @@ from sagehen.gateway.faults import (
     not_direct,
     not_multi_model,
     session_not_read,
+    standing_by,
     unknown_container,
     unknown_session,
     validation_error,
@@ -153,6 +154,8 @@ class Admission:
         endpoint = self._routes.get(name)
         if endpoint is None:
             self._calls.check_name(name)
+            if self._routes.leader is not None:
+                raise standing_by(self._routes.leader)
             raise self._texts.endpoint_not_found(name)
         if endpoint.is_asynchronous:
             raise asynchronous(name)
