@@ -62,6 +62,9 @@ def env(home: HomeOption = None, config: ConfigOption = None) -> None:
         credentials = load_credentials(place.credentials)
         if place.address.exists():
             url = place.address.read_text()
+            if place.reachable.exists() and (others := place.reachable.read_text()):
+                first = others.splitlines()[0]
+                err.print(f"# On other machines: AWS_ENDPOINT_URL={first}", markup=False)
         else:
             url = client_url(settings.host, settings.port)
             err.print(

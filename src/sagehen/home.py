@@ -98,6 +98,11 @@ class Home:
         return self.run / "address"
 
     @property
+    def reachable(self) -> Path:
+        """The URLs, one a line, by which other machines reach the running server."""
+        return self.run / "reachable"
+
+    @property
     def credentials(self) -> Path:
         """The access key and its secret, mode 0600."""
         return self.path / "credentials.json"

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
-from sagehen.address import client_url
+from sagehen.address import client_url, reachable_urls
 from sagehen.clock import SYSTEM, Clock
 from sagehen.credentials import Credentials, make_credentials, make_token
 from sagehen.errors import HomeError, Unavailable
@@ -36,6 +36,8 @@ class RunningServer:
     """What a user needs to know of a server that answers."""
 
     url: str
+    reachable: Sequence[str]
+    """The URLs for clients on other machines; none where it listens for this one only."""
     home: Home
     credentials: Credentials
     settings: Settings
@@ -69,8 +71,10 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         try:
             await supervisor.start()
             await _wait_until_ready(url, supervisor, home, clock)
+            reachable = reachable_urls(settings.host, chosen["port"])
+            _write_whole(home.reachable, "\n".join(reachable))
             _write_whole(home.address, url)
-            yield RunningServer(url, home, credentials, settings)
+            yield RunningServer(url, reachable, home, credentials, settings)
         finally:
             home.address.unlink(missing_ok=True)
             await supervisor.stop()

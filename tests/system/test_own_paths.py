@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.routing import Route
 
+from sagehen.address import reachable_urls
 from sagehen.api.async_paths import AsyncPaths
 from sagehen.api.inference_service.service_paths import service_routes
 from sagehen.api.own_access import Access, access_of
@@ -99,8 +100,29 @@ def test_the_commands_know_the_token(server):
     assert "token" not in unknown.stderr
 
 
-def test_one_who_listens_for_others_keeps_its_metrics(make_server):
-    opened = make_server(host="0.0.0.0", allowed_hosts="box", public_url="http://far.example")
+@pytest.fixture(scope="module")
+def opened(make_server):
+    """A server that other machines reach."""
+    return make_server(host="0.0.0.0", allowed_hosts="box", public_url="http://far.example")
+
+
+def test_one_whom_others_reach_says_so(opened):
+    said = " ".join((opened.home.parent / "up.log").read_text().split())
+    others = reachable_urls("0.0.0.0", opened.port)
+    assert f"Other machines reach this server at {', '.join(others)}." in said
+    assert "WARNING: It speaks plain HTTP" in said
+    assert "/_sagehen/health and the links in notifications" in said
+    told = run_command("env", "--home", opened.home)
+    assert f"# On other machines: AWS_ENDPOINT_URL={others[0]}" in told.stderr
+    assert f"AWS_ENDPOINT_URL={opened.url} " in told.stdout
+
+
+def test_one_whom_only_this_machine_reaches_says_nothing(server):
+    assert "Other machines" not in (server.home.parent / "up.log").read_text()
+    assert "other machines" not in run_command("env", "--home", server.home).stderr
+
+
+def test_one_whom_others_reach_keeps_its_metrics(opened):
     port = urlsplit(opened.url).port
     url = f"http://127.0.0.1:{port}/_sagehen/metrics"
     assert ask(url).status == 403
