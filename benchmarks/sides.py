@@ -51,6 +51,8 @@ class Side:
     """A whole HTTP request for a CSV row. A signature in it is good for some minutes."""
     number: Callable[[str], float] = float
     """The prediction in the body of an answer."""
+    home: Path | None = None
+    """Of a server of ours, where its token lies."""
 
 
 @contextmanager
@@ -115,6 +117,7 @@ def sagehen(model: Path, folder: Path) -> Iterator[Side]:
             host,
             port,
             partial(running.signed_request, "house"),
+            home=running.home,
         )
 
 
@@ -185,8 +188,10 @@ def fastapi(model: Path, workers: int) -> Iterator[Side]:
 
 def container_of(gateway: Side) -> Side:
     """The only instance of Sagehen's endpoint, asked without the gateway."""
+    assert gateway.home is not None
     url = f"http://{gateway.host}:{gateway.port}/_sagehen/status"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    bearer = {"Authorization": f"Bearer {(gateway.home / 'token').read_text()}"}
+    with urllib.request.urlopen(urllib.request.Request(url, None, bearer), timeout=10) as answer:
         endpoints = json.load(answer)["endpoints"]
     (endpoint,) = (one for one in endpoints if one["name"] == "house")
     ((instance,),) = [variant["instances"] for variant in endpoint["variants"]]

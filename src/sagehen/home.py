@@ -107,16 +107,26 @@ class Home:
         return self.path / "clients"
 
     @property
+    def reachable(self) -> Path:
+        """The URLs, one a line, by which other machines reach the running server."""
+        return self.run / "reachable"
+
+    @property
     def credentials(self) -> Path:
         """The access key and its secret, mode 0600."""
         return self.path / "credentials.json"
+
+    @property
+    def token(self) -> Path:
+        """What opens the own paths beside the access key, mode 0600."""
+        return self.path / "token"
 
     @property
     def hidden(self) -> tuple[Path, ...]:
         """What no code reads that is to be alone: keys, and what has them or can be had with them.
         They need not all be there."""
         names = ("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "sagehen.toml")
-        own = (self.credentials, self.message_key, self.objects)
+        own = (self.credentials, self.token, self.message_key, self.objects)
         return (*own, *(self.path / name for name in names))
 
     @property

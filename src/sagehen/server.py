@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
-from sagehen.address import client_url
+from sagehen.address import client_url, reachable_urls
 from sagehen.clock import SYSTEM, Clock
-from sagehen.credentials import Credentials, make_credentials
+from sagehen.credentials import Credentials, make_credentials, make_token
 from sagehen.domain.names import partition_of
 from sagehen.errors import HomeError, Unavailable
 from sagehen.gateway.board import clear_row, make_board
@@ -39,6 +39,8 @@ class RunningServer:
     """What a user needs to know of a server that answers."""
 
     url: str
+    reachable: Sequence[str]
+    """The URLs for clients on other machines; none where it listens for this one only."""
     home: Home
     credentials: Credentials
     settings: Settings
@@ -65,6 +67,7 @@ async def running_server(
     with _locked(home), _listening(settings) as listeners:
         home.address.unlink(missing_ok=True)  # one that was killed has left it
         credentials = make_credentials(home.credentials)
+        make_token(home.token)
         await asyncio.to_thread(_migrate, settings, report)
         url = client_url(settings.host, listeners[0].getsockname()[1])
         make_board(home.board, len(listeners))
@@ -76,8 +79,10 @@ async def running_server(
         try:
             await supervisor.start()
             await _wait_until_ready(url, supervisor, home, clock, report)
+            reachable = reachable_urls(settings.host, chosen["port"])
+            _write_whole(home.reachable, "\n".join(reachable))
             _write_whole(home.address, url)
-            yield RunningServer(url, home, credentials, settings)
+            yield RunningServer(url, reachable, home, credentials, settings)
         finally:
             home.address.unlink(missing_ok=True)
             await supervisor.stop()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from unittest import mock
 from urllib.parse import unquote
 
+from sagehen.api.signed_paths import Asked, signed_route
 from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
 
@@ -22,7 +23,6 @@ from sagehen.api.async_intake import NewRequest
 from sagehen.api.async_invocations import AsyncInvocations
 from sagehen.api.call import Call
 from sagehen.api.s3.exchange import Exchange
-from sagehen.api.signed_paths import Asked, signed_route
 from sagehen.clock import Clock
 from sagehen.domain.asynchronous import AsyncRequest
 from sagehen.gateway.admission import Admission

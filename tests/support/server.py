@@ -133,9 +133,14 @@ class Server:
             if word.startswith("sagehen.roles.")
         ]
 
+    @property
+    def bearer(self) -> dict[str, str]:
+        """The header that opens the own paths."""
+        return {"Authorization": f"Bearer {(self.home / 'token').read_text()}"}
+
     def get(self, path: str) -> bytes:
         """GET one of the server's own paths."""
-        answer = ask(self.url + path)
+        answer = ask(self.url + path, headers=self.bearer)
         assert answer.status == 200, answer
         return answer.body
 

@@ -1,4 +1,4 @@
-"""A server that may open few files serves as many clients as it can, and always tells its health."""
+"""A server that may open few files serves as many clients as it can, and tells its health."""
 
 import shutil
 import tempfile

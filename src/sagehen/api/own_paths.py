@@ -19,6 +19,7 @@ from sagehen import __version__
 from sagehen.api.exposition import InstanceSample, Measured, expose, measure, merged
 from sagehen.api.observations import GatewayReport, Observations
 from sagehen.api.own_answers import json_answer, whole_body
+from sagehen.api.own_site import OwnSite
 from sagehen.api.status import JobCounts, Snapshot, describe_status, read_job_counts
 from sagehen.domain.asynchronous import EndpointQueue
 from sagehen.domain.records import EndpointRecord, InstanceRecord
@@ -49,9 +50,8 @@ MeasureMore = Callable[[Container[str]], Measured]
 class OwnPaths:
     """Answers `/_sagehen/…`; `app` is the ASGI application.
 
-    Nobody signs these requests. Those of `more` that change something heed `same_site`.
-    `/_sagehen/internal/` is for the gateways on this machine, which
-    let nobody else through to it.
+    Who may ask is decided before, by own_access.Guard. `/_sagehen/internal/` is for the gateways on
+    this machine, which let nobody else through to it.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class OwnPaths:
         agent: Agent,
         measure_more: MeasureMore = lambda _: {},
         more: Sequence[Route] = (),
+        site: OwnSite | None = None,
     ) -> None:
         """
         Args:
@@ -71,6 +72,7 @@ class OwnPaths:
         self._measure_more = measure_more
         self._database = database
         self._agent = agent
+        self._site = site or OwnSite()
         self.app = Starlette(
             routes=[
                 Route("/_sagehen/health", self.health),
@@ -82,13 +84,18 @@ class OwnPaths:
             exception_handlers={HTTPException: _refused},
         )
 
-    async def health(self, _: Request) -> Response:
-        """200 where the state and the agent answer, else 503; the body says which does not."""
+    async def health(self, request: Request) -> Response:
+        """200 where the state and the agent answer, else 503; the body says which does not.
+
+        A page that has a name of its own lead here reads no more than whether all do.
+        """
         state, agent = await asyncio.gather(
             _trouble(lambda: asyncio.to_thread(self._check_state)),
             _trouble(self._agent.check_health),
         )
         body = {"ready": not (state or agent), "state": state or "ok", "agent": agent or "ok"}
+        if self._site.foreign_host(request.headers) is not None:
+            body = {"ready": body["ready"]}
         return json_answer(body, 200 if body["ready"] else 503)
 
     async def metrics(self, _: Request) -> Response:

@@ -488,8 +488,8 @@ def _drop(exchange: Exchange) -> None:
 
 
 _FULL = (
-    "This gateway has %d clients connected already, and works on something for each (max_connections). "
-    "Try again in a moment."
+    "This gateway has %d clients connected already, and works on something for each "
+    "(max_connections). Try again in a moment."
 )
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"

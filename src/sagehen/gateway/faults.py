@@ -29,6 +29,7 @@ __all__ = [
     "not_ready",
     "session_not_kept",
     "session_not_read",
+    "standing_by",
     "still_loading",
     "stream_broken",
     "stream_timed_out",
@@ -81,6 +82,16 @@ def no_instance(endpoint: str) -> AwsError:
     return unavailable(
         f"Endpoint {endpoint} has no instance that can take a request now. Try again in a moment; "
         f"DescribeEndpoint tells its state, and `sagehen logs {endpoint}` what its containers said."
+    )
+
+
+def standing_by(leader: str) -> AwsError:
+    """`leader`: the host and the home of the server that serves the endpoints."""
+    host, _, home = leader.partition(":")
+    return unavailable(
+        "This server stands by: the endpoints are served by the server on the machine "
+        f"{host} with the home {home}, which shares its state with this one. Send invocations "
+        "there; this server takes over when that one ends."
     )
 
 

@@ -39,6 +39,9 @@ __all__ = ["Invocation"]
 QUESTION_SECONDS = 0.05
 MOST_QUESTIONS = 10
 """What is not known by then is not told: callers wait for it."""
+TRUSTED_BYTES = 16 * 1024
+"""Of a body that is received whatever the head says; all connections can hold so much each. What is
+larger is refused at its head where that cannot be signed rightly."""
 
 
 class Invocation:
@@ -75,7 +78,11 @@ class Invocation:
     def begin(self) -> None:
         fields = self._exchange.fields
         try:
-            self._check_size(int(fields.get("content-length", 0)))
+            size = int(fields.get("content-length", 0))
+            if size > TRUSTED_BYTES or "transfer-encoding" in fields:
+                # It is kept in memory for nobody who has no key.
+                self._admission().check_head(self._exchange)
+            self._check_size(size)
         except AwsError as error:
             self._account.received_at = self._invoker.monotonic()
             self._note_error(error)

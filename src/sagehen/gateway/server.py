@@ -12,8 +12,8 @@ from sagehen.gateway.limits import RESERVE, ClientLimits, Limit, LimitHits
 __all__ = ["Dispatch", "Server"]
 
 IDLE_SECONDS = 1.0
-"""How long a connection is idle before it is closed for another: its client may have got an answer, or
-the connection itself, just now, and be about to ask."""
+"""How long a connection is idle before it is closed for another: its client may have got an answer,
+or the connection itself, just now, and be about to ask."""
 
 Dispatch = Callable[[Exchange], Handler]
 """Says who answers a request, from its head."""
@@ -53,8 +53,9 @@ class Server:
         """Whether a new connection may be kept.
 
         Where as many are connected as may be, the one that has been idle the longest is closed.
-        Where none is idle for a moment at least, the new one may still ask for the server's health, in one of a few
-        places of the reserve; the oldest that asks nothing there leaves it to the newest.
+        Where none is idle for a moment at least, the new one may still ask for the server's health,
+        in one of a few places of the reserve; the oldest that asks nothing there leaves it to the
+        newest.
         """
         if len(self.connections) - len(self._reserve) >= self.limits.connections:
             idlest, since = next(iter(self._idle.items()), (None, 0.0))

@@ -93,6 +93,16 @@ class EndpointPass:
             wake_at=min((at for at in times if at is not None), default=None),
         )
 
+    def stand_by(self, now: float) -> None:
+        """Take back the routes while another control works on the endpoints.
+
+        Its instances are those of its own machine and home, which nobody reaches from here.
+        """
+        with self._database.read() as connection:
+            leader = self._lease.other_holder(connection, now)
+        if leader is not None and self._routes.publish({}, leader):
+            self._on_routes()
+
     def _read(self) -> Rows:
         with self._database.read() as connection:
             return make_rows(endpoints.all(connection), instances.all(connection))

@@ -83,6 +83,9 @@ class EndpointLoop(LeasedLoop):
             return LONGEST_REST_SECONDS
         return min(LONGEST_REST_SECONDS, max(0.0, asks.wake_at - self._clock.now()))
 
+    async def stand_by(self) -> None:
+        await in_thread(lambda: self._pass.stand_by(self._clock.now()))
+
     async def _ask(self, asks: Asks) -> None:
         """Ask the agent for what is missing. What does not get through is asked for again."""
         try:

@@ -17,12 +17,15 @@ from sagehen.api.call import Call
 from sagehen.api.exposition import Measured, merged
 from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
+from sagehen.api.own_access import Guard, Metrics
 from sagehen.api.own_paths import OwnPaths
+from sagehen.api.own_site import OwnSite
+from sagehen.api.request_body import BodyBudget
 from sagehen.api.sns.certificate import certificate_route
 from sagehen.api.stacks import stack_routes
 from sagehen.api.training.job_paths import JobPaths
 from sagehen.clock import SYSTEM
-from sagehen.credentials import load_credentials
+from sagehen.credentials import load_credentials, load_token
 from sagehen.deferred.dispatch.assembly import make_dispatcher
 from sagehen.deferred.dispatch.sweeps import Sweeps
 from sagehen.domain.names import ArnMaker
@@ -68,9 +71,13 @@ class _Control:
         self._sampler = Sampler(
             settings, self._database, recorder, self._observations, self._agent, SYSTEM, holder
         )
-        self.inference = Inference(settings, self._database, self._writes, self._objects)
+        self._bodies = BodyBudget(settings.max_held_control_body_bytes)
+        self._site = OwnSite(settings.public_url, settings.allowed_hosts)
+        about = (self._site, self._bodies)
+        self.inference = Inference(settings, *store, *about)
         self._jobs = self._make_job_loop(holder)
         keys = load_credentials(start.home.credentials)
+        self._token = load_token(start.home.token)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
 
     def _make_loop(self, start: Start, holder: str) -> EndpointLoop:
@@ -104,24 +111,32 @@ class _Control:
             OPERATIONS,
             self._verifier,
             self._make_call,
-            self._own_paths().app,
-            AsyncInvocations(self._verifier, intake, SYSTEM),
+            self._own_paths(),
+            AsyncInvocations(self._verifier, intake, SYSTEM, self._bodies),
             self.inference.answers,
+            self._site,
+            self._bodies,
         )
 
-    def _own_paths(self) -> OwnPaths:
+    def _own_paths(self) -> Guard:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
-        stacks = stack_routes(self._verifier, self._database, SYSTEM)
-        jobs = JobPaths(self._verifier, Interrupts(self._database, self._agent))
-        services = self.inference.routes(self._verifier)
+        stacks = stack_routes(self._database, SYSTEM)
+        jobs = JobPaths(Interrupts(self._database, self._agent))
+        services = self.inference.routes()
         routes = [*queues.routes, *jobs.routes, *stacks, *services]
         more = [*routes, certificate_route(self.notices.signer)]
 
         def measured(endpoints: Container[str]) -> Measured:
             own = merged(self.inference.measured(), self._jobs.measured())
+            own = merged(own, {"LimitHits": {("control_bodies",): self._bodies.hits}})
             return merged(self._sampler.measured(endpoints), own)
 
-        return OwnPaths(self._observations, self._database, self._agent, measured, more)
+        paths = OwnPaths(
+            self._observations, self._database, self._agent, measured, more, self._site
+        )
+        metrics = Metrics(self._settings.host, self._settings.open_metrics)
+        about = (self._verifier, self._token, self._site, metrics, self._bodies)
+        return Guard(paths.app, *about)
 
     def _hint_dispatcher(self, _: str) -> None:
         self._dispatcher.hint()

@@ -36,6 +36,12 @@ class InvocationSettings(Section):
         gt=0,
         description="Bodies one gateway holds at once, of all requests together; more get 503.",
     )
+    max_held_control_body_bytes: int = Field(
+        2**28,
+        gt=0,
+        description="Bodies that the process behind the gateways holds at once, of all requests "
+        "that are not invocations or S3's; more get 503.",
+    )
     max_shadow_copies: int = Field(
         1000,
         gt=0,

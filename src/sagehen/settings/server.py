@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from sagehen.settings.section import Section
+from sagehen.settings.section import Items, Section
 
 __all__ = ["PlaceSettings", "ServerSettings"]
 
@@ -50,6 +50,17 @@ class ServerSettings(Section):
         pattern=r"^https?://[^/?#\s]+/?$",
         description="Where others reach this server: for links in notifications and the URLs of "
         "queues; default: its address and port.",
+    )
+    allowed_hosts: Items = Field(
+        (),
+        description="Further names by which this server may be asked without a signature (for "
+        "metrics that are open, a service without API keys, the links in notifications): one text "
+        "with commas, or a list. `localhost`, addresses and the host of public_url may be always.",
+    )
+    open_metrics: bool = Field(
+        False,
+        description="Whoever reaches the port may read `/_sagehen/metrics`; else it needs the "
+        "token of the home, unless the server listens on a loopback address and is asked there.",
     )
     gateways: int | None = Field(
         None,

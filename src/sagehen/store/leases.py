@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Column, Connection, Double, String, Table, or_, update
+from sqlalchemy import Column, Connection, Double, String, Table, or_, select, update
 
 from sagehen.errors import SagehenError
 from sagehen.store.rows import delete_where, inserts, upsert
 from sagehen.store.tables import METADATA
 
-__all__ = ["LEASES", "Lease", "LeaseLost", "acquire", "release", "renew"]
+__all__ = ["LEASES", "Lease", "LeaseLost", "acquire", "holder", "release", "renew"]
 
 LEASES = Table(
     "leases",
@@ -45,6 +45,13 @@ def renew(connection: Connection, name: str, holder: str, now: float, ttl_second
     return connection.execute(statement).rowcount == 1
 
 
+def holder(connection: Connection, name: str, now: float) -> str | None:
+    """Who holds the lease now; None where it is anyone's."""
+    held = (LEASES.c.name == name) & (LEASES.c.expires_at > now)
+    found = connection.execute(select(LEASES.c.holder).where(held)).scalar()
+    return None if found is None else str(found)
+
+
 def release(connection: Connection, name: str, holder: str) -> bool:
     """Give the lease back; False where it is no longer the holder's."""
     return delete_where(connection, LEASES, LEASES.c.name == name, LEASES.c.holder == holder)
@@ -73,6 +80,11 @@ class Lease:
         """
         if not renew(connection, self.name, self.holder, now, self.ttl_seconds):
             raise LeaseLost(f"{self.holder} no longer holds the lease {self.name}.")
+
+    def other_holder(self, connection: Connection, now: float) -> str | None:
+        """Who holds it now, where that is another."""
+        found = holder(connection, self.name, now)
+        return None if found == self.holder else found
 
     def release(self, connection: Connection) -> None:
         release(connection, self.name, self.holder)

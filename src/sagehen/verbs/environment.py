@@ -87,6 +87,8 @@ def env(
         credentials = load_credentials(place.credentials)
         if place.address.exists():
             url = place.address.read_text()
+            if place.reachable.exists() and (others := place.reachable.read_text()):
+                _note(f"On other machines: AWS_ENDPOINT_URL={others.splitlines()[0]}")
         else:
             url = client_url(settings.host, settings.port)
             _note(f"No server runs with the home {place.path} now; start it: sagehen up")

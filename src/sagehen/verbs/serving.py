@@ -5,7 +5,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from sagehen import __version__
 from sagehen.extras import missing_library
 from sagehen.server import RunningServer, running_server
 from sagehen.settings import Settings
-from sagehen.terminal import out
+from sagehen.terminal import err, out
 from sagehen.verbs.exports import export_lines
 
 __all__ = ["run_demo", "run_server"]
@@ -114,3 +114,22 @@ def _announce(server: RunningServer) -> None:
     if settings.config:
         env += " " + shlex.join(["--config", str(settings.config)])
     out.print(f'or, in another terminal: eval "$({env})". Ctrl-C stops.', markup=False)
+    if server.reachable:
+        err.print("\n" + exposure_warning(server.reachable, settings), markup=False)
+
+
+def exposure_warning(reachable: Sequence[str], settings: Settings) -> str:
+    """What is to be known of a server that other machines reach."""
+    unsigned = ["/_sagehen/health"]
+    if settings.open_metrics:
+        unsigned.append("/_sagehen/metrics (open_metrics)")
+    service = settings.inference_service
+    if service.s3_bucket and not service.require_api_key:
+        unsigned.append(f"/{service.stage}/inference (require_api_key is off)")
+    return (
+        f"Other machines reach this server at {', '.join(reachable)}.\n"
+        "WARNING: It speaks plain HTTP: whoever can listen in reads requests, answers and objects. "
+        "Put a proxy with TLS before it, or keep the port to a network that you trust.\n"
+        "Whoever reaches it needs the keys, or the token of the home, for all but "
+        f"{', '.join(unsigned)} and the links in notifications."
+    )

@@ -25,6 +25,7 @@ from sagehen.wire.canonical import (
 from sagehen.wire.claims import (
     ALGORITHM,
     Claim,
+    Link,
     basic_date,
     basic_time,
     read_authorization,
@@ -143,6 +144,46 @@ class Verifier:
             raise refusals.both_ways_signed(error_family(likely_service(head)))
         raise refusals.missing(error_family(likely_service(head)))
 
+    def check_head(self, head: RequestHead, service: str | None = None) -> None:
+        """Refuse what cannot be signed rightly, whatever its body will be.
+
+        For requests whose body is signed: so it is kept in memory for nobody who has no key.
+
+        Raises:
+            AwsError: as `verify`, for all reasons but the signature itself and the body.
+        """
+        now = self._clock.now()
+        signing = signing_of(head)
+        if signing is Signing.HEADER:
+            authorization = head.headers["authorization"]
+            grant = self._grants.get(authorization.rpartition("Signature=")[0])
+            if grant is None:
+                claim = read_authorization(authorization, error_family(likely_service(head)))
+                grant = self._grant(claim)
+            _check_service(grant, service)
+            _check_skew(grant, _timestamp(head, grant), now)
+            _check_signed_headers(grant, head.headers)
+        elif signing is Signing.LINK:
+            self._check_link(read_link(head.raw_query), head, now, service)
+        elif signing is Signing.OLD_LINK:
+            self._verify_old_link(head, now, service)
+        elif signing is Signing.SEVERAL:
+            raise refusals.both_ways_signed(error_family(likely_service(head)))
+        else:
+            raise refusals.missing(error_family(service or likely_service(head)))
+
+    def _check_link(self, link: Link, head: RequestHead, now: float, service: str | None) -> _Grant:
+        """What a presigned URL claims, where all of it can be right but the signature."""
+        grant = self._grant(link.claim)
+        _check_service(grant, service)
+        signed_at = _seconds(grant, link.timestamp)
+        if signed_at - now > SKEW_SECONDS:
+            raise refusals.outside_skew(grant.family, link.timestamp, _basic(now), SKEW_SECONDS)
+        if now > signed_at + link.seconds:
+            raise refusals.expired_link(grant.family, link.timestamp, link.seconds, _basic(now))
+        _check_signed_headers(grant, head.headers)
+        return grant
+
     def _verify_header(
         self, head: RequestHead, payload_sha256: str | None, now: float, service: str | None
     ) -> Identity:
@@ -171,14 +212,7 @@ class Verifier:
         self, head: RequestHead, payload_sha256: str | None, now: float, service: str | None
     ) -> Identity:
         link = read_link(head.raw_query)
-        grant = self._grant(link.claim)
-        _check_service(grant, service)
-        signed_at = _seconds(grant, link.timestamp)
-        if signed_at - now > SKEW_SECONDS:
-            raise refusals.outside_skew(grant.family, link.timestamp, _basic(now), SKEW_SECONDS)
-        if now > signed_at + link.seconds:
-            raise refusals.expired_link(grant.family, link.timestamp, link.seconds, _basic(now))
-        _check_signed_headers(grant, head.headers)
+        grant = self._check_link(link, head, now, service)
         if grant.family == "s3":
             payload = UNSIGNED_PAYLOAD if link.payload is None else link.payload
             if not _S3_PAYLOADS.fullmatch(payload):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sagehen.api.signed_paths import Asked
+from sagehen.api.own_routes import Asked
 from sagehen.api.stacks import _StackPaths
 from sagehen.errors import Conflict, Invalid, NotFound
 from support.clock import HandClock

@@ -305,6 +305,37 @@ async def test_too_large_a_chunked_body_is_refused_as_it_comes(house, variant, e
     assert limits_met() == {"body_size": 1}
 
 
+UNSIGNED = {
+    "nobody": b"",
+    "unknown key": b"Authorization: AWS4-HMAC-SHA256 Credential=AKSHOTHER/20261101/us-east-1/"
+    b"sagemaker/aws4_request, SignedHeaders=host, Signature=00\r\nX-Amz-Date: 20261101T093000Z\r\n",
+    "malformed": b"Authorization: AWS4-HMAC-SHA256 Credential=x\r\n",
+}
+
+
+@pytest.mark.parametrize("action", [b"invocations", b"invocations-response-stream"])
+@pytest.mark.parametrize("framing", [b"Content-Length: 25000000", b"Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("who", UNSIGNED.values(), ids=UNSIGNED)
+async def test_no_large_body_is_kept_of_whoever_has_no_key(house, who, framing, action):
+    await house.start()
+    client = await house.connect()
+    client.send(b"POST /endpoints/price/%b HTTP/1.1\r\nHost: h\r\n" % action)
+    client.send(who + framing + b"\r\nExpect: 100-continue\r\n\r\n")
+    got = await client.head()
+    assert got[0] in (400, 403), "And no 100 comes before."
+    client.send(b"186a0\r\n" + bytes(100_000))
+    await client.writer.drain()
+    assert house.gateway._invoker.held.bytes == 0
+
+
+async def test_a_large_body_that_is_signed_is_kept(house, variant, echo):
+    house.route(variant(await house.fake(echo)))
+    await house.start()
+    assert (await house.invoke(b"1" * 3_000_000)).status == 200
+    wrong = await house.invoke(b"1" * 3_000_000, secret="another")
+    assert wrong.headers["x-amzn-errortype"] == "InvalidSignatureException"
+
+
 async def test_a_client_that_still_sends_gets_to_read_its_answer(house, variant, echo):
     house.route(variant(await house.fake(echo)))
     await house.start(max_invocation_body_bytes=10)

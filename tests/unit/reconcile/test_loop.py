@@ -354,3 +354,21 @@ def test_an_instance_id_is_as_ec2s() -> None:
     assert made.startswith("i-")
     assert len(made) == 19
     int(made[2:], 16)
+
+
+async def test_who_stands_by_has_no_routes_and_knows_who_leads(control, home, clock) -> None:
+    def table() -> RouteTable:
+        return msgspec.json.decode(home.routes.read_bytes(), type=RouteTable)
+
+    async with control.running():
+        control.write(CREATING)
+        await control.in_service()
+        assert table().leader is None
+    with control.database.write() as connection:
+        assert leases.acquire(connection, LEASE_NAME, "host:/other", clock.now(), LEASE_SECONDS)
+    async with control.running():
+        await control.until(lambda: table().leader == "host:/other")
+        assert table().routes == {}
+        with control.database.write() as connection:
+            assert leases.release(connection, LEASE_NAME, "host:/other")
+        await control.in_time(lambda: table().leader is None and len(control.routed()) == 2)

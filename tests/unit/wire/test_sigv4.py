@@ -537,3 +537,48 @@ def test_what_looks_like_a_signature_in_a_value_is_none(verifier, as_received, q
     assert verifier.verify(request, None)
     unsigned = Request("GET", "/b/k", query, {"host": "h"})
     assert "not signed" in refusal(verifier, unsigned).message
+
+
+@some
+@given(path=PLAIN_PATHS, query=QUERIES, headers=HEADERS)
+def test_a_head_that_botocore_signed_may_go_on(verifier, as_received, path, query, headers):
+    for service in ("sagemaker", "execute-api"):
+        request = sign(SigV4Auth, request_of("POST", path, query, headers), service)
+        verifier.check_head(as_received(request))
+        verifier.check_head(as_received(request), service)
+        link = sign(SigV4QueryAuth, request_of("GET", path, query), service, expires=60)
+        verifier.check_head(as_received(link), service)
+
+
+def head_refusal(verifier, request, *service):
+    with pytest.raises(AwsError) as caught:
+        verifier.check_head(request, *service)
+    return caught.value.code
+
+
+def test_a_head_is_refused_for_what_no_body_can_mend(verifier, clock, signed, as_received):
+    other = Verifier({"AKSHOTHER": SECRET}, clock, REGION)
+    assert head_refusal(other, signed()) == "UnrecognizedClientException"
+    for wrong in (
+        signed(region="eu-north-1"),
+        signed(x_amz_date="20261101T000000Z"),
+        signed(x_amz_more="unsigned"),
+    ):
+        assert head_refusal(verifier, wrong) == "InvalidSignatureException"
+    assert head_refusal(verifier, signed(x_amz_date="now")) == "IncompleteSignatureException"
+    assert head_refusal(verifier, signed(authorization="x")) == "IncompleteSignatureException"
+    assert head_refusal(verifier, signed(), "execute-api") == "InvalidSignatureException"
+    unsigned = as_received(request_of())
+    assert head_refusal(verifier, unsigned) == "AccessDenied"
+    assert head_refusal(verifier, unsigned, "sagemaker") == "MissingAuthenticationTokenException"
+
+
+def test_a_link_is_refused_by_its_head_once_it_is_over(verifier, as_received):
+    verifier.check_head(as_received(sign(SigV4QueryAuth, request_of("GET"), expires=60)))
+    over = as_received(sign(SigV4QueryAuth, request_of("GET"), expires=-1))
+    assert head_refusal(verifier, over) == "IncompleteSignatureException"
+
+
+def test_the_signature_itself_is_left_for_later(verifier, signed):
+    verifier.check_head(signed(secret="another"))
+    assert refusal(verifier, signed(secret="another")).code == "InvalidSignatureException"

@@ -18,6 +18,8 @@ from starlette.routing import Router
 from sagehen.api.app import Application
 from sagehen.api.arrivals import Arrivals
 from sagehen.api.call import Call
+from sagehen.api.own_site import OwnSite
+from sagehen.api.request_body import BodyBudget
 from sagehen.clock import SYSTEM
 from sagehen.domain.names import ArnMaker
 from sagehen.home import prepare_home
@@ -43,7 +45,14 @@ class S3Server:
         self.store = LocalObjectStore(self.database, self.home.objects, SYSTEM)
         verifier = Verifier({ACCESS_KEY: SECRET_KEY}, SYSTEM, region)
         app = Application(
-            {}, verifier, self._call, Router(), asynchronous=Router(), inference=_nobody
+            {},
+            verifier,
+            self._call,
+            Router(),
+            asynchronous=Router(),
+            inference=_nobody,
+            site=OwnSite(),
+            bodies=BodyBudget(2**28),
         )
         config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", loop="asyncio")
         self._server = uvicorn.Server(config)

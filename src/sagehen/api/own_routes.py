@@ -1,14 +1,13 @@
-"""Own paths that need the account's keys: signed by SigV4 for the service `execute-api`, as
-requests to a REST API of one's own behind IAM are.
+"""Own paths that get a request's parts and give what becomes JSON.
 
-    signed_route(verifier, "/_sagehen/stacks/{name}", {"GET": read, "PUT": put})
+    own_route("/_sagehen/stacks/{name}", {"GET": read, "PUT": put})
 
 `read` gets an Asked and returns what becomes JSON, or raises one of our errors, which becomes
-`{"message": …}` with its status. It runs in a thread, unless it is a coroutine's.
+`{"message": …}` with its status. It runs in a thread, unless it is a coroutine's. Who may ask was
+decided before: see own_access.
 """
 
 import asyncio
-import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -18,23 +17,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sagehen.api.asgi import request_head
-from sagehen.api.own_answers import json_answer, refusal, whole_body
+from sagehen.api.own_answers import aws_refusal, json_answer, refusal, whole_body
 from sagehen.errors import SagehenError
 from sagehen.wire.faults import AwsError
 from sagehen.wire.parameters import check_each_once, parameters_of
-from sagehen.wire.sigv4 import Verifier
 
-__all__ = ["SIGNED_FOR", "Act", "Asked", "signed_route"]
-
-SIGNED_FOR = "execute-api"
-"""The service in the credential scope."""
+__all__ = ["Act", "Asked", "own_route"]
 
 LARGEST_BODY_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request whose signature is right."""
+    """A request by somebody who may."""
 
     method: str
     path: Mapping[str, str]
@@ -47,33 +42,25 @@ class Asked:
 Act = Callable[[Asked], object] | Callable[[Asked], Awaitable[object]]
 
 
-def signed_route(
-    verifier: Verifier,
-    path: str,
-    acts: Mapping[str, Act],
-    largest_body_bytes: int = LARGEST_BODY_BYTES,
+def own_route(
+    path: str, acts: Mapping[str, Act], largest_body_bytes: int = LARGEST_BODY_BYTES
 ) -> Route:
-    """What answers at `path` (Starlette's form) by method, to whoever signs for `execute-api`."""
+    """What answers at `path` (Starlette's form) by method."""
 
     async def answer(request: Request) -> Response:
         try:
             body = await whole_body(request, largest_body_bytes)
-            head = request_head(request.scope)
-            verifier.verify(head, hashlib.sha256(body).hexdigest(), service=SIGNED_FOR)
-            query = parameters_of(head.raw_query)
+            query = parameters_of(request_head(request.scope).raw_query)
             check_each_once(query)
             asked = Asked(request.method, request.path_params, dict(query), body)
             act = acts["GET" if request.method == "HEAD" else request.method]
             if inspect.iscoroutinefunction(act):
                 return json_answer(await act(asked))
             return json_answer(await asyncio.to_thread(act, asked))
-        except AwsError as error:
-            # The code stands where API Gateway has it.
-            answer = json_answer({"message": error.message}, error.status or 400)
-            answer.headers["x-amzn-errortype"] = error.code
-            return answer
         except SagehenError as error:
             return refusal(error)
+        except AwsError as error:
+            return aws_refusal(error)
         except ClientDisconnect:
             return Response(status_code=400)
 
