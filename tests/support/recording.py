@@ -6,6 +6,7 @@ Invocations go to the gateway's admission, as its dispatcher has it; the endpoin
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -130,6 +131,11 @@ class Recording:
         return Answer(sent[0]["status"], b"".join(parts))
 
 
+def _gathered(value: str) -> str:
+    """A header's value without the blanks that a signature says nothing of."""
+    return re.sub("[ \t]+", " ", value.strip(" \t"))
+
+
 def _lines(request: Request) -> list[tuple[bytes, bytes]]:
     return [
         (name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()
@@ -151,7 +157,7 @@ def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
     def of_s3(name: str) -> Any:
         async def record(exchange: Exchange) -> Response:
             named = {
-                header: " ".join(value.split())
+                f"the header {header}": _gathered(value)
                 for header, value in exchange.headers.items()
                 if header.startswith("x-amz-")
             }
@@ -163,7 +169,11 @@ def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
 
     class Intake:
         async def put(self, request: NewRequest) -> AsyncRequest:
-            executed.append(Executed("sagemaker-runtime", "InvokeEndpointAsync", request.params))
+            params = {
+                name: _gathered(value) if isinstance(value, str) else value
+                for name, value in request.params.items()
+            }
+            executed.append(Executed("sagemaker-runtime", "InvokeEndpointAsync", params))
             raise AwsError("Recorded", "", 299)
 
     async def own(asked: Asked) -> object:
