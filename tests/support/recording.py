@@ -6,6 +6,7 @@ Invocations go to the gateway's admission, as its dispatcher has it; the endpoin
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,6 @@ from typing import Any, NamedTuple, cast
 from unittest import mock
 from urllib.parse import unquote
 
-from sagehen.api.signed_paths import Asked, signed_route
 from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
 
@@ -22,6 +22,10 @@ from sagehen.api.app import Application
 from sagehen.api.async_intake import NewRequest
 from sagehen.api.async_invocations import AsyncInvocations
 from sagehen.api.call import Call
+from sagehen.api.own_access import Guard, Metrics
+from sagehen.api.own_routes import Asked, own_route
+from sagehen.api.own_site import OwnSite
+from sagehen.api.request_body import BodyBudget
 from sagehen.api.s3.exchange import Exchange
 from sagehen.clock import Clock
 from sagehen.domain.asynchronous import AsyncRequest
@@ -130,6 +134,11 @@ class Recording:
         return Answer(sent[0]["status"], b"".join(parts))
 
 
+def _gathered(value: str) -> str:
+    """A header's value without the blanks that a signature says nothing of."""
+    return re.sub("[ \t]+", " ", value.strip(" \t"))
+
+
 def _lines(request: Request) -> list[tuple[bytes, bytes]]:
     return [
         (name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()
@@ -151,7 +160,7 @@ def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
     def of_s3(name: str) -> Any:
         async def record(exchange: Exchange) -> Response:
             named = {
-                header: " ".join(value.split())
+                f"the header {header}": _gathered(value)
                 for header, value in exchange.headers.items()
                 if header.startswith("x-amz-")
             }
@@ -163,7 +172,11 @@ def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
 
     class Intake:
         async def put(self, request: NewRequest) -> AsyncRequest:
-            executed.append(Executed("sagemaker-runtime", "InvokeEndpointAsync", request.params))
+            params = {
+                name: _gathered(value) if isinstance(value, str) else value
+                for name, value in request.params.items()
+            }
+            executed.append(Executed("sagemaker-runtime", "InvokeEndpointAsync", params))
             raise AwsError("Recorded", "", 299)
 
     async def own(asked: Asked) -> object:
@@ -177,13 +190,25 @@ def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
         if name not in ("s3", "sagemaker-runtime")
     }
     objects = {name: of_s3(name) for name in service("s3").operation_names}
+
+    class Store:
+        """What a browser's form gets to; the other ways to objects end at their operations."""
+
+        def __getattr__(self, name: str) -> Any:
+            executed.append(Executed("s3", "PostObject", {"store": name}))
+            raise AwsError("Recorded", "", 299)
+
+    own_paths = Router([own_route(OWN_PATH, dict.fromkeys(("GET", "PUT", "DELETE"), own))])
+    site, bodies = OwnSite(allowed_hosts=["h"]), BodyBudget(2**30)
     app = Application(
         operations,
         verifier,
-        _call,
-        Router([signed_route(verifier, OWN_PATH, dict.fromkeys(("GET", "PUT", "DELETE"), own))]),
-        AsyncInvocations(verifier, cast("Any", Intake()), clock),
+        lambda request_id: _call(request_id, clock, Store()),
+        Guard(own_paths, verifier, "the token", site, Metrics("127.0.0.1", False), bodies),
+        AsyncInvocations(verifier, cast("Any", Intake()), clock, bodies),
         _nobody,
+        site,
+        bodies,
     )
     admissions = {
         "invocations": _admission(INVOKE, verifier, executed),
@@ -211,14 +236,14 @@ async def _nobody(scope: Scope, receive: Receive, send: Send) -> bool:
     return False
 
 
-def _call(request_id: str) -> Call:
+def _call(request_id: str, clock: Clock, objects: object) -> Call:
     settings = SimpleNamespace(account_id="000000000000")
     return Call(
         settings=cast("Any", settings),
         database=cast("Any", None),
         writes=cast("Any", None),
-        objects=None,
-        clock=cast("Any", None),
+        objects=cast("Any", objects),
+        clock=clock,
         arns=cast("Any", None),
         request_id=request_id,
         hint=lambda: None,

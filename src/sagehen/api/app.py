@@ -106,7 +106,6 @@ class Application:
     async def _answer(self, request: Request, receive: Receive, request_id: str) -> Response:
         try:
             if looks_like_link(request):
-                self._check_site(request)
                 return await self._operate(request, "sns", None, request_id, receive)
             if is_form(request):
                 call = self._make_call(request_id)
@@ -180,8 +179,10 @@ class Application:
         """
         model, operation = match(request, service)
         try:
-            if identity is None and (model.service_name, operation.name) not in LINKED:
-                raise refusals.missing(error_family(service))
+            if identity is None:
+                if (model.service_name, operation.name) not in LINKED:
+                    raise refusals.missing(error_family(service))
+                self._check_site(request)
             call = replace(self._make_call(request_id), by_link=identity is None)
             act = self._operations.get(model.service_name, {}).get(operation.name)
             if act is None:

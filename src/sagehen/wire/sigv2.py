@@ -9,6 +9,7 @@ import base64
 import functools
 import hmac
 from collections.abc import Mapping
+from urllib.parse import unquote
 
 from botocore.auth import HmacV1Auth
 
@@ -88,7 +89,7 @@ def _resources(head: RequestHead, given: Mapping[str, str]) -> list[str]:
     A bucket ends in a slash, as S3 would have it, or as it is sent.
     """
     raw_path = head.raw_path
-    is_bucket = raw_path != "/" and raw_path.count("/") == 1
+    is_bucket = raw_path != "/" and unquote(raw_path).count("/") == 1
     paths = [f"{raw_path}/", raw_path] if is_bucket else [raw_path]
     bare = {pair for pair in head.raw_query.split("&") if "=" not in pair}
     signed = [

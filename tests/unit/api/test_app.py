@@ -1,5 +1,6 @@
 """Control's front door: of whom a body is read, and who is refused before."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
@@ -61,9 +62,10 @@ class House:
         return told[0]["status"], headers.get("x-amzn-errortype", "")
 
 
+@dataclass(frozen=True)
 class _Call:
-    def __init__(self, request_id):
-        self.request_id = request_id
+    request_id: str
+    by_link: bool = False
 
 
 async def _nobody(scope, receive, send):

@@ -94,3 +94,34 @@ async def test_what_is_signed_is_no_link(app: Recording, link: str) -> None:
     ):
         assert (await app.ask(request)).status in (400, 403)
     assert app.executed == []
+
+
+@pytest.mark.parametrize("path", ["/b", "/b/", "/b%2Fk"])
+@pytest.mark.parametrize(
+    "query", ["", "uploads", "X-Amz-Signature=0", "AWSAccessKeyId=AK&Signature=0"]
+)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"policy": ""},
+        {"policy": "e30="},
+        {"policy": "e30=", "AWSAccessKeyId": "AK", "signature": "AAAA"},
+        {"policy": "e30=", "x-amz-algorithm": "AWS4-HMAC-SHA256", "x-amz-signature": "0" * 64},
+    ],
+)
+async def test_a_browser_s_form_keeps_nothing_unless_its_policy_is_signed(
+    app: Recording, path: str, query: str, fields: dict[str, str]
+) -> None:
+    parts = [
+        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in {"key": "k", **fields}.items()
+    ]
+    file = (
+        '--x\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\nbytes\r\n--x--\r\n'
+    )
+    headers = {"host": "h", "content-type": "multipart/form-data; boundary=x"}
+    body = "".join([*parts, file]).encode()
+    answer = await app.ask(Request("POST", path, query, headers, body))
+    assert answer.status in (400, 403, 405, 501), answer
+    assert app.executed == []

@@ -91,18 +91,19 @@ Operation = Callable[[Exchange], Awaitable[Response]]
 def read_target(request: Request) -> tuple[str, str, dict[str, str]]:
     """The bucket, the key and the query of a path-style request.
 
+    The path is decoded before it is divided, as it is where a signature is checked.
+
     Raises:
         AwsError: InvalidURI, KeyTooLongError, InvalidArgument.
     """
-    raw_bucket, _, raw_key = request.raw_path.lstrip("/").partition("/")
     try:
-        bucket = unquote(raw_bucket, errors="strict")
-        key = unquote(raw_key, errors="strict")
+        path = unquote(request.raw_path, errors="strict")
         query = _read_query(request.raw_query)
     except UnicodeDecodeError:
         raise AwsError(
             "InvalidURI", "Couldn't parse the specified URI: it is not UTF-8.", 400
         ) from None
+    bucket, _, key = path.lstrip("/").partition("/")
     check_key(key)
     return bucket, key, query
 

@@ -103,7 +103,10 @@ async def _answer(
 
 async def _begin(request: Request, reader: FormReader, call: Call, verifier: Verifier) -> "_Upload":
     """Check all that the fields say. Raises AwsError."""
-    bucket, _, query = read_target(request)
+    bucket, key_in_path, query = read_target(request)
+    if key_in_path:  # as %2F, which `is_form` does not decode
+        message = "The specified method is not allowed against this resource."
+        raise AwsError("MethodNotAllowed", message, 405)
     fields = dict(reader.fields)
     if "key" not in fields:
         raise missing_field("key")

@@ -154,6 +154,16 @@ def test_a_header_comes_once_in_a_query(bucket: str, ask: Ask, link: Callable[..
         assert (status, b"<Code>InvalidArgument</Code>" in body) == (400, True)
 
 
+@pytest.mark.parametrize("slash", ["%2F", "%2f"])
+def test_a_slash_may_be_encoded(server: Any, s3: Any, bucket: str, ask: Ask, slash: str) -> None:
+    """It is the same text to a signature, so it leads to the same object."""
+    s3.put_object(Bucket=bucket, Key="a/b", Body=b"hello")
+    signed = AWSRequest(method="GET", url=f"{server.url}/{bucket}/a/b")
+    S3SigV4Auth(server.credentials, "s3", "us-east-1").add_auth(signed)
+    for path in (f"/{bucket}{slash}a/b", f"/{bucket}/a{slash}b", f"/{bucket}{slash}a{slash}b"):
+        assert ask("GET", f"{path}?", **dict(signed.headers))[2] == b"hello"
+
+
 def test_a_parameter_comes_once(server: Any, bucket: str, ask: Ask) -> None:
     """Its signature says nothing of their order."""
     signed = AWSRequest(method="GET", url=f"{server.url}/{bucket}?prefix=a&prefix=b")
