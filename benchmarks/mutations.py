@@ -140,7 +140,7 @@ def query_and_body_swapped(sent: Sent, base: Base, rng: random.Random) -> Sent:
     return replace(sent, query=quote(sent.body, safe="=&%+-_.~"), body=sent.query.encode("latin-1"))
 
 
-def form_s_parameter_added(sent: Sent, base: Base, rng: random.Random) -> Sent:
+def form_parameter_added(sent: Sent, base: Base, rng: random.Random) -> Sent:
     added = f"{rng.choice(_NAMES)}={rng.choice((base.decoy, base.operation))}".encode()
     return replace(sent, body=rng.choice((sent.body + b"&" + added, added + b"&" + sent.body)))
 
@@ -277,7 +277,7 @@ def signature_dropped(sent: Sent, base: Base, rng: random.Random) -> Sent:
     return replace(sent, headers=sent.without(*_SIGNING), query="&".join(pairs))
 
 
-def signature_s_part_changed(sent: Sent, base: Base, rng: random.Random) -> Sent:
+def signature_part_changed(sent: Sent, base: Base, rng: random.Random) -> Sent:
     one, other = rng.choice(
         (
             ("us-east-1", "eu-west-1"),
@@ -312,7 +312,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     parameter_removed,
     parameters_shuffled,
     query_and_body_swapped,
-    form_s_parameter_added,
+    form_parameter_added,
     letter_encoded,
     letter_decoded,
     percent_encoded,
@@ -326,5 +326,5 @@ MUTATIONS: tuple[Mutation, ...] = (
     header_respaced,
     header_changed,
     signature_dropped,
-    signature_s_part_changed,
+    signature_part_changed,
 )
