@@ -1,12 +1,15 @@
 """Where things lie in the home. Nothing is written elsewhere."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sagehen.errors import HomeError
 
-__all__ = ["Home", "prepare_home"]
+__all__ = ["Home", "locked", "prepare_home"]
 
 # The kernel's sockaddr_un holds 108 bytes with its end; our longest name below run/ takes 40.
 _LONGEST_HOME_BYTES = 107 - 40
@@ -149,3 +152,25 @@ def prepare_home(path: Path) -> Home:
             "Choose a folder you may write to with --home or SAGEHEN_HOME."
         ) from error
     return home
+
+
+@contextmanager
+def locked(home: Home) -> Iterator[None]:
+    """Hold the home; the kernel lets go of it when this process ends, however it ends.
+
+    Raises:
+        HomeError: a server, or another command, holds it.
+    """
+    with home.lock.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise HomeError(
+                f"The home {home.path} is in use by the server with process id "
+                f"{file.read().strip() or '?'}. Stop that one, or choose another home with --home."
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
