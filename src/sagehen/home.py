@@ -1,7 +1,9 @@
 """Where things lie in the home. Nothing is written elsewhere."""
 
 import fcntl
+import logging
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +11,11 @@ from pathlib import Path
 
 from sagehen.errors import HomeError
 
-__all__ = ["Home", "locked", "prepare_home"]
+__all__ = ["Home", "keeping_private", "locked", "prepare_home"]
+
+log = logging.getLogger(__name__)
+
+_PRIVATE_MASK = 0o077
 
 # The kernel's sockaddr_un holds 108 bytes with its end; our longest name below run/ takes 40.
 _LONGEST_HOME_BYTES = 107 - 40
@@ -114,6 +120,21 @@ class Home:
         return (*own, *(self.path / name for name in names))
 
     @property
+    def folders(self) -> tuple[Path, ...]:
+        """All that a home has from its start on."""
+        return (
+            self.objects,
+            self.artifacts,
+            # Containers make it too, but not where they see the home read-only.
+            self.environments,
+            self.instances,
+            self.jobs,
+            self.ended_jobs,
+            self.logs,
+            self.run,
+        )
+
+    @property
     def message_key(self) -> Path:
         """The key that signs notifications, with its certificate, mode 0600."""
         return self.path / "message-key.pem"
@@ -123,7 +144,8 @@ def prepare_home(path: Path) -> Home:
     """Make the home's folders, for this user only.
 
     Raises:
-        HomeError: it cannot be written, is not a folder, or its path is too long for sockets.
+        HomeError: it cannot be written, is not a folder, is everybody's, or its path is too long
+            for sockets.
     """
     if len(os.fsencode(path)) > _LONGEST_HOME_BYTES:
         raise HomeError(
@@ -133,25 +155,64 @@ def prepare_home(path: Path) -> Home:
     home = Home(path)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in (
-            home.objects,
-            home.artifacts,
-            # Containers make it too, but not where they see the home read-only.
-            home.environments,
-            home.instances,
-            home.jobs,
-            home.ended_jobs,
-            home.logs,
-            home.run,
-        ):
+        _close(home)
+        for folder in home.folders:
             folder.mkdir(mode=0o700, exist_ok=True)
-        (home.run / ".writable").touch()
+            if folder.stat().st_mode & 0o077:
+                folder.chmod(0o700)
+        (home.run / ".writable").touch(0o600)
     except OSError as error:
         raise HomeError(
             f"The home {path} cannot be used: {error.strerror} ({error.filename}). "
             "Choose a folder you may write to with --home or SAGEHEN_HOME."
         ) from error
     return home
+
+
+@contextmanager
+def keeping_private() -> Iterator[int]:
+    """Have all that this process and its children make be this user's alone; the mask before."""
+    before = os.umask(_PRIVATE_MASK)
+    try:
+        yield before
+    finally:
+        os.umask(before)
+
+
+def _close(home: Home) -> None:
+    """Keep other users out, where the folder is nothing but a home.
+
+    Raises:
+        HomeError: everybody may write there.
+    """
+    mode = home.path.stat().st_mode
+    if mode & stat.S_ISVTX or home.path == Path("/"):
+        raise HomeError(
+            f"{home.path} is a folder that all users may write to. Choose a folder of the "
+            "server's own with --home or SAGEHEN_HOME."
+        )
+    if not mode & 0o077:
+        return
+    if _is_nothing_else(home):
+        try:
+            home.path.chmod(0o700)
+            return
+        except OSError:
+            pass  # It is another user's.
+    log.warning(
+        "Other users may look into the home %s, which has more in it than what Sagehen keeps or "
+        "belongs to somebody else. What Sagehen writes there is for its own user only; to close "
+        "the folder too: chmod 700 %s",
+        home.path,
+        home.path,
+    )
+
+
+def _is_nothing_else(home: Home) -> bool:
+    """Whether a server has run here, or nothing but its settings and state is here."""
+    names = {path.name for path in home.path.iterdir()}
+    own = {path.name for path in (*home.hidden, *home.folders)}
+    return home.credentials.name in names or names <= own
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from sagehen.clock import SYSTEM, Clock
 from sagehen.credentials import Credentials, make_credentials
 from sagehen.errors import Unavailable
 from sagehen.gateway.board import clear_row, make_board
-from sagehen.home import Home, locked, prepare_home
+from sagehen.home import Home, keeping_private, locked, prepare_home
 from sagehen.settings import Settings
 from sagehen.store.opening import open_state
 from sagehen.supervisor import Role, Supervisor
@@ -49,12 +49,12 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         HomeError: the home cannot be used, or another server uses it.
         Unavailable: the port is taken, or a process does not come up; the message says which.
     """
-    home = prepare_home(settings.home)
     if settings.object_store_url is not None:
         from sagehen.objects import open_remote  # no other verb needs it and all would wait for it
 
         open_remote(settings)  # here, where a wrong setting can be told plainly
-    with locked(home), _listening(settings) as listeners:
+    home = prepare_home(settings.home)
+    with keeping_private() as umask, locked(home), _listening(settings) as listeners:
         home.address.unlink(missing_ok=True)  # one that was killed has left it
         await asyncio.to_thread(open_state, settings)
         credentials = make_credentials(home.credentials)
@@ -63,7 +63,9 @@ async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIter
         roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
         chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
         handed = settings.model_copy(update=chosen)
-        supervisor = Supervisor(roles, handed, {**os.environ, "PYTHONUNBUFFERED": "1"}, clock)
+        supervisor = Supervisor(
+            roles, handed, {**os.environ, "PYTHONUNBUFFERED": "1"}, clock, umask
+        )
         try:
             await supervisor.start()
             await _wait_until_ready(url, supervisor, home, clock)
