@@ -19,7 +19,7 @@ from sagehen.status import fetch_status, render_status
 from sagehen.terminal import ConfigOption, HomeOption, err, out, plain_errors
 from sagehen.verbs.api_keys import key_app
 from sagehen.verbs.asynchronous import async_app
-from sagehen.verbs.backups import adopt
+from sagehen.verbs.backups import adopt, backup, restore
 from sagehen.verbs.exports import export_lines
 from sagehen.verbs.jobs import jobs_app
 from sagehen.verbs.templates import apply, delete
@@ -34,6 +34,8 @@ app.add_typer(jobs_app, name="jobs")
 app.add_typer(key_app, name="api-key")
 app.command("apply")(apply)
 app.command("delete")(delete)
+app.command("backup")(backup)
+app.command("restore")(restore)
 app.command("adopt")(adopt)
 
 PortOption = Annotated[int | None, typer.Option(help="The port; 0 takes any free one. [9000]")]

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from sagehen.errors import HomeError
 
-__all__ = ["Home", "keeping_private", "locked", "prepare_home"]
+__all__ = ["ASIDE", "Home", "keeping_private", "locked", "prepare_home"]
 
 log = logging.getLogger(__name__)
 
 _PRIVATE_MASK = 0o077
+ASIDE = "before-restore-"
+"""What the name of a folder in the home begins with that has what a backup took the place of."""
 
 # The kernel's sockaddr_un holds 108 bytes with its end; our longest name below run/ takes 40.
 _LONGEST_HOME_BYTES = 107 - 40
@@ -116,7 +118,7 @@ class Home:
         """What no code reads that is to be alone: keys, and what has them or can be had with them.
         They need not all be there."""
         names = ("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "sagehen.toml")
-        own = (self.credentials, self.message_key, self.objects)
+        own = (self.credentials, self.message_key, self.objects, *self.path.glob(f"{ASIDE}*"))
         return (*own, *(self.path / name for name in names))
 
     @property

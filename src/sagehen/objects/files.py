@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 import secrets
+import time
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import BinaryIO
 from sagehen.objects.digests import base64_of, new_digest
 from sagehen.objects.faults import StorageFull
 from sagehen.store.pairing import BLOB_NAME, folder_id
+from sagehen.store.removals import may_remove
 
 __all__ = ["MOST_HELD_BYTES", "BlobFiles", "Draft", "Known"]
 
@@ -183,9 +185,17 @@ class BlobFiles:
         return self._path(blob_id).open("rb", buffering=0)
 
     def remove(self, blob_ids: Collection[str]) -> None:
-        """Remove blobs; those that are gone are passed over."""
-        for blob_id in blob_ids:
-            self._path(blob_id).unlink(missing_ok=True)
+        """Remove blobs; those that are gone are passed over. A backup may need them still: while
+        one is made they go to the trash."""
+        if not blob_ids:
+            return
+        with may_remove(self._root) as may:
+            for blob_id in blob_ids:
+                path = self._path(blob_id)
+                if may:
+                    path.unlink(missing_ok=True)
+                else:
+                    self._throw_away(path, time.time())
 
     def drop_drafts(self, before: float) -> int:
         """Remove drafts that nobody has written to since `before`, seconds since the epoch: no
@@ -219,7 +229,15 @@ class BlobFiles:
         )
 
     def empty_trash(self, before: float, known: Known) -> int:
-        """Delete what has been in the trash since `before` or longer; how many files."""
+        """Delete what has been in the trash since `before` or longer, but not while a backup is
+        made; how many files."""
+        removed = 0
+        with may_remove(self._root) as may:
+            if may:
+                removed = self._empty_trash(before, known)
+        return removed
+
+    def _empty_trash(self, before: float, known: Known) -> int:
         removed = 0
         for batch in _batches(_files(self._trash), _SWEEP_BATCH):
             named = known([path.name for path in batch])

@@ -18,7 +18,7 @@ from typing import Any
 
 from sagehen.errors import StateError
 
-__all__ = ["BLOB_NAME", "Query", "adopt", "check_pair", "folder_id", "pair", "state_id"]
+__all__ = ["BLOB_NAME", "Query", "adopt", "check_pair", "folder_id", "pair", "state_id", "write_id"]
 
 Query = Callable[[str], Sequence[Sequence[Any]]]
 """Runs a statement in the state; what it returns. Ids in it are checked hexadecimal digits."""
@@ -81,7 +81,7 @@ def pair(query: Query, objects: Path) -> None:
         kept = folder_id(objects) or secrets.token_hex(16)
         query(f"INSERT INTO state_identity (number, state_id) VALUES (1, '{kept}')")
     if folder_id(objects) != kept:
-        _write_id(objects, kept)
+        write_id(objects, kept)
 
 
 def adopt(query: Query, objects: Path) -> tuple[int, int]:
@@ -90,7 +90,7 @@ def adopt(query: Query, objects: Path) -> tuple[int, int]:
     if kept is None:
         kept = secrets.token_hex(16)
         query(f"INSERT INTO state_identity (number, state_id) VALUES (1, '{kept}')")
-    _write_id(objects, kept, _ADOPTED)
+    write_id(objects, kept, _ADOPTED)
     found = with_row = 0
     for batch in _batches(_file_names(objects)):
         found += len(batch)
@@ -204,7 +204,8 @@ def _id_file(objects: Path) -> Path:
     return objects / "blobs" / "id"
 
 
-def _write_id(objects: Path, value: str, mark: str = "") -> None:
+def write_id(objects: Path, value: str, mark: str = "") -> None:
+    """Give the folder of files an id, for good."""
     path = _id_file(objects)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_suffix(".new")

@@ -1,17 +1,75 @@
-"""`sagehen adopt`: what to do with a state and objects that are not known to belong together."""
+"""`sagehen backup`, `restore` and `adopt`: what a home keeps, kept elsewhere and brought back."""
 
+import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sagehen.config import load_settings
+from sagehen.config import PREFIX, load_settings
 from sagehen.errors import Invalid
-from sagehen.home import locked, prepare_home
+from sagehen.home import keeping_private, locked, prepare_home
 from sagehen.store.opening import adopt_state, state_name
 from sagehen.terminal import ConfigOption, HomeOption, out, plain_errors
 
-__all__ = ["adopt"]
+__all__ = ["adopt", "backup", "restore"]
+
+
+def backup(
+    target: Annotated[Path, typer.Argument(help="The backup: a folder that is not there yet.")],
+    allow_missing: Annotated[
+        bool, typer.Option(help="Take it although files of objects are missing in the home.")
+    ] = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Take a backup of state, objects, keys and settings, also while a server runs."""
+    from sagehen.backup import take_backup  # No other verb waits for its libraries.
+
+    with plain_errors():
+        settings = load_settings(config, home=home)
+        made = take_backup(settings, target, allow_missing=allow_missing)
+        out.print(
+            f"{target} is a backup of {settings.home}: the state, and {made.objects} files of "
+            f"objects with {made.object_bytes} bytes.",
+            markup=False,
+        )
+        if made.missing:
+            out.print(f"Missing in the home: {len(made.missing)} files of objects.", markup=False)
+        if made.object_store_url is not None:
+            out.print(
+                f"The objects in {made.object_store_url} are not in it: back them up there.",
+                markup=False,
+            )
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(help="A backup that `sagehen backup` has taken.")],
+    replace: Annotated[
+        bool, typer.Option(help="Move aside what is in the home; nothing of it is deleted.")
+    ] = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Bring back a backup into an empty home, or with --replace over another."""
+    from sagehen.backup import restore_backup
+
+    with plain_errors():
+        # The settings that will be in force: the home's own file comes out of the backup.
+        own = source / "home" / "sagehen.toml"
+        chosen = config
+        if own.is_file() and not os.environ.get(f"{PREFIX}CONFIG"):
+            chosen = config or own
+        settings = load_settings(chosen, home=home)
+        made, aside = restore_backup(settings, source, replace=replace)
+        out.print(
+            f"{settings.home} is as it was backed up at {made.created_at}: the state, and "
+            f"{made.objects} files of objects. Start the server with `sagehen up`.",
+            markup=False,
+        )
+        if aside is not None:
+            out.print(f"What was there before is in {aside}.", markup=False)
 
 
 def adopt(
@@ -33,7 +91,7 @@ def adopt(
             if not sys.stdin.isatty():
                 raise Invalid("Nobody can be asked here: give --yes.")
             typer.confirm("Go on?", abort=True)
-        with locked(place):
+        with keeping_private(), locked(place):
             unknown, missing = adopt_state(settings)
         out.print(
             f"Done. Files that the state does not know: {unknown}; objects and parts whose file is "
