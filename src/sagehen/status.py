@@ -25,10 +25,11 @@ def fetch_status(home: Home) -> dict[str, Any]:
 def render_status(status: dict[str, Any]) -> RenderableType:
     """The status as a table of endpoints, with queues and the reasons of failures below it."""
     endpoints = status["endpoints"]
+    damage = [Text(status["state"])] if status.get("state", "ok") != "ok" else []
     if not endpoints:
-        return Text(f"{status['url']} serves; there are no endpoints yet.")
+        return Group(*damage, Text(f"{status['url']} serves; there are no endpoints yet."))
     below = (*_queues(endpoints), *_reasons(endpoints), *_instance_reasons(endpoints))
-    return Group(Text(status["url"]), _table(endpoints), *below)
+    return Group(*damage, Text(status["url"]), _table(endpoints), *below)
 
 
 def _table(endpoints: list[dict[str, Any]]) -> Table:

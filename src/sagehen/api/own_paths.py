@@ -22,7 +22,7 @@ from sagehen.api.own_answers import json_answer, whole_body
 from sagehen.api.status import Snapshot, describe_status
 from sagehen.domain.asynchronous import EndpointQueue
 from sagehen.domain.records import EndpointRecord, InstanceRecord
-from sagehen.errors import Invalid, SagehenError
+from sagehen.errors import Invalid, SagehenError, StateError
 from sagehen.store import async_requests, endpoints, instances
 from sagehen.store.database import Database
 
@@ -98,7 +98,8 @@ class OwnPaths:
 
     async def status(self, _: Request) -> Response:
         """What `sagehen status` shows."""
-        return json_answer({"version": __version__, **describe_status(await self._observe())})
+        about = {"version": __version__, "state": self._database.damage or "ok"}
+        return json_answer({**about, **describe_status(await self._observe())})
 
     async def take_report(self, request: Request) -> Response:
         """A gateway's counts since it began."""
@@ -147,6 +148,8 @@ class OwnPaths:
     def _check_state(self) -> None:
         with self._database.read() as connection:
             connection.execute(text("SELECT 1"))
+        if self._database.damage is not None:
+            raise StateError(self._database.damage)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

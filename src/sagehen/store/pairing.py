@@ -61,8 +61,9 @@ def check_pair(query: Query, tables: set[str], objects: Path, where: str, *, rem
     facts = _look(query, tables, objects)
     if facts.is_adopted and facts.state_id == facts.folder_id:
         return
-    why = _mismatch(facts, objects, where)
-    if why is None and facts.names_files and not facts.has_files and not remote:
+    why = _mismatch(facts, objects, where, remote)
+    is_new = facts.folder_id is None and not facts.has_files
+    if why is None and facts.names_files and is_new and not remote:
         why = (
             f"The state {where} has objects whose files should be in {objects}, but no file is "
             "there. Is a disk not mounted?"
@@ -154,7 +155,7 @@ def _look(query: Query, tables: set[str], objects: Path) -> _Facts:
     )
 
 
-def _mismatch(facts: _Facts, objects: Path, where: str) -> str | None:
+def _mismatch(facts: _Facts, objects: Path, where: str, remote: bool) -> str | None:
     if facts.state_id and facts.folder_id and facts.state_id != facts.folder_id:
         return f"The objects in {objects} belong to another state than {where}."
     if facts.is_empty and (facts.folder_id or facts.has_files):
@@ -162,7 +163,10 @@ def _mismatch(facts: _Facts, objects: Path, where: str) -> str | None:
         return f"The state {where} is empty, but {full} {objects}."
     if facts.folder_id and not facts.state_id and not facts.shares_file:
         return f"Nothing shows that the objects in {objects} belong to the state {where}."
-    if facts.has_files and not facts.shares_file and (facts.names_files or not facts.folder_id):
+    if facts.has_files and not facts.shares_file and not facts.folder_id:
+        return f"The state {where} knows none of the objects' files in {objects}."
+    # Where objects are elsewhere, several homes share a state: it names the files of the others.
+    if facts.has_files and facts.names_files and not facts.shares_file and not remote:
         return f"The state {where} knows none of the objects' files in {objects}."
     return None
 

@@ -248,9 +248,6 @@ REFUSED: dict[str, Spoil] = {
     ),
     "no files": lambda it: shutil.rmtree(it.mine / "objects"),
     "no blobs": lambda it: shutil.rmtree(it.mine / "objects/blobs"),
-    "no files but the id": lambda it: [
-        shutil.rmtree(one) for one in (it.mine / "objects/blobs").glob("*/")
-    ],
     "an earlier version's, empty": lambda it: (
         make_legacy(it.mine),
         run_sql(it.mine, "DELETE FROM blobs", "DELETE FROM objects"),
@@ -288,6 +285,9 @@ STARTED: dict[str, Spoil] = {
     "a part of the objects' rows is gone": lambda it: run_sql(
         it.mine, "DELETE FROM blobs WHERE rowid % 2 = 0"
     ),
+    "no files but the id": lambda it: [
+        shutil.rmtree(one) for one in (it.mine / "objects/blobs").glob("*/")
+    ],
     "all in the trash": lambda it: [
         path.rename(it.mine / "objects/trash" / path.name)
         for path in (it.mine / "objects/blobs").glob("*/*")
