@@ -13,6 +13,7 @@ from sagehen.config import load_settings
 from sagehen.terminal import ConfigOption, HomeOption, out, plain_errors
 from sagehen.verbs.api_keys import key_app
 from sagehen.verbs.asynchronous import async_app
+from sagehen.verbs.backups import adopt, backup, restore
 from sagehen.verbs.environment import EnvCommand, env
 from sagehen.verbs.jobs import jobs_app
 from sagehen.verbs.logs import show_logs
@@ -93,6 +94,9 @@ app.add_typer(async_app, name="async")
 app.add_typer(key_app, name="api-key")
 app.command("apply")(apply)
 app.command("delete")(delete)
+app.command("backup")(backup)
+app.command("restore")(restore)
+app.command("adopt")(adopt)
 
 
 @contextmanager

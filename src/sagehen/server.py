@@ -1,7 +1,6 @@
 """A whole server on this machine: takes the home, reserves the port, runs the roles."""
 
 import asyncio
-import fcntl
 import os
 import socket
 import urllib.error
@@ -11,17 +10,16 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from urllib.parse import unquote
 
 from sagehen.address import client_url, reachable_urls
 from sagehen.clock import SYSTEM, Clock
 from sagehen.credentials import Credentials, make_credentials, make_token
 from sagehen.domain.names import partition_of
-from sagehen.errors import HomeError, Unavailable
+from sagehen.errors import Unavailable
 from sagehen.gateway.board import clear_row, make_board
-from sagehen.home import Home, prepare_home
+from sagehen.home import Home, keeping_private, locked, prepare_home
 from sagehen.settings import Settings
-from sagehen.store.revision import is_up_to_date, make_state
+from sagehen.store.opening import open_state
 from sagehen.supervisor import Role, Supervisor
 
 __all__ = ["RunningServer", "choose_partition", "client_url", "running_server"]
@@ -56,26 +54,28 @@ async def running_server(
 
     Raises:
         SettingError: the state or the object store cannot be opened as the settings say.
+        StateError: the state is damaged, or is not that of the home's objects.
         HomeError: the home cannot be used, or another server uses it.
         Unavailable: the port is taken, or a process does not come up; the message says which.
     """
-    home = prepare_home(settings.home)
     if settings.object_store_url is not None:
         from sagehen.objects import open_remote  # no other verb needs it and all would wait for it
 
         open_remote(settings)  # here, where a wrong setting can be told plainly
-    with _locked(home), _listening(settings) as listeners:
+    home = prepare_home(settings.home)
+    with keeping_private() as umask, locked(home), _listening(settings) as listeners:
         home.address.unlink(missing_ok=True)  # one that was killed has left it
+        await asyncio.to_thread(open_state, settings)
         credentials = make_credentials(home.credentials)
         make_token(home.token)
-        await asyncio.to_thread(_migrate, settings, report)
         url = client_url(settings.host, listeners[0].getsockname()[1])
         make_board(home.board, len(listeners))
         roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
         chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
         partition = await asyncio.to_thread(choose_partition, settings)
         handed = settings.model_copy(update={**chosen, "partition": partition})
-        supervisor = Supervisor(roles, handed, {**os.environ, "PYTHONUNBUFFERED": "1"}, clock)
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        supervisor = Supervisor(roles, handed, environment, clock, umask)
         try:
             await supervisor.start()
             await _wait_until_ready(url, supervisor, home, clock, report)
@@ -88,22 +88,11 @@ async def running_server(
             await supervisor.stop()
 
 
-def _migrate(settings: Settings, report: Callable[[str], None]) -> None:
-    if settings.database_url is None:
-        state = Path(unquote(settings.state_url.removeprefix("sqlite:///")))
-        if is_up_to_date(state) or make_state(state):
-            return
-    from sagehen.store.migrate import upgrade  # half a second that most starts do without
-
-    report("Bringing the database's tables up to date ...")
-    upgrade(settings.state_url)
-
-
 def choose_partition(settings: Settings) -> str:
     """Of the setting; else of what the state has of this region, else the region's own."""
     if settings.partition is not None or partition_of(settings.region) == "aws":
         return settings.partition or "aws"
-    from sagehen.store.database import Database  # with SQLAlchemy, as in `_migrate`
+    from sagehen.store.database import Database  # with SQLAlchemy, which few starts need
     from sagehen.store.partition import kept_partition
 
     database = Database(settings.state_url)
@@ -113,24 +102,6 @@ def choose_partition(settings: Settings) -> str:
     finally:
         database.close()
     return kept or partition_of(settings.region)
-
-
-@contextmanager
-def _locked(home: Home) -> Iterator[None]:
-    """Hold the home; the kernel lets go of it when this process ends, however it ends."""
-    with home.lock.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise HomeError(
-                f"The home {home.path} is in use by the server with process id "
-                f"{file.read().strip() or '?'}. Stop that one, or choose another home with --home."
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
 
 
 def _gateways(home: Home, listeners: Sequence[socket.socket]) -> list[Role]:

@@ -57,9 +57,15 @@ def render_status(status: dict[str, Any], *, details: bool = False) -> Renderabl
     """
     endpoints = status["endpoints"]
     below = [Text(line) for line in _lines_below(status, details)]
+    damage = [Text(line) for line in _damage(status)]
     if not endpoints:
-        return Group(Text(f"{status['url']} serves; there are no endpoints yet."), *below)
-    return Group(Text(status["url"]), _table(endpoints), *below)
+        nothing = Text(f"{status['url']} serves; there are no endpoints yet.")
+        return Group(*damage, nothing, *below)
+    return Group(*damage, Text(status["url"]), _table(endpoints), *below)
+
+
+def _damage(status: dict[str, Any]) -> list[str]:
+    return [status["state"]] if status.get("state", "ok") != "ok" else []
 
 
 def plain_status(status: dict[str, Any], *, details: bool = False) -> str:
@@ -67,14 +73,15 @@ def plain_status(status: dict[str, Any], *, details: bool = False) -> str:
     endpoints = status["endpoints"]
     below = _lines_below(status, details)
     if not endpoints:
-        return "\n".join([f"{status['url']} serves; there are no endpoints yet.", *below])
+        nothing = f"{status['url']} serves; there are no endpoints yet."
+        return "\n".join([*_damage(status), nothing, *below])
     rows = [_COLUMNS, *([cell or "-" for cell in row] for row in _rows(endpoints, repeat=True))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
-    return "\n".join([status["url"], *lines, *below])
+    return "\n".join([*_damage(status), status["url"], *lines, *below])
 
 
 def _table(endpoints: list[dict[str, Any]]) -> Table:

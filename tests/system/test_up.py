@@ -62,6 +62,37 @@ def test_keys_are_readable_by_their_owner_only(server):
     assert stat.S_IMODE(server.home.stat().st_mode) == 0o700
 
 
+def test_nobody_else_reads_anything_of_a_home_that_was_open(short_path):
+    home = short_path / "home"
+    home.mkdir()
+    home.chmod(0o755)
+    (home / "state.db").touch()
+    (home / "state.db").chmod(0o644)
+    before = os.umask(0o022)
+    server = Server(home, {})
+    try:
+        server.start()
+        s3 = server.client("s3")
+        s3.create_bucket(Bucket="bucket")
+        s3.put_object(Bucket="bucket", Key="k", Body=b"TOP-SECRET-OBJECT")
+        assert stat.S_IMODE(home.stat().st_mode) == 0o700
+        found = [path for path in home.rglob("*") if path.is_file() or path.is_dir()]
+        assert {"state.db", "state.db-wal", "state.db-shm"} <= {path.name for path in found}
+        assert [path for path in found if path.stat().st_mode & 0o077] == []
+        if os.geteuid() == 0:
+            short_path.chmod(0o755)
+            home.chmod(0o755)  # The files by themselves.
+            for name in ("state.db", "state.db-wal", "state.db-shm", "run/routes.json"):
+                looked = subprocess.run(
+                    ["cat", home / name], user="nobody", capture_output=True, check=False
+                )
+                assert looked.returncode == 1
+                assert b"Permission denied" in looked.stderr
+    finally:
+        os.umask(before)
+        server.stop()
+
+
 def test_health_is_200_when_ready(server):
     assert server.get("/_sagehen/health")
 

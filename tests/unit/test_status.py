@@ -164,3 +164,11 @@ def test_another_program_at_the_address_is_no_server(short_path: Path) -> None:
         with pytest.raises(Unavailable, match="does not answer"):
             fetch_status(home)
         thread.join()
+
+
+def test_a_damaged_state_is_shown_first() -> None:
+    for endpoints in ([], [{"name": "e", "status": "InService", "variants": [VARIANT]}]):
+        text = io.StringIO()
+        status = {"url": "http://here", "state": "The state is damaged.", "endpoints": endpoints}
+        Console(file=text, width=80).print(render_status(status))
+        assert text.getvalue().startswith("The state is damaged.")

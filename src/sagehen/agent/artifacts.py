@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import logging
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ SIZE = "size"
 PLACE_BYTES = 16 * 1024
 """What an artifact takes beside its files: folders, its size, the end of each last block."""
 
+_NAME = re.compile(r"[0-9a-f]{40}")
 _T = TypeVar("_T")
 
 
@@ -85,8 +87,9 @@ class ArtifactCache:
             if size is not None:
                 used_at = (place / SIZE).stat().st_mtime
                 kept.append((used_at, Artifact(place.name, place / CONTENT, size)))
-            elif place != self._fresh:
-                # A power cut can leave such a one, in the way of a whole one of that name.
+            elif _NAME.fullmatch(place.name):
+                # A power cut can leave such a one, in the way of a whole one of that name. What
+                # has another name is none of ours.
                 remove_tree(place)
         for _, artifact in sorted(kept, key=lambda each: each[0]):
             self._put_unused(artifact)

@@ -23,7 +23,7 @@ from sagehen.api.own_site import OwnSite
 from sagehen.api.status import JobCounts, Snapshot, describe_status, read_job_counts
 from sagehen.domain.asynchronous import EndpointQueue
 from sagehen.domain.records import EndpointRecord, InstanceRecord
-from sagehen.errors import Invalid, SagehenError
+from sagehen.errors import Invalid, SagehenError, StateError
 from sagehen.store import async_requests, endpoints, instances
 from sagehen.store.database import Database
 
@@ -105,7 +105,8 @@ class OwnPaths:
 
     async def status(self, _: Request) -> Response:
         """What `sagehen status` shows."""
-        return json_answer({"version": __version__, **describe_status(await self._observe())})
+        about = {"version": __version__, "state": self._database.damage or "ok"}
+        return json_answer({**about, **describe_status(await self._observe())})
 
     async def take_report(self, request: Request) -> Response:
         """A gateway's counts since it began."""
@@ -166,6 +167,8 @@ class OwnPaths:
     def _check_state(self) -> None:
         with self._database.read() as connection:
             connection.execute(text("SELECT 1"))
+        if self._database.damage is not None:
+            raise StateError(self._database.damage)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -103,8 +103,9 @@ class _StackPaths:
         """Whether this holder may write over what it has read."""
         claim = kept.claim if kept else None
         if (
-            claim is not None
-            and claim.expires_at > self._clock.now()
+            kept is not None
+            and claim is not None
+            and _holds(kept.modified_at, claim, self._clock.now())
             and claim.holder not in (holder, over)
         ):
             raise Conflict(
@@ -137,6 +138,13 @@ class _StackPaths:
             content=wanted.content,
             claim=claim,
         )
+
+
+def _holds(written_at: float, claim: StackClaim, now: float) -> bool:
+    """Whether a claim is in force. One written later than it can last means that the clock was set
+    back since: it would hold for so much longer."""
+    seconds = claim.expires_at - written_at
+    return written_at - seconds <= now < claim.expires_at
 
 
 def _existing(connection: Connection, asked: Asked, lock: bool) -> StackRecord:

@@ -36,7 +36,7 @@ from sagehen.domain.objects import (
     WriteCondition,
 )
 from sagehen.errors import Unavailable
-from sagehen.objects.bookkeeping import Bookkeeping
+from sagehen.objects.bookkeeping import DEFAULT_KEEPING, Bookkeeping, Keeping
 from sagehen.objects.faults import (
     BucketNotEmpty,
     ConditionFailed,
@@ -82,8 +82,9 @@ class ForeignObjectStore(Bookkeeping):
         root: Path,
         clock: Clock,
         writes: GroupedWrites | None = None,
+        keeping: Keeping = DEFAULT_KEEPING,
     ) -> None:
-        super().__init__(database, root, clock, writes)
+        super().__init__(database, root, clock, writes, keeping)
         self._remote = remote
 
     def delete_bucket(self, name: str) -> None:

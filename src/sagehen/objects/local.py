@@ -2,7 +2,7 @@
 
 Order of a write: the file is whole and on disk, then the row says that it is the object, then
 the file it replaces goes. A crash between any two leaves the old object or the new one, and at
-most a file that nobody knows, which the next sweep removes.
+most a file that nobody knows, which a later sweep moves to the trash.
 """
 
 import contextlib

@@ -158,5 +158,12 @@ class ObjectStore(Protocol):
     def completed(self, bucket: str, key: str, upload_id: str) -> ObjectInfo:
         """The object, if that upload made it. Raises NoSuchUpload where it did not."""
 
+    def recover(self) -> int:
+        """Take files out of the trash that have a row after all; how many. Call before serving."""
+
     def sweep(self) -> int:
-        """Remove the files that a crash left behind; how many there were. Call once at start."""
+        """Move files that no row names to the trash, and delete what has been there long enough;
+        how many were moved. Nothing is done where files and state are not known to be a pair."""
+
+    def measured(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
+        """For Prometheus."""

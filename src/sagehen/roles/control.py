@@ -28,6 +28,7 @@ from sagehen.clock import SYSTEM
 from sagehen.credentials import load_credentials, load_token
 from sagehen.deferred.dispatch.assembly import make_dispatcher
 from sagehen.deferred.dispatch.sweeps import Sweeps
+from sagehen.deferred.sweeping import keep_sweeping
 from sagehen.domain.names import ArnMaker
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
@@ -41,9 +42,12 @@ from sagehen.roles.inference import Inference
 from sagehen.roles.notices import Notices
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
+from sagehen.threads import in_thread
 from sagehen.wire.sigv4 import Verifier
 
 __all__: list[str] = []
+
+SWEEP_FILES_SECONDS = 3600.0
 
 
 class _Control:
@@ -53,14 +57,12 @@ class _Control:
         self._settings = settings = start.settings
         self._database = Database(settings.state_url)
         self._writes = GroupedWrites(self._database)
-        self._objects = open_object_store(
-            settings, start.home, self._database, SYSTEM, self._writes
-        )
+        self.objects = open_object_store(settings, start.home, self._database, SYSTEM, self._writes)
         self._agent = AgentClient(start.home.agent_socket)
         # Named by its home, not its process: after a restart it takes its own leases over at once.
         holder = f"{socket.gethostname()}:{start.home.path}"
         recorder = Recorder(SYSTEM, self._database, settings.max_metric_series)
-        store = (self._database, self._writes, self._objects)
+        store = (self._database, self._writes, self.objects)
         self._dispatcher = make_dispatcher(
             settings, start.home, *store, recorder.record, SYSTEM, holder
         )
@@ -74,6 +76,7 @@ class _Control:
         self._bodies = BodyBudget(settings.max_held_control_body_bytes)
         self._site = OwnSite(settings.public_url, settings.allowed_hosts)
         about = (self._site, self._bodies)
+        store = (self._database, self._writes, self.objects)
         self.inference = Inference(settings, *store, *about)
         self._jobs = self._make_job_loop(holder)
         keys = load_credentials(start.home.credentials)
@@ -129,6 +132,7 @@ class _Control:
         def measured(endpoints: Container[str]) -> Measured:
             own = merged(self.inference.measured(), self._jobs.measured())
             own = merged(own, {"LimitHits": {("control_bodies",): self._bodies.hits}})
+            own = merged(own, self.objects.measured())
             return merged(self._sampler.measured(endpoints), own)
 
         paths = OwnPaths(
@@ -146,7 +150,7 @@ class _Control:
             settings=self._settings,
             database=self._database,
             writes=self._writes,
-            objects=self._objects,
+            objects=self.objects,
             clock=SYSTEM,
             arns=ArnMaker.of(self._settings),
             request_id=request_id,
@@ -166,8 +170,11 @@ class _Control:
             *self.notices.duties(),
             *self.inference.duties(),
             Sweeps(self._writes, SYSTEM, history).run(),
-            asyncio.to_thread(self._objects.sweep),
+            keep_sweeping(self._sweep_files, SWEEP_FILES_SECONDS, SYSTEM, "files of objects"),
         ]
+
+    async def _sweep_files(self) -> None:
+        await in_thread(self.objects.sweep)
 
     async def close(self) -> None:
         """Once nothing uses it any more."""
@@ -178,6 +185,7 @@ class _Control:
 
 async def _main(start: Start) -> None:
     control = _Control(start)
+    await asyncio.to_thread(control.objects.recover)
     await asyncio.to_thread(control.inference.begin)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
     duties = [asyncio.create_task(duty) for duty in control.duties()]

@@ -32,6 +32,18 @@ class PlaceSettings(Section):
     object_store_options: dict[str, str] = Field(
         default_factory=dict, description="Options handed to obstore as they are."
     )
+    object_trash_seconds: float = Field(
+        86_400,
+        ge=0,
+        description="How long files of objects that the state does not know stay in the home's "
+        "objects/trash before they are deleted.",
+    )
+    object_grace_seconds: float = Field(
+        3600,
+        ge=0,
+        description="Files of objects that were written less than this ago are never moved to the "
+        "trash.",
+    )
 
     @property
     def state_url(self) -> str:

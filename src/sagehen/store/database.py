@@ -1,10 +1,11 @@
 """Opens the state and gives out transactions."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 
 from sagehen.errors import SettingError, StateFull
@@ -17,6 +18,9 @@ _LOCK_WAIT_SECONDS = 30
 _NOTIFIED = "sagehen.notified"
 _Notifications = set[tuple[str, str]]
 """Channels and payloads."""
+
+_DAMAGED_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGED_POSTGRES = ("XX001", "XX002")
 
 FULL = "The disk that holds the state is full. Make room, then try again."
 
@@ -38,6 +42,9 @@ class Database:
         # one that begins again at once, the others would wait for seconds.
         self._turns = Turns(_LOCK_WAIT_SECONDS) if self._sqlite else None
         self._listeners: list[tuple[str, Callable[[str], None]]] = []
+        self.damage: str | None = None
+        """What a statement has met: a sentence for the user. None where none has met any."""
+        event.listen(self.engine, "handle_error", self._note_damage)
 
     def listen(self, channel: str, listener: Callable[[str], None]) -> None:
         """Call `listener` with each payload for `channel`, after this object's commit of it.
@@ -86,6 +93,16 @@ class Database:
                 raise
             with _telling_when_full():
                 connection.commit()
+
+    def _note_damage(self, context: ExceptionContext) -> None:
+        error = context.original_exception
+        code = getattr(error, "sqlite_errorcode", None)
+        in_sqlite = code is not None and code & 0xFF in _DAMAGED_SQLITE
+        if in_sqlite or getattr(error, "sqlstate", None) in _DAMAGED_POSTGRES:
+            self.damage = (
+                f"The state is damaged ({error}). Stop the server and bring back a backup with "
+                "`sagehen restore BACKUP --home HOME --replace`."
+            )
 
     def _deliver(self, notified: _Notifications) -> None:
         for channel, payload in notified:

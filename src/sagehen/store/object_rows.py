@@ -28,7 +28,7 @@ from sagehen.domain.objects import (
     ObjectInfo,
     Upload,
 )
-from sagehen.store.object_tables import BLOBS, BUCKETS, OBJECTS, UPLOADS
+from sagehen.store.object_tables import BLOBS, BUCKETS, OBJECTS, STATE_IDENTITY, UPLOADS
 from sagehen.store.rows import Upsert, inserts, upsert, upsert_for
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "read_objects",
     "set_attributes",
     "set_bucket_settings",
+    "state_id",
     "uploads_of",
 ]
 
@@ -284,6 +285,12 @@ def known_blobs(connection: Connection, blob_ids: list[str]) -> set[str]:
     """Those of the ids that belong to an object or an upload."""
     statement = select(BLOBS.c.blob_id).where(BLOBS.c.blob_id.in_(blob_ids))
     return set(connection.execute(statement).scalars())
+
+
+def state_id(connection: Connection) -> str | None:
+    """The id that this state has in common with its objects' files; None before the first start."""
+    found: str | None = connection.scalar(select(STATE_IDENTITY.c.state_id))
+    return found
 
 
 def _object(bucket: str, key: str) -> tuple[ColumnElement[bool], ...]:

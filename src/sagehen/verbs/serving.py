@@ -109,11 +109,18 @@ def _announce(server: RunningServer) -> None:
         "Point boto3, the AWS CLI or the SageMaker SDK at it:\n"
     )
     aws, keys = export_lines(server.url, server.credentials, settings.region)
-    sys.stdout.write(f"  {aws}\n  {keys}\n\n")
+    # What is no terminal is a journal or a log, where the secret would stay.
+    lines = (aws, keys) if sys.stdout.isatty() else (aws,)
+    sys.stdout.write("".join(f"  {line}\n" for line in lines) + "\n")
     env = shlex.join(["sagehen", "env", "--home", str(server.home.path)])
     if settings.config:
         env += " " + shlex.join(["--config", str(settings.config)])
-    out.print(f'or, in another terminal: eval "$({env})". Ctrl-C stops.', markup=False)
+    hint = (
+        "or, in another terminal"
+        if sys.stdout.isatty()
+        else "and, for the keys, in another terminal"
+    )
+    out.print(f'{hint}: eval "$({env})". Ctrl-C stops.', markup=False)
     if server.reachable:
         err.print("\n" + exposure_warning(server.reachable, settings), markup=False)
 

@@ -50,6 +50,15 @@ def test_a_stack_is_written_over_what_was_read(house):
     assert second.content == {"resources": ["m"]}
 
 
+def test_a_claim_ends_although_the_clock_was_set_back(house):
+    house.put(0, holder="a", claim_seconds=60)
+    house.clock.seconds -= 30
+    with pytest.raises(Conflict, match="works on the stack"):
+        house.put(1, holder="b")
+    house.clock.seconds -= 5 * 3600
+    assert house.put(1, holder="b").version == 2
+
+
 @pytest.mark.parametrize("version", [0, 2, 7])
 def test_what_somebody_else_has_written_is_not_written_over(house, version):
     house.put(0, content={"kept": True})

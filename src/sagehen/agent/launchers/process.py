@@ -151,6 +151,7 @@ class ProcessLauncher:
         cgroups: where there are any.
         orphans: told to adopt where this process has no children but containers.
         mounts: containers see their base at /opt/ml; see `can_mount`.
+        umask: containers'; this process's own where it is negative.
     """
 
     def __init__(
@@ -160,7 +161,9 @@ class ProcessLauncher:
         clock: Clock = SYSTEM,
         *,
         mounts: bool = False,
+        umask: int = -1,
     ) -> None:
+        self._umask = umask
         self._cgroups = cgroups
         self._mounts = mounts
         self._orphans = orphans or Orphans()
@@ -186,7 +189,9 @@ class ProcessLauncher:
             group = self._cgroups.make(plan.instance_id, plan.name, plan.limits)
         try:
             procs = group.procs if group else None
-            process = await spawn(plan, output, procs, self._orphans, mounts=self._mounts)
+            process = await spawn(
+                plan, output, procs, self._orphans, mounts=self._mounts, umask=self._umask
+            )
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
         except BaseException:
             if group is not None:

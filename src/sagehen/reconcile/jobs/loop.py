@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from sagehen.clock import Clock
+from sagehen.clock_jumps import ClockJumps
 from sagehen.domain.jobs import JobList, JobReport, JobSpec, StopRequest
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStage
 from sagehen.errors import Invalid, NotFound, SagehenError
 from sagehen.reconcile.jobs.agent_view import AgentView
-from sagehen.reconcile.jobs.clock_jumps import ClockJumps
 from sagehen.reconcile.jobs.jobs import Asks, JobPass, OnEnd
 from sagehen.reconcile.jobs.limits import JobLimits
 from sagehen.reconcile.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
