@@ -209,6 +209,7 @@ def slow_to_load(gate: Path) -> bytes:
     return (
         "import pathlib, time\ndef model_fn(d):\n"
         f"    while not pathlib.Path({str(gate)!r}).exists():\n        time.sleep(0.01)\n"
+        "def predict_fn(data, model):\n    return data\n"
     ).encode()
 
 
