@@ -279,7 +279,9 @@ class Instance:
                 for running, wait in zip(self._running, waits, strict=True)
                 if not wait.done()
             )
-            cause = f"/ping did not answer 200 within {seconds:g} s; {late.describe_end()}"
+            known = (await late.describe_ports(), late.describe_end())
+            causes = [f"/ping did not answer 200 within {seconds:g} s", *filter(None, known)]
+            cause = "; ".join(causes)
             raise _Unhealthy(self._say_unhealthy(late, cause), final=True) from None
         for running in self._running:
             if running.exited.done():

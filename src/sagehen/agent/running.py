@@ -47,7 +47,13 @@ class RunningContainer:
     async def wait_until_healthy(self) -> None:
         """Ask until it answers as it should: quickly at first."""
         interval = self.pace.first_ping_interval_seconds
+        loop = asyncio.get_running_loop()
+        hint_at: float | None = loop.time() + self.pace.port_hint_seconds
         while not await self.is_healthy():
+            if hint_at is not None and loop.time() >= hint_at:
+                hint_at = None
+                if hint := await self.describe_ports():
+                    await asyncio.to_thread(self.process.note, hint)
             await asyncio.sleep(interval)
             interval = min(interval * 1.2, self.pace.longest_ping_interval_seconds)
 
@@ -76,6 +82,20 @@ class RunningContainer:
         await asyncio.wait({self.exited}, timeout=KILL_SECONDS)
         with contextlib.suppress(OSError):
             self.place.socket.unlink(missing_ok=True)
+
+    async def describe_ports(self) -> str:
+        """That it does not listen where it should, and where it does; empty where all is well."""
+        if not self.address.startswith("tcp:"):
+            return ""
+        port = int(self.address.rpartition(":")[2])
+        listening = await self.process.listening_ports()
+        if port in listening:
+            return ""
+        hint = f"nothing listens on port {port} (SAGEMAKER_BIND_TO_PORT)"
+        if listening:
+            ports = ", ".join(map(str, listening))
+            hint += f"; the container's processes listen on {ports}"
+        return hint
 
     @property
     def will_not_load(self) -> bool:

@@ -32,23 +32,11 @@ DRAIN_SECONDS = 28.0
 
 _BACKLOG = 2048
 _OF_THE_MODEL = frozenset(
-    [
-        "AssertionError",
-        "AttributeError",
-        "ImportError",
-        "IndentationError",
-        "IndexError",
-        "KeyError",
-        "MissingFunction",
-        "ModelFileError",
-        "ModuleNotFoundError",
-        "NameError",
-        "ScriptError",
-        "SyntaxError",
-        "TabError",
-        "TypeError",
-        "ValueError",
-    ]
+    {
+        *("AssertionError", "AttributeError", "ImportError", "IndentationError", "IndexError"),
+        *("KeyError", "MissingFunction", "ModelFileError", "ModuleNotFoundError", "NameError"),
+        *("ScriptError", "SyntaxError", "TabError", "TypeError", "ValueError"),
+    }
 )
 """Exceptions that have nothing to do with networks, disks, memory or time."""
 
