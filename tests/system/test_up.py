@@ -293,7 +293,10 @@ def test_status_without_a_server_says_what_to_do(short_path, ended):
 
 
 def test_status_and_logs_show_an_endpoint(server, deploy, ended):
-    chatty = "def model_fn(d):\n    print('hello from the model', flush=True)\n    return 1\n"
+    chatty = (
+        "def model_fn(d):\n    print('hello from the model', flush=True)\n    return 1\n"
+        "def predict_fn(data, model):\n    return data\n"
+    )
     assert deploy.endpoint("chatty", chatty)["EndpointStatus"] == "InService"
     shown = run("status", "--home", str(server.home))
     assert shown.returncode == 0

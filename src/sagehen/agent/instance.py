@@ -50,9 +50,13 @@ class _Failed(SagehenError):
 class _Unhealthy(SagehenError):
     """It ended, or did not answer, before it was healthy; the message is a FailureReason."""
 
-    def __init__(self, reason: str, *, late: bool = False) -> None:
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        """
+        Args:
+            final: another start would not help.
+        """
         super().__init__(reason)
-        self.late = late
+        self.final = final
 
 
 class Instance:
@@ -223,7 +227,7 @@ class Instance:
             try:
                 await self._start()
             except _Unhealthy as error:
-                if not was_healthy and (retried or error.late):
+                if not was_healthy and (retried or error.final):
                     raise _Failed(str(error)) from error
                 retried = True
                 reason = str(error)
@@ -275,11 +279,14 @@ class Instance:
                 for running, wait in zip(self._running, waits, strict=True)
                 if not wait.done()
             )
-            cause = f"/ping did not answer 200 within {seconds:g} s; {late.describe_end()}"
-            raise _Unhealthy(self._say_unhealthy(late, cause), late=True) from None
+            known = (await late.describe_ports(), late.describe_end())
+            causes = [f"/ping did not answer 200 within {seconds:g} s", *filter(None, known)]
+            cause = "; ".join(causes)
+            raise _Unhealthy(self._say_unhealthy(late, cause), final=True) from None
         for running in self._running:
             if running.exited.done():
-                raise _Unhealthy(self._say_unhealthy(running, running.describe_end()))
+                reason = self._say_unhealthy(running, running.describe_end())
+                raise _Unhealthy(reason, final=running.will_not_load)
 
     async def _serve(self) -> str:
         """Serve until something is wrong; return what."""

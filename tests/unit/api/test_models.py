@@ -145,6 +145,7 @@ def test_model_data_must_exist(server, refusal, key):
         f"Could not access model data at s3://bucket/{key}. Please ensure that the role "
         '"arn:aws:iam::000000000000:role/r" exists'
     )
+    assert said.endswith(f"is located in us-east-1. Here: There is no object s3://bucket/{key}.")
 
 
 def test_model_data_is_optional(server):
@@ -167,7 +168,9 @@ def test_many_models_need_a_prefix_in_a_bucket_that_exists(server, refusal):
     slashless = {"ModelDataUrl": "s3://bucket/many", "Mode": "MultiModel"}
     assert "with a slash at its end" in refusal(lambda: create_with(server, **slashless))
     elsewhere = {"ModelDataUrl": "s3://other/many/", "Mode": "MultiModel"}
-    assert "Could not access model data" in refusal(lambda: create_with(server, **elsewhere))
+    said = refusal(lambda: create_with(server, **elsewhere))
+    assert "Could not access model data" in said
+    assert said.endswith("Here: There is no bucket other.")
     nowhere = {"ModelDataUrl": None, "Mode": "MultiModel"}
     assert "needs a ModelDataUrl" in refusal(lambda: create_with(server, **nowhere))
 

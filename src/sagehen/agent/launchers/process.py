@@ -18,7 +18,7 @@ from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
 from sagehen.agent.launchers.watch import Watch
 from sagehen.agent.limits import NO_LIMITS, InstanceLimit, LimitHits, Limits, describe_hit
 from sagehen.agent.memory import TreeMemory, kernel_kills
-from sagehen.agent.process_tree import end_trees, tree_cpu_seconds
+from sagehen.agent.process_tree import end_trees, tree_cpu_seconds, tree_listening_ports
 from sagehen.clock import SYSTEM, Clock
 
 __all__ = ["ContainerProcess", "ProcessLauncher"]
@@ -115,6 +115,14 @@ class ContainerProcess:
         if self.has_ended:
             return 0.0
         return await asyncio.to_thread(tree_cpu_seconds, self._process.pid)
+
+    async def listening_ports(self) -> list[int]:
+        if self.has_ended:
+            return []
+        return await asyncio.to_thread(tree_listening_ports, self._process.pid)
+
+    def note(self, line: str) -> None:
+        self._log.add(f"sagehen: {line}")
 
     def hits(self) -> LimitHits:
         if self._group is not None and not self.has_ended:

@@ -5,13 +5,14 @@ import pickle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sagehen.modelserver.adapters.model_file import ModelFileError
+from sagehen.modelserver.adapters.model_file import ModelFileError, nested_hint, top_files
 from sagehen.modelserver.adapters.xgboost_library import Booster, BoosterError, Library
 
 __all__ = ["LoadedFile", "load_boosters", "model_files"]
 
 
 _OLD_BINARY = b"binf"
+_LIGHTGBM = b"tree\nversion="
 
 
 class LoadedFile(NamedTuple):
@@ -44,11 +45,12 @@ def model_files(model_dir: Path) -> list[Path]:
     """
     if not model_dir.is_dir():
         raise ModelFileError(f"There is no model folder {model_dir}.")
-    paths = sorted(
-        path for path in model_dir.iterdir() if path.is_file() and not path.name.startswith(".")
-    )
+    paths = sorted(top_files(model_dir))
     if not paths:
-        raise ModelFileError("The model's archive has no model file at its top level.")
+        raise ModelFileError(
+            "The model's archive has no model file at its top level."
+            + nested_hint(model_dir, ("*",))
+        )
     return paths
 
 
@@ -57,6 +59,11 @@ def _load(library: Library, path: Path) -> LoadedFile:
     if content[:1] == b"{" and not content.rstrip().endswith(b"}"):
         # The library would try to reserve whatever the missing lengths seem to say.
         raise ModelFileError(f"Model {path.name} cannot be loaded: the file is cut off.")
+    if content.startswith(_LIGHTGBM):
+        raise ModelFileError(
+            f"Model {path.name} cannot be loaded: it is a LightGBM model. Deploy it with the image "
+            "sagehen-lightgbm."
+        )
     booster = Booster(library)
     inside = _pickled_booster(content)
     try:
