@@ -78,6 +78,10 @@ class Shadows:
         self._by_shadow: dict[Line, _Held] = {}
         """Of the shadows that have any; by their line, which is the same in all tables."""
 
+    def __len__(self) -> int:
+        """How many copies are under way."""
+        return len(self._all.copies)
+
     def copy(self, admitted: Admitted, parts: Sequence[bytes], streamed: bool) -> None:
         """Send the endpoint's shadow a copy of a request, if it falls into the share.
 
