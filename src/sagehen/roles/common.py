@@ -4,21 +4,23 @@ import argparse
 import asyncio
 import logging
 import os
-import pickle
 import signal
 import socket
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from sagehen.handed_settings import take_over
 from sagehen.home import Home
 from sagehen.processes import die_with_parent
-from sagehen.settings import Settings
 from sagehen.telemetry import configure_logging
+
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["Start", "run", "serve_on", "start_role"]
 
@@ -30,7 +32,7 @@ KEEP_ALIVE_SECONDS = 75
 class Start:
     """What the supervisor told this process."""
 
-    settings: Settings
+    settings: "Settings"
     home: Home
     sockets: tuple[socket.socket, ...]
     number: int
@@ -48,7 +50,7 @@ def start_role(name: str) -> Start:
     # It stays open: what is opened next would have its number, and libuv aborts where it is to
     # close what has the number of a standard stream, at the end of the event loop.
     with open(0, "rb", closefd=False) as handed:
-        settings: Settings = pickle.load(handed)
+        settings = take_over(handed.read())
     own_name = name if given.number is None else f"{name}-{given.number}"
     configure_logging(settings.log_level, own_name)
     sockets = tuple(socket.socket(fileno=descriptor) for descriptor in given.socket)

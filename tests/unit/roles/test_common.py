@@ -1,7 +1,6 @@
 """A role's process, from what it is handed to its end."""
 
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -9,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from sagehen.handed_settings import hand_over
 from sagehen.settings import Settings
 
 _ROLE = """
@@ -26,7 +26,7 @@ run(main())
 def test_a_role_has_the_settings_it_is_handed_and_ends_in_order(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-uc", _ROLE, f"--parent={os.getpid()}"],
-        input=pickle.dumps(Settings(home=tmp_path, port=12345)),
+        input=hand_over(Settings(home=tmp_path, port=12345)),
         capture_output=True,
         timeout=60,
         check=False,
