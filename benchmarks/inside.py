@@ -47,13 +47,25 @@ class Inside:
 
     def routed(self) -> dict[str, InstanceRoute]:
         """The instances that gateways send to, by id."""
-        table = msgspec.json.decode(self._run("routes.json").read_bytes(), type=RouteTable)
         return {
             instance.instance_id: instance
-            for route in table.routes.values()
+            for route in self._table().routes.values()
             for variant in route.variants
             for instance in variant.instances
         }
+
+    def endpoint_instances(self, endpoint: str) -> list[str]:
+        """The ids of the instances of one endpoint."""
+        return [
+            instance.instance_id
+            for route in self._table().routes.values()
+            if route.endpoint_name == endpoint
+            for variant in route.variants
+            for instance in variant.instances
+        ]
+
+    def _table(self) -> RouteTable:
+        return msgspec.json.decode(self._run("routes.json").read_bytes(), type=RouteTable)
 
     def outstanding(self, instance: InstanceRoute) -> int:
         """What the gateways wait for from an instance."""

@@ -134,6 +134,7 @@ def receive(connection: Connection, tally: Tally) -> bool:
 def summary(tally: Tally, seconds: float) -> dict[str, float]:
     ordered = sorted(tally.milliseconds)
     return {
+        "answers": len(ordered),
         "requests_per_second": len(ordered) / seconds,
         "p50_ms": ordered[len(ordered) // 2],
         "p90_ms": ordered[len(ordered) * 9 // 10],

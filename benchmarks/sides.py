@@ -255,25 +255,36 @@ def answers(url: str) -> bool:
         return False
 
 
-def deploy(model: Path, running: Server, instances: int = 1, routing: str = "RANDOM") -> None:
-    """One endpoint with that model."""
+def deploy(
+    model: Path,
+    running: Server,
+    instances: int = 1,
+    routing: str = "RANDOM",
+    name: str = "house",
+    environment: dict[str, str] | None = None,
+) -> None:
+    """One endpoint of that name with that model, in service."""
     archive = packed({"xgboost-model": model})
     running.client("s3").create_bucket(Bucket="benchmark")
     running.client("s3").put_object(Bucket="benchmark", Key="model.tar.gz", Body=archive)
     sagemaker = running.client("sagemaker")
-    container = {"Image": IMAGE, "ModelDataUrl": "s3://benchmark/model.tar.gz"}
-    sagemaker.create_model(ModelName="house", ExecutionRoleArn=ROLE, PrimaryContainer=container)
+    container = {
+        "Image": IMAGE,
+        "ModelDataUrl": "s3://benchmark/model.tar.gz",
+        "Environment": environment or {},
+    }
+    sagemaker.create_model(ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container)
     variant = {
         "VariantName": "AllTraffic",
-        "ModelName": "house",
+        "ModelName": name,
         "InstanceType": "ml.m5.large",
         "InitialInstanceCount": instances,
         "RoutingConfig": {"RoutingStrategy": routing},
     }
-    sagemaker.create_endpoint_config(EndpointConfigName="house", ProductionVariants=[variant])
-    sagemaker.create_endpoint(EndpointName="house", EndpointConfigName="house")
+    sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+    sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
     waiter = sagemaker.get_waiter("endpoint_in_service")
-    waiter.wait(EndpointName="house", WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+    waiter.wait(EndpointName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
 
 
 def packed(files: dict[str, Path]) -> bytes:

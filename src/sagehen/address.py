@@ -3,15 +3,17 @@
 import ipaddress
 import socket
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from sagehen.settings import Settings
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["client_url", "public_url", "reachable_urls"]
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def public_url(settings: Settings) -> str:
+def public_url(settings: "Settings") -> str:
     """Where links in messages lead: as the settings say, else to where clients find the server."""
     return (settings.public_url or client_url(settings.host, settings.port)).rstrip("/")
 

@@ -1,31 +1,32 @@
-"""The key that signs what is posted to subscribers, and its certificate: made at first start."""
+"""Signs what is posted to subscribers, by a key with a certificate: both made at first start."""
 
 import base64
-import datetime
 import hashlib
-import os
+import re
+import ssl
+import subprocess
+import sys
+from functools import cached_property
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.x509.oid import NameOID
+from typing import TYPE_CHECKING
 
 from sagehen.errors import HomeError
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
 __all__ = ["MessageSigner", "load_signer"]
 
-_KEY_BITS = 2048
-_CERTIFICATE_DAYS = 3650
-_HASHES: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_MAKE_SECONDS = 60.0
 
 
 class MessageSigner:
     """Signs as SNS does: RSA with PKCS#1 v1.5, in Base64."""
 
-    def __init__(self, key: rsa.RSAPrivateKey, certificate: bytes) -> None:
-        """`certificate` is PEM."""
-        self._key = key
+    def __init__(self, pem: bytes, certificate: bytes) -> None:
+        """`pem` has the key; `certificate` is PEM, too."""
+        self._pem = pem
         self.certificate = certificate
         digest = hashlib.sha256(certificate).hexdigest()[:32]
         self.certificate_path = f"/_sagehen/sns/SimpleNotificationService-{digest}.pem"
@@ -33,8 +34,15 @@ class MessageSigner:
 
     def sign(self, text: str, version: str) -> str:
         """The signature of `text`; `version` is a topic's SignatureVersion."""
-        signature = self._key.sign(text.encode(), padding.PKCS1v15(), _HASHES[version])
-        return base64.b64encode(signature).decode()
+        from sagehen.message_key import sign  # of a server without subscribers nobody asks
+
+        return base64.b64encode(sign(self._key, text, version)).decode()
+
+    @cached_property
+    def _key(self) -> "RSAPrivateKey":
+        from sagehen.message_key import read_key
+
+        return read_key(self._pem)
 
 
 def load_signer(path: Path) -> MessageSigner:
@@ -46,48 +54,33 @@ def load_signer(path: Path) -> MessageSigner:
     if not path.exists():
         _make(path)
     try:
+        # That they are whole and belong together; what asyncio imports anyway can say that.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
         kept = path.read_bytes()
-        key = serialization.load_pem_private_key(kept, password=None)
-        certificate = x509.load_pem_x509_certificate(kept)
+        certificate = _certificate_in(kept)
     except (OSError, ValueError) as error:
         raise HomeError(
             f"The key that signs messages in {path} cannot be read ({error}). Mend the file, or "
             "remove it: the next `sagehen up` then makes a new one."
         ) from error
-    if not isinstance(key, rsa.RSAPrivateKey):
-        raise HomeError(f"The key that signs messages in {path} is no RSA key.")
-    return MessageSigner(key, certificate.public_bytes(serialization.Encoding.PEM))
+    return MessageSigner(kept, certificate)
 
 
 def _make(path: Path) -> None:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
-    whole = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    ) + _certificate(key).public_bytes(serialization.Encoding.PEM)
-    # Written whole under another name: a crash half-way must not leave an unreadable key.
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(whole)
-        file.flush()
-        os.fsync(descriptor)
-    draft.replace(path)
-
-
-def _certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Sagehen notifications")])
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        # A receiver's clock may be behind ours.
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=_CERTIFICATE_DAYS))
-        .sign(key, hashes.SHA256())
+    """In a process of its own, which takes what it needs along when it ends."""
+    command = [sys.executable, "-m", "sagehen.message_key", str(path)]
+    made = subprocess.run(
+        command, capture_output=True, text=True, timeout=_MAKE_SECONDS, check=False
     )
+    if made.returncode:
+        last = made.stderr.strip().rpartition("\n")[2]
+        raise HomeError(f"The key that signs messages in {path} cannot be made: {last}")
+
+
+def _certificate_in(pem: bytes) -> bytes:
+    """The first certificate, in lines of the usual length, whatever those of the file are."""
+    found = _CERTIFICATE.search(pem)
+    if found is None:
+        raise ValueError("there is no certificate in it")
+    der = ssl.PEM_cert_to_DER_cert(found[0].decode("ascii"))
+    return ssl.DER_cert_to_PEM_cert(der).encode()

@@ -2,25 +2,40 @@
 
 import logging
 import math
+import sys
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-from sqlalchemy.exc import SQLAlchemyError
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sagehen.clock import Clock
 from sagehen.errors import Unavailable
 
-__all__ = ["AWAY", "Patience"]
+if TYPE_CHECKING:
+    AWAY: tuple[type[Unavailable], type[OSError], type[Exception]]
+    """As `away_errors()`, for those who have a database open anyway."""
+
+__all__ = ["AWAY", "Patience", "away_errors"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-AWAY = (Unavailable, OSError, SQLAlchemyError)
-"""What may be otherwise a moment later."""
-
 FIRST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 5.0
 TELL_SECONDS = 10.0
+
+
+def away_errors() -> tuple[type[Exception], ...]:
+    """What may be otherwise a moment later. To be asked for in `except`, as this is where it is
+    known whether this process has a database open: an agent without instances has none."""
+    database = sys.modules.get("sqlalchemy.exc")
+    return (Unavailable, OSError, *((database.SQLAlchemyError,) if database else ()))
+
+
+def __getattr__(name: str) -> Any:
+    if name != "AWAY":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import sqlalchemy.exc  # noqa: F401
+
+    return away_errors()
 
 
 class Patience:
@@ -44,7 +59,7 @@ class Patience:
         while True:
             try:
                 return await work()
-            except AWAY as error:
+            except away_errors() as error:
                 until = min(began + self._seconds, self._until)
                 if self._clock.monotonic() + wait > until:
                     raise

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import pickle
 import signal
 import socket
 import sys
@@ -13,6 +12,7 @@ from itertools import groupby
 from logging.handlers import RotatingFileHandler
 
 from sagehen.clock import Clock
+from sagehen.handed_settings import hand_over
 from sagehen.home import Home
 from sagehen.settings import Settings
 
@@ -87,7 +87,7 @@ class Supervisor:
         the user's, for containers; the roles have this process's own."""
         self._children = [_Child(role) for role in roles]
         self._home = Home(settings.home)
-        self._settings = pickle.dumps(settings)
+        self._settings = hand_over(settings)
         self._environment = environment
         self._clock = clock
         self._umask = umask

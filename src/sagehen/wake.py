@@ -29,6 +29,11 @@ class Wake:
         """As `hint`, from the event loop itself."""
         self._event.set()
 
+    @property
+    def is_set(self) -> bool:
+        """There was a hint since the last `clear`."""
+        return self._event.is_set()
+
     def clear(self) -> None:
         """What was hinted by now is about to be looked at."""
         self._event.clear()

@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from sagehen.agent.artifacts import ArtifactCache
 from sagehen.agent.changes import Changes
@@ -24,7 +25,9 @@ from sagehen.domain.containers import InstanceSpec, InstanceState
 from sagehen.errors import Invalid, NotFound, Unavailable
 from sagehen.home import Home
 from sagehen.objects import ObjectStore
-from sagehen.settings import Settings
+
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["Agent"]
 
@@ -46,7 +49,7 @@ class Agent:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: "Settings",
         home: Home,
         objects: ObjectStore,
         clock: Clock,

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagehen.agent.launcher import LaunchPlan
 from sagehen.agent.leftovers import BASE_MARK
@@ -13,8 +14,10 @@ from sagehen.agent.ports import PortRange
 from sagehen.domain.containers import ContainerSpec, InstanceSpec
 from sagehen.domain.images import Launch
 from sagehen.home import Home
-from sagehen.settings import Settings
 from sagehen.user_environment import pip_variables
+
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["ContainerPlace", "choose_address", "hidden_paths", "plan_launch"]
 
@@ -78,7 +81,7 @@ def choose_address(place: ContainerPlace, launch: Launch, ports: PortRange) -> s
 
 
 def plan_launch(
-    place: ContainerPlace, launch: Launch, address: str, ports: PortRange, settings: Settings
+    place: ContainerPlace, launch: Launch, address: str, ports: PortRange, settings: "Settings"
 ) -> LaunchPlan:
     """Everything that the launcher must know."""
     if launch.adapter is not None:
@@ -100,7 +103,7 @@ def plan_launch(
     )
 
 
-def hidden_paths(home: Home, settings: Settings) -> tuple[Path, ...]:
+def hidden_paths(home: Home, settings: "Settings") -> tuple[Path, ...]:
     """Of the home, what no code is to see that is isolated."""
     file = settings.config
     return (*home.hidden, file) if file is not None and file.parent == home.path else home.hidden
@@ -116,7 +119,7 @@ class _Program:
 
 
 def _model_server(
-    place: ContainerPlace, adapter: str, address: str, settings: Settings
+    place: ContainerPlace, adapter: str, address: str, settings: "Settings"
 ) -> _Program:
     fixed = {
         "SAGEHEN_ADAPTER": adapter,
@@ -153,7 +156,7 @@ def _for_requirements(place: ContainerPlace) -> dict[str, str]:
     return {"SAGEMAKER_STARTUP_TIMEOUT": str(seconds), **pip_variables()}
 
 
-def _environment(place: ContainerPlace, settings: Settings) -> dict[str, str]:
+def _environment(place: ContainerPlace, settings: "Settings") -> dict[str, str]:
     """What we suggest, what the user says, what must be so: in this order, the last wins."""
     container = place.container
     suggested = {

@@ -5,10 +5,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from sagehen.agent.memory import machine_memory_bytes
 from sagehen.domain.instance_types import instance_types
-from sagehen.settings import Settings
+
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = [
     "NO_LIMITS",
@@ -51,7 +54,7 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-def choose_limits(instance_type: str, settings: Settings) -> Limits:
+def choose_limits(instance_type: str, settings: "Settings") -> Limits:
     """The instance type's, where this machine has as much; more than it has is no limit."""
     if not settings.instance_limits:
         return NO_LIMITS

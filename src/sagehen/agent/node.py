@@ -1,13 +1,16 @@
 """What the instances of a node share."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sagehen.agent.artifacts import ArtifactCache
 from sagehen.agent.launcher import Launcher
 from sagehen.agent.ports import Ports
 from sagehen.clock import Clock
 from sagehen.home import Home
-from sagehen.settings import Settings
+
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["Node", "Pace"]
 
@@ -40,7 +43,7 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    settings: Settings
+    settings: "Settings"
     home: Home
     artifacts: ArtifactCache
     launcher: Launcher

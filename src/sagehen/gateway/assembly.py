@@ -4,6 +4,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from sagehen.clock import Clock
 from sagehen.domain.container_ends import read_end
@@ -28,8 +29,10 @@ from sagehen.gateway.server import Server
 from sagehen.gateway.sessions import Sessions
 from sagehen.gateway.shadow import Shadows
 from sagehen.home import Home
-from sagehen.settings import Settings
 from sagehen.wire.sigv4 import Verifier
+
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["make_gateway"]
 
@@ -40,7 +43,7 @@ def _write_to_stderr(text: str) -> None:
 
 
 def make_gateway(
-    settings: Settings,
+    settings: "Settings",
     home: Home,
     secrets: Mapping[str, str],
     clock: Clock,

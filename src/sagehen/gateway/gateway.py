@@ -6,13 +6,14 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 
 from sagehen.clock import Clock
 from sagehen.errors import Unavailable
 from sagehen.gateway.counters import Counters
+from sagehen.gateway.duties import Duties, Duty, keep_doing
 from sagehen.gateway.invoker import Invoker
 from sagehen.gateway.local_call import call
 from sagehen.gateway.pool import Pool
@@ -32,6 +33,9 @@ IDLE_CONNECTIONS_SECONDS = 0.25
 SWEEP_SECONDS = 1.0
 TELL_SECONDS = 1.0
 """Between two reports of counters to control, and of models in use to the agents."""
+UNCHANGED_SECONDS = 5.0
+"""Between two reports that say the same. Control takes a gateway that is silent for 10 s for one
+that is no more, and a control that was started anew hears nothing before."""
 TELL_TIMEOUT_SECONDS = 5.0
 SESSIONS_SECONDS = 60.0
 """Between two removals of sessions that have expired."""
@@ -64,6 +68,22 @@ class Gateway:
         self._control = control
         self._agent = agent
         self._clock = clock
+        self._told = b""
+        """The report that control got last."""
+        self._told_at = 0.0
+        self._duties = Duties(
+            clock,
+            [
+                Duty(ROUTES_SECONDS, self._follow_routes),
+                Duty(EXPIRE_SECONDS, invoker.live.expire),
+                Duty(EXPIRE_SECONDS, invoker.shadows.expire),
+                Duty(DIGEST_SECONDS, counters.digest),
+                Duty(IDLE_CONNECTIONS_SECONDS, self._close_idle),
+                Duty(SWEEP_SECONDS, server.sweep),
+            ],
+            lambda: bool(len(invoker.live) or len(invoker.shadows)),
+        )
+        invoker.live.on_first = self._duties.stir
 
     async def serve(self, listener: socket.socket) -> None:
         """Answer on a bound socket until SIGTERM or SIGINT; then finish what was accepted."""
@@ -91,7 +111,7 @@ class Gateway:
         server = await loop.create_server(
             self._server.make_connection, sock=listener, backlog=BACKLOG
         )
-        duties = [loop.create_task(self._every(*duty)) for duty in self._duties()]
+        duties = [loop.create_task(work) for work in self._beside()]
         try:
             yield
         finally:
@@ -117,29 +137,17 @@ class Gateway:
         self._invoker.live.shut_down()
         self._server.abort()
 
-    def _duties(self) -> list[tuple[float, Callable[[], Awaitable[None] | None]]]:
-        return [
-            (ROUTES_SECONDS, self._follow_routes),
-            (EXPIRE_SECONDS, self._invoker.live.expire),
-            (EXPIRE_SECONDS, self._invoker.shadows.expire),
-            (DIGEST_SECONDS, self._counters.digest),
-            (ACCESS_LOG_SECONDS, self._write_access_log),
-            (IDLE_CONNECTIONS_SECONDS, self._close_idle),
-            (SWEEP_SECONDS, self._server.sweep),
-            (SESSIONS_SECONDS, partial(asyncio.to_thread, self._invoker.sessions.sweep)),
+    def _beside(self) -> list[Coroutine[None, None, None]]:
+        """What runs beside the answering, until it is cancelled."""
+        invoker = self._invoker
+        slow: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (SESSIONS_SECONDS, partial(asyncio.to_thread, invoker.sessions.sweep)),
             (TELL_SECONDS, self._tell_counters),
-            (TELL_SECONDS, partial(self._invoker.models.tell_use, TELL_TIMEOUT_SECONDS)),
+            (TELL_SECONDS, partial(invoker.models.tell_use, TELL_TIMEOUT_SECONDS)),
         ]
-
-    async def _every(self, seconds: float, duty: Callable[[], Awaitable[None] | None]) -> None:
-        while True:
-            await self._clock.sleep(seconds)
-            try:
-                doing = duty()
-                if doing is not None:
-                    await doing
-            except Exception:
-                log.exception("A duty of the gateway failed and is tried again.")
+        if invoker.access_log is not None:
+            slow.append((ACCESS_LOG_SECONDS, invoker.access_log.flush))
+        return [self._duties.run(), *(keep_doing(self._clock, *duty) for duty in slow)]
 
     def _follow_routes(self) -> None:
         self._routes.refresh()
@@ -157,16 +165,17 @@ class Gateway:
     def _pools(self) -> list[Pool]:
         return [self._control, self._agent, *self._routes.pools()]
 
-    async def _write_access_log(self) -> None:
-        if self._invoker.access_log is not None:
-            await self._invoker.access_log.flush()
-
     async def _tell_counters(self) -> None:
-        report = self._counters.report()
+        report, now = self._counters.report(), self._clock.monotonic()
+        if report == self._told and now - self._told_at < UNCHANGED_SECONDS:
+            return
         try:
             await call(self._control, "POST", COUNTERS_PATH, report, TELL_TIMEOUT_SECONDS)
         except Unavailable as error:
+            self._told = b""
             log.debug("Control was not told the counters: %s", error)
+        else:
+            self._told, self._told_at = report, now
 
 
 def _open_more_files() -> None:

@@ -3,8 +3,10 @@
 import resource
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from sagehen.settings.gateway import ConnectionSettings, InvocationSettings
+if TYPE_CHECKING:
+    from sagehen.settings.gateway import ConnectionSettings, InvocationSettings
 
 __all__ = ["ClientLimits", "InvocationLimits", "Limit", "LimitHits", "no_hits"]
 
@@ -64,7 +66,7 @@ class ClientLimits:
     """Between requests. Best longer than SDKs keep an unused connection: so they end it, not we."""
 
     @classmethod
-    def of(cls, settings: ConnectionSettings) -> "ClientLimits":
+    def of(cls, settings: "ConnectionSettings") -> "ClientLimits":
         """As the settings say, but no more connections than there can be files."""
         return cls(
             connections=_at_most_files_for(settings.max_connections),
@@ -90,7 +92,7 @@ class InvocationLimits:
     """Of an answer that is passed from one container of a pipeline to the next."""
 
     @classmethod
-    def of(cls, settings: InvocationSettings) -> "InvocationLimits":
+    def of(cls, settings: "InvocationSettings") -> "InvocationLimits":
         return cls(
             invocations=settings.max_queued_invocations,
             seconds=settings.invocation_timeout_seconds * _SHARE_OF_TIMEOUT,

@@ -1,6 +1,6 @@
 """The invocations that are worked on now: so many at once, and each for so long."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import Protocol
 
@@ -31,6 +31,8 @@ class Live:
         """In the order of their deadlines, as all have the same time."""
         self._streaming: dict[Expiring, InFlight] = {}
         """Those whose answer has begun to be streamed; in the same order."""
+        self.on_first: Callable[[], None] = lambda: None
+        """Called when one comes while no other is waited for."""
 
     def __len__(self) -> int:
         return len(self._answering) + len(self._streaming)
@@ -46,6 +48,8 @@ class Live:
 
     def enter(self, invocation: Expiring, in_flight: InFlight) -> None:
         """`invocation` is worked on from now until `leave`; `in_flight` counts its variant's."""
+        if not self._answering:
+            self.on_first()
         self._answering[invocation] = in_flight
         in_flight.enter()
 

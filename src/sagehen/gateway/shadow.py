@@ -8,6 +8,7 @@ production. Each copy counts once: as an invocation of the shadow, or as dropped
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sagehen.clock import Clock
 from sagehen.gateway.account import Account
@@ -21,7 +22,9 @@ from sagehen.gateway.line import Line
 from sagehen.gateway.models import LoadedModels
 from sagehen.gateway.placement import Placement
 from sagehen.gateway.upstream import Headers, Upstream
-from sagehen.settings import Settings
+
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["Shadows"]
 
@@ -58,7 +61,7 @@ class Shadows:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: "Settings",
         clock: Clock,
         random: Random,
         models: LoadedModels,
@@ -77,6 +80,10 @@ class Shadows:
         self._all = _Held()
         self._by_shadow: dict[Line, _Held] = {}
         """Of the shadows that have any; by their line, which is the same in all tables."""
+
+    def __len__(self) -> int:
+        """How many copies are under way."""
+        return len(self._all.copies)
 
     def copy(self, admitted: Admitted, parts: Sequence[bytes], streamed: bool) -> None:
         """Send the endpoint's shadow a copy of a request, if it falls into the share.

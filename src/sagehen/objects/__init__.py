@@ -1,10 +1,14 @@
 """The object store: S3's operations over local disk, or any other S3 through obstore."""
 
-from sagehen.objects.foreign import ForeignObjectStore
-from sagehen.objects.local import LocalObjectStore
-from sagehen.objects.opening import open_object_store, open_remote
+from typing import TYPE_CHECKING, Any
+
 from sagehen.objects.store import Copy, ObjectStore, OpenObject
-from sagehen.objects.uploads import ChosenPart, Completion
+
+if TYPE_CHECKING:
+    from sagehen.objects.foreign import ForeignObjectStore
+    from sagehen.objects.local import LocalObjectStore
+    from sagehen.objects.opening import open_object_store, open_remote
+    from sagehen.objects.uploads import ChosenPart, Completion
 
 __all__ = [
     "ChosenPart",
@@ -17,3 +21,21 @@ __all__ = [
     "open_object_store",
     "open_remote",
 ]
+
+_LATE = {
+    "ChosenPart": "uploads",
+    "Completion": "uploads",
+    "ForeignObjectStore": "foreign",
+    "LocalObjectStore": "local",
+    "open_object_store": "opening",
+    "open_remote": "opening",
+}
+"""Where what needs SQLAlchemy or obstore is: who only speaks of a store need not import either."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_LATE[name]}"), name)

@@ -1,26 +1,24 @@
 """Chooses the object store that the settings ask for."""
 
-from typing import Any
-
-from obstore.exceptions import BaseError
-from obstore.store import from_url
+from typing import TYPE_CHECKING, Any
 
 from sagehen.clock import Clock
 from sagehen.errors import SettingError
 from sagehen.home import Home
 from sagehen.objects.bookkeeping import Keeping
-from sagehen.objects.foreign import ForeignObjectStore
 from sagehen.objects.local import LocalObjectStore
 from sagehen.objects.store import ObjectStore
-from sagehen.settings import Settings
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
+
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["open_object_store", "open_remote"]
 
 
 def open_object_store(
-    settings: Settings,
+    settings: "Settings",
     home: Home,
     database: Database,
     clock: Clock,
@@ -38,10 +36,12 @@ def open_object_store(
     keeping = Keeping(settings.object_trash_seconds, settings.object_grace_seconds)
     if remote is None:
         return LocalObjectStore(database, home.objects, clock, writes, keeping)
+    from sagehen.objects.foreign import ForeignObjectStore  # with obstore, which most do without
+
     return ForeignObjectStore(remote, database, home.objects, clock, writes, keeping)
 
 
-def open_remote(settings: Settings) -> Any:
+def open_remote(settings: "Settings") -> Any:
     """The S3 that objects are kept in, as obstore gives it; None where they are kept in the home.
 
     Connects to nothing: it only reads the settings.
@@ -51,6 +51,9 @@ def open_remote(settings: Settings) -> Any:
     """
     if settings.object_store_url is None:
         return None
+    from obstore.exceptions import BaseError
+    from obstore.store import from_url
+
     options: Any = settings.object_store_options
     # obstore wants to be told twice that an address without TLS is meant.
     plain = any(value.startswith("http://") for value in options.values())

@@ -1,10 +1,9 @@
 """What an object store does, whichever it is. Everything here blocks: call it from a thread."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-from sqlalchemy import Connection
 
 from sagehen.domain.bucket_settings import NEW_BUCKET, BucketSettings
 from sagehen.domain.objects import (
@@ -19,7 +18,11 @@ from sagehen.domain.objects import (
     WriteCondition,
 )
 from sagehen.objects.files import Draft
-from sagehen.objects.uploads import Completion, Uploads
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from sagehen.objects.uploads import Completion, Uploads
 
 __all__ = ["CHUNK_BYTES", "Copy", "ObjectStore", "OpenObject", "SmallObject"]
 
@@ -74,7 +77,7 @@ class OpenObject(Protocol):
 class ObjectStore(Protocol):
     """Buckets of objects. Faults are those of `objects.faults`."""
 
-    uploads: Uploads
+    uploads: "Uploads"
     """Uploads in parts, up to their completion."""
 
     def create_bucket(self, name: str, settings: BucketSettings = NEW_BUCKET) -> Bucket:
@@ -123,14 +126,14 @@ class ObjectStore(Protocol):
         KeyNotStorable, StorageFull.
         """
 
-    def put_rows(self, connection: Connection, smalls: Sequence[SmallObject]) -> list[bool]:
+    def put_rows(self, connection: "Connection", smalls: Sequence[SmallObject]) -> list[bool]:
         """Put objects as a part of a transaction of the state's: they are there once it is on disk.
 
         False where one has to be `put` by itself: nothing of it was written, and `put` says why.
         """
 
     def read_rows(
-        self, connection: Connection, places: Sequence[tuple[str, str]]
+        self, connection: "Connection", places: Sequence[tuple[str, str]]
     ) -> list[SmallObject]:
         """Of the buckets and keys, those objects that a transaction of the state's can read."""
 
@@ -149,7 +152,7 @@ class ObjectStore(Protocol):
         Raises NoSuchBucket, NoSuchKey, NotSupported.
         """
 
-    def complete(self, upload: Upload, completion: Completion) -> ObjectInfo:
+    def complete(self, upload: Upload, completion: "Completion") -> ObjectInfo:
         """Make the object of an upload's parts; those not named are dropped.
 
         Raises what `Uploads.check` and `put` raise, and NoSuchUpload.

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from sagehen.domain.containers import InstanceSpec
+from sagehen.domain.containers import InstanceSpec, InstanceState
 from sagehen.domain.endpoint_events import endpoint_event
-from sagehen.domain.records import EndpointRecord, InstanceRecord
+from sagehen.domain.records import EndpointRecord, EndpointStatus, InstanceRecord
 from sagehen.reconcile.plan import Facts, Reports, Step, leftovers, plan
 from sagehen.reconcile.retries import Retry
 from sagehen.reconcile.routes import Departures, RouteFile, build_routes
@@ -33,6 +33,8 @@ class Asks:
     start: tuple[InstanceSpec, ...]
     stop: tuple[str, ...]
     wake_at: float | None
+    settled: bool
+    """All is as it is to be: only an operation or a report can leave something to do."""
 
 
 class EndpointPass:
@@ -87,10 +89,12 @@ class EndpointPass:
         stop += leftovers(rows.instance_ids, reports) if reports is not None else ()
         settle = {one: self._departures.settle_at(one, now) for one in stop}
         times = [step.wake_at for step in steps] + list(settle.values())
+        start = tuple(spec for step in steps for spec in step.start)
         return Asks(
-            start=tuple(spec for step in steps for spec in step.start),
+            start=start,
             stop=tuple(one for one in stop if settle[one] is None),
             wake_at=min((at for at in times if at is not None), default=None),
+            settled=not (start or stop) and _at_rest(rows),
         )
 
     def stand_by(self, now: float) -> None:
@@ -149,6 +153,18 @@ class EndpointPass:
                 put_event(connection, endpoint_event(step.endpoint, labels, now))
         _tell(name, step)
         return step
+
+
+def _at_rest(rows: Rows) -> bool:
+    """No endpoint is on its way to another status, and no instance is on its way out or up."""
+    return all(one.status in _RESTING for one in rows.endpoints.values()) and all(
+        one.stop_at is None and one.state in (InstanceState.IN_SERVICE, InstanceState.FAILED)
+        for mine in rows.instances.values()
+        for one in mine
+    )
+
+
+_RESTING = (EndpointStatus.IN_SERVICE, EndpointStatus.FAILED)
 
 
 def _write(connection: Connection, step: Step) -> None:

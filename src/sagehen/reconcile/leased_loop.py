@@ -1,6 +1,8 @@
 """A loop that one control at a time runs: woken by hints, reports and time, tried again on failure.
 
 wake → hold the lease → take a turn → rest until the next wake
+
+Woken by time alone, a loop that had nothing left to do takes no turn before something is committed.
 """
 
 import asyncio
@@ -12,6 +14,7 @@ from typing import Any
 from sagehen.clock import Clock
 from sagehen.errors import SagehenError
 from sagehen.reconcile.retries import backoff_seconds
+from sagehen.store.commits import IdleCheck
 from sagehen.store.database import Database
 from sagehen.store.held_lease import HeldLease
 from sagehen.store.leases import LeaseLost
@@ -33,6 +36,7 @@ class LeasedLoop(ABC):
         self._clock = clock
         self._held = HeldLease(database, clock, lease_name, holder)
         self._wake = Wake()
+        self._idle = IdleCheck(database.commits, clock)
         self._waits = False
         """Another control has the lease, and the log says so."""
         self._errors = 0
@@ -42,8 +46,9 @@ class LeasedLoop(ABC):
         """What runs beside the loop, until it ends."""
 
     @abstractmethod
-    async def step(self) -> float:
-        """Bring everything one step on; returns the seconds until the next is due.
+    async def step(self) -> float | None:
+        """Bring everything one step on; returns the seconds until the next is due, or None where
+        nothing is left to do until rows change or a hint comes.
 
         Raises:
             LeaseLost: another control took over in between.
@@ -72,6 +77,8 @@ class LeasedLoop(ABC):
     async def _turn_or_back_off(self) -> float:
         """Take a turn; however it ends, the seconds until the next if nothing happens."""
         try:
+            if not self._wake.is_set and self._idle.is_idle and await self._hold_lease():
+                return LONGEST_REST_SECONDS
             wait = await self.turn()
         except LeaseLost:
             self._held.lose()
@@ -97,10 +104,15 @@ class LeasedLoop(ABC):
             LeaseLost: another control took over in between.
         """
         self._wake.clear()
+        self._idle.begin()
         if not await self._hold_lease():
             await self.stand_by()
             return LONGEST_REST_SECONDS
-        return await self.step()
+        wait = await self.step()
+        if wait is None:
+            self._idle.end()
+            return LONGEST_REST_SECONDS
+        return min(wait, LONGEST_REST_SECONDS)
 
     async def _hold_lease(self) -> bool:
         held = await self._held.hold()

@@ -75,13 +75,13 @@ class EndpointLoop(LeasedLoop):
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [self._watch.run()]
 
-    async def step(self) -> float:
+    async def step(self) -> float | None:
         reports, busy = self._reports(), self._busy()
         asks = await in_thread(lambda: self._pass.run(reports, self._clock.now(), busy))
         await self._ask(asks)
-        if asks.wake_at is None:
-            return LONGEST_REST_SECONDS
-        return min(LONGEST_REST_SECONDS, max(0.0, asks.wake_at - self._clock.now()))
+        if asks.wake_at is not None:
+            return max(0.0, asks.wake_at - self._clock.now())
+        return None if asks.settled and reports is not None else LONGEST_REST_SECONDS
 
     async def stand_by(self) -> None:
         await in_thread(lambda: self._pass.stand_by(self._clock.now()))

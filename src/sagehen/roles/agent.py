@@ -7,28 +7,26 @@ from sagehen.agent.launchers.mounts import can_mount
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.clock import SYSTEM
-from sagehen.objects import open_object_store
+from sagehen.objects.late import LateObjectStore
 from sagehen.roles.common import Start, run, serve_on, start_role
-from sagehen.store.database import Database
 
 __all__: list[str] = []
 
 
 async def _main(start: Start) -> None:
-    database = Database(start.settings.state_url)
-    objects = open_object_store(start.settings, start.home, database, SYSTEM)
+    objects = LateObjectStore(start.settings, start.home, SYSTEM)
     cgroups = open_cgroups(start.home.path) if start.settings.cgroups else None
     orphans = Orphans()
     orphans.adopt()
     mounts = start.settings.mount_opt_ml and await can_mount(start.home.path, orphans)
     launcher = ProcessLauncher(cgroups, orphans, mounts=mounts, umask=start.umask)
-    agent = Agent(start.settings, start.home, objects, SYSTEM, launcher=launcher)
+    agent = Agent(start.settings, start.home, objects.as_store(), SYSTEM, launcher=launcher)
     await agent.start()
     try:
         await serve_on(start.home.agent_socket, create_app(agent))
     finally:
         await agent.stop()
-        database.close()
+        objects.close()
         if cgroups is not None:
             cgroups.close()
 

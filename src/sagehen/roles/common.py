@@ -1,22 +1,26 @@
 """What the start of every role has in common."""
 
 import argparse
+import asyncio
 import logging
 import os
-import pickle
 import signal
 import socket
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from sagehen.handed_settings import take_over
 from sagehen.home import Home
 from sagehen.processes import die_with_parent
-from sagehen.settings import Settings
 from sagehen.telemetry import configure_logging
+
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["Start", "run", "serve_on", "start_role"]
 
@@ -28,7 +32,7 @@ KEEP_ALIVE_SECONDS = 75
 class Start:
     """What the supervisor told this process."""
 
-    settings: Settings
+    settings: "Settings"
     home: Home
     sockets: tuple[socket.socket, ...]
     number: int
@@ -50,7 +54,7 @@ def start_role(name: str) -> Start:
     # It stays open: what is opened next would have its number, and libuv aborts where it is to
     # close what has the number of a standard stream, at the end of the event loop.
     with open(0, "rb", closefd=False) as handed:
-        settings: Settings = pickle.load(handed)
+        settings = take_over(handed.read())
     own_name = name if given.number is None else f"{name}-{given.number}"
     configure_logging(settings.log_level, own_name)
     sockets = tuple(socket.socket(fileno=descriptor) for descriptor in given.socket)
@@ -75,6 +79,22 @@ async def serve_on(path: Path, app: Any) -> None:
     """Serve `app` over HTTP on a Unix socket until SIGTERM."""
     import uvicorn  # gateways do without
 
+    class Server(uvicorn.Server):
+        """Waits to be told to end; uvicorn's own looks ten times a second whether it has been."""
+
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            self._loop = asyncio.get_running_loop()
+            self._ending = asyncio.Event()
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            super().handle_exit(sig, frame)
+            self._loop.call_soon_threadsafe(self._ending.set)
+
+        async def main_loop(self) -> None:
+            await self.on_tick(0)
+            await self._ending.wait()
+
     config = uvicorn.Config(
         app,
         uds=str(path),
@@ -92,4 +112,4 @@ async def serve_on(path: Path, app: Any) -> None:
     # When it has ended, uvicorn raises the signal that ended it once more: it is not to end this
     # process before that has ended what it runs.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    await uvicorn.Server(config).serve()
+    await Server(config).serve()

@@ -55,7 +55,7 @@ class _Control:
 
     def __init__(self, start: Start) -> None:
         self._settings = settings = start.settings
-        self._database = Database(settings.state_url)
+        self._database = Database(settings.state_url, locks_leases=True)
         self._writes = GroupedWrites(self._database)
         self.objects = open_object_store(settings, start.home, self._database, SYSTEM, self._writes)
         self._agent = AgentClient(start.home.agent_socket)

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, make_url
@@ -10,6 +11,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError
 
 from sagehen.errors import SettingError, StateFull
 from sagehen.extras import pip_install
+from sagehen.store.commits import Commits
 from sagehen.store.turns import Turns
 
 __all__ = ["Database", "notify"]
@@ -28,14 +30,19 @@ FULL = "The disk that holds the state is full. Make room, then try again."
 class Database:
     """The state: SQLite in the home by default, or PostgreSQL."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, locks_leases: bool = False) -> None:
         """Open lazily; `url` is SQLAlchemy's. Making the tables is `store.migrate`'s task.
+
+        Args:
+            locks_leases: leases are held by a lock beside a state in SQLite, and not renewed.
 
         Raises:
             SettingError: the URL is malformed, of another kind of database, or lacks its driver.
         """
         self.engine: Engine = _make_engine(url)
         self._sqlite = self.engine.dialect.name == "sqlite"
+        self._locks_leases = locks_leases
+        self.commits = Commits(self._file)
         if self._sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
         # SQLite has one writer at a time, and lets those who wait for it look now and then: beside
@@ -110,7 +117,20 @@ class Database:
                 if wanted == channel:
                     listener(payload)
 
+    @property
+    def _file(self) -> Path | None:
+        """Where a state in SQLite is."""
+        name = self.engine.url.database
+        return Path(name) if self._sqlite and name and name != ":memory:" else None
+
+    def lease_lock(self, name: str) -> Path | None:
+        """The file by whose lock a lease is held; None where rows alone say who has it: all who
+        use a state in SQLite are on one machine, of PostgreSQL they need not be."""
+        file = self._file if self._locks_leases else None
+        return None if file is None else file.with_name(f"{file.name}-lease-{name}")
+
     def close(self) -> None:
+        self.commits.close()
         self.engine.dispose()
 
 

@@ -33,7 +33,7 @@ class GroupedWrites:
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self._turn = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
         self._thread: ThreadPoolExecutor | None = None
@@ -95,7 +95,7 @@ class GroupedWrites:
     def _commit(self, group: Sequence[_Waiting], tries: int = MOST_TRIES) -> list[_Outcome]:
         """What came of each, once all are on disk."""
         try:
-            with self._database.write() as connection:
+            with self.database.write() as connection:
                 return [(done, *attempt(connection, work)) for work, done in group]
         except OperationalError as error:
             if tries <= 1 or not _was_in_a_circle(error):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from sagehen.domain.envelopes import Envelope, Links, seal, string_to_sign
@@ -95,6 +95,27 @@ def test_the_key_is_made_once_and_is_its_owner_s(tmp_path: Path) -> None:
     assert first.certificate_path == second.certificate_path
     assert first.certificate_path.startswith("/_sagehen/sns/SimpleNotificationService-")
     assert path.stat().st_mode & 0o777 == 0o600
-    path.write_text("no key")
+    (tmp_path / "other.pem").write_text("no key")
     with pytest.raises(HomeError, match="remove it"):
-        load_signer(path)
+        load_signer(tmp_path / "other.pem")
+
+
+def test_a_key_and_a_certificate_of_another_are_refused(tmp_path: Path) -> None:
+    first, second = tmp_path / "1.pem", tmp_path / "2.pem"
+    load_signer(first)
+    certificate = load_signer(second).certificate
+    key = first.read_bytes().partition(b"-----BEGIN CERTIFICATE")[0]
+    (tmp_path / "mixed.pem").write_bytes(key + certificate)
+    with pytest.raises(HomeError, match="remove it"):
+        load_signer(tmp_path / "mixed.pem")
+
+
+def test_the_certificate_is_as_its_library_writes_it(signer: MessageSigner) -> None:
+    """Its digest is in a path that subscribers were told, by versions that wrote it so."""
+    read = x509.load_pem_x509_certificate(signer.certificate)
+    assert signer.certificate == read.public_bytes(serialization.Encoding.PEM)
+
+
+def test_a_key_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    with pytest.raises(HomeError, match="cannot be made: FileNotFoundError"):
+        load_signer(tmp_path / "nowhere" / "key.pem")

@@ -4,8 +4,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.gateway.conftest import eventually
 
 from sagehen.gateway.counters import GONE_VARIANTS_KEPT, WINDOW_REPORTS, Counters, InFlight
+from sagehen.gateway.gateway import COUNTERS_PATH, UNCHANGED_SECONDS
 from sagehen.gateway.limits import Limit
 
 
@@ -98,3 +100,37 @@ def test_limits_are_told_by_name_before_they_are_met() -> None:
 
 def test_a_report_says_when_its_process_began() -> None:
     assert msgspec.json.decode(Counters("1", 17.5).report())["began_at"] == 17.5
+
+
+async def test_control_is_told_what_is_new_at_once_and_the_same_seldom(house) -> None:
+    """Each report is a request that both have to work on: an idle gateway has nothing to say."""
+    await house.start()
+    reports = 0
+
+    def answer(asked):
+        nonlocal reports
+        reports += asked.path == COUNTERS_PATH
+        return 204, {}, b""
+
+    await house.fake(answer, house.home.control_socket)
+    await eventually(lambda: reports == 1)
+    for _ in range(3):
+        await house.gateway._tell_counters()
+    assert reports == 1
+    house.clock.advance(UNCHANGED_SECONDS)
+    await eventually(lambda: reports == 2)
+    house.gateway._counters.limit_hits[Limit.QUEUE] += 1
+    await eventually(lambda: reports == 3)
+
+
+async def test_a_control_that_was_away_is_told_again(house) -> None:
+    await house.start()
+    control = await house.control(lambda asked: (204, {}, b""))
+    await eventually(lambda: house.told)
+    house.told = None
+    control.hang_up()
+    control.stop_listening()
+    house.clock.advance(UNCHANGED_SECONDS)
+    await eventually(lambda: not house.gateway._told)
+    await house.control(lambda asked: (204, {}, b""))
+    await eventually(lambda: house.told)

@@ -36,6 +36,10 @@ class ManualClock:
         self._sleepers.append((self.time + seconds, waiting))
         await waiting
 
+    def sleeps_until(self, time: float) -> bool:
+        """Somebody sleeps until just then."""
+        return any(until == time and not waiting.done() for until, waiting in self._sleepers)
+
     def advance(self, seconds: float) -> None:
         self.time += seconds
         for until, waiting in self._sleepers:

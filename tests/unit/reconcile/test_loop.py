@@ -78,6 +78,10 @@ class Control:
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
+    async def slept(self, seconds: float) -> None:
+        """Until the loop sleeps for so long, and does nothing else."""
+        await self.until(lambda: self.clock.sleeps_until(self.clock.time + seconds))
+
     async def in_time(self, condition: Callable[[], bool]) -> None:
         """The same, while seconds pass: the loop may begin to wait for one only after it is seen
         that it will have to."""
@@ -125,6 +129,38 @@ async def test_a_missed_hint_is_made_up_for_by_time(control) -> None:
             endpoints.insert(connection, CREATING)
         await control.until(lambda: control.at_rest(2))
     assert control.record().current == D1
+
+
+async def test_time_alone_has_nothing_looked_at_once_all_is_settled(
+    database, agent, home, clock
+) -> None:
+    # As control opens it: a lease that is renewed is a commit, too.
+    state = Database(str(database.engine.url), locks_leases=True)
+    control = Control(state, agent, home, clock)
+    passes = 0
+    run = control.loop._pass.run
+
+    def counted(*given):
+        nonlocal passes
+        passes += 1
+        return run(*given)
+
+    control.loop._pass.run = counted
+    async with control.running():
+        control.write(CREATING)
+        await control.in_service()
+        await control.in_time(lambda: control.loop._idle.is_idle)
+        settled = passes
+        for _ in range(20):
+            await control.slept(1.0)
+            control.clock.advance(1.0)
+        await control.slept(1.0)
+        assert passes == settled
+        with control.database.write() as connection:
+            tags.put(connection, CREATING.arn, {"a": "commit of somebody's"})
+        control.clock.advance(1.0)
+        await control.until(lambda: passes == settled + 1)
+    state.close()
 
 
 async def test_a_failed_instance_fails_the_creation_and_leaves_nothing(control) -> None:

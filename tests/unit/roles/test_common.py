@@ -1,11 +1,14 @@
 """A role's process, from what it is handed to its end."""
 
 import os
-import pickle
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from sagehen.handed_settings import hand_over
 from sagehen.settings import Settings
 
 _ROLE = """
@@ -23,9 +26,51 @@ run(main())
 def test_a_role_has_the_settings_it_is_handed_and_ends_in_order(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-uc", _ROLE, f"--parent={os.getpid()}"],
-        input=pickle.dumps(Settings(home=tmp_path, port=12345)),
+        input=hand_over(Settings(home=tmp_path, port=12345)),
         capture_output=True,
         timeout=60,
         check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"12345\n", b"")
+
+
+_SERVER = """
+import sys
+from pathlib import Path
+
+from sagehen.roles.common import run, serve_on
+
+async def app(scope, receive, send):
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+async def main():
+    await serve_on(Path(sys.argv[1]), app)
+    print("served")
+
+run(main())
+"""
+
+
+def test_a_server_that_nobody_asks_ends_when_it_is_told_to(short_path: Path) -> None:
+    file = short_path / "role.sock"
+    command = [sys.executable, "-uc", _SERVER, str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as role:
+        answer = _first_answer(file)
+        role.send_signal(signal.SIGTERM)
+        said, _ = role.communicate(timeout=60)
+    assert answer.startswith(b"HTTP/1.1 204 ")
+    assert (said, role.returncode) == ("served\n", 0)
+
+
+def _first_answer(file: Path) -> bytes:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with socket.socket(socket.AF_UNIX) as asking:
+                asking.connect(str(file))
+                asking.sendall(b"GET / HTTP/1.1\r\nHost: role\r\n\r\n")
+                return asking.recv(1000)
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagehen.address import client_url
 from sagehen.agent.container_plan import SYSTEM_PATH, hidden_paths
@@ -16,8 +17,10 @@ from sagehen.credentials import load_credentials
 from sagehen.domain.images import find_launch
 from sagehen.domain.jobs import JobSpec
 from sagehen.home import Home
-from sagehen.settings import Settings
 from sagehen.user_environment import pip_variables
+
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["PROGRAM", "plan_job_launch"]
 
@@ -26,7 +29,7 @@ PROGRAM = "sagemaker_program"
 
 
 def plan_job_launch(
-    place: HostPlace, settings: Settings, base: Path, master_port: int
+    place: HostPlace, settings: "Settings", base: Path, master_port: int
 ) -> LaunchPlan:
     """Everything that the launcher must know. Reads two small files.
 
@@ -55,7 +58,7 @@ def plan_job_launch(
     )
 
 
-def _command(place: HostPlace, settings: Settings) -> tuple[tuple[str, ...], Path]:
+def _command(place: HostPlace, settings: "Settings") -> tuple[tuple[str, ...], Path]:
     """The program, and the folder that it starts in."""
     spec = place.spec
     if spec.entrypoint:
@@ -70,7 +73,7 @@ def _command(place: HostPlace, settings: Settings) -> tuple[tuple[str, ...], Pat
     raise JobFailed(_no_program(spec))
 
 
-def _hidden(home: Home, settings: Settings) -> tuple[Path, ...]:
+def _hidden(home: Home, settings: "Settings") -> tuple[Path, ...]:
     # The server's sockets too: who can reach them needs no keys.
     return (*hidden_paths(home, settings), home.run)
 
@@ -85,7 +88,7 @@ def _no_program(spec: JobSpec) -> str:
 
 
 def _environment(
-    place: HostPlace, settings: Settings, base: Path, master_port: int
+    place: HostPlace, settings: "Settings", base: Path, master_port: int
 ) -> dict[str, str]:
     """What we suggest, what the user says, what must be so: in this order, the last wins."""
     spec = place.spec
@@ -119,7 +122,7 @@ def _environment(
     return suggested | spec.environment | fixed
 
 
-def _access(home: Home, settings: Settings) -> dict[str, str]:
+def _access(home: Home, settings: "Settings") -> dict[str, str]:
     """What a role's credentials are in SageMaker: the script's own boto3 works."""
     keys = load_credentials(home.credentials)
     try:

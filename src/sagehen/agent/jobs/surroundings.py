@@ -1,13 +1,16 @@
 """What every job of a node shares."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sagehen.agent.launcher import Launcher
 from sagehen.clock import Clock
 from sagehen.home import Home
 from sagehen.objects import ObjectStore
-from sagehen.settings import Settings
 from sagehen.threads import Threads
+
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["JobPace", "JobSurroundings"]
 
@@ -34,7 +37,7 @@ class JobPace:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSurroundings:
-    settings: Settings
+    settings: "Settings"
     home: Home
     objects: ObjectStore
     launcher: Launcher

@@ -12,7 +12,7 @@ from sagehen.clock import Clock
 from sagehen.errors import SagehenError, StateFull
 from sagehen.objects import ObjectStore
 from sagehen.objects.faults import StorageFull
-from sagehen.patience import AWAY, Patience
+from sagehen.patience import Patience, away_errors
 from sagehen.threads import Threads
 
 __all__ = ["DiskFull", "Halted", "Transfers"]
@@ -72,7 +72,7 @@ class Transfers:
             except DiskFull as error:
                 if not await self.room.may_come(str(error)):
                     raise
-            except AWAY as error:
+            except away_errors() as error:
                 told = " The job was told to end, and waited no longer." if self._hurried else ""
                 raise JobLost(f"The object store cannot be had: {error}{told}") from error
 

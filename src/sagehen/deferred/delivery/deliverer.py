@@ -2,6 +2,8 @@
 
 wake (a commit told · an attempt ended · time) → hold the lease → what is due, by subscription,
 as far as its receiver has room → an attempt each → accepted, tried again later, or given up
+
+An empty outbox is not looked into again before something is committed.
 """
 
 import asyncio
@@ -12,6 +14,7 @@ from sagehen.clock import Clock
 from sagehen.deferred.delivery.outbox import Outbox
 from sagehen.deferred.delivery.receivers import Receivers, Throttle, receiver_of
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
+from sagehen.store.commits import IdleCheck
 from sagehen.store.held_lease import HeldLease
 from sagehen.wake import Wake
 
@@ -48,6 +51,7 @@ class Deliverer:
         self._clock = clock
         self._wake = Wake()
         self._wake.begin()
+        self._idle = IdleCheck(outbox.commits, clock)
         self._under_way: dict[str, dict[int, asyncio.Task[None]]] = {}
         """By subscription, then by delivery."""
         self._known: dict[str, str] = {}
@@ -72,11 +76,14 @@ class Deliverer:
     async def turn(self) -> float:
         """Begin all attempts that can begin now; the seconds until the next is due."""
         self._wake.clear()
+        self._idle.begin()
         if not await self._lease.hold():
             return LONGEST_REST_SECONDS
         now = self._clock.now()
         due = await self._outbox.due_by_subscription()
         self._forget_all_but(set(due))
+        if not due and not self._under_way:
+            self._idle.end()
         soonest = now + LONGEST_REST_SECONDS
         for arn, due_at in sorted(due.items(), key=lambda one: one[1]):
             if due_at > now:
@@ -94,6 +101,8 @@ class Deliverer:
 
     async def _turn_or_back_off(self) -> float:
         try:
+            if not self._wake.is_set and self._idle.is_idle and await self._lease.hold():
+                return LONGEST_REST_SECONDS
             return await self.turn()
         except Exception:
             log.exception("Delivering failed and is tried again.", extra={"action": "deliver"})

@@ -18,6 +18,7 @@ from sagehen.domain.delivery_policy import effective_policy
 from sagehen.domain.event_deliveries import PROTOCOL, is_address
 from sagehen.domain.topics import PostKind, SubscriptionRecord, TopicRecord
 from sagehen.store import deliveries, event_targets, subscriptions, topics
+from sagehen.store.commits import Commits
 from sagehen.store.database import Database
 from sagehen.store.events import put_undelivered
 from sagehen.store.grouped import GroupedWrites
@@ -58,6 +59,11 @@ class Outbox:
         self._clock = clock
         self._record = record
         self._source = source
+
+    @property
+    def commits(self) -> Commits:
+        """Of the state that the outbox is in."""
+        return self._database.commits
 
     async def due_by_subscription(self) -> dict[str, float]:
         """When the first delivery of each subscription that has any is due."""

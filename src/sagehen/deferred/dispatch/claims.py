@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from sagehen.deferred.dispatch.inputs import SmallInput
 from sagehen.domain.asynchronous import EndpointQueue, QueuedRequest, QueueMode
 from sagehen.domain.records import EndpointStatus
-from sagehen.store import async_leases, async_requests, endpoints, leases
+from sagehen.store import async_leases, async_requests, endpoints
 from sagehen.store.grouped import attempt
 
 __all__ = ["LEASE_NAME", "Claimed", "Claims", "share"]
@@ -17,7 +17,6 @@ __all__ = ["LEASE_NAME", "Claimed", "Claims", "share"]
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "dispatch"
-LEASE_SECONDS = 5.0
 """Of the right to dispatch; each request has a lease of its own."""
 
 MOST_ENDED_AT_ONCE = 64
@@ -42,6 +41,8 @@ class Claimed:
     """Requests that are worked on and are to end: sequences and attempts."""
     more: bool = False
     """There was more to end than was taken."""
+    settled: bool = False
+    """No request waits or is worked on: time alone brings nothing to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,6 @@ class Claims:
         room: requests that may be taken on, of all endpoints together.
         first: which endpoint's turn it is to be the first, as a number that grows.
         until: of the leases.
-        renew: the right to dispatch has to be renewed.
         read: finds those inputs that are small and near.
         fresh: what this worker has leased by now was leased in an earlier life.
     """
@@ -64,21 +64,17 @@ class Claims:
     worker: str
     now: float
     until: float
-    renew: bool
     read: Callable[[Connection, Sequence[QueuedRequest]], dict[int, SmallInput]]
     fresh: bool = False
 
-    def __call__(self, connection: Connection) -> Claimed | None:
-        """Lease what there is; None: another control dispatches."""
-        if self.renew and not leases.acquire(
-            connection, LEASE_NAME, self.worker, self.now, LEASE_SECONDS
-        ):
-            return None
+    def __call__(self, connection: Connection) -> Claimed:
+        """Lease what there is."""
         if self.fresh:
             async_leases.reclaim(connection, self.now, MOST_RECLAIMED_AT_ONCE, self.worker)
         claimed = Claimed(at=self.now, cancelled=async_leases.cancellations(connection))
         queues = async_requests.endpoint_queues(connection)
         claimed.abandoned = {one.endpoint_name: one.abandoned_to for one in queues}
+        claimed.settled = not any(one.queued or one.leased or one.abandoned_to for one in queues)
         self._end_due(connection, claimed)
         for queue in queues:
             if queue != EndpointQueue(endpoint_name=queue.endpoint_name):

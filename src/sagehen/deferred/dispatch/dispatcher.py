@@ -2,6 +2,8 @@
 
 wake (a request was queued · one has ended · another route table · time) → lease as many as there
 are free slots → a task for each → its end wakes again
+
+An empty queue is not looked into again before something is committed.
 """
 
 import asyncio
@@ -19,8 +21,10 @@ from sagehen.deferred.dispatch.jobs import Job
 from sagehen.deferred.dispatch.places import Places
 from sagehen.deferred.dispatch.work import Work
 from sagehen.patience import AWAY
-from sagehen.store import async_leases, leases
+from sagehen.store import async_leases
+from sagehen.store.commits import IdleCheck
 from sagehen.store.grouped import GroupedWrites
+from sagehen.store.held_lease import HeldLease
 from sagehen.wake import Wake
 
 __all__ = ["Dispatcher"]
@@ -29,7 +33,6 @@ log = logging.getLogger(__name__)
 
 REQUEST_LEASE_SECONDS = 30.0
 BEAT_SECONDS = 10.0
-RENEW_SECONDS = 1.5
 LONGEST_REST_SECONDS = 1.0
 ERROR_REST_SECONDS = 1.0
 STOP_SECONDS = 10.0
@@ -69,8 +72,8 @@ class Dispatcher:
         self._leasing = asyncio.Lock()
         """Held while rows are leased that are not yet in `_jobs`: until then their leases cannot be
         renewed, and they must not be taken for a lost worker's."""
-        self._renewed: float | None = None
-        """Monotonic; None while another dispatches, or nobody."""
+        self._lease = HeldLease(writes.database, clock, LEASE_NAME, holder)
+        self._idle = IdleCheck(writes.database.commits, clock)
         self._fresh = True
         self._turns = 0
         self.on_idle: Callable[[], None] = lambda: None
@@ -99,6 +102,8 @@ class Dispatcher:
 
     async def _turn_or_wait(self) -> float:
         try:
+            if await self._is_idle():
+                return LONGEST_REST_SECONDS
             return await self.turn()
         except AWAY as error:
             log.error("The queue cannot be reached: %s", error, extra={"action": "dispatch"})
@@ -110,23 +115,30 @@ class Dispatcher:
     async def turn(self) -> float:
         """Take on what there is room for; the seconds until the next turn if nothing happens."""
         self._wake.clear()
-        if self._places.refresh():
-            await self._work.asker.containers.keep(self._places.addresses)
-        now = self._clock.monotonic()
-        renew = self._renewed is None or now - self._renewed >= RENEW_SECONDS
+        self._idle.begin()
+        await self._follow_routes()
         async with self._leasing:
-            claimed = await self._claim(renew)
-            if claimed is None:
-                self._renewed = None
+            if not await self._lease.hold():
                 return LONGEST_REST_SECONDS
+            claimed = await self._claim()
             self._fresh = False
-            if renew:
-                self._renewed = now
             self._break_off(claimed)
             self._take_on(claimed)
+        if claimed.settled and not self._jobs:
+            self._idle.end()
         return self._seconds_to_wait(claimed)
 
-    async def _claim(self, renew: bool) -> Claimed | None:
+    async def _is_idle(self) -> bool:
+        if self._wake.is_set or not self._idle.is_idle:
+            return False
+        await self._follow_routes()
+        return await self._lease.hold()
+
+    async def _follow_routes(self) -> None:
+        if self._places.refresh():
+            await self._work.asker.containers.keep(self._places.addresses)
+
+    async def _claim(self) -> Claimed:
         self._turns += 1
         now = self._clock.now()
         claims = Claims(
@@ -136,7 +148,6 @@ class Dispatcher:
             worker=self._holder,
             now=now,
             until=now + REQUEST_LEASE_SECONDS,
-            renew=renew,
             read=self._work.asker.inputs.read_small,
             fresh=self._fresh,
         )
@@ -224,7 +235,7 @@ class Dispatcher:
         async with self._leasing:
             held = [job.held for job in self._jobs.values()]
             renewal, until, reclaimed = await self._writes.join(
-                partial(self._renew, held, self._renewed is not None)
+                partial(self._renew, held, self._lease.is_ours)
             )
         for sequence, attempt in held:
             job = self._jobs.get(sequence)
@@ -280,9 +291,9 @@ class Dispatcher:
         def give_all_back(connection: Connection) -> None:
             for sequence, attempt in held:
                 async_leases.give_back(connection, sequence, attempt, lost=False)
-            leases.release(connection, LEASE_NAME, self._holder)
 
         with contextlib.suppress(*AWAY):
             await self._writes.join(give_all_back)
+        await self._lease.let_go()
         await self._work.asker.containers.close()
         self._work.threads.close()

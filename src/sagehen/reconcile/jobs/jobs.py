@@ -56,6 +56,8 @@ class Asks:
     """There is more to be done at once."""
     gives_up_at: float | None = None
     """When one of those that run has to be stopped."""
+    settled: bool = False
+    """No job runs or waits, and nothing is asked."""
 
 
 class JobPass:
@@ -94,9 +96,14 @@ class JobPass:
         with self._database.read() as connection:
             running = training_jobs.active(connection)
             busy = self._is_something_due(connection, running, view, now)
+            settled = not (busy or running or view.reported) and not training_jobs.count_up_to(
+                connection, 1, JobStage.WAITING
+            )
             if now - self._counted_at >= COUNT_SECONDS:
                 self._counted_at = now
                 self.counts = training_jobs.counts(connection)
+        if settled:
+            return Asks(settled=True)
         if not busy:
             return self._asks(running, view, now)
         with self._database.write() as connection:

@@ -111,7 +111,7 @@ class JobLoop(LeasedLoop):
             self._view.forget_all_but(asks.newest)
             await self._ask(asks)
 
-    async def step(self) -> float:
+    async def step(self) -> float | None:
         self._look()
         if (jump := self._jumps.look()) is not None:
             await in_thread(lambda: self._pass.shift_clock(jump))
@@ -121,9 +121,11 @@ class JobLoop(LeasedLoop):
         await self._ask(asks)
         if asks.again:
             return 0
+        if asks.settled:
+            return None
         if asks.gives_up_at is None:
             return LONGEST_REST_SECONDS
-        return min(LONGEST_REST_SECONDS, max(0.0, asks.gives_up_at - self._clock.now()))
+        return max(0.0, asks.gives_up_at - self._clock.now())
 
     async def _ask(self, asks: Asks) -> None:
         """Ask the agent for all at once. What does not get through is asked for again."""

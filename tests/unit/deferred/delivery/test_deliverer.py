@@ -338,3 +338,28 @@ async def test_a_hint_ends_the_rest(world: World, monkeypatch: pytest.MonkeyPatc
     assert await asyncio.wait_for(world.asked.wait(), 60)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_time_alone_does_not_look_into_an_empty_outbox(world: World, monkeypatch) -> None:
+    deliverer = world.deliverer()
+    looks = 0
+    look = deliverer._outbox.due_by_subscription
+
+    async def counted() -> dict[str, float]:
+        nonlocal looks
+        looks += 1
+        return await look()
+
+    monkeypatch.setattr(deliverer._outbox, "due_by_subscription", counted)
+    await deliverer.turn()  # It takes the lease, which is a commit.
+    await deliverer._turn_or_back_off()
+    before = looks
+    await deliverer._turn_or_back_off()
+    assert looks == before
+    # By another control, of which nobody told.
+    world.subscribe("http://a/")
+    world.publish("1")
+    await deliverer._turn_or_back_off()
+    await deliverer.drain()
+    assert looks == before + 1
+    assert world.posted == [("http://a/", "1")]

@@ -85,8 +85,8 @@ class Bench:
         for bucket in ("ins", "outs"):
             self.objects.create_bucket(bucket)
 
-    def new_dispatcher(self) -> Any:
-        """As a control that starts anew would have."""
+    def new_dispatcher(self, holder: str = "here") -> Any:
+        """As a control that starts anew would have, of this home or another."""
         return make_dispatcher(
             self.settings,
             self.home,
@@ -95,7 +95,7 @@ class Bench:
             self.objects,
             lambda *told: self.metrics.append(told),
             self.clock,
-            "here",
+            holder,
         )
 
     async def container(self, name: str = "i-1") -> Container:

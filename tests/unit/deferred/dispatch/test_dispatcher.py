@@ -175,8 +175,7 @@ async def test_only_one_dispatches(bench) -> None:
     await bench.container()
     bench.serve()
     await bench.dispatcher.turn()
-    other = bench.new_dispatcher()
-    other._holder = "elsewhere"
+    other = bench.new_dispatcher("elsewhere")
     sequence = bench.enqueue(b"1")
     await other.turn()
     assert bench.get(sequence).state is AsyncState.QUEUED
@@ -184,5 +183,27 @@ async def test_only_one_dispatches(bench) -> None:
     await other.turn()
     assert bench.get(sequence).state is AsyncState.LEASED
     await bench.dispatcher.turn()
-    await asyncio.wait(list(other._tasks.values()))
+    await asyncio.gather(*other._tasks.values())
     await other._stop()
+
+
+async def test_time_alone_does_not_look_into_an_empty_queue(bench) -> None:
+    bench.serve()
+    dispatcher = bench.dispatcher
+    await dispatcher.turn()  # It takes the lease, which is a commit.
+    await dispatcher._turn_or_wait()
+    turns = dispatcher._turns
+    await dispatcher._turn_or_wait()
+    assert dispatcher._turns == turns
+    # Somebody else's request, of which nobody told.
+    bench.enqueue(b"1")
+    await dispatcher._turn_or_wait()
+    assert dispatcher._turns == turns + 1
+
+
+async def test_a_queue_that_something_waits_in_is_looked_into_each_time(bench) -> None:
+    bench.enqueue(b"1")  # Nothing serves it, and it may grow too old any time.
+    dispatcher = bench.dispatcher
+    for turn in range(1, 4):
+        await dispatcher._turn_or_wait()
+        assert dispatcher._turns == turn
