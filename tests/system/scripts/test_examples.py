@@ -53,7 +53,8 @@ def test_an_asynchronous_endpoint_is_made_as_printed_and_tells_of_itself(server)
     assert told[3:] == [
         "InferenceResult: Completed",
         "InferenceResult: Failed, ClientError: Received client error (415) from model. See the "
-        "SageMaker Endpoint logs in your account for more information.",
+        "SageMaker Endpoint logs in your account for more information. (Loading csv data failed "
+        "with Exception, please ensure data is in csv format:)",
     ]
 
 
