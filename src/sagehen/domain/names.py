@@ -2,8 +2,10 @@
 
 import uuid
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from sagehen.settings import Settings
+if TYPE_CHECKING:
+    from sagehen.settings import Settings
 
 __all__ = ["ArnMaker", "partition_of"]
 
@@ -30,7 +32,7 @@ class ArnMaker:
             object.__setattr__(self, "partition", partition_of(self.region))
 
     @classmethod
-    def of(cls, settings: Settings) -> "ArnMaker":
+    def of(cls, settings: "Settings") -> "ArnMaker":
         return cls(settings.account_id, settings.region, settings.partition or "")
 
     def sagemaker(self, kind: str, name: str) -> str:

@@ -42,7 +42,7 @@ def test_a_large_state_is_looked_at_for_so_long(
 def test_looking_does_not_write_a_log_into_the_state(state: Path) -> None:
     with closing(sqlite3.connect(state)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
-        writer.execute("INSERT INTO buckets VALUES ('b', 0)")
+        writer.execute("INSERT INTO buckets (name, created_at) VALUES ('b', 0)")
         writer.commit()
         before, log = state.read_bytes(), Path(f"{state}-wal").read_bytes()
     state.write_bytes(before)
