@@ -5,7 +5,7 @@ What checks settings takes 8 MiB of each process that imports it, and a part of 
 
 import pickle
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 if TYPE_CHECKING:
     from sagehen.settings import Settings
@@ -48,9 +48,12 @@ def hand_over(settings: "Settings") -> bytes:
     return pickle.dumps((values, late))
 
 
-def take_over(handed: bytes) -> "Settings":
-    """Raises what `pickle.loads` raises. The bytes must come from `hand_over`."""
-    values, late = pickle.loads(handed)
+def take_over(handed: BinaryIO) -> "Settings":
+    """Read no further than what `hand_over` has made, from which the bytes must come.
+
+    Raises what `pickle.load` raises.
+    """
+    values, late = pickle.load(handed)
     return cast("Settings", _HandedSettings(values, late))
 
 

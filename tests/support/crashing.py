@@ -4,7 +4,6 @@ Nothing of it is in what is tested: the process puts it around a few functions b
 """
 
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -97,15 +96,17 @@ def _run(role: str, settings: dict[str, str], crash: Crash | None) -> None:
     if crash is not None:
         _INSTALL[crash.what](crash)
     from sagehen.config import load_settings
+    from sagehen.handed_settings import hand_over
+    from sagehen.reconcile import leased_loop
     from sagehen.reconcile.jobs import loop
     from sagehen.roles import agent, control
     from sagehen.roles.common import run, start_role
 
     # What the test itself writes into the state tells no other process.
-    loop.LONGEST_REST_SECONDS = 0.05
+    leased_loop.LONGEST_REST_SECONDS = loop.LONGEST_REST_SECONDS = 0.05
 
     reading, writing = os.pipe()
-    os.write(writing, pickle.dumps(load_settings()))
+    os.write(writing, hand_over(load_settings()))
     os.dup2(reading, 0)
     main = {"agent": agent._main, "control": control._main}[role]
     run(main(start_role(role)))

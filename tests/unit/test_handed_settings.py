@@ -1,5 +1,6 @@
 """Settings as processes are handed them: the same values, without what checks them."""
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_every_setting_and_what_is_derived_from_them_is_the_same(settings: Settings) -> None:
-    taken = take_over(hand_over(settings))
+    taken = take_over(io.BytesIO(hand_over(settings)))
     for name in (*Settings.model_fields, "state_url", "gateway_count", "running_jobs"):
         assert getattr(taken, name) == getattr(settings, name), name
     assert taken.smtp_password.get_secret_value() == "hush"
@@ -31,7 +32,7 @@ def test_every_setting_and_what_is_derived_from_them_is_the_same(settings: Setti
 
 
 def test_they_are_frozen_and_know_no_others(settings: Settings) -> None:
-    taken = take_over(hand_over(settings))
+    taken = take_over(io.BytesIO(hand_over(settings)))
     with pytest.raises(AttributeError, match="port"):
         taken.port = 1
     with pytest.raises(AttributeError, match="no setting prot"):
@@ -58,7 +59,7 @@ def test_a_role_imports_nothing_heavy_that_it_does_not_need(role: str, without: 
 def test_what_pydantic_makes_is_made_when_it_is_asked_for(settings: Settings) -> None:
     program = (
         "import sys; from sagehen.handed_settings import take_over; "
-        "taken = take_over(sys.stdin.buffer.read()); taken.port; "
+        "taken = take_over(sys.stdin.buffer); taken.port; "
         "print('pydantic' in sys.modules); taken.inference_service; "
         "print('pydantic' in sys.modules)"
     )

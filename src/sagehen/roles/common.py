@@ -54,7 +54,7 @@ def start_role(name: str) -> Start:
     # It stays open: what is opened next would have its number, and libuv aborts where it is to
     # close what has the number of a standard stream, at the end of the event loop.
     with open(0, "rb", closefd=False) as handed:
-        settings = take_over(handed.read())
+        settings = take_over(handed)
     own_name = name if given.number is None else f"{name}-{given.number}"
     configure_logging(settings.log_level, own_name)
     sockets = tuple(socket.socket(fileno=descriptor) for descriptor in given.socket)
