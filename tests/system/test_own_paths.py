@@ -113,7 +113,7 @@ def test_one_whom_others_reach_says_so(opened):
     assert "WARNING: It speaks plain HTTP" in said
     assert "/_sagehen/health and the links in notifications" in said
     told = run_command("env", "--home", opened.home)
-    assert f"# On other machines: AWS_ENDPOINT_URL={others[0]}" in told.stderr
+    assert f"On other machines: AWS_ENDPOINT_URL={others[0]}" in told.stderr
     assert f"AWS_ENDPOINT_URL={opened.url} " in told.stdout
 
 

@@ -159,6 +159,7 @@ def test_a_home_of_an_earlier_version_opens_and_gets_its_id(home: Path) -> None:
         state.executescript(
             "DROP TABLE state_identity; ALTER TABLE queue_messages DROP COLUMN hidden_seconds; "
             "ALTER TABLE deliveries DROP COLUMN delay_seconds; "
+            "ALTER TABLE buckets DROP COLUMN settings; "
             "UPDATE alembic_version SET version_num = '0008'"
         )
     (home / "objects/blobs/id").unlink()
