@@ -114,7 +114,7 @@ def test_one_whom_others_reach_says_so(opened):
     assert "/_sagehen/health and the links in notifications" in said
     told = run_command("env", "--home", opened.home)
     assert f"On other machines: AWS_ENDPOINT_URL={others[0]}" in told.stderr
-    assert f"AWS_ENDPOINT_URL={opened.url} " in told.stdout
+    assert f"AWS_ENDPOINT_URL={opened.url}\n" in told.stdout
 
 
 def test_one_whom_only_this_machine_reaches_says_nothing(server):
