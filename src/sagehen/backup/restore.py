@@ -219,6 +219,9 @@ def _put_state(staged: Path, file: Path) -> None:
         shutil.copyfile(staged, draft)
         _sync(draft)
         staged = draft
+    for end in _SQLITE_ENDS[1:]:
+        # SQLite would replay the log of another state over this one.
+        file.with_name(file.name + end).unlink(missing_ok=True)
     staged.rename(file)
     sync_folder(file.parent)
 

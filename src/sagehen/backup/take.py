@@ -107,7 +107,7 @@ def _take(settings: Settings, home: Home, draft: Path, allow_missing: bool) -> M
     with removals_held_off(home.objects), _snapshot(settings, draft) as (name, rows):
         found = _bring_blobs(home, draft, rows, allow_missing)
     files = {name: describe(draft / name), LIST: describe(draft / LIST)}
-    files |= _copy_home_files(home, draft)
+    files |= _copy_home_files(settings, home, draft)
     with querying(settings) as (query, tables):
         own_id = state_id(query) if "state_identity" in tables else None
     return Manifest(
@@ -198,12 +198,17 @@ def _bring_blob(home: Home, draft: Path, line: BlobLine) -> bool:
     return False
 
 
-def _copy_home_files(home: Home, draft: Path) -> dict[str, FileRecord]:
+def _copy_home_files(settings: Settings, home: Home, draft: Path) -> dict[str, FileRecord]:
     """Keys, settings and whatever else lies in the home itself, but the state and drafts."""
+    state = sqlite_file(settings)
+    states = {state.name, state.resolve().name} if state is not None else set()
     (draft / HOME_FILES).mkdir(mode=0o700)
     copied = {}
     for path in sorted(home.path.iterdir()):
         if not path.is_file() or path.name.startswith("state.db") or path.suffix == ".new":
+            continue
+        # What SQLite and leases have beside a state that is running would spoil the copy of it.
+        if any(path.name == name or path.name.startswith(f"{name}-") for name in states):
             continue
         target = draft / HOME_FILES / path.name
         shutil.copyfile(path, target)

@@ -391,3 +391,34 @@ def test_postgresql_without_its_programs_is_refused_by_name(
     monkeypatch.setenv("PATH", "")
     with pytest.raises(BackupError, match="pg_dump is not installed"):
         take_backup(settings_of(home, database_url=postgres_url), target)
+
+
+def test_a_state_of_another_name_in_the_home_is_not_copied_twice(home: Path, target: Path) -> None:
+    for end in ("", "-wal", "-shm"):
+        if (home / f"state.db{end}").exists():
+            (home / f"state.db{end}").rename(home / f"own.db{end}")
+    url = f"sqlite:///{home / 'own.db'}"
+    for name in ("own.db-wal", "own.db-shm", "own.db-lease-events"):
+        (home / name).touch()
+    (home / "own.db.notes").write_text("the user's")
+    take_backup(settings_of(home, database_url=url), target)
+    copied = {path.name for path in (target / "home").iterdir()}
+    assert not {name for name in copied if name == "own.db" or name.startswith("own.db-")}
+    assert {"own.db.notes", "sagehen.toml", "token"} <= copied
+
+
+def test_a_log_that_lies_alone_is_not_replayed_over_what_came_back(
+    home: Path, target: Path
+) -> None:
+    take_backup(settings_of(home), target)
+    own = home.parent / "own.db"
+    with closing(sqlite3.connect(home / "state.db")) as state:
+        state.execute("INSERT INTO buckets (name, created_at) VALUES ('late', 0)")
+        state.commit()
+        for end in ("-wal", "-shm"):
+            shutil.copyfile(home / f"state.db{end}", f"{own}{end}")
+    new = home.parent / "new"
+    url = f"sqlite:///{own}"
+    restore_backup(settings_of(new, database_url=url), target)
+    with opened(new, database_url=url) as objects:
+        assert [one.name for one in objects.buckets()] == ["bucket"]
