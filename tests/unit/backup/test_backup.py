@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -422,3 +423,95 @@ def test_a_log_that_lies_alone_is_not_replayed_over_what_came_back(
     restore_backup(settings_of(new, database_url=url), target)
     with opened(new, database_url=url) as objects:
         assert [one.name for one in objects.buckets()] == ["bucket"]
+
+
+@pytest.fixture
+def mounted(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home's objects, to which the kernel's rules for a mount point apply."""
+    objects = home / "objects"
+    rename, rmdir = os.rename, os.rmdir
+
+    def is_below(path: Path | str) -> bool:
+        return objects in Path(path).parents
+
+    def checked_rename(source: Path, target: Path) -> None:
+        if objects in (Path(source), Path(target)):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(source))
+        if is_below(source) != is_below(target):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(source))
+        rename(source, target)
+
+    def checked_rmdir(path: Path, **given: Any) -> None:
+        if Path(path) == objects:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+        rmdir(path, **given)
+
+    monkeypatch.setattr(os, "rename", checked_rename)
+    monkeypatch.setattr(os, "rmdir", checked_rmdir)
+    return objects
+
+
+def test_objects_on_a_disk_of_their_own_are_replaced_there(
+    home: Path, target: Path, mounted: Path
+) -> None:
+    take_backup(settings_of(home), target)
+    with opened(home) as objects:
+        put(objects, "later", b"later" * 9999)
+    _, aside = restore_backup(settings_of(home), target, replace=True)
+    check(home)
+    assert not (mounted / ".restoring").exists()
+    assert aside is not None
+    old = home.parent / "old"
+    shutil.copytree(aside, old)
+    with opened(old) as objects:
+        assert read(objects, "later") == b"later" * 9999
+    restore_backup(settings_of(home), target, replace=True)
+    check(home)
+
+
+def test_an_empty_disk_for_the_objects_is_restored_to(
+    home: Path, target: Path, mounted: Path
+) -> None:
+    take_backup(settings_of(home), target)
+    for path in home.iterdir():
+        if path != mounted:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in mounted.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (mounted / "lost+found").mkdir()
+    restore_backup(settings_of(home), target)
+    check(home)
+
+
+def test_what_cannot_be_moved_aside_leaves_all_where_it_was(
+    home: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_backup(settings_of(home), target)
+    rename = os.rename
+
+    def fail_for_token(source: Path, target: Path) -> None:
+        if Path(source) == home / "token":
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(source))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail_for_token)
+    with pytest.raises(BackupError, match="where it was"):
+        restore_backup(settings_of(home), target, replace=True)
+    check(home)
+    assert (home / "token").exists()
+
+
+def test_where_what_was_there_is_now_is_said(
+    home: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_backup(settings_of(home), target)
+    rename = os.rename
+
+    def fail_for_state(source: Path, target: Path) -> None:
+        if Path(target) == home / "state.db":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(source))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail_for_state)
+    with pytest.raises(BackupError, match="before-restore-"):
+        restore_backup(settings_of(home), target, replace=True)
