@@ -22,9 +22,10 @@ from sagehen.errors import BackupError, HomeError, StateError
 from sagehen.home import locked, prepare_home
 from sagehen.objects import open_object_store
 from sagehen.objects.store import ObjectStore
+from sagehen.store import removals
 from sagehen.store.database import Database
 from sagehen.store.opening import open_state
-from sagehen.store.removals import removals_held_off
+from sagehen.store.removals import may_remove, removals_held_off
 from support.state import settings_of
 
 LARGE = {f"k{number}": bytes([number]) * (20_000 + number) for number in range(5)}
@@ -515,3 +516,35 @@ def test_where_what_was_there_is_now_is_said(
     monkeypatch.setattr(os, "rename", fail_for_state)
     with pytest.raises(BackupError, match="before-restore-"):
         restore_backup(settings_of(home), target, replace=True)
+
+
+def test_parts_in_other_homes_do_not_hinder_a_backup(home: Path, target: Path) -> None:
+    """Where objects are in another S3, several homes share a state."""
+    with opened(home) as objects:
+        upload = objects.uploads.create("bucket", "part", Attributes())
+        part = objects.draft()
+        part.write(b"p" * 20_000)
+        objects.uploads.put_part(upload, 1, part)
+    blob = next((home / "objects/blobs").glob("*/*"))
+    blob.unlink()
+    made = take_backup(settings_of(home, object_store_url="memory:///"), target)
+    assert (made.objects, made.missing) == (5, (blob.name,))
+
+
+def test_deletes_without_end_do_not_hold_up_a_backup_for_ever(home: Path) -> None:
+    with (
+        may_remove(home / "objects") as may,
+        pytest.raises(BackupError, match="being removed"),
+        removals_held_off(home / "objects", wait_seconds=0.1),
+    ):
+        pass
+    assert may
+
+
+def test_a_backup_that_did_not_begin_leaves_nothing(
+    home: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removals, "_WAIT_SECONDS", 0.1)
+    with may_remove(home / "objects"), pytest.raises(BackupError, match="Try again"):
+        take_backup(settings_of(home), target)
+    take_backup(settings_of(home), target)
