@@ -4,6 +4,7 @@ All is checked, and lies beside the home's own files, before anything of the hom
 state comes last: broken off in between, a start finds objects without their state, and is refused.
 """
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -64,13 +65,16 @@ def restore_backup(
     with keeping_private():
         prepare_home(home.path)
         with locked(home):
+            aside = None
             try:
                 stage = _stage(home, source, manifest)
                 aside = _move_aside(settings, home) if replace else None
                 _put_in_place(settings, home, stage)
             except OSError as error:
+                where = "" if aside is None else f" What was in the home is in {aside}."
                 raise BackupError(
                     f"The backup cannot be brought back: {error.strerror} ({error.filename})."
+                    f"{where}"
                 ) from error
     return manifest, aside
 
@@ -109,11 +113,23 @@ def _contents(home: Home) -> Iterator[Path]:
     """What a restore takes the place of: all but what is of use only while a server runs, folders
     in which nothing is, and what was set aside before."""
     for path in home.path.iterdir():
-        if path == home.run or path.name == _STAGE or path.name.startswith(ASIDE):
+        if path == home.run or _is_of_restores(path):
             continue
-        if path.is_dir() and not path.is_symlink() and not any(_files_below(path)):
-            continue
-        yield path
+        if path == home.objects:
+            if any(_contents_of_objects(home)):
+                yield path
+        elif path.is_symlink() or not path.is_dir() or any(_files_below(path)):
+            yield path
+
+
+def _contents_of_objects(home: Home) -> Iterator[Path]:
+    for path in home.objects.iterdir() if home.objects.is_dir() else ():
+        if not _is_of_restores(path) and (not path.is_dir() or any(_files_below(path))):
+            yield path
+
+
+def _is_of_restores(path: Path) -> bool:
+    return path.name == _STAGE or path.name.startswith(ASIDE)
 
 
 def _files_below(folder: Path) -> Iterator[str]:
@@ -124,9 +140,12 @@ def _files_below(folder: Path) -> Iterator[str]:
 def _stage(home: Home, source: Path, manifest: Manifest) -> Path:
     """All of the backup, checked, in a folder of the home."""
     stage = home.path / _STAGE
-    if stage.exists():
-        shutil.rmtree(stage)  # Of a restore that was broken off; the backup has it all.
-    stage.mkdir(mode=0o700)
+    # The objects' folder may be a disk of its own, to which nothing can be moved at once.
+    objects = home.objects / _STAGE
+    for path in (stage, objects):
+        if path.exists():
+            shutil.rmtree(path)  # Of a restore that was broken off; the backup has it all.
+        path.mkdir(mode=0o700)
     for name, record in manifest.files.items():
         target = stage / name
         target.parent.mkdir(mode=0o700, exist_ok=True)
@@ -141,12 +160,12 @@ def _stage(home: Home, source: Path, manifest: Manifest) -> Path:
         check_whole(stage / STATE, seconds=float("inf"))
         for end in _SQLITE_ENDS[1:]:
             (stage / f"{STATE}{end}").unlink(missing_ok=True)
-    _stage_blobs(stage, source, manifest)
+    _stage_blobs(stage, objects, source, manifest)
     return stage
 
 
-def _stage_blobs(stage: Path, source: Path, manifest: Manifest) -> None:
-    blobs = stage / "objects" / "blobs"
+def _stage_blobs(stage: Path, objects: Path, source: Path, manifest: Manifest) -> None:
+    blobs = objects / "blobs"
     blobs.mkdir(mode=0o700, parents=True)
     count = 0
     try:
@@ -166,37 +185,91 @@ def _stage_blobs(stage: Path, source: Path, manifest: Manifest) -> None:
     if count != manifest.objects:
         raise BackupError(f"The backup is damaged: {LIST} has {count} of {manifest.objects} files.")
     if manifest.state_id is not None:
-        write_id(stage / "objects", manifest.state_id)
+        write_id(objects, manifest.state_id)
     for folder in blobs.iterdir():
         if folder.is_dir():
             sync_folder(folder)
 
 
 def _move_aside(settings: Settings, home: Home) -> Path | None:
-    """Where to; None where nothing was there."""
+    """Where to; None where nothing was there.
+
+    Raises:
+        BackupError: something cannot be moved; all is where it was.
+    """
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     aside = home.path / f"{ASIDE}{stamp}"
     file = sqlite_file(settings)
     # The state goes first: what is broken off in between leaves no state that the rest belies.
     first = [file.with_name(file.name + end) for end in _SQLITE_ENDS] if file else []
     there = [path for path in first if path.exists()]
-    there += [path for path in _contents(home) if path not in there]
-    if not there:
+    there += [path for path in _contents(home) if path not in (*there, home.objects)]
+    objects = sorted(_contents_of_objects(home))
+    if not there and not objects:
         return None
+    _refuse_mounts([*there, *objects])
     aside.mkdir(mode=0o700)
-    for path in there:
-        if path.parent == home.path:
-            path.rename(aside / path.name)
-        else:
-            path.rename(path.with_name(f"{path.name}.{ASIDE}{stamp}"))
+    moves = [
+        (path, aside / path.name)
+        if path.parent == home.path
+        else (path, path.with_name(f"{path.name}.{ASIDE}{stamp}"))
+        for path in there
+    ]
+    folder = _folder_for_objects(home, aside) if objects else aside
+    moves += [(path, folder / path.name) for path in objects]
+    _move_all(moves)
+    sync_folder(home.objects)
     sync_folder(home.path)
     return aside
 
 
+def _refuse_mounts(paths: list[Path]) -> None:
+    for path in paths:
+        if path.is_mount():
+            raise BackupError(
+                f"{path} is a mount point, which cannot be moved aside. Nothing was changed. "
+                "Unmount it, or give another home with --home."
+            )
+
+
+def _folder_for_objects(home: Home, aside: Path) -> Path:
+    """A folder to which what is in the objects' folder can be renamed. Where that one is a disk of
+    its own, it is there, with a link to it in `aside`."""
+    own = home.objects / aside.name
+    own.mkdir(mode=0o700)
+    try:
+        own.rename(aside / "objects")
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        (aside / "objects").symlink_to(Path("..") / home.objects.name / own.name)
+        return own
+    return aside / "objects"
+
+
+def _move_all(moves: list[tuple[Path, Path]]) -> None:
+    done: list[tuple[Path, Path]] = []
+    try:
+        for path, target in moves:
+            path.rename(target)
+            done.append((path, target))
+    except OSError as error:
+        for path, target in reversed(done):
+            target.rename(path)
+        raise BackupError(
+            f"{error.filename} cannot be moved aside: {error.strerror}. All is where it was."
+        ) from error
+
+
 def _put_in_place(settings: Settings, home: Home, stage: Path) -> None:
-    for folder, _, _ in os.walk(home.objects, topdown=False):
-        os.rmdir(folder)  # What was in it has been moved aside.
-    (stage / "objects").rename(home.objects)
+    objects = home.objects / _STAGE
+    for path in sorted(objects.iterdir()):
+        target = home.objects / path.name
+        for folder, _, _ in os.walk(target, topdown=False):
+            os.rmdir(folder)  # What was in it has been moved aside.
+        path.rename(target)
+    objects.rmdir()
+    sync_folder(home.objects)
     own = stage / HOME_FILES
     for path in sorted(own.iterdir()) if own.is_dir() else ():
         path.rename(home.path / path.name)
@@ -219,6 +292,9 @@ def _put_state(staged: Path, file: Path) -> None:
         shutil.copyfile(staged, draft)
         _sync(draft)
         staged = draft
+    for end in _SQLITE_ENDS[1:]:
+        # SQLite would replay the log of another state over this one.
+        file.with_name(file.name + end).unlink(missing_ok=True)
     staged.rename(file)
     sync_folder(file.parent)
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ from sagehen.backup.manifest import (
     describe,
     sync_folder,
 )
-from sagehen.errors import BackupError
+from sagehen.errors import BackupError, SagehenError
 from sagehen.home import Home, keeping_private
 from sagehen.settings import Settings
 from sagehen.store.opening import check_whole, querying, sqlite_file
@@ -79,6 +79,10 @@ def take_backup(settings: Settings, target: Path, *, allow_missing: bool = False
         sync_folder(draft)
         draft.rename(target)
         sync_folder(target.parent)
+    except SagehenError:
+        with suppress(OSError):
+            draft.rmdir()  # If nothing was written, it can be tried again at once.
+        raise
     except OSError as error:
         raise BackupError(
             f"The backup cannot be written: {error.strerror} ({error.filename}). What there is of "
@@ -105,9 +109,11 @@ def _draft(home: Home, target: Path) -> Path:
 
 def _take(settings: Settings, home: Home, draft: Path, allow_missing: bool) -> Manifest:
     with removals_held_off(home.objects), _snapshot(settings, draft) as (name, rows):
-        found = _bring_blobs(home, draft, rows, allow_missing)
+        # Where objects are elsewhere, several homes share a state: it names the others' files too.
+        may_miss = allow_missing or settings.object_store_url is not None
+        found = _bring_blobs(home, draft, rows, may_miss)
     files = {name: describe(draft / name), LIST: describe(draft / LIST)}
-    files |= _copy_home_files(home, draft)
+    files |= _copy_home_files(settings, home, draft)
     with querying(settings) as (query, tables):
         own_id = state_id(query) if "state_identity" in tables else None
     return Manifest(
@@ -198,12 +204,17 @@ def _bring_blob(home: Home, draft: Path, line: BlobLine) -> bool:
     return False
 
 
-def _copy_home_files(home: Home, draft: Path) -> dict[str, FileRecord]:
+def _copy_home_files(settings: Settings, home: Home, draft: Path) -> dict[str, FileRecord]:
     """Keys, settings and whatever else lies in the home itself, but the state and drafts."""
+    state = sqlite_file(settings)
+    states = {state.name, state.resolve().name} if state is not None else set()
     (draft / HOME_FILES).mkdir(mode=0o700)
     copied = {}
     for path in sorted(home.path.iterdir()):
         if not path.is_file() or path.name.startswith("state.db") or path.suffix == ".new":
+            continue
+        # What SQLite and leases have beside a state that is running would spoil the copy of it.
+        if any(path.name == name or path.name.startswith(f"{name}-") for name in states):
             continue
         target = draft / HOME_FILES / path.name
         shutil.copyfile(path, target)

@@ -127,7 +127,10 @@ class Database:
         """The file by whose lock a lease is held; None where rows alone say who has it: all who
         use a state in SQLite are on one machine, of PostgreSQL they need not be."""
         file = self._file if self._locks_leases else None
-        return None if file is None else file.with_name(f"{file.name}-lease-{name}")
+        if file is None:
+            return None
+        file = file.resolve()  # Whatever link a process knows it by, there is one lock.
+        return file.with_name(f"{file.name}-lease-{name}")
 
     def close(self) -> None:
         self.commits.close()

@@ -37,6 +37,8 @@ class _Facts:
     """The state has no tables of ours: it is new, or what was in it is lost."""
     is_adopted: bool
     """The user has said that they are to be a pair, whatever files there are."""
+    has_small_only: bool
+    """The state has objects, and all of them are in its rows."""
     names_files: bool
     """Some row of the state names a file."""
     has_files: bool
@@ -61,7 +63,7 @@ def check_pair(query: Query, tables: set[str], objects: Path, where: str, *, rem
     facts = _look(query, tables, objects)
     if facts.is_adopted and facts.state_id == facts.folder_id:
         return
-    why = _mismatch(facts, objects, where, remote)
+    why = _mismatch(facts, objects, where)
     is_new = facts.folder_id is None and not facts.has_files
     if why is None and facts.names_files and is_new and not remote:
         why = (
@@ -76,28 +78,43 @@ def pair(query: Query, objects: Path) -> None:
     """Give both sides the same id, where one has none. Only after `check_pair`.
 
     The state comes first: a folder with an id once had a state with that id.
+
+    Raises:
+        StateError: the state has got another id since.
     """
-    kept = state_id(query)
-    if kept is None:
-        kept = folder_id(objects) or secrets.token_hex(16)
-        query(f"INSERT INTO state_identity (number, state_id) VALUES (1, '{kept}')")
-    if folder_id(objects) != kept:
+    own = folder_id(objects)
+    kept = _give_id(query, own)
+    if own is None:
         write_id(objects, kept)
+    elif own != kept:
+        raise StateError(
+            f"The objects in {objects} belong to another state: another server has just started "
+            "on this one. Nothing was changed."
+        )
 
 
 def adopt(query: Query, objects: Path) -> tuple[int, int]:
     """Make them a pair whatever they were before; how many files have no row, and the reverse."""
-    kept = state_id(query)
-    if kept is None:
-        kept = secrets.token_hex(16)
-        query(f"INSERT INTO state_identity (number, state_id) VALUES (1, '{kept}')")
-    write_id(objects, kept, _ADOPTED)
+    write_id(objects, _give_id(query, None), _ADOPTED)
     found = with_row = 0
     for batch in _batches(_file_names(objects)):
         found += len(batch)
         with_row += len(_named(query, batch))
     ((rows,),) = query("SELECT count(*) FROM blobs")
     return found - with_row, int(rows) - with_row
+
+
+def _give_id(query: Query, wanted: str | None) -> str:
+    """The state's id, once it has one: where it had none, the one that is wanted, or a new one."""
+    kept = state_id(query)
+    if kept is not None:
+        return kept
+    new = wanted or secrets.token_hex(16)
+    # Of several homes that start on one state at once, the first gives the id.
+    query(
+        f"INSERT INTO state_identity (number, state_id) VALUES (1, '{new}') ON CONFLICT DO NOTHING"
+    )
+    return state_id(query) or new
 
 
 def state_id(query: Query) -> str | None:
@@ -142,12 +159,14 @@ def _look(query: Query, tables: set[str], objects: Path) -> _Facts:
     names = _file_names(objects)
     first = list(islice(names, 1))
     names_files = has_rows and bool(query("SELECT 1 FROM blobs LIMIT 1"))
+    has_objects = "objects" in tables and bool(query("SELECT 1 FROM objects LIMIT 1"))
     own_id, is_adopted = _read_id(objects)
     return _Facts(
         state_id=state_id(query) if "state_identity" in tables else None,
         folder_id=own_id,
         is_adopted=is_adopted,
         is_empty=not has_rows,
+        has_small_only=has_objects and not names_files,
         names_files=names_files,
         has_files=bool(first),
         shares_file=names_files
@@ -155,18 +174,19 @@ def _look(query: Query, tables: set[str], objects: Path) -> _Facts:
     )
 
 
-def _mismatch(facts: _Facts, objects: Path, where: str, remote: bool) -> str | None:
+def _mismatch(facts: _Facts, objects: Path, where: str) -> str | None:
     if facts.state_id and facts.folder_id and facts.state_id != facts.folder_id:
         return f"The objects in {objects} belong to another state than {where}."
     if facts.is_empty and (facts.folder_id or facts.has_files):
         full = "there are files of objects in" if facts.has_files else "a state was in use with"
         return f"The state {where} is empty, but {full} {objects}."
+    if facts.state_id and facts.folder_id:
+        return None  # Whatever has become of the files since.
     if facts.folder_id and not facts.state_id and not facts.shares_file:
         return f"Nothing shows that the objects in {objects} belong to the state {where}."
+    if facts.has_small_only and not facts.state_id:
+        return None  # From a time without ids. The files, which nothing names, go to the trash.
     if facts.has_files and not facts.shares_file and not facts.folder_id:
-        return f"The state {where} knows none of the objects' files in {objects}."
-    # Where objects are elsewhere, several homes share a state: it names the files of the others.
-    if facts.has_files and facts.names_files and not facts.shares_file and not remote:
         return f"The state {where} knows none of the objects' files in {objects}."
     return None
 

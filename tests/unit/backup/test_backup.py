@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,10 @@ from sagehen.errors import BackupError, HomeError, StateError
 from sagehen.home import locked, prepare_home
 from sagehen.objects import open_object_store
 from sagehen.objects.store import ObjectStore
+from sagehen.store import removals
 from sagehen.store.database import Database
 from sagehen.store.opening import open_state
-from sagehen.store.removals import removals_held_off
+from sagehen.store.removals import may_remove, removals_held_off
 from support.state import settings_of
 
 LARGE = {f"k{number}": bytes([number]) * (20_000 + number) for number in range(5)}
@@ -391,3 +393,158 @@ def test_postgresql_without_its_programs_is_refused_by_name(
     monkeypatch.setenv("PATH", "")
     with pytest.raises(BackupError, match="pg_dump is not installed"):
         take_backup(settings_of(home, database_url=postgres_url), target)
+
+
+def test_a_state_of_another_name_in_the_home_is_not_copied_twice(home: Path, target: Path) -> None:
+    for end in ("", "-wal", "-shm"):
+        if (home / f"state.db{end}").exists():
+            (home / f"state.db{end}").rename(home / f"own.db{end}")
+    url = f"sqlite:///{home / 'own.db'}"
+    for name in ("own.db-wal", "own.db-shm", "own.db-lease-events"):
+        (home / name).touch()
+    (home / "own.db.notes").write_text("the user's")
+    take_backup(settings_of(home, database_url=url), target)
+    copied = {path.name for path in (target / "home").iterdir()}
+    assert not {name for name in copied if name == "own.db" or name.startswith("own.db-")}
+    assert {"own.db.notes", "sagehen.toml", "token"} <= copied
+
+
+def test_a_log_that_lies_alone_is_not_replayed_over_what_came_back(
+    home: Path, target: Path
+) -> None:
+    take_backup(settings_of(home), target)
+    own = home.parent / "own.db"
+    with closing(sqlite3.connect(home / "state.db")) as state:
+        state.execute("INSERT INTO buckets (name, created_at) VALUES ('late', 0)")
+        state.commit()
+        for end in ("-wal", "-shm"):
+            shutil.copyfile(home / f"state.db{end}", f"{own}{end}")
+    new = home.parent / "new"
+    url = f"sqlite:///{own}"
+    restore_backup(settings_of(new, database_url=url), target)
+    with opened(new, database_url=url) as objects:
+        assert [one.name for one in objects.buckets()] == ["bucket"]
+
+
+@pytest.fixture
+def mounted(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home's objects, to which the kernel's rules for a mount point apply."""
+    objects = home / "objects"
+    rename, rmdir = os.rename, os.rmdir
+
+    def is_below(path: Path | str) -> bool:
+        return objects in Path(path).parents
+
+    def checked_rename(source: Path, target: Path) -> None:
+        if objects in (Path(source), Path(target)):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(source))
+        if is_below(source) != is_below(target):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(source))
+        rename(source, target)
+
+    def checked_rmdir(path: Path, **given: Any) -> None:
+        if Path(path) == objects:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+        rmdir(path, **given)
+
+    monkeypatch.setattr(os, "rename", checked_rename)
+    monkeypatch.setattr(os, "rmdir", checked_rmdir)
+    return objects
+
+
+def test_objects_on_a_disk_of_their_own_are_replaced_there(
+    home: Path, target: Path, mounted: Path
+) -> None:
+    take_backup(settings_of(home), target)
+    with opened(home) as objects:
+        put(objects, "later", b"later" * 9999)
+    _, aside = restore_backup(settings_of(home), target, replace=True)
+    check(home)
+    assert not (mounted / ".restoring").exists()
+    assert aside is not None
+    old = home.parent / "old"
+    shutil.copytree(aside, old)
+    with opened(old) as objects:
+        assert read(objects, "later") == b"later" * 9999
+    restore_backup(settings_of(home), target, replace=True)
+    check(home)
+
+
+def test_an_empty_disk_for_the_objects_is_restored_to(
+    home: Path, target: Path, mounted: Path
+) -> None:
+    take_backup(settings_of(home), target)
+    for path in home.iterdir():
+        if path != mounted:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in mounted.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (mounted / "lost+found").mkdir()
+    restore_backup(settings_of(home), target)
+    check(home)
+
+
+def test_what_cannot_be_moved_aside_leaves_all_where_it_was(
+    home: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_backup(settings_of(home), target)
+    rename = os.rename
+
+    def fail_for_token(source: Path, target: Path) -> None:
+        if Path(source) == home / "token":
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(source))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail_for_token)
+    with pytest.raises(BackupError, match="where it was"):
+        restore_backup(settings_of(home), target, replace=True)
+    check(home)
+    assert (home / "token").exists()
+
+
+def test_where_what_was_there_is_now_is_said(
+    home: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_backup(settings_of(home), target)
+    rename = os.rename
+
+    def fail_for_state(source: Path, target: Path) -> None:
+        if Path(target) == home / "state.db":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(source))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail_for_state)
+    with pytest.raises(BackupError, match="before-restore-"):
+        restore_backup(settings_of(home), target, replace=True)
+
+
+def test_parts_in_other_homes_do_not_hinder_a_backup(home: Path, target: Path) -> None:
+    """Where objects are in another S3, several homes share a state."""
+    with opened(home) as objects:
+        upload = objects.uploads.create("bucket", "part", Attributes())
+        part = objects.draft()
+        part.write(b"p" * 20_000)
+        objects.uploads.put_part(upload, 1, part)
+    blob = next((home / "objects/blobs").glob("*/*"))
+    blob.unlink()
+    made = take_backup(settings_of(home, object_store_url="memory:///"), target)
+    assert (made.objects, made.missing) == (5, (blob.name,))
+
+
+def test_deletes_without_end_do_not_hold_up_a_backup_for_ever(home: Path) -> None:
+    with (
+        may_remove(home / "objects") as may,
+        pytest.raises(BackupError, match="being removed"),
+        removals_held_off(home / "objects", wait_seconds=0.1),
+    ):
+        pass
+    assert may
+
+
+def test_a_backup_that_did_not_begin_leaves_nothing(
+    home: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removals, "_WAIT_SECONDS", 0.1)
+    with may_remove(home / "objects"), pytest.raises(BackupError, match="Try again"):
+        take_backup(settings_of(home), target)
+    take_backup(settings_of(home), target)

@@ -22,6 +22,7 @@ from sagehen.objects import open_object_store
 from sagehen.objects.store import ObjectStore
 from sagehen.store.database import Database
 from sagehen.store.opening import open_state
+from sagehen.store.pairing import folder_id, pair
 from support.cli import run_command
 from support.clock import HandClock
 from support.state import settings_of
@@ -243,10 +244,6 @@ REFUSED: dict[str, Spoil] = {
     ),
     "blobs of the other home": swap_blobs,
     "blobs of the other home, no id": lambda it: (swap_blobs(it), forget_id(it.mine)),
-    "blobs of the other home, own id": lambda it: (
-        swap_blobs(it),
-        shutil.copyfile(it.take("older") / "objects/blobs/id", it.mine / "objects/blobs/id"),
-    ),
     "no files": lambda it: shutil.rmtree(it.mine / "objects"),
     "no blobs": lambda it: shutil.rmtree(it.mine / "objects/blobs"),
     "an earlier version's, empty": lambda it: (
@@ -285,6 +282,20 @@ STARTED: dict[str, Spoil] = {
     "some blobs of the other home among them": add_blobs,
     "a part of the objects' rows is gone": lambda it: run_sql(
         it.mine, "DELETE FROM blobs WHERE rowid % 2 = 0"
+    ),
+    "its own id, but no file that it names": lambda it: (
+        swap_blobs(it),
+        shutil.copyfile(it.take("older") / "objects/blobs/id", it.mine / "objects/blobs/id"),
+    ),
+    "its own id, but no rows of files": lambda it: run_sql(it.mine, "DELETE FROM blobs"),
+    "an earlier version's with small objects and a file of none": lambda it: (
+        make_legacy(it.mine),
+        run_sql(
+            it.mine,
+            "DELETE FROM objects WHERE data IS NULL",
+            "DELETE FROM blobs",
+        ),
+        [path.unlink() for path in sorted((it.mine / "objects/blobs").glob("*/*"))[1:]],
     ),
     "no files but the id": lambda it: [
         shutil.rmtree(one) for one in (it.mine / "objects/blobs").glob("*/")
@@ -344,7 +355,7 @@ def test_with_the_right_state_all_is_there_again(homes: Homes, templates: Path, 
     put_state(homes.mine, templates / "mine")
     (homes.mine / "objects/blobs").mkdir(parents=True, exist_ok=True)
     shutil.copyfile(templates / "mine/objects/blobs/id", homes.mine / "objects/blobs/id")
-    if had < files(templates / "mine") or "blobs of the other" in name:
+    if not had >= files(templates / "mine"):
         return  # What was taken away by hand cannot be there.
     start(homes.mine, check_contents)
 
@@ -423,3 +434,27 @@ def fill_upload(objects: ObjectStore) -> None:
     part = objects.draft()
     part.write(b"p" * 20_000)
     objects.uploads.put_part(upload, 1, part)
+
+
+def test_two_homes_that_start_at_once_on_one_state_share_its_id(homes: Homes) -> None:
+    """Each finds no id, and writes one: what came first holds."""
+    url = f"sqlite:///{homes.mine.parent / 'shared.db'}"
+    elsewhere = {"database_url": url, "object_store_url": "memory:///"}
+    one, two = (homes.mine.parent / name for name in ("one", "two"))
+    start(one, **elsewhere)
+    with closing(sqlite3.connect(homes.mine.parent / "shared.db")) as state:
+        state.execute("DELETE FROM state_identity")
+        state.isolation_level = None
+        first = "SELECT state_id FROM state_identity"
+
+        def query(sql: str) -> list[tuple[object, ...]]:
+            found = state.execute(sql).fetchall()
+            if sql == first and not found and not (two / "objects/blobs/id").exists():
+                pair(lambda other: state.execute(other).fetchall(), two / "objects")
+            return found
+
+        shutil.rmtree(one / "objects")
+        pair(query, one / "objects")
+    assert folder_id(one / "objects") == folder_id(two / "objects") is not None
+    start(one, **elsewhere)
+    start(two, **elsewhere)

@@ -118,3 +118,12 @@ async def test_a_file_that_cannot_be_locked_leaves_renewing(locking, clock, capl
     assert await lease.hold()
     assert expiry(locking) == first + 2
     assert caplog.text.count("cannot be locked") == 1
+
+
+def test_a_link_to_a_state_has_the_lock_of_the_state_itself(locking, tmp_path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere/linked.db"
+    link.symlink_to(tmp_path / "state.db")
+    linked = Database(f"sqlite:///{link}", locks_leases=True)
+    assert linked.lease_lock("loop") == locking.lease_lock("loop")
+    linked.close()
