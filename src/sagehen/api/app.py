@@ -143,9 +143,10 @@ class Application:
             return serialize_error(model, None, failure, request_id)
 
     def _bodies_of(self, request: Request, service: str) -> tuple[BodyBudget, int]:
-        """Which bodies a request's counts with, and how much of it is read; nothing is kept for anybody who cannot have signed it.
+        """Which bodies a request's counts with, and how much of it is read.
 
-        Raises AwsError where the head alone says that the signature is not valid.
+        Nothing is kept for anybody who cannot have signed it. Raises AwsError where the head
+        alone says that the signature is not valid.
         """
         if signing_of(request) is Signing.NOWHERE and service == "sts":
             return self._unsigned, LARGEST_UNSIGNED_FORM_BYTES
