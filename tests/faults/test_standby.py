@@ -1,4 +1,4 @@
-"""Two servers on one PostgreSQL: one serves, the other says so, and takes over in the end."""
+"""Two servers on one state: one serves, the other says so, and takes over in the end."""
 
 import socket
 
@@ -10,8 +10,11 @@ from support.postgres import running_postgres
 from support.server import eventually
 
 
-@pytest.fixture(scope="module")
-def database_url():
+@pytest.fixture(scope="module", params=["postgresql", "sqlite"])
+def database_url(request, tmp_path_factory):
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('state')}/state.db"
+        return
     with running_postgres() as url:
         yield url
 

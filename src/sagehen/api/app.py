@@ -56,6 +56,9 @@ LARGEST_CONTROL_BODY_BYTES = 4 * 2**20
 LARGEST_UNSIGNED_FORM_BYTES = 32 * 1024
 """Of the forms that STS takes unsigned on AWS, with a SAML assertion: read to say which it is."""
 
+UNSIGNED_FORMS_BYTES = 2**23
+"""Of all those at once: whoever is slow with them keeps no memory from what is signed."""
+
 _TOO_LARGE = AwsError(
     "RequestEntityTooLargeException",
     f"The request body is over {LARGEST_CONTROL_BODY_BYTES} bytes.",
@@ -85,6 +88,9 @@ class Application:
         self._inference = inference
         self._site = site
         self._bodies = bodies
+        self._unsigned = bodies.part(
+            UNSIGNED_FORMS_BYTES, "Too many unsigned requests come at once. Try again in a moment."
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(OWN_PREFIX):
@@ -115,8 +121,8 @@ class Application:
                 identity = self._verifier.verify(request, None, service=service)
                 call = self._make_call(request_id)
                 return await handle(request, _body(receive), call, identity)
-            largest = self._largest_body(request, service)
-            async with self._bodies.read(receive, largest) as body:
+            bodies, largest = self._bodies_of(request, service)
+            async with bodies.read(receive, largest) as body:
                 whole = replace(request, body=body)
                 return await self._answer_whole(whole, service, receive, request_id)
         except BodyTooLarge:
@@ -136,15 +142,16 @@ class Application:
             failure = AwsError(code, "We encountered an internal error. Please try again.", 500)
             return serialize_error(model, None, failure, request_id)
 
-    def _largest_body(self, request: Request, service: str) -> int:
-        """How much of a body is read; nothing is kept for anybody who cannot have signed it.
+    def _bodies_of(self, request: Request, service: str) -> tuple[BodyBudget, int]:
+        """Which bodies a request's counts with, and how much of it is read.
 
-        Raises AwsError where the head alone says that the signature is not valid.
+        Nothing is kept for anybody who cannot have signed it. Raises AwsError where the head
+        alone says that the signature is not valid.
         """
         if signing_of(request) is Signing.NOWHERE and service == "sts":
-            return LARGEST_UNSIGNED_FORM_BYTES
+            return self._unsigned, LARGEST_UNSIGNED_FORM_BYTES
         self._verifier.check_head(request)
-        return LARGEST_CONTROL_BODY_BYTES
+        return self._bodies, LARGEST_CONTROL_BODY_BYTES
 
     async def _answer_whole(
         self, request: Request, service: str, receive: Receive, request_id: str

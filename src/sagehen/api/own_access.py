@@ -79,12 +79,15 @@ class Metrics:
         if self.open:
             return True
         # A proxy on this machine asks from here too, for anybody.
-        is_relayed = "forwarded" in headers or "x-forwarded-for" in headers
+        is_relayed = any(map(_names_a_proxy, headers))
         return (
-            is_loopback(self.listens_on)
-            and is_loopback(headers.get("host", "localhost"))
-            and not is_relayed
+            is_loopback(self.listens_on) and is_loopback(headers.get("host", "")) and not is_relayed
         )
+
+
+def _names_a_proxy(header: str) -> bool:
+    """Whether the header of this name, in lower case, is one that proxies add."""
+    return header in ("forwarded", "via", "x-real-ip") or header.startswith("x-forwarded-")
 
 
 class Guard:

@@ -30,8 +30,20 @@ class BodyBudget:
     def __init__(self, max_bytes: int) -> None:
         self.held_bytes = 0
         self.hits = 0
-        """How often a request was refused for it."""
+        """How often a request was refused for it, or for a part of it."""
         self._max_bytes = max_bytes
+        self._whole: BodyBudget | None = None
+        self._refusal = (
+            f"The bodies of all requests together pass {max_bytes} bytes "
+            "(max_held_control_body_bytes). Try again in a moment."
+        )
+
+    def part(self, max_bytes: int, refusal: str) -> "BodyBudget":
+        """A budget for requests of one kind, which count here too; `refusal` is told beyond it."""
+        part = BodyBudget(max_bytes)
+        part._whole = self
+        part._refusal = refusal
+        return part
 
     @asynccontextmanager
     async def read(self, receive: Receive, most_bytes: int) -> AsyncIterator[bytes]:
@@ -61,13 +73,17 @@ class BodyBudget:
             pieces.clear()
             yield body
         finally:
-            self.held_bytes -= size
+            self._give_back(size)
 
     def _take(self, size: int) -> None:
         if self.held_bytes + size > self._max_bytes:
-            self.hits += 1
-            raise Unavailable(
-                f"The bodies of all requests together pass {self._max_bytes} bytes "
-                "(max_held_control_body_bytes). Try again in a moment."
-            )
+            (self._whole or self).hits += 1
+            raise Unavailable(self._refusal)
+        if self._whole is not None:
+            self._whole._take(size)
         self.held_bytes += size
+
+    def _give_back(self, size: int) -> None:
+        if self._whole is not None:
+            self._whole._give_back(size)
+        self.held_bytes -= size

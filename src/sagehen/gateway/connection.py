@@ -161,6 +161,11 @@ class Connection(asyncio.Protocol):
         """A request is here and not yet answered."""
         return bool(self._line)
 
+    @property
+    def is_sending(self) -> bool:
+        """Something of an answer still waits for the client to read it."""
+        return self._transport.get_write_buffer_size() > 0
+
     def turn_away(self) -> None:
         """Say that there are too many clients, and end the connection."""
         if self._lingering_since is not None:
@@ -173,7 +178,7 @@ class Connection(asyncio.Protocol):
     def evict(self) -> None:
         """End an idle connection."""
         self._deaf = True
-        if self._transport.get_write_buffer_size():
+        if self.is_sending:
             self._transport.abort()  # The client does not read: the end would not come through.
         else:
             self._transport.close()

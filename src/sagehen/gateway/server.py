@@ -53,13 +53,13 @@ class Server:
         """Whether a new connection may be kept.
 
         Where as many are connected as may be, the one that has been idle the longest is closed.
-        Where none is idle for a moment at least, the new one may still ask for the server's health,
+        Where none may be closed, the new one may still ask for the server's health,
         in one of a few places of the reserve; the oldest that asks nothing there leaves it to the
         newest.
         """
         if len(self.connections) - len(self._reserve) >= self.limits.connections:
-            idlest, since = next(iter(self._idle.items()), (None, 0.0))
-            if idlest is not None and self._clock.monotonic() - since >= IDLE_SECONDS:
+            idlest = self._idlest()
+            if idlest is not None:
                 self.limit_hits[Limit.EVICTED] += 1
                 self._idle.pop(idlest)
                 idlest.evict()
@@ -69,6 +69,16 @@ class Server:
                     return False
         self.connections.add(connection)
         return True
+
+    def _idlest(self) -> Connection | None:
+        """The longest idle that may be closed: for a moment at least, and with its answer sent."""
+        now = self._clock.monotonic()
+        for connection, since in self._idle.items():
+            if now - since < IDLE_SECONDS:
+                break
+            if not connection.is_sending or now - since >= self.limits.stall_seconds:
+                return connection
+        return None
 
     def _admit_to_reserve(self, connection: Connection) -> bool:
         if len(self._reserve) >= RESERVE:

@@ -97,14 +97,12 @@ class EndpointPass:
             settled=not (start or stop) and _at_rest(rows),
         )
 
-    def stand_by(self, now: float) -> None:
-        """Take back the routes while another control works on the endpoints.
+    def stand_by(self, leader: str) -> None:
+        """Take back the routes while another control, `leader`, works on the endpoints.
 
         Its instances are those of its own machine and home, which nobody reaches from here.
         """
-        with self._database.read() as connection:
-            leader = self._lease.other_holder(connection, now)
-        if leader is not None and self._routes.publish({}, leader):
+        if self._routes.publish({}, leader):
             self._on_routes()
 
     def _read(self) -> Rows:

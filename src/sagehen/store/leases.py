@@ -45,10 +45,15 @@ def renew(connection: Connection, name: str, holder: str, now: float, ttl_second
     return connection.execute(statement).rowcount == 1
 
 
-def holder(connection: Connection, name: str, now: float) -> str | None:
-    """Who holds the lease now; None where it is anyone's."""
-    held = (LEASES.c.name == name) & (LEASES.c.expires_at > now)
-    found = connection.execute(select(LEASES.c.holder).where(held)).scalar()
+def holder(connection: Connection, name: str, now: float | None) -> str | None:
+    """Who holds the lease at `now`; None where it is anyone's.
+
+    Without `now` it is whoever took it last, even if it has run out.
+    """
+    query = select(LEASES.c.holder).where(LEASES.c.name == name)
+    if now is not None:
+        query = query.where(LEASES.c.expires_at > now)
+    found = connection.execute(query).scalar()
     return None if found is None else str(found)
 
 
@@ -81,8 +86,8 @@ class Lease:
         if not renew(connection, self.name, self.holder, now, self.ttl_seconds):
             raise LeaseLost(f"{self.holder} no longer holds the lease {self.name}.")
 
-    def other_holder(self, connection: Connection, now: float) -> str | None:
-        """Who holds it now, where that is another."""
+    def other_holder(self, connection: Connection, now: float | None) -> str | None:
+        """Who holds it at `now`, where that is another; see `holder`."""
         found = holder(connection, self.name, now)
         return None if found == self.holder else found
 

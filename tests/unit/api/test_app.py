@@ -1,5 +1,6 @@
 """Control's front door: of whom a body is read, and who is refused before."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -8,7 +9,12 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from sagehen.api.app import LARGEST_CONTROL_BODY_BYTES, Application
+from sagehen.api.app import (
+    LARGEST_CONTROL_BODY_BYTES,
+    LARGEST_UNSIGNED_FORM_BYTES,
+    UNSIGNED_FORMS_BYTES,
+    Application,
+)
 from sagehen.api.async_invocations import AsyncInvocations
 from sagehen.api.own_access import Guard, Metrics
 from sagehen.api.own_site import OwnSite
@@ -38,9 +44,12 @@ class House:
             self.bodies,
         )
 
-    async def ask(self, head, body=b"", path="/", method="POST", query=""):
-        """Status and error type; `reads` counts how often more of the body was asked for."""
-        told = []
+    async def ask(self, head, body=b"", path="/", method="POST", query="", rest=None):
+        """Status and error type; `reads` counts how often more of the body was asked for.
+
+        With `rest`, an event, the end of the body comes once that is set.
+        """
+        told, pieces = [], [body]
         scope = {
             "type": "http",
             "method": method,
@@ -52,7 +61,10 @@ class House:
 
         async def receive():
             self.reads += 1
-            return {"type": "http.request", "body": body}
+            if not pieces:
+                await rest.wait()
+            piece = pieces.pop() if pieces else b""
+            return {"type": "http.request", "body": piece, "more_body": piece and rest is not None}
 
         async def send(message):
             told.append(message)
@@ -147,3 +159,21 @@ async def test_a_link_of_a_message_leads_to_this_server_only(house, host, is_ref
     status, _ = await house.ask({"Host": host}, path="/", method="GET", query=query)
     # SNS is not served here: whoever gets that far is told so.
     assert (status == 403) is is_refused
+
+
+async def test_what_nobody_signs_leaves_room_for_what_is_signed(house):
+    """Forms whose end does not come fill what such forms may take, and nothing else."""
+    head = {"Host": HOST, "Content-Type": "application/x-www-form-urlencoded"}
+    rest = asyncio.Event()
+    house.bodies.held_bytes = spare = -1000  # There is room besides what such forms may take.
+    form = b"Action=AssumeRoleWithSAML&SAMLAssertion=".ljust(LARGEST_UNSIGNED_FORM_BYTES, b"x")
+    count = UNSIGNED_FORMS_BYTES // len(form)
+    asked = [asyncio.create_task(house.ask(head, form, rest=rest)) for _ in range(count)]
+    while house.reads < 2 * count:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert (await house.ask(head, b"Action=AssumeRoleWithSAML"))[0] == 503
+    assert await house.ask(signed(), b"{}") == (200, "")
+    assert house.bodies.hits == 1
+    rest.set()
+    statuses = [status for status, _ in await asyncio.gather(*asked)]
+    assert (set(statuses), house.bodies.held_bytes) == ({400}, spare)

@@ -178,6 +178,23 @@ def test_who_may_read_metrics(listens_on, host, headers, opened, status):
     assert client.get("/_sagehen/metrics", headers=headers).status_code == status
 
 
+@pytest.mark.parametrize(
+    ("more", "is_open"),
+    [
+        ({"host": "127.0.0.1:9000"}, True),
+        ({"host": "localhost", "x-requested-with": "curl"}, True),
+        ({}, False),
+        ({"host": "localhost", "via": "1.1 proxy"}, False),
+        ({"host": "localhost", "forwarded": "for=10.0.0.1"}, False),
+        ({"host": "localhost", "x-real-ip": "10.0.0.1"}, False),
+        ({"host": "localhost", "x-forwarded-proto": "https"}, False),
+        ({"host": "localhost", "x-forwarded-host": "sagehen.example"}, False),
+    ],
+)
+def test_metrics_are_open_to_this_machine_and_not_through_a_proxy_on_it(more, is_open):
+    assert Metrics("127.0.0.1", open=False).are_open_to(more) is is_open
+
+
 def test_a_certificate_is_for_anyone_who_asks_this_server():
     routes = [Route("/_sagehen/sns/{name}", told)]
     assert guarded(routes).get("/_sagehen/sns/a.pem").status_code == 200

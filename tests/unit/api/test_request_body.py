@@ -55,3 +55,19 @@ async def test_nothing_stays_of_what_fails_later():
         async with budget.read(coming(b"123"), 5):
             raise ZeroDivisionError
     assert budget.held_bytes == 0
+
+
+async def test_a_part_leaves_room_for_the_others():
+    budget = BodyBudget(10)
+    part = budget.part(4, "Too much of it.")
+    async with part.read(coming(b"123"), 9):
+        assert (part.held_bytes, budget.held_bytes) == (3, 3)
+        with pytest.raises(Unavailable, match="Too much of it"):
+            async with part.read(coming(b"12"), 9):
+                raise AssertionError
+        assert budget.hits == 1
+        async with budget.read(coming(b"1234567"), 9):
+            with pytest.raises(Unavailable, match="max_held_control_body_bytes"):
+                async with part.read(coming(b"1"), 9):
+                    raise AssertionError
+    assert (part.held_bytes, budget.held_bytes, budget.hits) == (0, 0, 2)

@@ -205,6 +205,51 @@ async def test_the_longest_idle_makes_room(house, eventually, limits_met, drippi
     assert limits_met() == {"connections": 1, "evicted": 1}
 
 
+@pytest.fixture
+async def unread(house, variant, eventually):
+    """A client that does not read its answer: the end of that waits in our buffer, where nothing is
+    left to answer."""
+    house.route(variant(await house.fake(lambda asked: (200, {}, bytes(200_000)))))
+    await house.start(max_connections=2, stall_timeout_seconds=60)
+    client = await house.connect()
+    client.writer.transport.pause_reading()
+    theirs = client.writer.get_extra_info("socket")
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    await eventually(lambda: house.gateway._server.connections)
+    (connection,) = house.gateway._server.connections
+    ours = connection._transport.get_extra_info("socket")
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    client.send(house.signed())
+    await eventually(lambda: connection._transport.get_write_buffer_size() > 0)
+    await eventually(lambda: not connection._line)
+    return client
+
+
+async def test_who_still_reads_its_answer_is_not_idle(house, unread, limits_met):
+    idle = await house.connect()
+    idle.send(REFUSED)
+    assert (await idle.answer()).status == 404
+    house.clock.advance(2)
+    new = await house.connect()
+    new.send(REFUSED)
+    assert (await new.answer()).status == 404
+    unread.writer.transport.resume_reading()
+    got = await unread.answer()
+    assert (got.status, len(got.body)) == (200, 200_000)
+    assert await idle.ended()
+    assert limits_met() == {"evicted": 1}
+
+
+async def test_who_does_not_read_for_long_makes_room(house, unread, dripping, limits_met):
+    await dripping(1)
+    for seconds, status in ((2, 503), (58, 404)):
+        house.clock.advance(seconds)
+        new = await house.connect()
+        new.send(REFUSED)
+        assert (await new.answer()).status == status
+    assert limits_met() == {"connections": 1, "evicted": 1}
+
+
 async def test_clients_that_never_ask_shut_nobody_out(house, eventually, limits_met):
     await house.start(max_connections=4)
     for _ in range(40):

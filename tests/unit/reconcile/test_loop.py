@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from sagehen.domain.containers import InstanceState
 from sagehen.domain.records import EndpointRecord, EndpointStatus
 from sagehen.domain.routes import RouteTable
+from sagehen.home import prepare_home
 from sagehen.reconcile.loop import LEASE_NAME, EndpointLoop, new_instance_id
 from sagehen.reconcile.routes import routed_ids
 from sagehen.store import endpoints, instances, leases, tags
@@ -408,3 +409,25 @@ async def test_who_stands_by_has_no_routes_and_knows_who_leads(control, home, cl
         with control.database.write() as connection:
             assert leases.release(connection, LEASE_NAME, "host:/other")
         await control.in_time(lambda: table().leader is None and len(control.routed()) == 2)
+
+
+async def test_who_stands_by_names_the_leader_for_as_long_as_it_leads(
+    control, database, agent, short_path, clock
+) -> None:
+    """On SQLite the leader writes its row once: the lock says that it is still there."""
+    state = Database(str(database.engine.url), locks_leases=True)
+    leading = Control(state, agent, control.home, clock)
+    standing_by = Control(state, type(agent)(), prepare_home(short_path / "other"), clock, "two")
+
+    def leader() -> str | None:
+        table = msgspec.json.decode(standing_by.home.routes.read_bytes(), type=RouteTable)
+        return table.leader
+
+    async with leading.running():
+        leading.write(CREATING)
+        await leading.in_service()
+        clock.advance(10 * LEASE_SECONDS)
+        async with standing_by.running():
+            await standing_by.in_time(standing_by.home.routes.exists)
+            assert (leader(), standing_by.routed()) == ("one", set())
+    state.close()
