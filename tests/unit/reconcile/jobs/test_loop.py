@@ -125,6 +125,7 @@ async def test_of_a_put_without_an_answer_the_agent_is_asked_before_the_job_has_
         await control.until_asked("stop", "idjob-1")
         assert ("stop", JobStatus.STOPPING) in seen
         control.clock.advance(1)
+        control.loop.hint()  # It may have begun to rest just after, by a clock that stands still.
         await control.until(lambda: control.get().status is JobStatus.STOPPED)
     assert control.ends == ["job"]
 
