@@ -294,16 +294,20 @@ async def test_a_change_made_while_the_step_is_planned_is_not_lost(control) -> N
 
 
 async def test_only_the_holder_of_the_lease_acts(control, database, agent, home, clock) -> None:
-    other = Control(database, agent, home, clock, "two")
+    standby_agent = type(agent)()
+    standby = Control(database, standby_agent, home, clock, "two")
     async with control.running():
         await control.until(lambda: control.home.routes.exists())
-        async with other.running():
-            await other.until(lambda: other.loop._waits)
-            other.write(CREATING)
-            await asyncio.sleep(0.01)
-            assert agent.asked == []
-    async with other.running():
-        await other.in_service()
+        async with standby.running():
+            await standby.until(lambda: standby.loop._waits)
+            standby.write(CREATING)
+            control.loop.hint()
+            await control.in_service()
+            await standby.until(lambda: not standby.loop._wake.is_set)
+            assert standby_agent.asked == []
+    async with standby.running():
+        await standby.until(lambda: control.rows() == set(standby_agent.states))
+        await standby.in_service()
 
 
 async def test_a_lost_lease_stops_what_was_begun(control) -> None:
