@@ -63,6 +63,16 @@ def all_sides(model: Path, folder: Path) -> Iterator[list[Side]]:
         yield [stack.enter_context(start) for start in starts]
 
 
+@contextmanager
+def two_trees(model: Path, folder: Path, before: Path) -> Iterator[list[Side]]:
+    """The server of another checkout, which has a `.venv` of its own, and this one's."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(sagehen(model, folder / name, name, tools))
+            for name, tools in (("before", before / ".venv" / "bin"), ("after", TOOLS))
+        ]
+
+
 @dataclass(frozen=True)
 class Server:
     """Sagehen as `sagehen up` runs it."""
@@ -108,12 +118,17 @@ def client_of(url: str, service: str, access_key: str, secret_key: str) -> Any:
 
 
 @contextmanager
-def sagehen(model: Path, folder: Path) -> Iterator[Side]:
-    with server(folder) as running:
+def sagehen(
+    model: Path,
+    folder: Path,
+    name: str = "Sagehen (signed, through the gateway)",
+    tools: Path = TOOLS,
+) -> Iterator[Side]:
+    with server(folder, tools) as running:
         deploy(model, running)
         host, port = running.address
         yield Side(
-            "Sagehen (signed, through the gateway)",
+            name,
             host,
             port,
             partial(running.signed_request, "house"),
@@ -122,8 +137,8 @@ def sagehen(model: Path, folder: Path) -> Iterator[Side]:
 
 
 @contextmanager
-def server(folder: Path, **settings: str) -> Iterator[Server]:
-    """`settings` by their names in the environment: `SAGEHEN_…`.
+def server(folder: Path, tools: Path = TOOLS, **settings: str) -> Iterator[Server]:
+    """`settings` by their names in the environment: `SAGEHEN_…`; `tools` has the program.
 
     Where none matter, BENCHMARK_HOME may name the home of a server that runs already: to see that
     a benchmark works, which needs no server of its own.
@@ -134,7 +149,7 @@ def server(folder: Path, **settings: str) -> Iterator[Server]:
             yield running
         return
     home = folder / "home"
-    command = [str(TOOLS / "sagehen"), "up", "--home", str(home), "--port", "0"]
+    command = [str(tools / "sagehen"), "up", "--home", str(home), "--port", "0"]
     with process(command, **settings) as running:
         address = home / "run" / "address"
         wait_for(address.exists, running)
