@@ -7,10 +7,10 @@ from typing import Any
 from sagehen.api.call import Call
 from sagehen.api.containers import containers_of
 from sagehen.api.refusals import refused
-from sagehen.domain.asynchronous import AsyncPlan
 from sagehen.domain.bucket_names import is_bucket_name
 from sagehen.domain.locations import parse_location
 from sagehen.domain.records import ModelRecord
+from sagehen.domain.routes import AsyncPlan
 from sagehen.errors import Invalid
 from sagehen.objects.faults import BucketExists
 from sagehen.settings import Settings

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from sagehen.api.async_outputs import promise_output
-from sagehen.domain.asynchronous import AsyncPlan, AsyncRequest, QueueMode
+from sagehen.domain.asynchronous import AsyncRequest, QueueMode
 from sagehen.domain.records import SERVING
+from sagehen.domain.routes import AsyncPlan
 from sagehen.store import async_requests, endpoints
 from sagehen.store.grouped import GroupedWrites
 from sagehen.wire.faults import AwsError

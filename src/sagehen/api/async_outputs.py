@@ -1,6 +1,7 @@
 """Where an asynchronous request's answer will be: promised before it is made."""
 
-from sagehen.domain.asynchronous import AsyncPlan, Output
+from sagehen.domain.asynchronous import Output
+from sagehen.domain.routes import AsyncPlan
 
 __all__ = ["promise_output"]
 

@@ -1,18 +1,35 @@
 """What every operation is given besides its parameters."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from sagehen.api.arrivals import Arrivals
 from sagehen.clock import Clock
-from sagehen.domain.envelopes import Envelope
 from sagehen.domain.names import ArnMaker
 from sagehen.settings import Settings
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 
-__all__ = ["AsyncOperation", "Call", "Operation"]
+__all__ = ["AsyncOperation", "Call", "MessageArrivals", "Operation"]
+
+
+class MessageArrivals(Protocol):
+    """Wakes ReceiveMessage calls that wait for messages of a queue."""
+
+    closed: bool
+    """The server ends: no call may wait any longer."""
+
+    def waiting(self, queue_name: str, /) -> AbstractContextManager[asyncio.Event]:
+        """An event that is set when the queue may have messages.
+
+        Raises:
+            LimitExceeded: too many calls wait already.
+        """
+
+    def wake_one(self, queue_name: str, /) -> None:
+        """Wake the call that has waited longest for the queue."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +46,9 @@ class Call:
     request_id: str
     hint: Callable[[], None]
     """Wakes the reconcile loop: what is wanted has changed."""
-    seal: Callable[[Envelope], str]
-    """A notice's envelope, signed, as its receiver gets it. Takes a while."""
-    arrivals: Arrivals
-    """Who waits for messages, by their queue."""
+    seal: Callable[[Any], str]
+    """Signs the `Envelope` of an SNS notice; returns it as its receiver gets it. Takes a while."""
+    arrivals: MessageArrivals
     by_link: bool = False
     """Nobody has signed it: it comes from a link in a message."""
 

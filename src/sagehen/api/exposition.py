@@ -23,7 +23,6 @@ from sagehen.api.observations import (
     VariantKey,
 )
 from sagehen.domain.latencies import Latencies
-from sagehen.domain.records import EndpointRecord
 from sagehen.telemetry import METRICS, Kind, Metric
 
 __all__ = ["InstanceSample", "Measured", "expose", "measure", "merged"]
@@ -59,31 +58,33 @@ Measured = Mapping[str, Mapping[tuple[str, ...], float]]
 
 
 def measure(
-    endpoints: Iterable[EndpointRecord],
+    endpoints: Mapping[str, str],
     totals: Mapping[VariantKey, VariantCounts],
     present: Mapping[VariantKey, Presence],
     containers: Mapping[ContainerKey, VariantCounts],
     limit_hits: LimitHits,
     samples: Iterable[InstanceSample],
 ) -> Measured:
-    """Everything there is to expose; of endpoints that are gone, nothing."""
+    """Everything there is to expose; nothing of endpoints that are gone.
+
+    Args:
+        endpoints: the EndpointStatus of every endpoint, by its name.
+    """
     measured: defaultdict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
-    names = set()
-    for endpoint in endpoints:
-        names.add(endpoint.name)
-        measured["EndpointStatus"][endpoint.name, endpoint.status.value] = 1
+    for endpoint, status in endpoints.items():
+        measured["EndpointStatus"][endpoint, status] = 1
     for key, counts in totals.items():
-        if key[0] in names:
+        if key[0] in endpoints:
             for name, value in _values_of(counts).items():
                 measured[name][key] = value
     for key, presence in present.items():
-        if key[0] in names:
+        if key[0] in endpoints:
             measured["ConcurrentRequestsPerModelMinimum"][key] = presence.in_flight.lowest
             measured["ConcurrentRequestsPerModelMaximum"][key] = presence.in_flight.highest
             measured["QueuedRequests"][key] = presence.queued.now
             measured["QueuedRequestsMaximum"][key] = presence.queued.highest
     for container, counts in containers.items():
-        if container[0] in names:
+        if container[0] in endpoints:
             for name, value in _values_of_container(counts).items():
                 measured[name][container] = value
     for limit, hits in limit_hits.items():

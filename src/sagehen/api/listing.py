@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
-from sagehen.api.refusals import refused
 from sagehen.errors import Invalid
 from sagehen.store.listing import ListQuery
+from sagehen.wire.faults import AwsError
 
 __all__ = ["as_time", "list_query", "read_page"]
 
@@ -57,7 +57,7 @@ def read_page(
         try:
             records, token = read(connection, list_query(params, order))
         except Invalid as error:
-            raise refused(str(error)) from error
+            raise AwsError("ValidationException", str(error), 400) from error
     answer: dict[str, Any] = {member: [summarize(record) for record in records]}
     if token is not None:
         answer["NextToken"] = token

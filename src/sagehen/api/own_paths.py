@@ -129,8 +129,9 @@ class OwnPaths:
         )
         seen = self._observations
         totals = seen.totals()
+        statuses = {one.name: one.status.value for one in known}
         measured = measure(
-            known, totals, seen.present(), seen.containers(), seen.limit_hits(), samples
+            statuses, totals, seen.present(), seen.containers(), seen.limit_hits(), samples
         )
         measured = merged(measured, self._measure_more({one.name for one in known}))
         return Snapshot(

@@ -6,8 +6,8 @@ import uuid
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
-from sagehen.domain.asynchronous import AsyncPlan
 from sagehen.domain.notices import Notice
+from sagehen.domain.routes import AsyncPlan
 from sagehen.store import topics
 
 __all__ = ["try_topics"]

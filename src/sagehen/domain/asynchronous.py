@@ -5,7 +5,6 @@ from enum import StrEnum
 import msgspec
 
 __all__ = [
-    "AsyncPlan",
     "AsyncRequest",
     "AsyncState",
     "EndpointQueue",
@@ -31,20 +30,6 @@ class AsyncState(StrEnum):
     @property
     def is_final(self) -> bool:
         return self not in (AsyncState.QUEUED, AsyncState.LEASED)
-
-
-class AsyncPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an endpoint config says in AsyncInferenceConfig."""
-
-    output_path: str
-    """`s3://bucket/prefix` or an https URL of S3, as it was given."""
-    failure_path: str | None = None
-    success_topic: str | None = None
-    error_topic: str | None = None
-    include_response_in: tuple[str, ...] = ()
-    """`SUCCESS_NOTIFICATION_TOPIC`, `ERROR_NOTIFICATION_TOPIC`."""
-    max_concurrency: int | None = None
-    """MaxConcurrentInvocationsPerInstance."""
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

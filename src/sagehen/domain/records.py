@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from sagehen.domain.asynchronous import AsyncPlan
 from sagehen.domain.containers import ContainerSpec, InstanceSpec, InstanceState
-from sagehen.domain.routes import ExecutionMode, RoutingStrategy
+from sagehen.domain.named import NamedRecord
+from sagehen.domain.routes import AsyncPlan, ExecutionMode, RoutingStrategy
 
 __all__ = [
     "SERVING",
@@ -18,7 +18,6 @@ __all__ = [
     "EndpointStatus",
     "InstanceRecord",
     "ModelRecord",
-    "NamedRecord",
     "VariantPlan",
 ]
 
@@ -39,15 +38,6 @@ class EndpointStatus(StrEnum):
 
 SERVING = (EndpointStatus.IN_SERVICE, EndpointStatus.UPDATING)
 """In which an endpoint takes requests."""
-
-
-class NamedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What has a name of its own."""
-
-    name: str
-    arn: str
-    created_at: float
-    """Seconds since the epoch, as every `_at`."""
 
 
 class DefinedRecord(NamedRecord, frozen=True, kw_only=True):

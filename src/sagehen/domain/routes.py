@@ -4,11 +4,10 @@ from enum import StrEnum
 
 import msgspec
 
-from sagehen.domain.asynchronous import AsyncPlan
-
 __all__ = [
     "BOARD_COLUMNS",
     "DEFAULT_SLOTS",
+    "AsyncPlan",
     "ContainerAddress",
     "ContainerRoute",
     "ExecutionMode",
@@ -41,6 +40,20 @@ class ExecutionMode(StrEnum):
     """All, one after the other: an inference pipeline."""
     DIRECT = "Direct"
     """The one that the request names by TargetContainerHostname."""
+
+
+class AsyncPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an endpoint config says in AsyncInferenceConfig."""
+
+    output_path: str
+    """`s3://bucket/prefix` or an https URL of S3, as it was given."""
+    failure_path: str | None = None
+    success_topic: str | None = None
+    error_topic: str | None = None
+    include_response_in: tuple[str, ...] = ()
+    """`SUCCESS_NOTIFICATION_TOPIC`, `ERROR_NOTIFICATION_TOPIC`."""
+    max_concurrency: int | None = None
+    """MaxConcurrentInvocationsPerInstance."""
 
 
 class ContainerRoute(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from sqlalchemy import Connection
 
 from sagehen.domain.containers import InstanceState
+from sagehen.metering.sampler import Gauge
 from sagehen.store import async_requests, endpoints, instances
 
-__all__ = ["Gauge", "backlogs"]
-
-Gauge = tuple[str, str, float]
-"""A metric's name, the endpoint, the value."""
+__all__ = ["backlogs"]
 
 
 def backlogs(connection: Connection, now: float) -> Iterator[Gauge]:

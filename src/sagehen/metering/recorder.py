@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Container, Mapping, Set
+from collections.abc import Callable, Container, Mapping, Set
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -12,7 +12,6 @@ from sagehen.domain.series import Series, as_dimensions
 from sagehen.domain.statistics import Statistics, of_values
 from sagehen.errors import SagehenError
 from sagehen.metrics import CLOUDWATCH_DIMENSIONS, METRICS, Kind, Metric
-from sagehen.store import endpoints
 from sagehen.store.database import Database
 from sagehen.store.samples import add
 
@@ -26,6 +25,8 @@ MOST_MINUTES = 60
 _Key = tuple[str, *tuple[tuple[str, str], ...]]
 """A metric's name, then its dimensions as they were given."""
 _Values = dict[_Key, Statistics]
+FirstVariant = Callable[[Connection, str], str | None]
+"""The name of the first variant of the endpoint of that name, where it serves."""
 
 
 class _Looks:
@@ -53,8 +54,15 @@ class Recorder:
     while the store cannot be written.
     """
 
-    def __init__(self, clock: Clock, database: Database, most_series: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        database: Database,
+        most_series: int,
+        first_variant: FirstVariant,
+    ) -> None:
         self._clock = clock
+        self._first_variant = first_variant
         self._database = database
         self._most_series = most_series
         self._lock = threading.Lock()
@@ -194,7 +202,7 @@ class Recorder:
     def _write(self, connection: Connection, minute: int, values: _Values) -> int:
         batch: dict[tuple[Series, int], Statistics] = {}
         for key, statistics in values.items():
-            series = _series(key[0], _with_variant(connection, key))
+            series = _series(key[0], _with_variant(connection, key, self._first_variant))
             batch.setdefault((series, minute), Statistics()).merge(statistics)
         return len(add(connection, batch, self._most_series))
 
@@ -225,12 +233,12 @@ def _is_about(metric: Metric, given: Set[str]) -> bool:
     return bool(known) and known[0] in given and given <= set(known)
 
 
-def _with_variant(connection: Connection, key: _Key) -> dict[str, str]:
+def _with_variant(connection: Connection, key: _Key, first_variant: FirstVariant) -> dict[str, str]:
     given = _given(key)
     if "VariantName" in METRICS[key[0]].cloudwatch_dimensions and "VariantName" not in given:
-        endpoint = endpoints.get(connection, given["EndpointName"])
-        if endpoint is not None and endpoint.current is not None:
-            given["VariantName"] = endpoint.current.variants[0].name
+        variant = first_variant(connection, given["EndpointName"])
+        if variant is not None:
+            given["VariantName"] = variant
     return given
 
 

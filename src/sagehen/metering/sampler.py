@@ -3,16 +3,16 @@
 import asyncio
 import logging
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Protocol
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from sagehen.api.exposition import InstanceSample
 from sagehen.api.observations import Observations
 from sagehen.clock import Clock
 from sagehen.errors import SagehenError
-from sagehen.metering.backlogs import Gauge, backlogs
 from sagehen.metering.hosts import Hosts, JobSample, looks_at_instances, looks_at_jobs
 from sagehen.metering.invocations import concurrency, dimensions_of, samples_of
 from sagehen.metering.recorder import Recorder
@@ -21,7 +21,7 @@ from sagehen.store import leases
 from sagehen.store.database import Database
 from sagehen.store.samples import count_samples, prune
 
-__all__ = ["Sampler"]
+__all__ = ["Gauge", "Sampler"]
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,10 @@ LEASE_NAME = "sampling"
 LEASE_SECONDS = 30.0
 PRUNED_AT_ONCE = 100
 """Series, in one transaction: nobody waits for long."""
+
+
+Gauge = tuple[str, str, float]
+"""A metric's name, the endpoint, the value."""
 
 
 class Agent(Protocol):
@@ -54,7 +58,12 @@ class Sampler:
         agent: Agent,
         clock: Clock,
         holder: str,
+        backlogs: Callable[[Connection, float], Iterable[Gauge]],
     ) -> None:
+        """
+        Args:
+            backlogs: reads the gauges of the asynchronous endpoints' queues, at a time.
+        """
         self._settings = settings
         self._database = database
         self._recorder = recorder
@@ -62,6 +71,7 @@ class Sampler:
         self._agent = agent
         self._clock = clock
         self._holder = holder
+        self._backlogs = backlogs
         self._hosts_due = self._prune_due = -math.inf
         self._hosts = Hosts()
         self._gauges: list[Gauge] = []
@@ -132,7 +142,7 @@ class Sampler:
         """Where several controls share a state, one does."""
         now = self._clock.now()
         with self._database.read() as connection:
-            found = list(backlogs(connection, now))
+            found = list(self._backlogs(connection, now))
         if found:
             with self._database.write() as connection:
                 mine = leases.acquire(connection, LEASE_NAME, self._holder, now, LEASE_SECONDS)

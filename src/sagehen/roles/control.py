@@ -30,6 +30,7 @@ from sagehen.deferred.dispatch.assembly import make_dispatcher
 from sagehen.deferred.dispatch.sweeps import Sweeps
 from sagehen.deferred.sweeping import keep_sweeping
 from sagehen.domain.names import ArnMaker
+from sagehen.metering.backlogs import backlogs
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
 from sagehen.objects import open_object_store
@@ -41,6 +42,7 @@ from sagehen.roles.common import Start, run, serve_on, start_role
 from sagehen.roles.inference import Inference
 from sagehen.roles.notices import Notices
 from sagehen.store.database import Database
+from sagehen.store.endpoints import first_variant
 from sagehen.store.grouped import GroupedWrites
 from sagehen.threads import in_thread
 from sagehen.wire.sigv4 import Verifier
@@ -61,7 +63,8 @@ class _Control:
         self._agent = AgentClient(start.home.agent_socket)
         # Named by its home, not its process: after a restart it takes its own leases over at once.
         holder = f"{socket.gethostname()}:{start.home.path}"
-        recorder = Recorder(SYSTEM, self._database, settings.max_metric_series)
+        most_series = settings.max_metric_series
+        recorder = Recorder(SYSTEM, self._database, most_series, first_variant)
         store = (self._database, self._writes, self.objects)
         self._dispatcher = make_dispatcher(
             settings, start.home, *store, recorder.record, SYSTEM, holder
@@ -71,7 +74,14 @@ class _Control:
         self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
         self._observations = Observations(SYSTEM)
         self._sampler = Sampler(
-            settings, self._database, recorder, self._observations, self._agent, SYSTEM, holder
+            settings,
+            self._database,
+            recorder,
+            self._observations,
+            self._agent,
+            SYSTEM,
+            holder,
+            backlogs,
         )
         self._bodies = BodyBudget(settings.max_held_control_body_bytes)
         self._site = OwnSite(settings.public_url, settings.allowed_hosts)

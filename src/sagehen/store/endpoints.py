@@ -1,12 +1,22 @@
 """The endpoints: what serves and what is to serve, one row each. Their instances stay elsewhere."""
 
-from sqlalchemy import JSON, Column, Double, String, Table, Text
+from sqlalchemy import JSON, Column, Connection, Double, String, Table, Text
 
 from sagehen.domain.records import EndpointRecord
 from sagehen.store.named import Named
 from sagehen.store.tables import METADATA
 
-__all__ = ["ENDPOINTS", "all", "delete", "get", "get_for_update", "insert", "list_page", "update"]
+__all__ = [
+    "ENDPOINTS",
+    "all",
+    "delete",
+    "first_variant",
+    "get",
+    "get_for_update",
+    "insert",
+    "list_page",
+    "update",
+]
 
 ENDPOINTS = Named(
     Table(
@@ -33,3 +43,11 @@ all = ENDPOINTS.all
 update = ENDPOINTS.update
 delete = ENDPOINTS.delete
 list_page = ENDPOINTS.list_page
+
+
+def first_variant(connection: Connection, name: str) -> str | None:
+    """The name of the endpoint's first variant; None where the endpoint serves nothing."""
+    endpoint = get(connection, name)
+    if endpoint is None or endpoint.current is None:
+        return None
+    return endpoint.current.variants[0].name

@@ -15,7 +15,7 @@ from sqlalchemy import (
     select,
 )
 
-from sagehen.domain.records import NamedRecord
+from sagehen.domain.named import NamedRecord
 from sagehen.store import rows
 from sagehen.store.listing import ListQuery, page
 from sagehen.store.tables import METADATA

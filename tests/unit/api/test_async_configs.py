@@ -2,8 +2,8 @@
 
 import pytest
 
-from sagehen.domain.asynchronous import AsyncPlan
 from sagehen.domain.records import EndpointStatus
+from sagehen.domain.routes import AsyncPlan
 from support.endpoints import ARN, in_service, settle, stored, weigh
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:"

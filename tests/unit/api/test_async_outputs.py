@@ -3,7 +3,7 @@
 import pytest
 
 from sagehen.api.async_outputs import promise_output
-from sagehen.domain.asynchronous import AsyncPlan
+from sagehen.domain.routes import AsyncPlan
 
 HTTPS = "https://bucket.s3.us-east-1.amazonaws.com"
 

@@ -14,10 +14,11 @@ from sqlalchemy.exc import DatabaseError
 from sagehen.api.observations import Observations
 from sagehen.api.own_paths import LARGEST_REPORT_BYTES, OwnPaths
 from sagehen.clock import SYSTEM
-from sagehen.domain.asynchronous import AsyncPlan, QueueMode
+from sagehen.domain.asynchronous import QueueMode
 from sagehen.domain.containers import InstanceState
 from sagehen.domain.inference_service import ServiceRecord, ServiceSource
 from sagehen.domain.records import EndpointStatus
+from sagehen.domain.routes import AsyncPlan
 from sagehen.errors import Unavailable
 from sagehen.store import (
     async_requests,

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from sagehen.domain.asynchronous import AsyncPlan
-from sagehen.domain.routes import Route, RoutingStrategy
+from sagehen.domain.routes import AsyncPlan, Route, RoutingStrategy
 
 LEAST = RoutingStrategy.LEAST_OUTSTANDING_REQUESTS
 

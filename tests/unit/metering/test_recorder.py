@@ -11,6 +11,7 @@ from sagehen.domain.statistics import of_values
 from sagehen.metering import recorder as module
 from sagehen.metering.recorder import Recorder
 from sagehen.store import endpoints
+from sagehen.store.endpoints import first_variant
 from sagehen.store.sample_reads import Window, find, read_sketches
 from support.clock import HandClock
 from support.fleet import deployment, endpoint
@@ -27,7 +28,7 @@ def clock():
 
 @pytest.fixture
 def recorder(clock, database):
-    return Recorder(clock, database, 100)
+    return Recorder(clock, database, 100, first_variant)
 
 
 def written(database, name, unit="Count", namespace="AWS/SageMaker", **dimensions):
@@ -61,7 +62,7 @@ def test_a_minute_is_written_in_several_goes(recorder, clock, database):
 def test_another_process_adds_to_the_same_minute(recorder, clock, database):
     recorder.record("ExpiredRequests", VARIANT, 1)
     recorder.flush()
-    second = Recorder(clock, database, 100)
+    second = Recorder(clock, database, 100, first_variant)
     second.record("ExpiredRequests", {"VariantName": "v", "EndpointName": "e"}, 1)
     second.flush()
     assert written(database, "ExpiredRequests") == {0: (2, 2.0)}
@@ -138,7 +139,7 @@ def test_what_is_no_metric_is_logged_and_dropped(recorder, caplog, name, dimensi
 
 
 def test_there_is_room_for_so_many_series(clock, database):
-    recorder = Recorder(clock, database, 3)
+    recorder = Recorder(clock, database, 3, first_variant)
     for number in range(5):
         recorder.record("ExpiredRequests", {**VARIANT, "VariantName": str(number)}, 1)
     recorder.flush()

@@ -8,16 +8,19 @@ import pytest
 
 from sagehen.agent.messages import JobSample
 from sagehen.api.observations import GatewayReport, Observations
-from sagehen.domain.asynchronous import AsyncPlan, AsyncRequest, Output
+from sagehen.domain.asynchronous import AsyncRequest, Output
 from sagehen.domain.containers import InstanceState
 from sagehen.domain.latencies import add_to_buckets
 from sagehen.domain.records import EndpointStatus
+from sagehen.domain.routes import AsyncPlan
 from sagehen.domain.series import Series, as_dimensions
 from sagehen.errors import Unavailable
 from sagehen.metering import sampler as module
+from sagehen.metering.backlogs import backlogs
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
 from sagehen.store import async_leases, async_requests, endpoints, instances, leases
+from sagehen.store.endpoints import first_variant
 from sagehen.store.sample_reads import Window, find, metrics, read_sketches
 from support.clock import HandClock
 from support.fleet import deployment, endpoint, instance
@@ -59,7 +62,7 @@ class World:
         self.agent = FakeAgent()
         self.settings = settings_of(home, metric_retention_seconds=3600)
         self.observations = Observations(self.clock)
-        self.recorder = Recorder(self.clock, database, 100)
+        self.recorder = Recorder(self.clock, database, 100, first_variant)
         self.sampler = self.another("me")
 
     def another(self, holder):
@@ -71,6 +74,7 @@ class World:
             self.agent,
             self.clock,
             holder,
+            backlogs,
         )
 
     def turn(self, sampler=None):
@@ -261,7 +265,7 @@ def test_a_minute_has_one_sample_of_a_backlog(world):
 
 def test_a_look_that_there_was_no_room_for_leaves_no_empty_sample(world):
     host = "/aws/sagemaker/Endpoints"
-    world.recorder = Recorder(world.clock, world.database, 1)
+    world.recorder = Recorder(world.clock, world.database, 1, first_variant)
     world.sampler = world.another("me")
     world.recorder.record("ExpiredRequests", VARIANT, 1)
     world.recorder.flush()
@@ -398,7 +402,7 @@ def test_a_turn_that_fails_is_not_the_last(world, monkeypatch, caplog):
         raise RuntimeError("broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "backlogs", fail)
+        patch.setattr(world.sampler, "_backlogs", fail)
         world.turn()
     assert "failed" in caplog.text
     world.report(Invocations=1)

@@ -11,11 +11,11 @@ from aiohttp import web
 
 from sagehen.deferred.dispatch import endings
 from sagehen.deferred.dispatch.assembly import make_dispatcher
-from sagehen.domain.asynchronous import AsyncPlan, AsyncRequest, Output, QueuedRequest
+from sagehen.domain.asynchronous import AsyncRequest, Output, QueuedRequest
 from sagehen.domain.notices import Notice
 from sagehen.domain.objects import Attributes, ObjectInfo
 from sagehen.domain.records import EndpointRecord, EndpointStatus
-from sagehen.domain.routes import InstanceRoute, Route, RouteTable, VariantRoute
+from sagehen.domain.routes import AsyncPlan, InstanceRoute, Route, RouteTable, VariantRoute
 from sagehen.home import Home, prepare_home
 from sagehen.objects import LocalObjectStore
 from sagehen.objects.faults import NoSuchKey

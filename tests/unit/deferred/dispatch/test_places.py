@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from sagehen.deferred.dispatch.places import Places
-from sagehen.domain.asynchronous import AsyncPlan
-from sagehen.domain.routes import InstanceRoute, Route, RouteTable, VariantRoute
+from sagehen.domain.routes import AsyncPlan, InstanceRoute, Route, RouteTable, VariantRoute
 from sagehen.route_file import RouteFileReader
 from support.clock import HandClock
 
