@@ -8,6 +8,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from sagehen.backup.manifest import (
 from sagehen.errors import BackupError, HomeError
 from sagehen.home import ASIDE, Home, keeping_private, locked, prepare_home
 from sagehen.settings import Settings
+from sagehen.store.lease_lock import LeaseLock
 from sagehen.store.opening import check_whole, sqlite_file, state_name
 from sagehen.store.pairing import BLOB_NAME, write_id
 
@@ -51,7 +53,7 @@ def restore_backup(
 
     Raises:
         BackupError: the backup is not whole, or its state is of another kind of database.
-        HomeError: the home has something in it, or a server runs on it.
+        HomeError: the home has something in it, or a server runs on it or on the state.
         StateError: the state of the backup is damaged; or PostgreSQL's database is not empty.
     """
     source = source.absolute()
@@ -64,7 +66,7 @@ def restore_backup(
         raise BackupError(f"{source} is in the home, which is to be replaced. Move it elsewhere.")
     with keeping_private():
         prepare_home(home.path)
-        with locked(home):
+        with locked(home), _unused(settings):
             aside = None
             try:
                 stage = _stage(home, source, manifest)
@@ -107,6 +109,35 @@ def _refuse_what_is_there(settings: Settings, home: Home) -> None:
             f"The home {home.path} is not empty ({', '.join(sorted(there)[:5])}). Choose another "
             "with --home, or give --replace: what is there is moved aside then, and not deleted."
         )
+
+
+@contextmanager
+def _unused(settings: Settings) -> Iterator[None]:
+    """Keep servers with other homes from a state in SQLite. They would go on writing to the one
+    that is moved aside.
+
+    Raises:
+        HomeError: one uses it.
+    """
+    file = sqlite_file(settings)
+    file = None if file is None else file.resolve()
+    beside = [] if file is None or not file.parent.is_dir() else sorted(file.parent.iterdir())
+    leases = [
+        LeaseLock(path)
+        for path in beside
+        if file is not None and path.name.startswith(f"{file.name}-lease-")
+    ]
+    try:
+        for lease in leases:
+            if lease.take() is False:
+                raise HomeError(
+                    f"The state {file} is in use by a server with another home. Stop that one, or "
+                    "choose another state with database_url."
+                )
+        yield
+    finally:
+        for lease in leases:
+            lease.release()
 
 
 def _contents(home: Home) -> Iterator[Path]:
