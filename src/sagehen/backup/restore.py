@@ -29,7 +29,7 @@ from sagehen.backup.manifest import (
     sync_folder,
 )
 from sagehen.errors import BackupError, HomeError
-from sagehen.home import ASIDE, Home, keeping_private, locked, prepare_home
+from sagehen.home import ASIDE, RESTORING, Home, keeping_private, locked, prepare_home
 from sagehen.settings import Settings
 from sagehen.store.lease_lock import LeaseLock
 from sagehen.store.opening import check_whole, sqlite_file, state_name
@@ -37,7 +37,6 @@ from sagehen.store.pairing import BLOB_NAME, write_id
 
 __all__ = ["restore_backup"]
 
-_STAGE = ".restoring"
 _SQLITE_ENDS = ("", "-wal", "-shm", "-journal")
 
 
@@ -160,7 +159,7 @@ def _contents_of_objects(home: Home) -> Iterator[Path]:
 
 
 def _is_of_restores(path: Path) -> bool:
-    return path.name == _STAGE or path.name.startswith(ASIDE)
+    return path.name == RESTORING or path.name.startswith(ASIDE)
 
 
 def _files_below(folder: Path) -> Iterator[str]:
@@ -170,9 +169,9 @@ def _files_below(folder: Path) -> Iterator[str]:
 
 def _stage(home: Home, source: Path, manifest: Manifest) -> Path:
     """All of the backup, checked, in a folder of the home."""
-    stage = home.path / _STAGE
+    stage = home.path / RESTORING
     # The objects' folder may be a disk of its own, to which nothing can be moved at once.
-    objects = home.objects / _STAGE
+    objects = home.objects / RESTORING
     for path in (stage, objects):
         if path.exists():
             shutil.rmtree(path)  # Of a restore that was broken off; the backup has it all.
@@ -293,7 +292,7 @@ def _move_all(moves: list[tuple[Path, Path]]) -> None:
 
 
 def _put_in_place(settings: Settings, home: Home, stage: Path) -> None:
-    objects = home.objects / _STAGE
+    objects = home.objects / RESTORING
     for path in sorted(objects.iterdir()):
         target = home.objects / path.name
         for folder, _, _ in os.walk(target, topdown=False):

@@ -27,7 +27,9 @@ def test_what_somebody_else_has_removed_is_no_trouble(
 ) -> None:
     remove = shutil.rmtree
     for number in range(3):
-        (tmp_path / "endpoints" / f"e{number}" / "AllTraffic" / f"i-{number:017x}").mkdir(parents=True)
+        (tmp_path / "endpoints" / f"e{number}" / "AllTraffic" / f"i-{number:017x}").mkdir(
+            parents=True
+        )
     # Two instances that are put at once prune at once.
     monkeypatch.setattr(shutil, "rmtree", lambda path, **_: remove(path.parents[1]))
     prune_logs(tmp_path, frozenset(), most=1)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sagehen.backup import restore as restoring
 from sagehen.backup import restore_backup, take_backup
 from sagehen.backup import take as taking
 from sagehen.clock import SYSTEM
@@ -162,7 +163,7 @@ def test_a_state_that_a_server_with_another_home_uses_is_not_moved_aside(
     assert lease.take()
     before = state.read_bytes()
     third = settings_of(home.parent / "third", database_url=f"sqlite:///{state}")
-    with pytest.raises(HomeError, match="elsewhere.db is in use"):
+    with pytest.raises(HomeError, match=r"elsewhere\.db is in use"):
         restore_backup(third, target, replace=True)
     assert state.read_bytes() == before
     lease.release()
@@ -193,6 +194,27 @@ def test_links_among_the_objects_are_followed_and_not_kept(
     shutil.rmtree(same)
     shutil.rmtree(target)
     check(home)
+
+
+@pytest.mark.parametrize("moved_aside", [True, False])
+def test_no_start_takes_the_place_of_a_restore_that_was_broken_off(
+    home: Path, target: Path, monkeypatch: pytest.MonkeyPatch, moved_aside: bool
+) -> None:
+    take_backup(settings_of(home), target)
+    place = home if moved_aside else home.parent / "new"
+
+    def break_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restoring, "_put_in_place", break_off)
+        with pytest.raises(KeyboardInterrupt):
+            restore_backup(settings_of(place), target, replace=moved_aside)
+    with pytest.raises(StateError, match="broken off"), opened(place):
+        pass
+    assert not (place / "state.db").exists()
+    restore_backup(settings_of(place), target, replace=moved_aside)
+    check(place)
 
 
 def test_a_home_with_something_in_it_is_refused_or_moved_aside(home: Path, target: Path) -> None:

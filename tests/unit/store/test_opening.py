@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sagehen.errors import SettingError, StateError
-from sagehen.store import opening
 from sagehen.settings import Settings
+from sagehen.store import opening
 from sagehen.store.opening import adopt_state, check_whole, make_private, open_state, sqlite_file
 from support.state import settings_of
 

@@ -383,7 +383,8 @@ class TestBodies:
         with socket.create_connection((address.hostname, address.port), timeout=30) as client:
             client.sendall(
                 f"POST /{bucket} HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n"
-                "Content-Type: multipart/form-data; boundary=b\r\n\r\n".encode() + sent
+                "Content-Type: multipart/form-data; boundary=b\r\n\r\n".encode()
+                + sent
             )
             answer = client.makefile("rb").read()  # until the server closes the connection
         assert answer.startswith(b"HTTP/1.1 400 ")
