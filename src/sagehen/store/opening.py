@@ -106,6 +106,7 @@ def _refuse_lone_log(file: Path) -> None:
     Raises:
         StateError: the state is missing or empty, and its log is there.
     """
+    file = file.resolve()  # SQLite keeps it beside what a link leads to.
     log_file = file.with_name(f"{file.name}-wal")
     if not _size_of(file) and _size_of(log_file):
         raise StateError(

@@ -79,8 +79,11 @@ def test_the_log_of_a_state_that_is_missing_is_not_deleted(
     if left is not None:
         state.write_bytes(left)
     log.write_bytes(kept)
-    with pytest.raises(StateError, match="its log"):
-        start(settings_of(tmp_path / "home", database_url=f"sqlite:///{state}"))
+    link = tmp_path / "link.db"
+    link.symlink_to(state)
+    for path in (state, link):
+        with pytest.raises(StateError, match="its log"):
+            start(settings_of(tmp_path / "home", database_url=f"sqlite:///{path}"))
     assert log.read_bytes() == kept
 
 
