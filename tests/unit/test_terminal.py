@@ -3,15 +3,15 @@
 import errno
 import os
 
-import click
 import pytest
+import typer
 
 from sagehen.terminal import plain_errors
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_told_in_a_sentence(capsys: pytest.CaptureFixture[str], code: int) -> None:
-    with pytest.raises(click.exceptions.Exit) as ended, plain_errors():
+    with pytest.raises(typer.Exit) as ended, plain_errors():
         raise OSError(code, os.strerror(code), "/home/objects/blobs/id.new")
     assert ended.value.exit_code == 1
     assert "no room left" in (said := capsys.readouterr().err)
