@@ -41,10 +41,10 @@ def test_what_an_earlier_agent_left_is_cleared(home: Home) -> None:
 
 
 def test_what_a_user_has_in_folders_of_those_names_stays(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    short_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     mine = [
-        tmp_path / name
+        short_path / name
         for name in (
             "jobs/thesis/results.csv",
             "jobs/notes.txt",
@@ -58,7 +58,7 @@ def test_what_a_user_has_in_folders_of_those_names_stays(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
         os.utime(path, (1, 1))
-    home = prepare_home(tmp_path)
+    home = prepare_home(short_path)
     clear_leftovers(home)
     prune_logs(home.logs, frozenset())
     Sessions(home.sessions, SYSTEM).sweep()
