@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +12,31 @@ from pathlib import Path
 
 from sagehen.errors import HomeError
 
-__all__ = ["ASIDE", "Home", "keeping_private", "locked", "prepare_home"]
+__all__ = [
+    "ASIDE",
+    "ATTEMPT_NAME",
+    "INSTANCE_NAME",
+    "RESTORING",
+    "Home",
+    "keeping_private",
+    "locked",
+    "prepare_home",
+]
 
 log = logging.getLogger(__name__)
 
 _PRIVATE_MASK = 0o077
 ASIDE = "before-restore-"
 """What the name of a folder in the home begins with that has what a backup took the place of."""
+
+# A home may be a folder that has its own `jobs` or `logs`: what is removed is known by its name.
+INSTANCE_NAME = re.compile(r"i-[0-9a-f]{17}")
+"""What an instance's folders are called."""
+ATTEMPT_NAME = re.compile(r"[0-9a-f]{32}-[0-9]+")
+"""What the folder of an attempt at a training job is called."""
+
+RESTORING = ".restoring"
+"""A folder in the home, and one in `objects`, in which a restore puts together what comes back."""
 
 # The kernel's sockaddr_un holds 108 bytes with its end; our longest name below run/ takes 40.
 _LONGEST_HOME_BYTES = 107 - 40

@@ -1,5 +1,6 @@
 """What the verbs of the command line share: options, and how they speak."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ __all__ = ["ConfigOption", "HomeOption", "JsonOption", "err", "out", "plain_erro
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 # No brackets: they would be taken for markup where they hold words.
 HomeOption = Annotated[
@@ -33,4 +36,13 @@ def plain_errors() -> Iterator[None]:
         yield
     except SagehenError as error:
         err.print(f"[red]sagehen:[/red] {escape(str(error))}")
+        raise typer.Exit(1) from error
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        err.print(
+            f"[red]sagehen:[/red] There is no room left on the disk{escape(where)}. Make room, and "
+            "run this again."
+        )
         raise typer.Exit(1) from error

@@ -83,13 +83,14 @@ class ArtifactCache:
         self._fresh.mkdir(mode=0o700, parents=True)
         kept = []
         for place in self._folder.iterdir():
+            if not _NAME.fullmatch(place.name):
+                continue  # It is none of ours.
             size = _size_of(place)
             if size is not None:
                 used_at = (place / SIZE).stat().st_mtime
                 kept.append((used_at, Artifact(place.name, place / CONTENT, size)))
-            elif _NAME.fullmatch(place.name):
-                # A power cut can leave such a one, in the way of a whole one of that name. What
-                # has another name is none of ours.
+            else:
+                # A power cut can leave such a one, in the way of a whole one of that name.
                 remove_tree(place)
         for _, artifact in sorted(kept, key=lambda each: each[0]):
             self._put_unused(artifact)

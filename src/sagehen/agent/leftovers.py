@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 
 from sagehen.agent.folders import remove_tree
-from sagehen.home import Home
+from sagehen.home import ATTEMPT_NAME, INSTANCE_NAME, Home
 
 __all__ = ["BASE_MARK", "clear_leftovers"]
 
@@ -23,17 +23,21 @@ def clear_leftovers(home: Home) -> None:
     The containers end with their agent, but what they started themselves need not. It is known by
     the folder in its environment, which no one else has.
     """
-    folders = (home.instances, home.jobs)
+    folders = {home.instances: INSTANCE_NAME, home.jobs: ATTEMPT_NAME}
     marks = tuple(f"{BASE_MARK}={folder}{os.sep}".encode() for folder in folders)
     for process in psutil.process_iter():
         if process.pid != os.getpid() and _has_mark(process.pid, marks):
             log.warning("Process %d of an earlier container is ended.", process.pid)
             _kill(process)
-    for folder in folders:
+    for folder, ours in folders.items():
         for left in folder.iterdir():
-            remove_tree(left)
+            if ours.fullmatch(left.name):
+                remove_tree(left)
+            else:
+                log.warning("%s is none of Sagehen's, and stays.", left)
     for socket in home.run.glob("i-*.sock"):
-        socket.unlink(missing_ok=True)
+        if INSTANCE_NAME.match(socket.stem):  # A number may follow, of a container.
+            socket.unlink(missing_ok=True)
 
 
 def _has_mark(pid: int, marks: tuple[bytes, ...]) -> bool:

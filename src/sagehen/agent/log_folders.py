@@ -4,6 +4,8 @@ import contextlib
 import shutil
 from pathlib import Path
 
+from sagehen.home import INSTANCE_NAME
+
 __all__ = ["prune_job_logs", "prune_logs"]
 
 MOST_KEPT = 50
@@ -14,7 +16,11 @@ def prune_logs(logs: Path, running: frozenset[str], most: int = MOST_KEPT) -> No
 
     Those of `running` instances stay, and of the others the `most` that were written last.
     """
-    ended = [path for path in (logs / "endpoints").glob("*/*/*") if path.name not in running]
+    ended = [
+        path
+        for path in (logs / "endpoints").glob("*/*/*")
+        if path.name not in running and INSTANCE_NAME.fullmatch(path.name)
+    ]
     ended.sort(key=_written_at, reverse=True)
     for path in ended[most:]:
         shutil.rmtree(path, ignore_errors=True)

@@ -78,16 +78,39 @@ class Metrics:
     def are_open_to(self, headers: Mapping[str, str]) -> bool:
         if self.open:
             return True
-        # A proxy on this machine asks from here too, for anybody.
-        is_relayed = any(map(_names_a_proxy, headers))
+        # A proxy on this machine asks from here too, for anybody. Each adds other headers.
         return (
-            is_loopback(self.listens_on) and is_loopback(headers.get("host", "")) and not is_relayed
+            is_loopback(self.listens_on)
+            and is_loopback(headers.get("host", ""))
+            and headers.keys() <= _OF_READERS
         )
 
 
-def _names_a_proxy(header: str) -> bool:
-    """Whether the header of this name, in lower case, is one that proxies add."""
-    return header in ("forwarded", "via", "x-real-ip") or header.startswith("x-forwarded-")
+_OF_READERS = frozenset(
+    (
+        "accept",
+        "accept-encoding",
+        "accept-language",
+        "cache-control",
+        "connection",
+        "content-length",
+        "dnt",
+        "host",
+        "pragma",
+        "priority",
+        "sec-ch-ua",
+        "sec-ch-ua-mobile",
+        "sec-ch-ua-platform",
+        "sec-fetch-dest",
+        "sec-fetch-mode",
+        "sec-fetch-site",
+        "sec-fetch-user",
+        "upgrade-insecure-requests",
+        "user-agent",
+        "x-prometheus-scrape-timeout-seconds",
+    )
+)
+"""What Prometheus, curl and browsers send of themselves, in lower case."""
 
 
 class Guard:

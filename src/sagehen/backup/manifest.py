@@ -141,6 +141,8 @@ def bring_file(source: Path, target: Path, size: int, md5: str, *, verify: bool)
         BackupError: its bytes are not those that the state knows.
     """
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if source.is_symlink():
+        source = source.resolve()  # A link to a symbolic link would need what that one leads to.
     try:
         os.link(source, target)
     except OSError as error:

@@ -8,6 +8,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,14 +29,14 @@ from sagehen.backup.manifest import (
     sync_folder,
 )
 from sagehen.errors import BackupError, HomeError
-from sagehen.home import ASIDE, Home, keeping_private, locked, prepare_home
+from sagehen.home import ASIDE, RESTORING, Home, keeping_private, locked, prepare_home
 from sagehen.settings import Settings
+from sagehen.store.lease_lock import LeaseLock
 from sagehen.store.opening import check_whole, sqlite_file, state_name
 from sagehen.store.pairing import BLOB_NAME, write_id
 
 __all__ = ["restore_backup"]
 
-_STAGE = ".restoring"
 _SQLITE_ENDS = ("", "-wal", "-shm", "-journal")
 
 
@@ -51,7 +52,7 @@ def restore_backup(
 
     Raises:
         BackupError: the backup is not whole, or its state is of another kind of database.
-        HomeError: the home has something in it, or a server runs on it.
+        HomeError: the home has something in it, or a server runs on it or on the state.
         StateError: the state of the backup is damaged; or PostgreSQL's database is not empty.
     """
     source = source.absolute()
@@ -64,7 +65,7 @@ def restore_backup(
         raise BackupError(f"{source} is in the home, which is to be replaced. Move it elsewhere.")
     with keeping_private():
         prepare_home(home.path)
-        with locked(home):
+        with locked(home), _unused(settings):
             aside = None
             try:
                 stage = _stage(home, source, manifest)
@@ -109,6 +110,35 @@ def _refuse_what_is_there(settings: Settings, home: Home) -> None:
         )
 
 
+@contextmanager
+def _unused(settings: Settings) -> Iterator[None]:
+    """Keep servers with other homes from a state in SQLite. They would go on writing to the one
+    that is moved aside.
+
+    Raises:
+        HomeError: one uses it.
+    """
+    file = sqlite_file(settings)
+    file = None if file is None else file.resolve()
+    beside = [] if file is None or not file.parent.is_dir() else sorted(file.parent.iterdir())
+    leases = [
+        LeaseLock(path)
+        for path in beside
+        if file is not None and path.name.startswith(f"{file.name}-lease-")
+    ]
+    try:
+        for lease in leases:
+            if lease.take() is False:
+                raise HomeError(
+                    f"The state {file} is in use by a server with another home. Stop that one, or "
+                    "choose another state with database_url."
+                )
+        yield
+    finally:
+        for lease in leases:
+            lease.release()
+
+
 def _contents(home: Home) -> Iterator[Path]:
     """What a restore takes the place of: all but what is of use only while a server runs, folders
     in which nothing is, and what was set aside before."""
@@ -129,7 +159,7 @@ def _contents_of_objects(home: Home) -> Iterator[Path]:
 
 
 def _is_of_restores(path: Path) -> bool:
-    return path.name == _STAGE or path.name.startswith(ASIDE)
+    return path.name == RESTORING or path.name.startswith(ASIDE)
 
 
 def _files_below(folder: Path) -> Iterator[str]:
@@ -139,9 +169,9 @@ def _files_below(folder: Path) -> Iterator[str]:
 
 def _stage(home: Home, source: Path, manifest: Manifest) -> Path:
     """All of the backup, checked, in a folder of the home."""
-    stage = home.path / _STAGE
+    stage = home.path / RESTORING
     # The objects' folder may be a disk of its own, to which nothing can be moved at once.
-    objects = home.objects / _STAGE
+    objects = home.objects / RESTORING
     for path in (stage, objects):
         if path.exists():
             shutil.rmtree(path)  # Of a restore that was broken off; the backup has it all.
@@ -262,7 +292,7 @@ def _move_all(moves: list[tuple[Path, Path]]) -> None:
 
 
 def _put_in_place(settings: Settings, home: Home, stage: Path) -> None:
-    objects = home.objects / _STAGE
+    objects = home.objects / RESTORING
     for path in sorted(objects.iterdir()):
         target = home.objects / path.name
         for folder, _, _ in os.walk(target, topdown=False):

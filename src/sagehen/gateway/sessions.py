@@ -30,6 +30,7 @@ DRAFT_SECONDS = 60.0
 _BEGUN = (b"x-amzn-sagemaker-new-session-id", b"x-amzn-sagemaker-session-id")
 _CLOSED = (b"x-amzn-sagemaker-closed-session-id",)
 _EXPIRES = re.compile(r"expires\s*=\s*(\S+)", re.IGNORECASE)
+_OURS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{32}\.new")
 
 log = logging.getLogger(__name__)
 
@@ -88,10 +89,13 @@ class Sessions:
         return b"X-Amzn-SageMaker-New-Session-Id: %b\r\n" % begun
 
     def sweep(self) -> None:
-        """Remove what has expired. Slow where there are many: not for the event loop."""
+        """Remove what has expired, and is a session or a draft of one. Slow where there are many:
+        not for the event loop."""
         now = self._clock.now()
         with os.scandir(self._folder) as entries:
             for entry in entries:
+                if not _OURS.fullmatch(entry.name):
+                    continue
                 try:
                     if entry.stat().st_mtime <= now - DRAFT_SECONDS:
                         os.unlink(entry.path)

@@ -148,5 +148,8 @@ class Tunnel:
         fields = [field for field in exchange.headers if field[0].lower() not in _PER_CONNECTION]
         if self._chunked:
             fields.append((b"Transfer-Encoding", b"chunked"))
+        if exchange.legacy:
+            # Proxies that say nothing of themselves ask in HTTP/1.0, clients do not.
+            fields.append((b"Via", b"1.0 sagehen"))
         request_line = b"%b %b HTTP/1.1\r\n" % (exchange.method, exchange.target)
         return request_line + field_lines(fields) + b"\r\n"

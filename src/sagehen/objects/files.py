@@ -211,9 +211,7 @@ class BlobFiles:
         before -= _CLOCK_SLACK_SECONDS
         moved = 0
         for folder in _folders(self._blobs):
-            # What has another name is none of ours.
-            blobs = (path for path in _files(folder) if BLOB_NAME.fullmatch(path.name))
-            for batch in _batches(blobs, _SWEEP_BATCH):
+            for batch in _batches(_files(folder), _SWEEP_BATCH):
                 named = known([path.name for path in batch])
                 gone = [path for path in batch if path.name not in named and _is_old(path, before)]
                 gone = [path for path in gone if self._throw_away(path, now)]
@@ -314,9 +312,11 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
+    """Drafts or blobs. What has another name is none of ours."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            yield Path(entry.path)
+            if BLOB_NAME.fullmatch(entry.name):
+                yield Path(entry.path)
 
 
 def _batches(paths: Iterator[Path], size: int) -> Iterator[list[Path]]:

@@ -39,8 +39,7 @@ def open_state(settings: Settings) -> None:
     """
     file = sqlite_file(settings)
     if file is not None:
-        make_private(file)
-        check_whole(file)
+        _check_file(file)
     with querying(settings) as (query, tables):
         remote = settings.object_store_url is not None
         check_pair(query, tables, _objects(settings), state_name(settings), remote=remote)
@@ -56,8 +55,7 @@ def adopt_state(settings: Settings) -> tuple[int, int]:
     """
     file = sqlite_file(settings)
     if file is not None:
-        make_private(file)
-        check_whole(file)
+        _check_file(file)
     _upgrade(settings, file)
     with querying(settings, changing=True) as (query, _):
         return adopt(query, _objects(settings))
@@ -94,6 +92,32 @@ def state_name(settings: Settings) -> str:
     from sqlalchemy import make_url
 
     return make_url(settings.state_url).render_as_string(hide_password=True)
+
+
+def _check_file(file: Path) -> None:
+    make_private(file)
+    _refuse_lone_log(file)
+    check_whole(file)
+
+
+def _refuse_lone_log(file: Path) -> None:
+    """SQLite deletes the log of a state that is not there. In it is what was written last.
+
+    Raises:
+        StateError: the state is missing or empty, and its log is there.
+    """
+    file = file.resolve()  # SQLite keeps it beside what a link leads to.
+    log_file = file.with_name(f"{file.name}-wal")
+    if not _size_of(file) and _size_of(log_file):
+        raise StateError(
+            f"The state {file} is {'empty' if file.exists() else 'missing'}, but its log "
+            f"{log_file} is there. Nothing was changed. Put the state back beside its log; or, if "
+            "a new state is to take its place, move the log away."
+        )
+
+
+def _size_of(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
 def make_private(file: Path) -> None:

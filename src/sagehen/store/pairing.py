@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sagehen.errors import StateError
+from sagehen.home import RESTORING
 
 __all__ = ["BLOB_NAME", "Query", "adopt", "check_pair", "folder_id", "pair", "state_id", "write_id"]
 
@@ -61,6 +62,12 @@ def check_pair(query: Query, tables: set[str], objects: Path, where: str, *, rem
         StateError: they do not; the message says what to do.
     """
     facts = _look(query, tables, objects)
+    if facts.is_empty and (objects.parent / RESTORING).exists():
+        raise StateError(
+            f"A restore into {objects.parent} was broken off, and the state {where} has not come "
+            f"back yet. Run `sagehen restore` again; or, to start with a new state, remove "
+            f"{objects.parent / RESTORING} and {objects / RESTORING}. Nothing was changed."
+        )
     if facts.is_adopted and facts.state_id == facts.folder_id:
         return
     why = _mismatch(facts, objects, where)

@@ -100,8 +100,9 @@ async def test_only_what_is_named_like_an_artifact_can_be_a_broken_one(
     folder = artifact.folder.parent.parent
     (folder / "kept by hand").mkdir()
     (folder / "kept by hand" / "model.bin").write_bytes(b"x")
+    (folder / "kept by hand" / "size").write_text("1000000")
     (folder / ("a" * 40)).mkdir()
-    make_cache()
+    make_cache(most_unused_bytes=10)
     assert (folder / "kept by hand" / "model.bin").exists()
     assert not (folder / ("a" * 40)).exists()
 

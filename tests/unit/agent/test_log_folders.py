@@ -9,11 +9,11 @@ from sagehen.agent.log_folders import prune_job_logs, prune_logs
 
 def test_the_oldest_logs_go_and_those_of_running_instances_stay(tmp_path: Path) -> None:
     for number in range(6):
-        folder = tmp_path / "endpoints" / f"e{number}" / "AllTraffic" / f"i-{number}"
+        folder = tmp_path / "endpoints" / f"e{number}" / "AllTraffic" / f"i-{number:017x}"
         folder.mkdir(parents=True)
         (folder / "primary.log").touch()
         os.utime(folder / "primary.log", (number, number))
-    prune_logs(tmp_path, frozenset({"i-0"}), most=2)
+    prune_logs(tmp_path, frozenset({f"i-{0:017x}"}), most=2)
     assert sorted(path.name for path in (tmp_path / "endpoints").iterdir()) == ["e0", "e4", "e5"]
 
 
@@ -27,7 +27,9 @@ def test_what_somebody_else_has_removed_is_no_trouble(
 ) -> None:
     remove = shutil.rmtree
     for number in range(3):
-        (tmp_path / "endpoints" / f"e{number}" / "AllTraffic" / f"i-{number}").mkdir(parents=True)
+        (tmp_path / "endpoints" / f"e{number}" / "AllTraffic" / f"i-{number:017x}").mkdir(
+            parents=True
+        )
     # Two instances that are put at once prune at once.
     monkeypatch.setattr(shutil, "rmtree", lambda path, **_: remove(path.parents[1]))
     prune_logs(tmp_path, frozenset(), most=1)

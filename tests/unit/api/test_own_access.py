@@ -182,13 +182,28 @@ def test_who_may_read_metrics(listens_on, host, headers, opened, status):
     ("more", "is_open"),
     [
         ({"host": "127.0.0.1:9000"}, True),
-        ({"host": "localhost", "x-requested-with": "curl"}, True),
+        ({"host": "localhost", "user-agent": "curl/8", "accept": "*/*"}, True),
+        (
+            {
+                "host": "localhost",
+                "user-agent": "Prometheus/3",
+                "accept": "text/plain",
+                "accept-encoding": "gzip",
+                "x-prometheus-scrape-timeout-seconds": "10",
+            },
+            True,
+        ),
         ({}, False),
         ({"host": "localhost", "via": "1.1 proxy"}, False),
         ({"host": "localhost", "forwarded": "for=10.0.0.1"}, False),
         ({"host": "localhost", "x-real-ip": "10.0.0.1"}, False),
         ({"host": "localhost", "x-forwarded-proto": "https"}, False),
         ({"host": "localhost", "x-forwarded-host": "sagehen.example"}, False),
+        ({"host": "localhost", "x_forwarded_for": "10.0.0.1"}, False),
+        ({"host": "localhost", "cf-connecting-ip": "10.0.0.1"}, False),
+        ({"host": "localhost", "true-client-ip": "10.0.0.1"}, False),
+        ({"host": "localhost", "x-client-ip": "10.0.0.1"}, False),
+        ({"host": "localhost", "origin": "http://evil.com"}, False),
     ],
 )
 def test_metrics_are_open_to_this_machine_and_not_through_a_proxy_on_it(more, is_open):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sagehen.backup import restore as restoring
 from sagehen.backup import restore_backup, take_backup
 from sagehen.backup import take as taking
 from sagehen.clock import SYSTEM
@@ -24,6 +25,7 @@ from sagehen.objects import open_object_store
 from sagehen.objects.store import ObjectStore
 from sagehen.store import removals
 from sagehen.store.database import Database
+from sagehen.store.lease_lock import LeaseLock
 from sagehen.store.opening import open_state
 from sagehen.store.removals import may_remove, removals_held_off
 from support.state import settings_of
@@ -148,6 +150,71 @@ def test_a_home_in_use_is_not_restored_over(home: Path, target: Path) -> None:
         with pytest.raises(HomeError, match="in use by the server"):
             restore_backup(settings_of(home), target, replace=True)
     assert sorted(path.name for path in home.rglob("*")) == before
+
+
+def test_a_state_that_a_server_with_another_home_uses_is_not_moved_aside(
+    home: Path, target: Path
+) -> None:
+    take_backup(settings_of(home), target)
+    state = home.parent / "elsewhere.db"
+    other = settings_of(home.parent / "other", database_url=f"sqlite:///{state}")
+    restore_backup(other, target)
+    lease = LeaseLock(state.with_name("elsewhere.db-lease-endpoints"))
+    assert lease.take()
+    before = state.read_bytes()
+    third = settings_of(home.parent / "third", database_url=f"sqlite:///{state}")
+    with pytest.raises(HomeError, match=r"elsewhere\.db is in use"):
+        restore_backup(third, target, replace=True)
+    assert state.read_bytes() == before
+    lease.release()
+    restore_backup(third, target, replace=True)
+    check(home.parent / "third", database_url=f"sqlite:///{state}")
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_links_among_the_objects_are_followed_and_not_kept(
+    home: Path, target: Path, relative: bool
+) -> None:
+    kept = home.parent / "large disk"
+    kept.mkdir()
+    for file in (home / "objects/blobs").glob("*/*"):
+        moved = kept / file.name
+        file.rename(moved)
+        file.symlink_to(Path("../../../..", kept.name, moved.name) if relative else moved)
+    take_backup(settings_of(home), target)
+    shutil.rmtree(kept)
+    shutil.rmtree(home)
+    same = home.parent / "deduplicated"
+    same.mkdir()
+    for file in (target / "blobs").glob("*/*"):
+        moved = same / file.name
+        file.rename(moved)
+        file.symlink_to(moved)
+    restore_backup(settings_of(home), target)
+    shutil.rmtree(same)
+    shutil.rmtree(target)
+    check(home)
+
+
+@pytest.mark.parametrize("moved_aside", [True, False])
+def test_no_start_takes_the_place_of_a_restore_that_was_broken_off(
+    home: Path, target: Path, monkeypatch: pytest.MonkeyPatch, moved_aside: bool
+) -> None:
+    take_backup(settings_of(home), target)
+    place = home if moved_aside else home.parent / "new"
+
+    def break_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restoring, "_put_in_place", break_off)
+        with pytest.raises(KeyboardInterrupt):
+            restore_backup(settings_of(place), target, replace=moved_aside)
+    with pytest.raises(StateError, match="broken off"), opened(place):
+        pass
+    assert not (place / "state.db").exists()
+    restore_backup(settings_of(place), target, replace=moved_aside)
+    check(place)
 
 
 def test_a_home_with_something_in_it_is_refused_or_moved_aside(home: Path, target: Path) -> None:

@@ -38,6 +38,17 @@ async def test_a_request_is_relayed_as_it_is(house):
     assert got.headers["date"]
 
 
+@pytest.mark.parametrize("given", [[], [("Via", "1.1 a")]])
+async def test_control_hears_of_http_1_0(house, given):
+    """As nginx relays with no more than `proxy_pass`, and says nothing of itself."""
+    control = await house.control(lambda asked: (200, {}, b""))
+    await house.start()
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given).encode()
+    await ask(house, b"GET /_sagehen/metrics HTTP/1.0\r\nHost: h:1\r\n" + lines + b"\r\n")
+    (asked,) = control.asked
+    assert asked.headers == [("Host", "h:1"), *given, ("Via", "1.0 sagehen")]
+
+
 async def test_controls_own_request_id_is_kept(house):
     await house.control(lambda asked: (200, {"x-amzn-RequestId": "mine"}, b""))
     await house.start()

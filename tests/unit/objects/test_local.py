@@ -165,6 +165,21 @@ def test_a_sweep_throws_away_what_nobody_knows_and_deletes_it_a_day_later(
     unfinished.discard()
 
 
+def test_what_somebody_else_has_among_the_drafts_and_in_the_trash_stays(
+    local: LocalObjectStore, put: Put, database: Database, root: Path
+) -> None:
+    put(local, "kept", LARGE)
+    mine = [root / place / "thesis.txt" for place in ("drafts", "trash", "trash/chapters")]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"mine")
+        os.utime(path, (1, 1))
+    swept = later(database, root, hours=1000)
+    swept.sweep()
+    assert [path for path in mine if not path.exists()] == []
+    assert swept.measured()["ObjectFilesInTrash"] == {(): 0}
+
+
 def test_what_is_in_the_trash_comes_back_with_its_row(
     local: LocalObjectStore, put: Put, database: Database, root: Path
 ) -> None:

@@ -3,14 +3,16 @@
 import logging
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from sagehen.errors import SettingError, StateError
+from sagehen.settings import Settings
 from sagehen.store import opening
-from sagehen.store.opening import check_whole, make_private, sqlite_file
+from sagehen.store.opening import adopt_state, check_whole, make_private, open_state, sqlite_file
 from support.state import settings_of
 
 
@@ -59,6 +61,30 @@ def test_files_beside_the_state_are_private_too(state: Path) -> None:
         path.chmod(0o644)
     make_private(state)
     assert [path.stat().st_mode & 0o777 for path in paths] == [0o600] * 3
+
+
+@pytest.mark.parametrize("left", [None, b""])
+@pytest.mark.parametrize("start", [open_state, adopt_state])
+def test_the_log_of_a_state_that_is_missing_is_not_deleted(
+    state: Path, tmp_path: Path, left: bytes | None, start: Callable[[Settings], object]
+) -> None:
+    state = state.rename(tmp_path / "plain.db")  # which stands in a URL as it is
+    log = Path(f"{state}-wal")
+    with closing(sqlite3.connect(state)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("INSERT INTO buckets (name, created_at) VALUES ('b', 0)")
+        writer.commit()
+        kept = log.read_bytes()
+    state.unlink()
+    if left is not None:
+        state.write_bytes(left)
+    log.write_bytes(kept)
+    link = tmp_path / "link.db"
+    link.symlink_to(state)
+    for path in (state, link):
+        with pytest.raises(StateError, match="its log"):
+            start(settings_of(tmp_path / "home", database_url=f"sqlite:///{path}"))
+    assert log.read_bytes() == kept
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?uri=true"])

@@ -71,9 +71,10 @@ class Policy:
                 said = [condition.operation, condition.name, condition.value]
                 raise _denied(f"Policy Condition failed: {json.dumps(said, ensure_ascii=False)}")
         allowed = {condition.field for condition in self.conditions}.union(_UNCONDITIONAL)
+        # The bucket is in the path. A policy that does not say which would be good for each.
         extra = [
             written
-            for name, written in names.items()
+            for name, written in {"bucket": "bucket", **names}.items()
             if name not in allowed and not name.startswith(_IGNORED)
         ]
         if extra:

@@ -8,6 +8,8 @@ from sagehen.wire.faults import AwsError
 __all__ = ["FormReader"]
 
 _MOST_BYTES_BEFORE_FILE = 20 * 2**10
+_MOST_FED_BEFORE_FILE = 2 * _MOST_BYTES_BEFORE_FILE
+"""With what stands between the fields."""
 _FILE = "file"
 
 
@@ -24,7 +26,10 @@ class FormReader:
         self.filename: str | None = None
         self._ended = False
         self._pieces: list[bytes] = []
-        self._before_file = 0
+        self._fed = 0
+        """Before the file, with all that is no field."""
+        self._in_fields = 0
+        """The fields, and the headers of the part that comes now behind the file."""
         self._header = bytearray()
         self._value = bytearray()
         self._headers: dict[str, str] = {}
@@ -58,6 +63,10 @@ class FormReader:
             self._parser.write(data)
         except FormParserError:
             raise _malformed() from None
+        if not self.has_file:
+            self._fed += len(data)
+            if self._fed > _MOST_FED_BEFORE_FILE:
+                raise _too_much_before_file()
         return b"".join(self._pieces)
 
     def finish(self) -> None:
@@ -70,6 +79,8 @@ class FormReader:
     def _begin_part(self) -> None:
         self._headers = {}
         self._name = None
+        if self.has_file:
+            self._in_fields = 0
 
     def _add_to_header(self, data: bytes, start: int, end: int) -> None:
         self._count(end - start)
@@ -120,17 +131,10 @@ class FormReader:
         self._ended = True
 
     def _count(self, size: int) -> None:
-        """Bound what comes before the file, which stays in memory."""
-        if self.has_file:
-            return
-        self._before_file += size
-        if self._before_file > _MOST_BYTES_BEFORE_FILE:
-            raise AwsError(
-                "MaxPostPreDataLengthExceeded",
-                "Your POST request fields preceeding the upload file was too large.",
-                400,
-                MaxPostPreDataLengthBytes=_MOST_BYTES_BEFORE_FILE,
-            )
+        """Bound what stays in memory."""
+        self._in_fields += size
+        if self._in_fields > _MOST_BYTES_BEFORE_FILE:
+            raise _too_much_before_file()
 
 
 def _text(data: bytes | bytearray) -> str:
@@ -138,6 +142,15 @@ def _text(data: bytes | bytearray) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise _malformed("Its names and fields have to be UTF-8.") from None
+
+
+def _too_much_before_file() -> AwsError:
+    return AwsError(
+        "MaxPostPreDataLengthExceeded",
+        "Your POST request fields preceeding the upload file was too large.",
+        400,
+        MaxPostPreDataLengthBytes=_MOST_BYTES_BEFORE_FILE,
+    )
 
 
 def _malformed(why: str = "") -> AwsError:

@@ -3,6 +3,7 @@
 The form's fields come before its file, so all that they say is checked before a byte is kept.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
@@ -34,6 +35,10 @@ from sagehen.wire.sigv4 import UNSIGNED_PAYLOAD, Identity, Verifier
 
 __all__ = ["handle_form", "is_form"]
 
+FIELDS_SECONDS = 20.0
+"""For all before a form's file, and for the rest of one that is refused: like a request's head, it
+is read from anybody."""
+
 _BATCH_BYTES = 2**20
 _MOST_DRAINED_BYTES = 2**20
 """Of a refused form's rest: a client that is still sending would not read the answer."""
@@ -52,6 +57,7 @@ _OF_SIGNATURES = tuple(
     f"x-amz-{name}" for name in ("algorithm", "credential", "date", "security-token", "signature")
 )
 _STATUSES = {"200": 200, "201": 201}
+_TOO_SLOW = "RequestTimeout"
 
 
 def is_form(request: Request) -> bool:
@@ -72,7 +78,7 @@ async def handle_form(
         response = await _answer(request, stream, call, verifier)
     except AwsError as error:
         response = serialize_error(service("s3"), None, error, call.request_id)
-        if not await _drained(stream):
+        if error.code == _TOO_SLOW or not await _drained(stream):
             response.headers["connection"] = "close"
     response.headers.setdefault("x-amz-request-id", call.request_id)
     return response
@@ -83,13 +89,16 @@ async def _answer(
 ) -> Response:
     reader = FormReader(request.headers["content-type"])
     upload: _Upload | None = None
+    limit = asyncio.timeout(FIELDS_SECONDS)
     try:
-        async for data in stream:
-            piece = reader.feed(data)
-            if reader.has_file and upload is None:
-                upload = await _begin(request, reader, call, verifier)
-            if upload is not None and piece:
-                await upload.add(piece)
+        async with limit:
+            async for data in stream:
+                piece = reader.feed(data)
+                if reader.has_file and upload is None:
+                    limit.reschedule(None)
+                    upload = await _begin(request, reader, call, verifier)
+                if upload is not None and piece:
+                    await upload.add(piece)
         reader.finish()
         if upload is None:
             raise AssertionError("A form that is whole has begun its file.")
@@ -97,6 +106,13 @@ async def _answer(
     except BaseException:
         if upload is not None:
             upload.draft.discard()
+        elif limit.expired():
+            raise AwsError(
+                _TOO_SLOW,
+                "Your socket connection to the server was not read from or written to within the "
+                f"timeout period: a form's fields have to come within {FIELDS_SECONDS:g} seconds.",
+                400,
+            ) from None
         raise
     return _accepted(request, reader.fields, info)
 
@@ -246,10 +262,14 @@ def _accepted(request: Request, fields: Mapping[str, str], info: ObjectInfo) -> 
 async def _drained(stream: AsyncIterator[bytes]) -> bool:
     """Read what is left of a body, if it is not too much; whether nothing is left."""
     size = 0
-    async for data in stream:
-        size += len(data)
-        if size > _MOST_DRAINED_BYTES:
-            return False
+    try:
+        async with asyncio.timeout(FIELDS_SECONDS):
+            async for data in stream:
+                size += len(data)
+                if size > _MOST_DRAINED_BYTES:
+                    return False
+    except TimeoutError:
+        return False
     return True
 
 

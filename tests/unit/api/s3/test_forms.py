@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import time
 import uuid
 from collections.abc import Callable
@@ -16,6 +17,8 @@ import boto3
 import pytest
 import requests
 from botocore.config import Config
+
+from sagehen.api.s3 import forms
 
 SECRET_KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 Post = Callable[..., requests.Response]
@@ -184,6 +187,18 @@ def test_a_policy_is_for_one_bucket(
     assert error(post(missing))[:2] == (404, "NoSuchBucket")
 
 
+def test_a_policy_that_names_no_bucket_is_for_none(server: Any, bucket: str, post: Post) -> None:
+    soon = datetime.fromtimestamp(time.time() + 600, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    names = ("key", "x-amz-algorithm", "x-amz-credential", "x-amz-date")
+    conditions = [["starts-with", f"${name}", ""] for name in names]
+    signed = signed_policy(server, bucket, {"expiration": soon, "conditions": conditions})
+    for more in ({}, {"bucket": bucket}):
+        assert error(post(signed, **more)) == denied("Extra input fields: bucket")
+    conditions.append(["starts-with", "$bucket", ""])
+    signed = signed_policy(server, bucket, {"expiration": soon, "conditions": conditions})
+    assert post(signed).status_code == 204
+
+
 def test_sizes_have_bounds(signer: Any, s3: Any, server: Any, bucket: str, post: Post) -> None:
     bounds = [["content-length-range", 5, 10]]
     signed = signer.generate_presigned_post(bucket, "sized", Conditions=bounds)
@@ -342,6 +357,38 @@ class TestBodies:
         assert error(send(large + b"--b--\r\n"))[:2] == (400, "MaxPostPreDataLengthExceeded")
         many = b"".join(self.field(f"f{number}", "") for number in range(2000))
         assert error(send(many + b"--b--\r\n"))[:2] == (400, "MaxPostPreDataLengthExceeded")
+
+    def test_what_is_before_the_fields_is_little(self, send: Any) -> None:
+        answer = send(b"\r\n" * 200_000 + self.field("key", "k") + b"--b--\r\n")
+        assert error(answer)[:2] == (400, "MaxPostPreDataLengthExceeded")
+
+    def test_behind_the_file_headers_have_a_bound_too(
+        self, send: Any, server: Any, s3: Any, bucket: str
+    ) -> None:
+        signed = server.client().generate_presigned_post(bucket, "k")["fields"]
+        fields = b"".join(self.field(name, value) for name, value in signed.items())
+        more = "".join(f"\r\nX-{number}: {'x' * 4000}" for number in range(6))
+        behind = fields + self.field("file", "1") + self.field("submit", "Go", more)
+        assert error(send(behind + b"--b--\r\n"))[:2] == (400, "MaxPostPreDataLengthExceeded")
+        assert "Contents" not in s3.list_objects_v2(Bucket=bucket)
+
+    @pytest.mark.parametrize(
+        ("sent", "code"), [(b"", b"RequestTimeout"), (b"no form", b"MalformedPOSTRequest")]
+    )
+    def test_nobody_takes_long_for_the_fields(
+        self, server: Any, bucket: str, monkeypatch: pytest.MonkeyPatch, sent: bytes, code: bytes
+    ) -> None:
+        monkeypatch.setattr(forms, "FIELDS_SECONDS", 0.1)
+        address = urlsplit(server.url)
+        with socket.create_connection((address.hostname, address.port), timeout=30) as client:
+            client.sendall(
+                f"POST /{bucket} HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n"
+                "Content-Type: multipart/form-data; boundary=b\r\n\r\n".encode()
+                + sent
+            )
+            answer = client.makefile("rb").read()  # until the server closes the connection
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert code in answer
 
     def test_a_form_that_breaks_off_leaves_nothing(
         self, send: Any, server: Any, s3: Any, bucket: str
