@@ -136,7 +136,13 @@ class _Control:
             return merged(self._sampler.measured(endpoints), own)
 
         paths = OwnPaths(
-            self._observations, self._database, self._agent, measured, more, self._site
+            self._observations,
+            self._database,
+            self._agent,
+            measured,
+            more,
+            self._site,
+            self._settings.inference_service,
         )
         metrics = Metrics(self._settings.host, self._settings.open_metrics)
         about = (self._verifier, self._token, self._site, metrics, self._bodies)

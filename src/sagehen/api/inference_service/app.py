@@ -34,10 +34,16 @@ from sagehen.api.inference_service.counts import Counts
 from sagehen.api.inference_service.intake import Accepted, Asked, Intake
 from sagehen.api.inference_service.jobs import Jobs
 from sagehen.api.inference_service.refusals import Failed, Malformed, Refused
-from sagehen.api.inference_service.service import Service, load_service
+from sagehen.api.inference_service.service import (
+    Service,
+    ServiceUndeclared,
+    load_service,
+    undeclared_reason,
+)
 from sagehen.api.own_site import OwnSite
 from sagehen.api.request_body import BodyBudget, BodyTooLarge, ClientGone
 from sagehen.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
+from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import inference_services
 from sagehen.store.database import Database
 from sagehen.wire.http import Request
@@ -78,7 +84,10 @@ class InferenceServices:
         counts: Counts,
         site: OwnSite,
         bodies: BodyBudget,
+        own: InferenceServiceSettings,
     ) -> None:
+        """`own` are the settings of this server."""
+        self._own = own
         self._database = database
         self._site = site
         self._bodies = bodies
@@ -146,6 +155,9 @@ class InferenceServices:
     async def _post(self, exchange: _Exchange) -> Answer:
         service = exchange.service
         api_key = await self._open(exchange)
+        paused = undeclared_reason(service.record, self._own)
+        if paused is not None:
+            raise ServiceUndeclared(paused)
         try:
             accepted = await self._accept(exchange, api_key)
         except Refused as refused:

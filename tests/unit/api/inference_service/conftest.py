@@ -58,16 +58,18 @@ class House:
         self.writes = GroupedWrites(database)
         self.objects = LocalObjectStore(database, home / "objects", self.clock)
         own = {"s3_bucket": "bucket", "white_list": "model_a, model-b", "require_api_key": False}
+        section = {} if service.get("s3_bucket", "") is None else {**own, **service}
         self.settings = settings_of(
             home,
             images=COMMANDS,
             smtp_host="localhost",
-            inference_service=InferenceServiceSettings.model_validate({**own, **service}),
+            inference_service=InferenceServiceSettings.model_validate(section),
         )
         self.arns = ArnMaker("000000000000", "us-east-1")
         self.breaks: AwsError | None = None
         """What making a training job raises."""
-        self.slots = Slots(self._make, self.clock)
+        own_settings = self.settings.inference_service
+        self.slots = Slots(self._make, self.clock, own_settings)
         self.counts = Counts()
         stuff = (self.database, self.writes)
         self.services = Services(
@@ -80,6 +82,7 @@ class House:
             self.counts,
             OwnSite(),
             BodyBudget(2**28),
+            own_settings,
         )
         self.housekeeping = Housekeeping(self.slots, self.clock)
         self.services.begin()
@@ -217,7 +220,8 @@ def state(database: Database) -> Database:
 
 @pytest.fixture
 def make_house(state: Database, tmp_path: Path) -> Callable[..., House]:
-    """`make_house(limit=2)`: with these settings of the service besides the usual ones."""
+    """`make_house(limit=2)`: with these settings of the service besides the usual ones;
+    `make_house(s3_bucket=None)`: without the section."""
 
     def make(**service: Any) -> House:
         service.setdefault("emails", "who@example.com")
