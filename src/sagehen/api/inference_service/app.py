@@ -91,6 +91,11 @@ class InferenceServices:
         self._database = database
         self._site = site
         self._bodies = bodies
+        # Whoever reaches a service without keys keeps no memory from what is signed or has a key.
+        self._keyless_bodies = bodies.part(
+            bodies.max_bytes // 2,
+            "Too many requests without an API key come at once. Try again in a moment.",
+        )
         self._intake = intake
         self._jobs = jobs
         self._counts = counts
@@ -169,9 +174,10 @@ class InferenceServices:
     async def _accept(self, exchange: _Exchange, api_key: str) -> Accepted:
         """Whatever is wrong is told in the words of the profile: raises Refused, ClientGone."""
         service = exchange.service
+        bodies = self._bodies if service.settings.require_api_key else self._keyless_bodies
+        most_bytes = min(service.settings.max_body_bytes, bodies.max_bytes)
         try:
-            most_bytes = service.settings.max_body_bytes
-            async with self._bodies.read(exchange.receive, most_bytes) as body:
+            async with bodies.read(exchange.receive, most_bytes) as body:
                 idempotency_key = _idempotency_key(exchange.request)
                 asked = Asked(body=body, api_key=api_key, idempotency_key=idempotency_key)
                 return await self._intake.accept(service, asked)

@@ -52,7 +52,9 @@ class Answered:
 class House:
     """One control's part in the service. Its training jobs end when a test says so."""
 
-    def __init__(self, database: Database, home: Path, **service: Any) -> None:
+    def __init__(
+        self, database: Database, home: Path, bodies: BodyBudget | None = None, **service: Any
+    ) -> None:
         self.clock = HandClock(1_800_000_000.0)
         self.database = database
         self.writes = GroupedWrites(database)
@@ -81,7 +83,7 @@ class House:
             Jobs(*stuff, self.slots, self._stop),
             self.counts,
             OwnSite(),
-            BodyBudget(2**28),
+            bodies or BodyBudget(2**28),
             own_settings,
         )
         self.housekeeping = Housekeeping(self.slots, self.clock)
@@ -106,9 +108,13 @@ class House:
         path: str = "/dev/inference",
         body: bytes | dict[str, Any] = b"",
         query: str = "",
+        rest: asyncio.Event | None = None,
         **headers: str,
     ) -> Answered | None:
-        """None where the service leaves the request alone. Names of headers with `_` for `-`."""
+        """None where the service leaves the request alone. Names of headers with `_` for `-`.
+
+        With `rest` the end of the body comes once that is set.
+        """
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         fields = [
             (name.replace("_", "-").encode(), value.encode("latin-1"))
@@ -124,8 +130,14 @@ class House:
         }
         sent: list[dict[str, Any]] = []
 
+        pieces = [data]
+
         async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": data, "more_body": False}
+            if rest is not None and not pieces:
+                await rest.wait()
+            piece = pieces.pop() if pieces else b""
+            more = bool(piece) and rest is not None
+            return {"type": "http.request", "body": piece, "more_body": more}
 
         async def send(message: Any) -> None:
             sent.append(message)
