@@ -415,6 +415,26 @@ async def test_who_stands_by_has_no_routes_and_knows_who_leads(control, home, cl
         await control.in_time(lambda: table().leader is None and len(control.routed()) == 2)
 
 
+async def test_a_first_look_ends_with_routes_or_with_the_name_of_who_leads(
+    control, agent, home, short_path, clock
+) -> None:
+    other_home = prepare_home(short_path / "other")
+    standing_by = Control(control.database, type(agent)(), other_home, clock, "two")
+    async with asyncio.timeout(30), control.running():
+        await control.loop.first_look.wait()
+        assert home.routes.exists()
+        async with standing_by.running():
+            await standing_by.loop.first_look.wait()
+            table = msgspec.json.decode(other_home.routes.read_bytes(), type=RouteTable)
+            assert table.leader == "one"
+
+
+async def test_a_first_look_that_fails_keeps_nobody_waiting(control) -> None:
+    control.home.routes.mkdir()
+    async with asyncio.timeout(30), control.running():
+        await control.loop.first_look.wait()
+
+
 async def test_who_stands_by_names_the_leader_for_as_long_as_it_leads(
     control, database, agent, short_path, clock
 ) -> None:
