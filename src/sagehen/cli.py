@@ -15,6 +15,7 @@ from sagehen.verbs.api_keys import key_app
 from sagehen.verbs.asynchronous import async_app
 from sagehen.verbs.backups import adopt, backup, restore
 from sagehen.verbs.environment import EnvCommand, env
+from sagehen.verbs.inference_services import inference_service_app
 from sagehen.verbs.jobs import jobs_app
 from sagehen.verbs.logs import show_logs
 from sagehen.verbs.status import show_status
@@ -92,6 +93,7 @@ app.command("logs")(show_logs)
 app.add_typer(jobs_app, name="jobs")
 app.add_typer(async_app, name="async")
 app.add_typer(key_app, name="api-key")
+app.add_typer(inference_service_app, name="inference-service")
 app.command("apply")(apply)
 app.command("delete")(delete)
 app.command("backup")(backup)

@@ -26,6 +26,8 @@ class RouteFileReader:
         self._clock = clock
         self._looked_at: float | None = None
         self._seen: tuple[int, int, int] | None = None
+        self.is_read = False
+        """Whether there was a table yet; until then `table` is an empty one."""
         self.table = RouteTable(routes={})
 
     def refresh_if_old(self) -> bool:
@@ -46,6 +48,7 @@ class RouteFileReader:
             # A file that makes no sense is not looked at again, or told of, until it is replaced.
             self._seen = seen
             self.table = msgspec.json.decode(self._file.read_bytes(), type=RouteTable)
+            self.is_read = True
         except FileNotFoundError:
             return False
         except (OSError, msgspec.DecodeError) as error:

@@ -65,6 +65,8 @@ async def running_server(
     home = prepare_home(settings.home)
     with keeping_private() as umask, locked(home), _listening(settings) as listeners:
         home.address.unlink(missing_ok=True)  # one that was killed has left it
+        # Its instances are gone with the server before; another may serve the endpoints by now.
+        home.routes.unlink(missing_ok=True)
         await asyncio.to_thread(open_state, settings)
         credentials = make_credentials(home.credentials)
         make_token(home.token)

@@ -140,6 +140,8 @@ def _jobs(status: dict[str, Any]) -> list[str]:
         lines.append(f"Training jobs: {_counted(jobs)} (sagehen jobs list)")
     for service in status.get("inference_services", ()):
         lines.append(f"Inference service {service['stage']}: {_counted(service)}")
+        if service.get("problem"):
+            lines.append(service["problem"])
     return lines
 
 

@@ -325,3 +325,31 @@ def test_requests_are_counted(serving, ask):
     metrics = serving.get("/_sagehen/metrics").decode()
     line = 'sagehen_inference_requests_total{outcome="Unsupported",stage="dev",type=""}'
     assert line in metrics
+
+
+def test_a_start_without_its_section_pauses_the_service(serving, ask):
+    """The last test here: it leaves the server without the service."""
+    sections = {
+        name: serving.settings.pop(name)
+        for name in list(serving.settings)
+        if name.startswith("SAGEHEN_INFERENCE_SERVICE__")
+    }
+    assert serving.stop() == 0
+    queueing = {**sections, "SAGEHEN_INFERENCE_SERVICE__WHEN_FULL": "queue"}
+    serving.settings.update(queueing, SAGEHEN_INFERENCE_SERVICE__LIMIT="1")
+    serving.start()
+    running, waiting = (ask.start(type="model_wait", parameters={"do": "wait"}) for _ in range(2))
+    assert serving.stop() == 0
+    for name in sections:
+        del serving.settings[name]
+    serving.settings.pop("SAGEHEN_INFERENCE_SERVICE__WHEN_FULL")
+    serving.start()
+
+    assert ask(body={"type": "model_a"})[0] == 503
+    assert [ask.job(name)["status"] for name in (running, waiting)] == ["InProgress", "Queued"]
+    status = run_command("status", "--home", serving.home).stdout
+    assert "Inference service dev: 1 running, 1 waiting" in status
+    command = ("inference-service", "delete", "dev", "--home", serving.home)
+    assert "sagehen inference-service delete dev" in status
+    assert "1 were waiting and are removed, 1 were running" in run_command(*command).stdout
+    assert "There is no inference service at 'dev'" in run_command(*command).stderr

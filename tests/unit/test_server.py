@@ -62,6 +62,22 @@ def test_a_home_keeps_the_partition_of_its_arns(
     assert chosen(region="cn-north-1", partition="aws-iso") == "aws-iso"
 
 
+async def test_a_start_begins_without_the_routes_of_the_server_before(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its instances are gone, and the endpoints may be another server's by now."""
+    home = prepare_home(short_path / "home")
+    home.routes.write_bytes(b"{}")
+
+    async def start(_: Supervisor) -> None:
+        raise Unavailable(f"routes: {home.routes.exists()}")
+
+    monkeypatch.setattr(Supervisor, "start", start)
+    with pytest.raises(Unavailable, match="routes: False"):
+        async with server.running_server(settings_of(home.path, port=0)):
+            pass
+
+
 @pytest.fixture
 def nobody() -> str:
     """The address of a port at which nobody listens while the test runs."""

@@ -129,9 +129,14 @@ class TestReasons:
 def test_jobs_are_counted() -> None:
     status = status_of("a") | {
         "training_jobs": {"running": 2, "waiting": 1},
-        "inference_services": [{"stage": "prod", "running": 1, "waiting": 0}],
+        "inference_services": [
+            {"stage": "old", "running": 0, "waiting": 2, "problem": "It is paused."},
+            {"stage": "prod", "running": 1, "waiting": 0, "problem": None},
+        ],
     }
     lines = plain_status(status).splitlines()
+    assert "Inference service old: 0 running, 2 waiting" in lines
+    assert "It is paused." in lines
     assert "Training jobs: 2 running, 1 waiting (sagehen jobs list)" in lines
     assert "Inference service prod: 1 running, 0 waiting" in lines
     assert "Training jobs" not in plain_status(status_of("a"))

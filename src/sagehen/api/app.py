@@ -24,7 +24,7 @@ from sagehen.api.asgi import request_head
 from sagehen.api.async_invocations import invokes_asynchronously
 from sagehen.api.call import AsyncOperation, Call, Operation
 from sagehen.api.own_site import OwnSite
-from sagehen.api.request_body import BodyBudget, BodyTooLarge, ClientGone
+from sagehen.api.request_body import BodyBudget, BodyTooLarge, ClientGone, stream_body
 from sagehen.api.s3.app import handle
 from sagehen.api.s3.forms import handle_form, is_form
 from sagehen.api.sns.links import LINKED, looks_like_link
@@ -57,7 +57,8 @@ LARGEST_UNSIGNED_FORM_BYTES = 32 * 1024
 """Of the forms that STS takes unsigned on AWS, with a SAML assertion: read to say which it is."""
 
 UNSIGNED_FORMS_BYTES = 2**23
-"""Of all those at once: whoever is slow with them keeps no memory from what is signed."""
+"""Of all those at once, and never more than a quarter of what all bodies may take: whoever is slow
+with them keeps no memory from what is signed."""
 
 _TOO_LARGE = AwsError(
     "RequestEntityTooLargeException",
@@ -89,7 +90,8 @@ class Application:
         self._site = site
         self._bodies = bodies
         self._unsigned = bodies.part(
-            UNSIGNED_FORMS_BYTES, "Too many unsigned requests come at once. Try again in a moment."
+            min(UNSIGNED_FORMS_BYTES, bodies.max_bytes // 4),
+            "Too many unsigned requests come at once. Try again in a moment.",
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,12 +117,12 @@ class Application:
                 return await self._operate(request, "sns", None, request_id, receive)
             if is_form(request):
                 call = self._make_call(request_id)
-                return await handle_form(request, _body(receive), call, self._verifier)
+                return await handle_form(request, stream_body(receive), call, self._verifier)
             service = likely_service(request)
             if service == "s3":
                 identity = self._verifier.verify(request, None, service=service)
                 call = self._make_call(request_id)
-                return await handle(request, _body(receive), call, identity)
+                return await handle(request, stream_body(receive), call, identity)
             bodies, largest = self._bodies_of(request, service)
             async with bodies.read(receive, largest) as body:
                 whole = replace(request, body=body)
@@ -218,17 +220,6 @@ async def _act(
     finally:
         acting.cancel()
         gone.cancel()
-
-
-async def _body(receive: Receive) -> AsyncIterator[bytes]:
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        if chunk := message.get("body", b""):
-            yield chunk
-        more = message.get("more_body", False)
 
 
 async def _respond(response: Response, request: Request, receive: Receive, send: Send) -> None:

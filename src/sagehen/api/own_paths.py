@@ -20,10 +20,17 @@ from sagehen.api.exposition import InstanceSample, Measured, expose, measure, me
 from sagehen.api.observations import GatewayReport, Observations
 from sagehen.api.own_answers import json_answer, whole_body
 from sagehen.api.own_site import OwnSite
-from sagehen.api.status import JobCounts, Snapshot, describe_status, read_job_counts
+from sagehen.api.status import (
+    JobCounts,
+    ServiceStatus,
+    Snapshot,
+    describe_status,
+    read_job_counts,
+)
 from sagehen.domain.asynchronous import EndpointQueue
 from sagehen.domain.records import EndpointRecord, InstanceRecord
 from sagehen.errors import Invalid, SagehenError, StateError
+from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import async_requests, endpoints, instances
 from sagehen.store.database import Database
 
@@ -62,12 +69,15 @@ class OwnPaths:
         measure_more: MeasureMore = lambda _: {},
         more: Sequence[Route] = (),
         site: OwnSite | None = None,
+        own_service: InferenceServiceSettings | None = None,
     ) -> None:
         """
         Args:
             measure_more: what is measured in control itself.
             more: paths of other parts.
+            own_service: the section of this server's settings; None as without it.
         """
+        self._own_service = own_service or InferenceServiceSettings.model_validate({})
         self._observations = observations
         self._measure_more = measure_more
         self._database = database
@@ -157,12 +167,12 @@ class OwnPaths:
         list[EndpointRecord],
         list[InstanceRecord],
         dict[str, EndpointQueue],
-        tuple[JobCounts, dict[str, JobCounts]],
+        tuple[JobCounts, list[ServiceStatus]],
     ]:
         with self._database.read() as connection:
             queues = async_requests.endpoint_queues(connection)
             by_name = {one.endpoint_name: one for one in queues}
-            jobs = read_job_counts(connection)
+            jobs = read_job_counts(connection, self._own_service)
             return endpoints.all(connection), instances.all(connection), by_name, jobs
 
     def _check_state(self) -> None:

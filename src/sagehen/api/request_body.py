@@ -1,16 +1,16 @@
-"""Reads the bodies of requests whole, within what one and all of them together may take of memory.
+"""Reads the bodies of requests: whole, within what one and all of them together may take of memory.
 
-S3's bodies are not read here: they stream, once their signature is known to be right.
+S3's bodies stream, once their signature is known to be right.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
 from starlette.types import Receive
 
 from sagehen.errors import Unavailable
 
-__all__ = ["BodyBudget", "BodyTooLarge", "ClientGone"]
+__all__ = ["BodyBudget", "BodyTooLarge", "ClientGone", "stream_body"]
 
 
 class ClientGone(Exception):
@@ -19,6 +19,18 @@ class ClientGone(Exception):
 
 class BodyTooLarge(Exception):
     """The body is longer than this request's may be."""
+
+
+async def stream_body(receive: Receive) -> AsyncGenerator[bytes]:
+    """The pieces of a body as they come, none of them empty; raises ClientGone."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        if piece := message.get("body", b""):
+            yield piece
+        more = message.get("more_body", False)
 
 
 class BodyBudget:
@@ -31,7 +43,7 @@ class BodyBudget:
         self.held_bytes = 0
         self.hits = 0
         """How often a request was refused for it, or for a part of it."""
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._whole: BodyBudget | None = None
         self._refusal = (
             f"The bodies of all requests together pass {max_bytes} bytes "
@@ -57,18 +69,13 @@ class BodyBudget:
         pieces: list[bytes] = []
         size = 0
         try:
-            more = True
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGone
-                if piece := message.get("body", b""):
+            async with aclosing(stream_body(receive)) as stream:
+                async for piece in stream:
+                    if size + len(piece) > most_bytes:
+                        raise BodyTooLarge
                     self._take(len(piece))
                     size += len(piece)
-                    if size > most_bytes:
-                        raise BodyTooLarge
                     pieces.append(piece)
-                more = message.get("more_body", False)
             body = b"".join(pieces)
             pieces.clear()
             yield body
@@ -76,7 +83,7 @@ class BodyBudget:
             self._give_back(size)
 
     def _take(self, size: int) -> None:
-        if self.held_bytes + size > self._max_bytes:
+        if self.held_bytes + size > self.max_bytes:
             (self._whole or self).hits += 1
             raise Unavailable(self._refusal)
         if self._whole is not None:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sagehen.api.exposition import Measured
+from sagehen.api.inference_service.service import undeclared_reason
 from sagehen.api.observations import VariantCounts, VariantKey
 from sagehen.domain.asynchronous import EndpointQueue
 from sagehen.domain.containers import InstanceState
@@ -18,9 +19,10 @@ from sagehen.domain.records import (
     VariantPlan,
 )
 from sagehen.domain.training import JobStage
+from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import inference_jobs, inference_services, training_jobs
 
-__all__ = ["JobCounts", "Snapshot", "describe_status", "read_job_counts"]
+__all__ = ["JobCounts", "ServiceStatus", "Snapshot", "describe_status", "read_job_counts"]
 
 
 @dataclass(frozen=True)
@@ -31,18 +33,33 @@ class JobCounts:
     waiting: int = 0
 
 
-def read_job_counts(connection: Connection) -> tuple[JobCounts, dict[str, JobCounts]]:
-    """Those of all training jobs, and of each Async-Inference-Service by its stage."""
+@dataclass(frozen=True, kw_only=True)
+class ServiceStatus:
+    """An Async-Inference-Service with its jobs that have not ended."""
+
+    stage: str
+    running: int
+    waiting: int
+    problem: str | None
+    """Why it is paused, and what is to be done."""
+
+
+def read_job_counts(
+    connection: Connection, own: InferenceServiceSettings
+) -> tuple[JobCounts, list[ServiceStatus]]:
+    """The jobs of all, and each Async-Inference-Service; `own` are the settings of this server."""
     stages: Counter[JobStage] = Counter()
     for (_, stage), count in training_jobs.counts(connection).items():
         stages[stage] += count
-    services = {
-        one.stage: JobCounts(
+    services = [
+        ServiceStatus(
+            stage=one.stage,
             running=sum(inference_jobs.active_by_type(connection, one.stage).values()),
             waiting=inference_jobs.queued(connection, one.stage),
+            problem=undeclared_reason(one, own),
         )
         for one in inference_services.all_services(connection)
-    }
+    ]
     return JobCounts(stages[JobStage.ACTIVE], stages[JobStage.WAITING]), services
 
 
@@ -57,7 +74,7 @@ class Snapshot:
     queues: Mapping[str, EndpointQueue] = field(default_factory=dict)
     """Of asynchronous endpoints, by name; of which nothing was ever asked there is none."""
     jobs: JobCounts = field(default_factory=JobCounts)
-    services: Mapping[str, JobCounts] = field(default_factory=dict)
+    services: Sequence[ServiceStatus] = ()
 
 
 def describe_status(snapshot: Snapshot) -> dict[str, Any]:
@@ -69,9 +86,7 @@ def describe_status(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "endpoints": [_endpoint(one, groups[one.name], snapshot) for one in snapshot.endpoints],
         "training_jobs": asdict(snapshot.jobs),
-        "inference_services": [
-            {"stage": stage, **asdict(jobs)} for stage, jobs in sorted(snapshot.services.items())
-        ],
+        "inference_services": [asdict(one) for one in snapshot.services],
     }
 
 

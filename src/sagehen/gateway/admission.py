@@ -15,6 +15,7 @@ from sagehen.gateway.faults import (
     missing_target_model,
     not_direct,
     not_multi_model,
+    not_yet_known,
     session_not_read,
     standing_by,
     unknown_container,
@@ -156,6 +157,8 @@ class Admission:
             self._calls.check_name(name)
             if self._routes.leader is not None:
                 raise standing_by(self._routes.leader)
+            if not self._routes.are_known:
+                raise not_yet_known()
             raise self._texts.endpoint_not_found(name)
         if endpoint.is_asynchronous:
             raise asynchronous(name)

@@ -27,6 +27,7 @@ __all__ = [
     "not_loaded",
     "not_multi_model",
     "not_ready",
+    "not_yet_known",
     "session_not_kept",
     "session_not_read",
     "standing_by",
@@ -82,6 +83,13 @@ def no_instance(endpoint: str) -> AwsError:
     return unavailable(
         f"Endpoint {endpoint} has no instance that can take a request now. Try again in a moment; "
         f"DescribeEndpoint tells its state, and `sagehen logs {endpoint}` what its containers said."
+    )
+
+
+def not_yet_known() -> AwsError:
+    return unavailable(
+        "This server has just started, and does not know yet which endpoints there are and whether "
+        "another server serves them. Try again in a moment."
     )
 
 

@@ -136,6 +136,11 @@ class Routes:
         return self._endpoints.get(endpoint_name)
 
     @property
+    def are_known(self) -> bool:
+        """Whether control has said which endpoints there are, or who serves them."""
+        return self._file.is_read
+
+    @property
     def leader(self) -> str | None:
         """Whose control works on the endpoints, where that is another server's."""
         return self._file.table.leader

@@ -33,6 +33,8 @@ class LeasedLoop(ABC):
     """What the loops over endpoints and over training jobs have in common."""
 
     def __init__(self, database: Database, clock: Clock, lease_name: str, holder: str) -> None:
+        self.first_look = asyncio.Event()
+        """The first turn has ended, well or not."""
         self._clock = clock
         self._held = HeldLease(database, clock, lease_name, holder)
         self._wake = Wake()
@@ -79,7 +81,10 @@ class LeasedLoop(ABC):
         try:
             if not self._wake.is_set and self._idle.is_idle and await self._hold_lease():
                 return LONGEST_REST_SECONDS
-            wait = await self.turn()
+            try:
+                wait = await self.turn()
+            finally:
+                self.first_look.set()
         except LeaseLost:
             self._held.lose()
             return LONGEST_REST_SECONDS

@@ -2,6 +2,7 @@
 endpoints and training jobs, and the dispatcher of asynchronous requests."""
 
 import asyncio
+import contextlib
 import signal
 import socket
 from collections.abc import Container, Coroutine
@@ -50,6 +51,8 @@ from sagehen.wire.sigv4 import Verifier
 __all__: list[str] = []
 
 SWEEP_FILES_SECONDS = 3600.0
+FIRST_LOOK_SECONDS = 5.0
+"""For how long a start waits for the first look at the endpoints."""
 
 
 class _Control:
@@ -146,7 +149,13 @@ class _Control:
             return merged(self._sampler.measured(endpoints), own)
 
         paths = OwnPaths(
-            self._observations, self._database, self._agent, measured, more, self._site
+            self._observations,
+            self._database,
+            self._agent,
+            measured,
+            more,
+            self._site,
+            self._settings.inference_service,
         )
         metrics = Metrics(self._settings.host, self._settings.open_metrics)
         about = (self._verifier, self._token, self._site, metrics, self._bodies)
@@ -186,6 +195,10 @@ class _Control:
     async def _sweep_files(self) -> None:
         await in_thread(self.objects.sweep)
 
+    async def first_look(self) -> None:
+        """Until the endpoints have been looked at once."""
+        await self._loop.first_look.wait()
+
     async def close(self) -> None:
         """Once nothing uses it any more."""
         await self.notices.close()
@@ -200,6 +213,10 @@ async def _main(start: Start) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
     duties = [asyncio.create_task(duty) for duty in control.duties()]
     try:
+        # So that a server that says it is ready knows its endpoints, or who serves them.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_SECONDS):
+                await control.first_look()
         await serve_on(start.home.control_socket, control.app())
     finally:
         for duty in duties:

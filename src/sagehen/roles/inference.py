@@ -45,12 +45,15 @@ class Inference:
     ) -> None:
         self._counts = Counts()
         training = _TrainingJobs(settings)
-        slots = Slots(training.make, SYSTEM)
+        own = settings.inference_service
+        slots = Slots(training.make, SYSTEM, own)
         self.on_end = slots.on_end
         """What is to be done in the transaction in which a training job ends."""
         jobs = Jobs(database, writes, slots, training.stop)
         intake = Intake(database, writes, objects, settings, slots, SYSTEM)
-        self.answers = InferenceServices(database, intake, jobs, self._counts, site, bodies).answers
+        self.answers = InferenceServices(
+            database, intake, jobs, self._counts, site, bodies, own
+        ).answers
         """Whether a request was a service's; then it is answered."""
         self._services = Services(database, writes, objects, settings, slots, training.stop, SYSTEM)
         housekeeping = Housekeeping(slots, SYSTEM)

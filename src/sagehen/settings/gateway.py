@@ -40,7 +40,8 @@ class InvocationSettings(Section):
         2**28,
         gt=0,
         description="Bodies that the process behind the gateways holds at once, of all requests "
-        "that are not invocations or S3's; more get 503.",
+        "that are not invocations or S3's; more get 503. Half of it at most are bodies of requests "
+        "to inference services without API keys.",
     )
     max_shadow_copies: int = Field(
         1000,

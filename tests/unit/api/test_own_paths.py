@@ -324,7 +324,19 @@ async def test_the_status_counts_jobs_that_go_on(server: Server) -> None:
         inference_services.insert(connection, service)
     told = (await server.ask("GET", "/_sagehen/status")).json
     assert told["training_jobs"] == {"running": 1, "waiting": 2}
-    assert told["inference_services"] == [{"stage": "prod", "running": 0, "waiting": 0}]
+    assert told["inference_services"] == [
+        {"stage": "prod", "running": 0, "waiting": 0, "problem": None}
+    ]
+
+
+async def test_the_status_says_which_service_the_settings_no_longer_have(server: Server) -> None:
+    service = ServiceRecord(
+        stage="prod", source=ServiceSource.SETTINGS, given={}, created_at=1, modified_at=1
+    )
+    with server.database.write() as connection:
+        inference_services.insert(connection, service)
+    (told,) = (await server.ask("GET", "/_sagehen/status")).json["inference_services"]
+    assert "sagehen inference-service delete prod" in told["problem"]
 
 
 async def test_the_status_of_what_is_not_there_yet(server: Server) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagehen.api.request_body import BodyBudget, BodyTooLarge, ClientGone
+from sagehen.api.request_body import BodyBudget, BodyTooLarge, ClientGone, stream_body
 from sagehen.errors import Unavailable
 
 
@@ -23,6 +23,14 @@ async def test_a_body_is_whole_and_counts_while_it_is_used():
         assert body == b"abcde"
         assert budget.held_bytes == 5
     assert budget.held_bytes == 0
+
+
+async def test_a_body_that_is_streamed_comes_piece_by_piece():
+    assert [piece async for piece in stream_body(coming(b"abc", b"", b"de"))] == [b"abc", b"de"]
+    stream = stream_body(coming(b"abc", ends=False))
+    assert await anext(stream) == b"abc"
+    with pytest.raises(ClientGone):
+        await anext(stream)
 
 
 async def test_all_together_have_a_bound():

@@ -90,6 +90,18 @@ async def test_an_unsigned_request_is_refused(house, variant, echo):
     assert got.headers["x-amzn-errortype"] == "MissingAuthenticationTokenException"
 
 
+async def test_no_endpoint_is_said_to_be_missing_before_control_has_said_which_there_are(
+    house, variant, echo
+):
+    await house.start()
+    got = await house.invoke()
+    assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
+    assert "has just started" in got.json["Message"]
+    house.route(variant(await house.fake(echo)))
+    assert (await house.invoke()).status == 200
+    assert (await house.invoke(path="/endpoints/nobody/invocations")).status == 400
+
+
 @pytest.mark.parametrize("name", ["nobody", "Price"])
 async def test_an_endpoint_is_found_by_its_exact_name(house, variant, echo, name):
     house.route(variant(await house.fake(echo)))

@@ -31,6 +31,16 @@ class Control:
     def __init__(self, database, agent, home, clock, holder="one") -> None:
         self.database, self.agent, self.home, self.clock = database, agent, home, clock
         self.loop = EndpointLoop(database, agent, home, clock, holder, random.Random(holder))
+        self.passes = 0
+        """That have ended."""
+        self._run_pass = self.loop._pass.run
+        self.loop._pass.run = self._counted
+
+    def _counted(self, *given):
+        try:
+            return self._run_pass(*given)
+        finally:
+            self.passes += 1
 
     @asynccontextmanager
     async def running(self):
@@ -138,29 +148,20 @@ async def test_time_alone_has_nothing_looked_at_once_all_is_settled(
     # As control opens it: a lease that is renewed is a commit, too.
     state = Database(str(database.engine.url), locks_leases=True)
     control = Control(state, agent, home, clock)
-    passes = 0
-    run = control.loop._pass.run
-
-    def counted(*given):
-        nonlocal passes
-        passes += 1
-        return run(*given)
-
-    control.loop._pass.run = counted
     async with control.running():
         control.write(CREATING)
         await control.in_service()
         await control.in_time(lambda: control.loop._idle.is_idle)
-        settled = passes
+        settled = control.passes
         for _ in range(20):
             await control.slept(1.0)
             control.clock.advance(1.0)
         await control.slept(1.0)
-        assert passes == settled
+        assert control.passes == settled
         with control.database.write() as connection:
             tags.put(connection, CREATING.arn, {"a": "commit of somebody's"})
         control.clock.advance(1.0)
-        await control.until(lambda: passes == settled + 1)
+        await control.until(lambda: control.passes == settled + 1)
     state.close()
 
 
@@ -227,9 +228,10 @@ async def test_an_agent_that_is_away_changes_no_routes(control) -> None:
         before = control.routed()
         control.agent.leave()
         await control.until(lambda: control.loop._watch.reports is None)
-        control.write(control.record())
-        control.clock.advance(1.0)
-        await asyncio.sleep(0.01)
+        for _ in range(2):  # The first may have begun before the agent was away.
+            seen = control.passes
+            control.write(control.record())
+            await control.until(lambda seen=seen: control.passes > seen)
 
         assert control.routed() == before
         assert control.status() is EndpointStatus.IN_SERVICE
@@ -413,6 +415,26 @@ async def test_who_stands_by_has_no_routes_and_knows_who_leads(control, home, cl
         with control.database.write() as connection:
             assert leases.release(connection, LEASE_NAME, "host:/other")
         await control.in_time(lambda: table().leader is None and len(control.routed()) == 2)
+
+
+async def test_a_first_look_ends_with_routes_or_with_the_name_of_who_leads(
+    control, agent, home, short_path, clock
+) -> None:
+    other_home = prepare_home(short_path / "other")
+    standing_by = Control(control.database, type(agent)(), other_home, clock, "two")
+    async with asyncio.timeout(30), control.running():
+        await control.loop.first_look.wait()
+        assert home.routes.exists()
+        async with standing_by.running():
+            await standing_by.loop.first_look.wait()
+            table = msgspec.json.decode(other_home.routes.read_bytes(), type=RouteTable)
+            assert table.leader == "one"
+
+
+async def test_a_first_look_that_fails_keeps_nobody_waiting(control) -> None:
+    control.home.routes.mkdir()
+    async with asyncio.timeout(30), control.running():
+        await control.loop.first_look.wait()
 
 
 async def test_who_stands_by_names_the_leader_for_as_long_as_it_leads(

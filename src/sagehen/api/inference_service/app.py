@@ -34,10 +34,16 @@ from sagehen.api.inference_service.counts import Counts
 from sagehen.api.inference_service.intake import Accepted, Asked, Intake
 from sagehen.api.inference_service.jobs import Jobs
 from sagehen.api.inference_service.refusals import Failed, Malformed, Refused
-from sagehen.api.inference_service.service import Service, load_service
+from sagehen.api.inference_service.service import (
+    Service,
+    ServiceUndeclared,
+    load_service,
+    undeclared_reason,
+)
 from sagehen.api.own_site import OwnSite
 from sagehen.api.request_body import BodyBudget, BodyTooLarge, ClientGone
 from sagehen.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
+from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import inference_services
 from sagehen.store.database import Database
 from sagehen.wire.http import Request
@@ -78,10 +84,18 @@ class InferenceServices:
         counts: Counts,
         site: OwnSite,
         bodies: BodyBudget,
+        own: InferenceServiceSettings,
     ) -> None:
+        """`own` are the settings of this server."""
+        self._own = own
         self._database = database
         self._site = site
         self._bodies = bodies
+        # Whoever reaches a service without keys keeps no memory from what is signed or has a key.
+        self._keyless_bodies = bodies.part(
+            bodies.max_bytes // 2,
+            "Too many requests without an API key come at once. Try again in a moment.",
+        )
         self._intake = intake
         self._jobs = jobs
         self._counts = counts
@@ -146,6 +160,9 @@ class InferenceServices:
     async def _post(self, exchange: _Exchange) -> Answer:
         service = exchange.service
         api_key = await self._open(exchange)
+        paused = undeclared_reason(service.record, self._own)
+        if paused is not None:
+            raise ServiceUndeclared(paused)
         try:
             accepted = await self._accept(exchange, api_key)
         except Refused as refused:
@@ -157,9 +174,10 @@ class InferenceServices:
     async def _accept(self, exchange: _Exchange, api_key: str) -> Accepted:
         """Whatever is wrong is told in the words of the profile: raises Refused, ClientGone."""
         service = exchange.service
+        bodies = self._bodies if service.settings.require_api_key else self._keyless_bodies
+        most_bytes = min(service.settings.max_body_bytes, bodies.max_bytes)
         try:
-            most_bytes = service.settings.max_body_bytes
-            async with self._bodies.read(exchange.receive, most_bytes) as body:
+            async with bodies.read(exchange.receive, most_bytes) as body:
                 idempotency_key = _idempotency_key(exchange.request)
                 asked = Asked(body=body, api_key=api_key, idempotency_key=idempotency_key)
                 return await self._intake.accept(service, asked)

@@ -7,13 +7,21 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy import Connection
 
-from sagehen.domain.inference_service import ServiceRecord
+from sagehen.domain.inference_service import ServiceRecord, ServiceSource
 from sagehen.domain.names import ArnMaker
 from sagehen.errors import Unavailable
 from sagehen.settings.inference_service import InferenceServiceSettings
 from sagehen.store import inference_services
 
-__all__ = ["Service", "ServiceInvalid", "load_service", "load_valid_service", "say_faults"]
+__all__ = [
+    "Service",
+    "ServiceInvalid",
+    "ServiceUndeclared",
+    "load_service",
+    "load_valid_service",
+    "say_faults",
+    "undeclared_reason",
+]
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +41,31 @@ class Service:
 
 class ServiceInvalid(Unavailable):
     """What is kept of a service is no setting any more, by a newer version's rules."""
+
+
+class ServiceUndeclared(Unavailable):
+    """The service is paused: settings made it, and those of this server no longer have it."""
+
+
+def undeclared_reason(record: ServiceRecord, own: InferenceServiceSettings) -> str | None:
+    """Why a service is paused, and what is to be done; None where it is not.
+
+    A service of settings that this server was started without takes no new jobs and begins none of
+    its waiting jobs: sagehen.toml may be missing, with the images that those jobs need. Nothing of
+    the state says so, for another server of the same state may have the section.
+
+    Args:
+        own: the settings of this server.
+    """
+    is_declared = own.is_on and own.stage == record.stage
+    if record.source is not ServiceSource.SETTINGS or is_declared:
+        return None
+    return (
+        f"The inference service at {record.stage!r} takes no new jobs and begins none of those "
+        "that wait: it was described by settings that this server was not started with. Start the "
+        "server with its section [inference_service]; or delete it, with its jobs: sagehen "
+        f"inference-service delete {record.stage}"
+    )
 
 
 def load_service(connection: Connection, stage: str, lock: bool = False) -> Service | None:

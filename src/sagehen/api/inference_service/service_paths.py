@@ -27,7 +27,9 @@ A service is shown as
      "active_jobs": 0, "queued_jobs": 0, "created_at": 1.0, "modified_at": 1.0}
 
 A service whose `given` is not valid any more, by a newer version's rules, has no settings (null)
-and a `problem`, a sentence; its own paths answer 503 with that until it is PUT again.
+and a `problem`, a sentence; its own paths answer 503 with that until it is PUT again. A service
+that an earlier sagehen.toml described, and this server's settings do not, has a `problem` too: it
+takes no new jobs and begins none that wait, and may be PUT or DELETEd.
 
 PUT with what is given already changes nothing. Jobs that run go on as they were made; DELETE stops
 them, and their notices still come. The bucket and the topic stay.

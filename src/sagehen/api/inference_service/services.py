@@ -15,6 +15,7 @@ from sagehen.api.inference_service.service import (
     load_service,
     load_valid_service,
     say_faults,
+    undeclared_reason,
 )
 from sagehen.api.inference_service.slots import Slots
 from sagehen.api.inference_service.topic import ensure_topic, unsubscribe_addresses
@@ -57,10 +58,13 @@ class Services:
         self._arns = ArnMaker.of(settings)
 
     def begin(self) -> None:
-        """Make the state have the service of the settings, as it is now, or none of them."""
+        """Make the state have the service of the settings, as they are now.
+
+        One that earlier settings had is kept and told of.
+        """
         own = self._settings.inference_service
+        self._warn_of_undeclared()
         if not own.is_on:
-            self._writes.run(self._drop_of_settings)
             return
         if own.emails and self._settings.smtp_host is None:
             log.warning(
@@ -74,11 +78,9 @@ class Services:
             log.error("The bucket cannot be made: %s", error, extra={"action": "begin"})
         given = {**own.model_dump(mode="json", exclude_unset=True), "stage": own.stage}
 
-        def keep(connection: Connection) -> None:
-            self._drop_of_settings(connection, but=own.stage)
-            self._keep(connection, own.stage, given, ServiceSource.SETTINGS)
-
-        self._writes.run(keep)
+        self._writes.run(
+            partial(self._keep, stage=own.stage, given=given, source=ServiceSource.SETTINGS)
+        )
 
     def all(self) -> dict[str, Any]:
         with self._database.read() as connection:
@@ -95,7 +97,7 @@ class Services:
 
         Raises:
             Invalid: the JSON is none, or its keys or values are not those of the settings.
-            Conflict: the service is that of the settings, or is being deleted.
+            Conflict: the service is that of the settings, as they are now, or is being deleted.
         """
         given = _read(body)
         if given.setdefault("stage", stage) != stage:
@@ -104,11 +106,11 @@ class Services:
         if settings.emails and self._settings.smtp_host is None:
             raise Invalid("emails can be told once the setting smtp_host names a mail server.")
         with self._database.read() as connection:
-            _refuse_change(inference_services.get(connection, stage))
+            self._refuse_change(inference_services.get(connection, stage))
         self._make_bucket(settings)
 
         def keep(connection: Connection) -> dict[str, Any]:
-            _refuse_change(inference_services.get(connection, stage, lock=True))
+            self._refuse_change(inference_services.get(connection, stage, lock=True))
             self._keep(connection, stage, given, ServiceSource.API)
             return self._shown_at(connection, stage)
 
@@ -122,7 +124,7 @@ class Services:
 
         Raises:
             NotFound: there is none.
-            Conflict: it is that of the settings.
+            Conflict: it is that of the settings, as they are now.
         """
         closed, removed = self._writes.run(partial(self._close, stage=stage))
         active = self._active(stage)
@@ -136,8 +138,7 @@ class Services:
         record = inference_services.get(connection, stage, lock=True)
         if record is None:
             raise NotFound(f"There is no inference service at {stage!r}.")
-        if record.source is ServiceSource.SETTINGS:
-            raise Conflict(_OF_SETTINGS)
+        self._refuse_declared(record)
         closing = msgspec.structs.replace(record, closing=True)
         inference_services.update(connection, closing)
         return closing, self._empty_queue(connection, stage)
@@ -182,13 +183,28 @@ class Services:
         # A limit may have been raised.
         self._slots.fill(connection, Service(record, service.settings))
 
-    def _drop_of_settings(self, connection: Connection, but: str | None = None) -> None:
-        """What the settings had once and have no more. Its jobs go on, and are told of; who waits
-        would do so for ever, and is told that it will not begin."""
-        for record in inference_services.all_services(connection):
-            if record.source is ServiceSource.SETTINGS and record.stage != but:
-                self._empty_queue(connection, record.stage)
-                inference_services.delete_service(connection, record.stage)
+    def _warn_of_undeclared(self) -> None:
+        with self._database.read() as connection:
+            records = inference_services.all_services(connection)
+        for record in records:
+            reason = self._undeclared_reason(record)
+            if reason is not None:
+                log.warning("%s", reason, extra={"action": "begin", "stage": record.stage})
+
+    def _undeclared_reason(self, record: ServiceRecord) -> str | None:
+        return undeclared_reason(record, self._settings.inference_service)
+
+    def _refuse_declared(self, record: ServiceRecord) -> None:
+        of_settings = record.source is ServiceSource.SETTINGS
+        if of_settings and self._undeclared_reason(record) is None:
+            raise Conflict(_OF_SETTINGS)
+
+    def _refuse_change(self, record: ServiceRecord | None) -> None:
+        if record is None:
+            return
+        self._refuse_declared(record)
+        if record.closing:
+            raise Conflict("This service is being deleted; DELETE it again to go on with that.")
 
     def _make_bucket(self, settings: InferenceServiceSettings) -> None:
         assert settings.s3_bucket is not None
@@ -208,7 +224,7 @@ class Services:
 
     def _shown(self, connection: Connection, record: ServiceRecord) -> dict[str, Any]:
         stage = record.stage
-        settings, problem = None, None
+        settings, problem = None, self._undeclared_reason(record)
         try:
             service = load_service(connection, stage)
             settings = service.settings.model_dump(mode="json") if service else None
@@ -240,15 +256,6 @@ def _drop(connection: Connection, closed: ServiceRecord) -> None:
     kept = inference_services.get(connection, closed.stage, lock=True)
     if kept is not None and kept.closing and kept.created_at == closed.created_at:
         inference_services.delete_service(connection, closed.stage)
-
-
-def _refuse_change(record: ServiceRecord | None) -> None:
-    if record is None:
-        return
-    if record.source is ServiceSource.SETTINGS:
-        raise Conflict(_OF_SETTINGS)
-    if record.closing:
-        raise Conflict("This service is being deleted; DELETE it again to go on with that.")
 
 
 def _read(body: bytes) -> dict[str, Any]:

@@ -17,7 +17,11 @@ from sagehen.api.inference_service.endings import (
 )
 from sagehen.api.inference_service.job_definition import make_tags
 from sagehen.api.inference_service.refusals import Failed, Full
-from sagehen.api.inference_service.service import Service, load_valid_service
+from sagehen.api.inference_service.service import (
+    Service,
+    load_valid_service,
+    undeclared_reason,
+)
 from sagehen.clock import Clock
 from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
 from sagehen.domain.training import TrainingJobRecord
@@ -38,9 +42,11 @@ class Slots:
     """Gives out the slots of all services, and takes them back. Each method is called in a
     transaction of the state's that writes."""
 
-    def __init__(self, make_job: MakeJob, clock: Clock) -> None:
+    def __init__(self, make_job: MakeJob, clock: Clock, own: InferenceServiceSettings) -> None:
+        """`own` are the settings of this server."""
         self._make_job = make_job
         self._clock = clock
+        self._own = own
 
     def admit(
         self, connection: Connection, service: Service, job: InferenceJobRecord
@@ -99,7 +105,7 @@ class Slots:
         """Begin jobs that wait, for as long as there are slots; the slots that are taken then, by
         exact type. `service` is locked."""
         taken = inference_jobs.active_by_type(connection, service.stage)
-        if service.record.closing:
+        if service.record.closing or undeclared_reason(service.record, self._own) is not None:
             return taken
         waiting = inference_jobs.first_queued(connection, service.stage)
         while job := _first_with_room(waiting, taken, service.settings):

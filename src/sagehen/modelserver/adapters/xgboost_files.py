@@ -78,7 +78,8 @@ def _load(library: Library, path: Path) -> LoadedFile:
                 f"Model {path.name} cannot be loaded: it is in XGBoost's old binary form, which "
                 "the XGBoost installed here does not read any more. Load it with an older one and "
                 "save it as JSON or UBJSON, or install an older one here: "
-                "pip install 'xgboost-cpu<3.1'"
+                "pip install 'xgboost-cpu<3.1' (which predicts wrongly with models that 3.1 and "
+                "newer have saved)"
             ) from problem
         if inside is not None:
             raise ModelFileError(

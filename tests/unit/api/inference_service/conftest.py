@@ -52,22 +52,26 @@ class Answered:
 class House:
     """One control's part in the service. Its training jobs end when a test says so."""
 
-    def __init__(self, database: Database, home: Path, **service: Any) -> None:
+    def __init__(
+        self, database: Database, home: Path, bodies: BodyBudget | None = None, **service: Any
+    ) -> None:
         self.clock = HandClock(1_800_000_000.0)
         self.database = database
         self.writes = GroupedWrites(database)
         self.objects = LocalObjectStore(database, home / "objects", self.clock)
         own = {"s3_bucket": "bucket", "white_list": "model_a, model-b", "require_api_key": False}
+        section = {} if service.get("s3_bucket", "") is None else {**own, **service}
         self.settings = settings_of(
             home,
             images=COMMANDS,
             smtp_host="localhost",
-            inference_service=InferenceServiceSettings.model_validate({**own, **service}),
+            inference_service=InferenceServiceSettings.model_validate(section),
         )
         self.arns = ArnMaker("000000000000", "us-east-1")
         self.breaks: AwsError | None = None
         """What making a training job raises."""
-        self.slots = Slots(self._make, self.clock)
+        own_settings = self.settings.inference_service
+        self.slots = Slots(self._make, self.clock, own_settings)
         self.counts = Counts()
         stuff = (self.database, self.writes)
         self.services = Services(
@@ -79,7 +83,8 @@ class House:
             Jobs(*stuff, self.slots, self._stop),
             self.counts,
             OwnSite(),
-            BodyBudget(2**28),
+            bodies or BodyBudget(2**28),
+            own_settings,
         )
         self.housekeeping = Housekeeping(self.slots, self.clock)
         self.services.begin()
@@ -103,9 +108,13 @@ class House:
         path: str = "/dev/inference",
         body: bytes | dict[str, Any] = b"",
         query: str = "",
+        rest: asyncio.Event | None = None,
         **headers: str,
     ) -> Answered | None:
-        """None where the service leaves the request alone. Names of headers with `_` for `-`."""
+        """None where the service leaves the request alone. Names of headers with `_` for `-`.
+
+        With `rest` the end of the body comes once that is set.
+        """
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         fields = [
             (name.replace("_", "-").encode(), value.encode("latin-1"))
@@ -121,8 +130,14 @@ class House:
         }
         sent: list[dict[str, Any]] = []
 
+        pieces = [data]
+
         async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": data, "more_body": False}
+            if rest is not None and not pieces:
+                await rest.wait()
+            piece = pieces.pop() if pieces else b""
+            more = bool(piece) and rest is not None
+            return {"type": "http.request", "body": piece, "more_body": more}
 
         async def send(message: Any) -> None:
             sent.append(message)
@@ -217,7 +232,8 @@ def state(database: Database) -> Database:
 
 @pytest.fixture
 def make_house(state: Database, tmp_path: Path) -> Callable[..., House]:
-    """`make_house(limit=2)`: with these settings of the service besides the usual ones."""
+    """`make_house(limit=2)`: with these settings of the service besides the usual ones;
+    `make_house(s3_bucket=None)`: without the section."""
 
     def make(**service: Any) -> House:
         service.setdefault("emails", "who@example.com")

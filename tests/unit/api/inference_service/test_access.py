@@ -1,9 +1,11 @@
 """Who is heard, and at which paths."""
 
 import asyncio
+import json
 
 import pytest
 
+from sagehen.api.request_body import BodyBudget
 from sagehen.errors import Unavailable
 from sagehen.store import inference_services
 
@@ -44,6 +46,32 @@ def test_without_keys_pages_of_other_sites_are_kept_out(house):
     assert house.post(BODY, **page).status == 403
     assert house.post(BODY, sec_fetch_site="cross-site").status == 403
     assert house.post(BODY).status == 200
+
+
+async def test_requests_without_a_key_leave_room_for_the_others(make_house):
+    """A body that does not end takes all that such requests may hold, and nothing else."""
+    bodies = BodyBudget(4000)
+    house = make_house(bodies=bodies)
+    given = {"s3_bucket": "bucket", "white_list": "model_a"}
+    await asyncio.to_thread(house.services.put, "keyed", json.dumps(given).encode())
+    rest = asyncio.Event()
+    unfinished = asyncio.create_task(house.ask(body=bytes(2000), rest=rest))
+    while bodies.held_bytes < 2000:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    refused = await house.ask(body=BODY)
+    assert (refused.status, "without an API key" in refused.body["errMsg"]) == (500, True)
+    keyed = await house.ask(path="/keyed/inference", body=BODY, x_api_key=house.key("mine"))
+    assert keyed.status == 200
+    rest.set()
+    assert (await unfinished).status == 501
+    assert (await house.ask(body=BODY)).status == 200
+    assert bodies.held_bytes == 0
+
+
+def test_a_body_that_never_fits_into_memory_is_told_its_bound(make_house):
+    house = make_house(bodies=BodyBudget(4000))
+    answered = house.post(bytes(2001))
+    assert (answered.status, "2000 bytes at most" in answered.body["errMsg"]) == (501, True)
 
 
 def test_a_stage_that_no_service_has_is_told_of_where_there_is_another(house):

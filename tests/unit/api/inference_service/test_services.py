@@ -37,16 +37,6 @@ def test_the_settings_service_follows_the_settings(make_house):
     again = make_house(limit=4)
     assert again.services.get("dev")["settings"]["limit"] == 4
     assert again.services.get("dev")["created_at"] == created
-    assert stages(make_house(stage="test")) == ["test"]
-    off = make_house()
-    off.settings = off.settings.model_copy(update={"inference_service": _off(off)})
-    off.services._settings = off.settings
-    off.services.begin()
-    assert stages(off) == []
-
-
-def _off(house):
-    return type(house.settings.inference_service).model_validate({})
 
 
 def test_bucket_and_topic_are_made_and_stay(house):
@@ -268,13 +258,66 @@ def test_a_deleted_service_s_jobs_are_told_of(house):
     assert told[running] == "Completed"
 
 
-def test_who_waits_for_a_service_that_the_settings_have_no_more_is_told(make_house):
-    house = make_house(when_full="queue", emails="who@example.com")
-    running, waiting = house.start(), house.start()
-    other = make_house(stage="test")
-    assert [(one["jobName"], one["status"]) for one in other.facts()] == [(waiting, "Stopped")]
-    other.end(running)
-    assert [one["jobName"] for one in other.facts()] == [waiting, running]
+class TestServiceThatTheSettingsNoLongerHave:
+    """A start without sagehen.toml, or with another, is a mistake more often than a decision."""
+
+    @pytest.fixture(params=[{"s3_bucket": None}, {"stage": "test"}], ids=["none", "another"])
+    def other(self, request, make_house):
+        """A server without the section of `dev`, started after one that had it."""
+        self.house = make_house(when_full="queue", emails="who@example.com")
+        self.running, self.waiting = self.house.start(), self.house.start()
+        return make_house(**request.param)
+
+    def test_a_start_deletes_nothing_and_says_what_to_do(self, other, caplog):
+        shown = other.services.get("dev")
+        assert (shown["active_jobs"], shown["queued_jobs"]) == (1, 1)
+        assert shown["problem"] == (
+            "The inference service at 'dev' takes no new jobs and begins none of those that wait: "
+            "it was described by settings that this server was not started with. Start the server "
+            "with its section [inference_service]; or delete it, with its jobs: sagehen "
+            "inference-service delete dev"
+        )
+        warned = [one.getMessage() for one in caplog.get_records("setup")]
+        assert shown["problem"] in warned
+        assert other.facts() == []
+        assert other.job(self.waiting)["status"] == "Queued"
+
+    def test_jobs_that_run_end_as_ever_and_those_that_wait_go_on_waiting(self, other):
+        other.end(self.running)
+        with other.database.write() as connection:
+            assert other.housekeeping.sweep(connection, "dev") == 0
+        assert [one["jobName"] for one in other.facts()] == [self.running]
+        assert other.job(self.waiting)["queuePosition"] == 1
+        assert other.training(self.waiting) is None
+
+    def test_a_request_is_refused_for_now(self, other):
+        refused = other.post({"type": "model_a"})
+        assert refused.status == 503
+        assert "takes no new jobs" in refused.body["message"]
+        assert other.services.get("dev")["queued_jobs"] == 1
+
+    def test_with_its_section_all_goes_on(self, other, make_house):
+        other.end(self.running)
+        again = make_house(when_full="queue", emails="who@example.com")
+        assert again.job(self.waiting)["status"] == "InProgress"
+        assert again.services.get("dev")["problem"] is None
+        assert again.post({"type": "model_a"}).status == 200
+
+    def test_it_is_deleted_where_somebody_says_so(self, other):
+        assert other.services.delete("dev") == {
+            "stage": "dev",
+            "removed_jobs": 1,
+            "stopped_jobs": 1,
+        }
+        assert "dev" not in stages(other)
+        assert [(one["jobName"], one["status"]) for one in other.facts()] == [
+            (self.waiting, "Stopped")
+        ]
+
+    def test_put_makes_it_a_service_of_its_own(self, other):
+        shown = put(other, "dev", require_api_key=False, when_full="queue", limit=2)
+        assert (shown["source"], shown["problem"]) == ("api", None)
+        assert (shown["active_jobs"], shown["queued_jobs"]) == (2, 0)
 
 
 def test_what_cannot_be(house):
