@@ -40,6 +40,8 @@ def test_they_are_listed(jobs):
     assert "cmd-bad" in {job["TrainingJobName"] for job in failed}
     assert {job["TrainingJobStatus"] for job in failed} == {"Failed"}
     assert len(json.loads(told(jobs, "jobs", "list", "-n", "1", "--json"))) == 1
+    none = told(jobs, "jobs", "list", "--status", "stopping")
+    assert none == "There are no training jobs that are Stopping.\n"
 
 
 def test_one_is_shown(jobs):

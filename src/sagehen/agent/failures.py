@@ -78,14 +78,26 @@ def service_failure(cause: str) -> str:
 def explain(lines: Sequence[str]) -> str:
     """The part of a log that tells most: its last exception, or else its last lines."""
     printed = [line.strip() for line in lines if line.strip() and not _OURS.search(line)]
-    printed = _after_the_last(_REASON_FOLLOWS, printed) or printed
+    of_the_model = _after_the_last(_REASON_FOLLOWS, printed)
+    printed = of_the_model or printed
     for at, line in reversed(list(enumerate(printed))):
         if _EXCEPTION.match(line):
-            return line + (_place(printed[:at]) if _is_of_syntax(line) else "") + hint(line)
+            place = _place(printed[:at]) if _is_of_syntax(line) else ""
+            return line + place + (hint(line) or (_module_hint(line) if of_the_model else ""))
         if own := _OWN_EXCEPTION.match(line):
             return line[own.end() :]
     troubles = [line for line in printed if not _ROUTINE.match(line)]
     return " | ".join((troubles or printed)[-SHOWN_LINES:])
+
+
+def _module_hint(line: str) -> str:
+    """What to do about a module that the script of our model server cannot import."""
+    if not line.startswith("ModuleNotFoundError: "):
+        return ""
+    return (
+        " (pack the module into code, beside the script, or name its package in "
+        "code/requirements.txt)"
+    )
 
 
 def _after_the_last(pattern: re.Pattern[str], lines: list[str]) -> list[str]:

@@ -118,13 +118,19 @@ def not_ready(message: str) -> AwsError:
     return AwsError("ModelNotReadyException", message, 429)
 
 
-def body_too_large(request_id: str) -> AwsError:
+def body_too_large(request_id: str, most: int) -> AwsError:
     """Answered with 400, not 413.
 
     The service model gives ValidationError the status 400, and this text is seen with it; 413 was
     only ever seen with another text (`HTTP content length exceeded …`) from 2018.
+
+    Args:
+        most: bytes that a body may have.
     """
-    return validation_error(f"Request {request_id} has oversize body.")
+    return validation_error(
+        f"Request {request_id} has oversize body. At most {most} bytes are taken (setting "
+        "max_invocation_body_bytes); an asynchronous endpoint takes larger inputs from S3."
+    )
 
 
 def missing_target_model(request_id: str) -> AwsError:

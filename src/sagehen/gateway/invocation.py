@@ -137,7 +137,8 @@ class Invocation:
             raise unavailable("This gateway holds all the data it can. Try again in a moment.")
         if size > invoker.limits.body_bytes:
             invoker.limit_hits[Limit.BODY_SIZE] += 1
-            raise body_too_large(self._exchange.request_id.decode())
+            request_id = self._exchange.request_id.decode()
+            raise body_too_large(request_id, invoker.limits.body_bytes)
 
     # What those that are live are called for
 

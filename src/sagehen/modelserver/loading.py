@@ -13,7 +13,7 @@ from typing import TypeVar
 from sagehen.clock import SYSTEM, Clock
 from sagehen.container.environments import Environments, Lease
 from sagehen.container.install import Wanted
-from sagehen.modelserver.adapters.script import find_requirements
+from sagehen.modelserver.adapters.script import find_requirements, misplaced_script
 from sagehen.modelserver.batching import Batcher
 from sagehen.modelserver.calling import Caller
 from sagehen.modelserver.contract import Adapter, BatchModel, Runner
@@ -79,6 +79,8 @@ class Loader:
                 the workers that follow load it again.
         """
         start = self._clock.monotonic()
+        if misplaced := await self._in_thread(misplaced_script, Path(url), self._environment):
+            log.warning("%s", misplaced)
         if await self._in_thread(self._adapter.needs_worker, Path(url)):
             loaded = await self._load_in_workers(name, url, on_lost)
         else:

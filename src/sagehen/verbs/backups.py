@@ -31,8 +31,8 @@ def backup(
         settings = load_settings(config, home=home)
         made = take_backup(settings, target, allow_missing=allow_missing)
         out.print(
-            f"{target} is a backup of {settings.home}: the state, and {made.objects} files of "
-            f"objects with {made.object_bytes} bytes.",
+            f"{target} is a backup of {settings.home}: the state with small objects in it, and "
+            f"{made.objects} files of larger ones with {made.object_bytes} bytes.",
             markup=False,
         )
         if made.missing:
@@ -64,8 +64,9 @@ def restore(
         settings = load_settings(chosen, home=home)
         made, aside = restore_backup(settings, source, replace=replace)
         out.print(
-            f"{settings.home} is as it was backed up at {made.created_at}: the state, and "
-            f"{made.objects} files of objects. Start the server with `sagehen up`.",
+            f"{settings.home} is as it was backed up at {made.created_at}: the state with small "
+            f"objects in it, and {made.objects} files of larger ones. Start the server with "
+            f"`sagehen up --home {settings.home}`.",
             markup=False,
         )
         if aside is not None:

@@ -51,6 +51,9 @@ def show_all(
         if as_json:
             _say(_as_json(found))
             return
+        if not found:
+            _say("There are no training jobs" + (f" that are {status}." if status else "."))
+            return
         rows = [("Name", "Status", "Stage", "Created (UTC)", "Duration"), *map(_row, found)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:

@@ -60,6 +60,15 @@ from sagehen.errors import ArtifactError, ArtifactMissing, ArtifactRejected
             ["ModuleNotFoundError: No module named 'catboost'"],
             "ModuleNotFoundError: No module named 'catboost'",
         ),
+        (
+            [
+                "2026-01-01 10:00:00,000 ERROR sagehen.modelserver.program: "
+                "The model could not be loaded.",
+                "ModuleNotFoundError: No module named 'catboost'",
+            ],
+            "ModuleNotFoundError: No module named 'catboost' (pack the module into code, beside "
+            "the script, or name its package in code/requirements.txt)",
+        ),
         (["SyntaxError: invalid syntax"], "SyntaxError: invalid syntax"),
         (
             [

@@ -30,13 +30,24 @@ MOST_SPARSE_ROWS = 1 << 24
 
 
 class UnsupportedFormat(Exception):
-    """There is no decoder or encoder for the content type."""
+    """There is no decoder for a request's content type, or no encoder for an answer's.
 
-    def __init__(self, content_type: str) -> None:
+    Args:
+        content_type: empty or None where the request names none.
+        of_answer: the type is one that the request accepts, not its own.
+    """
+
+    def __init__(self, content_type: str | None, *, of_answer: bool = False) -> None:
         self.content_type = content_type or "Unknown"
+        ours = f"{JSON}, {CSV} or {NPY}"
+        if of_answer:
+            advice = f"Accept {ours}, or write an output_fn that writes it."
+        elif content_type:
+            advice = f"Send {ours}, or write an input_fn that reads it."
+        else:
+            advice = f"The request names no ContentType: give one, such as {ours}."
         super().__init__(
-            f"Content type {content_type} is not supported by this framework. Write an input_fn "
-            f"that reads it, or an output_fn that writes it; there are {JSON}, {CSV} and {NPY}."
+            f"Content type {content_type} is not supported by this framework. {advice}"
         )
 
 
@@ -63,7 +74,7 @@ def encode(prediction: Any, content_type: str) -> str | bytes:
     """Raises UnsupportedFormat, or TypeError if the prediction cannot be written so."""
     encoder = _ENCODERS.get(content_type)
     if encoder is None:
-        raise UnsupportedFormat(content_type)
+        raise UnsupportedFormat(content_type, of_answer=True)
     return encoder(prediction)
 
 

@@ -85,4 +85,4 @@ def encode_accepted(prediction: Any, accept: str) -> tuple[str | bytes, str]:
             return encode(prediction, content_type), content_type
         except UnsupportedFormat:
             continue
-    raise UnsupportedFormat(accept)
+    raise UnsupportedFormat(accept, of_answer=True)

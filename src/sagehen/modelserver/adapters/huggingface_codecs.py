@@ -123,7 +123,7 @@ def encode(prediction: Any, accept: str) -> tuple[bytes, str]:
             return _to_npy(prediction), NPY
         if kind.removeprefix("image/") in IMAGES and hasattr(prediction, "save"):
             return _to_image(prediction, kind), kind
-    raise UnsupportedFormat(accept)
+    raise UnsupportedFormat(accept, of_answer=True)
 
 
 def _to_json(prediction: Any) -> bytes:

@@ -146,7 +146,7 @@ def _written(prediction: tuple[Outputs, str], kind: str) -> str | bytes:
         return _csv(outputs)
     if kind == codecs.NPY and len(outputs) == 1:
         return codecs.encode(next(iter(outputs.values())), kind)
-    raise codecs.UnsupportedFormat(kind)
+    raise codecs.UnsupportedFormat(kind, of_answer=True)
 
 
 def _csv(outputs: Mapping[str, Any]) -> str:

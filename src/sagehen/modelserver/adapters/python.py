@@ -11,6 +11,7 @@ from sagehen.modelserver.adapters.script import (
     ScriptModel,
     find_script,
     load_script,
+    misplaced_script,
 )
 from sagehen.modelserver.environment import Environment
 
@@ -31,5 +32,6 @@ class PythonAdapter(Scripted):
                 f"The model's archive has no {CODE_FOLDER}/{self._environment.program}: "
                 "put the script with model_fn and predict_fn there."
                 + nested_hint(model_dir, (f"{CODE_FOLDER}/{self._environment.program}",))
+                + f" {misplaced_script(model_dir, self._environment)}".rstrip()
             )
         return load_script(script, model_dir, Handlers.of_toolkit(), self._environment)

@@ -27,6 +27,7 @@ __all__ = [
     "find_requirements",
     "find_script",
     "load_script",
+    "misplaced_script",
 ]
 
 CODE_FOLDER = "code"
@@ -78,6 +79,20 @@ def find_script(model_dir: Path, environment: Environment) -> Script | None:
             f"SAGEMAKER_PROGRAM names {environment.program}, which is not in {looked}."
         )
     return None
+
+
+def misplaced_script(model_dir: Path, environment: Environment) -> str:
+    """A sentence that names a script which lies at the archive's top, where none is run.
+
+    Empty where the archive has no such file, or has its script in the right place.
+    """
+    name = environment.program
+    if not (model_dir / name).is_file() or find_script(model_dir, environment) is not None:
+        return ""
+    return (
+        f"{name} at the top of the archive is not run: move it into the folder {CODE_FOLDER}, "
+        f"to {CODE_FOLDER}/{name}."
+    )
 
 
 def find_requirements(model_dir: Path, environment: Environment) -> Path | None:

@@ -8,7 +8,12 @@ from sagehen.extras import missing_library
 from sagehen.modelserver.adapters import codecs
 from sagehen.modelserver.adapters.arrays import ArrayModel
 from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
-from sagehen.modelserver.adapters.model_file import ModelFileError, nested_hint, unpickled
+from sagehen.modelserver.adapters.model_file import (
+    ModelFileError,
+    nested_hint,
+    top_files,
+    unpickled,
+)
 from sagehen.modelserver.adapters.script import Scripted, find_script, load_script
 from sagehen.modelserver.contract import BatchModel, CallModel
 from sagehen.modelserver.environment import Environment
@@ -53,10 +58,23 @@ def load_model_file(model_dir: str) -> Any:
         path = Path(model_dir, name)
         if path.is_file():
             return unpickled(path)
-    raise ModelFileError(
-        "Please provide a model_fn implementation: the model's archive has no code/inference.py, "
-        f"and none of {', '.join(MODEL_FILES)}."
-        + nested_hint(Path(model_dir), ("code/inference.py", *MODEL_FILES))
+    raise _no_model(Path(model_dir))
+
+
+def _no_model(model_dir: Path) -> ModelFileError:
+    """The error for an archive with no model file, and no model_fn to load another."""
+    script = "code/inference.py"
+    if (model_dir / script).is_file():
+        lacks = f"{script} has no model_fn, and the model's archive none of"
+    else:
+        lacks = f"the model's archive has no {script}, and none of"
+    names = ", ".join(sorted(path.name for path in top_files(model_dir))) or "no file"
+    advice = nested_hint(model_dir, (script, *MODEL_FILES)) or (
+        f" At its top there is {names}: name the model as one of these, or load it by a model_fn "
+        f"in {script}."
+    )
+    return ModelFileError(
+        f"Please provide a model_fn implementation: {lacks} {', '.join(MODEL_FILES)}.{advice}"
     )
 
 

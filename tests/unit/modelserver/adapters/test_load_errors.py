@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sagehen.errors import SagehenError
+from sagehen.modelserver.adapters.script import misplaced_script
 
 LIGHTGBM_TEXT = b"tree\nversion=v4\nnum_class=1\n"
 MODULE_GONE = "import {0}, pickle, sys; pickle.dump({0}.Mine(), open(sys.argv[1], 'wb'))"
@@ -61,6 +62,44 @@ class TestAnArchiveOfTheFolder:
 
     def test_is_none_where_only_the_code_lies_in_a_folder(self, said) -> None:
         assert "pack from inside" not in said("onnx", {"code/net.onnx": b"x", "readme": b""})
+
+
+class TestAnArchiveWithoutAModelFile:
+    """scikit-learn's: the message says what there is, and what to do about that."""
+
+    def test_names_what_it_has(self, said) -> None:
+        told = said("sklearn", {"classifier.pkl": b"x", "notes.txt": b"x"})
+        assert "has no code/inference.py, and none of model.joblib, model.pkl" in told
+        assert "At its top there is classifier.pkl, notes.txt" in told
+        assert "name the model as one of these" in told
+
+    def test_is_said_to_be_empty(self, said) -> None:
+        assert "At its top there is no file" in said("sklearn", {})
+
+    def test_whose_script_has_no_model_fn_is_not_said_to_have_no_script(
+        self, said, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        script = b"def predict_fn(data, model):\n    return data\n"
+        try:
+            told = said("sklearn", {"code/inference.py": script, "classifier.pkl": b"x"})
+        finally:
+            sys.modules.pop("inference", None)
+        assert "has no code/inference.py" not in told
+        assert "code/inference.py has no model_fn, and the model's archive none of" in told
+
+
+class TestAScriptAtTheTop:
+    def test_is_where_the_required_one_is_missing(self, said) -> None:
+        told = said("python", {"inference.py": b""})
+        assert "inference.py at the top of the archive is not run: move it into" in told
+
+    def test_is_no_mistake_beside_one_in_code(self, base_dir, environment) -> None:
+        model = base_dir / "model"
+        for folder in (model, model / "code"):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "inference.py").write_text("")
+        assert misplaced_script(model, environment("sklearn")) == ""
 
 
 class TestPickles:

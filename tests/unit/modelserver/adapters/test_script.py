@@ -89,10 +89,17 @@ def test_pickles_inside_numpys_form_are_not_loaded(load):
 
 def test_types_that_nothing_reads_or_writes(load):
     model = load(MEAN)
-    for headers in ({"content_type": "text/plain"}, {"content_type": "text/csv", "accept": "a/b"}):
+    for headers, advice in (
+        ({"content_type": "text/plain"}, b"text/plain is not supported by this framework. Send "),
+        ({}, b"None is not supported by this framework. The request names no ContentType: "),
+        (
+            {"content_type": "text/csv", "accept": "a/b"},
+            b"a/b is not supported by this framework. Accept ",
+        ),
+    ):
         answer = call(model, b"1", **headers)
         assert answer.status == 500
-        assert b"is not supported by this framework" in answer.body
+        assert b"Content type " + advice in answer.body
 
 
 def test_every_function_may_be_the_users_and_take_the_context(load):
