@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sagehen.errors import SagehenError, Unavailable
+from sagehen.modelserver.memory import join_freed_pieces
 
 __all__ = ["Booster", "BoosterError", "Library", "Scores", "average", "find_library", "vote"]
 
@@ -38,6 +39,7 @@ class Library:
     """The shared library, loaded."""
 
     def __init__(self, path: Path) -> None:
+        join_freed_pieces()
         self._library = ctypes.CDLL(str(path))
         self._library.XGBGetLastError.restype = ctypes.c_char_p
 
