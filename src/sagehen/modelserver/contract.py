@@ -12,6 +12,7 @@ __all__ = [
     "Answer",
     "BatchModel",
     "CallModel",
+    "JointCaller",
     "Refusal",
     "Request",
     "Rows",
@@ -48,7 +49,17 @@ class Refusal(Exception):
 class Request:
     """One HTTP request, complete, and the way back. Header names are lower-case bytes."""
 
-    __slots__ = ("_on_answer", "abandoned", "answer", "body", "headers", "method", "path", "stay")
+    __slots__ = (
+        "_on_answer",
+        "abandoned",
+        "answer",
+        "body",
+        "headers",
+        "method",
+        "path",
+        "runner",
+        "stay",
+    )
 
     def __init__(
         self,
@@ -65,17 +76,27 @@ class Request:
         self.answer: Answer | None = None
         self.abandoned = False  # whoever asked has gone
         self.stay: Stay | None = None  # of a large body
+        self.runner: Counting | None = None  # whose queue it is in, where that counts its requests
         self._on_answer = on_answer
 
     def respond(self, answer: Answer) -> None:
         """Answer, once; called on the event loop. A second answer is dropped."""
         if self.answer is None:
             self.answer = answer
+            if self.runner is not None:
+                self.runner.answered()
             self._on_answer(self)
 
     def header(self, name: bytes) -> str:
         """The header's value, `""` if it was not sent."""
         return self.headers.get(name, b"").decode("latin-1")
+
+
+class Counting(Protocol):
+    """The part of a queue that is one model's."""
+
+    def answered(self) -> None:
+        """One of its requests has its answer."""
 
 
 class Rows(Protocol):
@@ -105,6 +126,17 @@ class BatchModel(Protocol):
 
     def close(self) -> None:
         """Free what the model holds."""
+
+
+class JointCaller(Protocol):
+    """Predicts for several models in one call, never two calls at once.
+
+    A BatchModel may have one as its `joint`, the same as others have; a model without one, or with
+    None, is predicted by itself.
+    """
+
+    def predict_jointly(self, batch: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
+        """One prediction per model and rows of `batch`, in its order. Raises Refusal."""
 
 
 class CallModel(Protocol):

@@ -16,8 +16,9 @@ from sagehen.container.install import Wanted
 from sagehen.modelserver.adapters.script import find_requirements
 from sagehen.modelserver.batching import Batcher
 from sagehen.modelserver.calling import Caller
-from sagehen.modelserver.contract import Adapter, BatchModel, Runner
+from sagehen.modelserver.contract import Adapter, BatchModel, JointCaller, Runner
 from sagehen.modelserver.environment import Environment
+from sagehen.modelserver.joint_batching import JointBatching
 from sagehen.modelserver.memory import give_memory_back
 from sagehen.modelserver.replies import not_loaded
 from sagehen.modelserver.workers.pool import WorkerPool
@@ -68,6 +69,7 @@ class Loader:
             environment.variables,
         )
         self._pools: dict[str, _Pool] = {}  # by the interpreter
+        self._joint: dict[JointCaller, JointBatching] = {}
 
     async def load(
         self, name: str, url: str, on_lost: Callable[[str], None] | None = None
@@ -120,9 +122,15 @@ class Loader:
         model = await self._in_thread(self._adapter.load, Path(url))
         assert isinstance(model, BatchModel), "what answers request by request needs a worker"
         settings = self._environment
-        runner = Batcher(
-            model, self._work, settings.batch_queue, settings.batches, clock=self._clock
-        )
+        queue, limits = settings.batch_queue, settings.batches
+        own = Batcher(model, self._work, queue, limits, clock=self._clock)
+        caller: JointCaller | None = getattr(model, "joint", None)
+        runner: Runner = own
+        if caller is not None:
+            if caller not in self._joint:
+                made = JointBatching(caller, self._work, queue, limits, self._clock)
+                self._joint[caller] = made
+            runner = self._joint[caller].runner(model, own)
         return LoadedModel(name, url, runner, partial(self._in_thread, model.close))
 
     async def _load_in_workers(

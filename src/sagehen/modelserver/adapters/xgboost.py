@@ -1,10 +1,11 @@
 """XGBoost models as SageMaker's XGBoost container serves them, in its formats and words."""
 
 import json
+import threading
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sagehen.modelserver.adapters.json_text import json_text
 from sagehen.modelserver.adapters.media import media_type
@@ -26,7 +27,13 @@ from sagehen.modelserver.adapters.xgboost_script import load_script_model
 from sagehen.modelserver.contract import Answer, BatchModel, CallModel, Refusal
 from sagehen.modelserver.environment import Environment
 
+if TYPE_CHECKING:
+    from sagehen.modelserver.adapters.xgboost_forest import Forest, ForestPool
+
 __all__ = ["XGBoostAdapter", "XGBoostModel", "adapter"]
+
+MOST_JOINT_ROWS = 6
+"""Of one model in one call: for more the library's own call is quicker."""
 
 CSV, JSON, JSON_LINES = "text/csv", "application/json", "application/jsonlines"
 RECORDIO = "application/x-recordio-protobuf"
@@ -60,20 +67,68 @@ class XGBoostAdapter(Scripted):
     def __init__(self, environment: Environment, library: Library) -> None:
         super().__init__(environment)
         self._library = library
+        self._joint: _JointXGBoost | None = None
+        if environment.multi_model:
+            from sagehen.modelserver.adapters.xgboost_forest import ForestPool  # brings in NumPy
+
+            self._joint = _JointXGBoost(ForestPool())
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)
         if script is not None:
             return load_script_model(script, model_dir, self._environment)
         files = load_boosters(self._library, model_dir, self._environment.ensemble)
-        return XGBoostModel(files, self._environment)
+        return XGBoostModel(files, self._environment, self._joint)
+
+
+class _JointXGBoost:
+    """Predicts for several models in one call."""
+
+    def __init__(self, pool: "ForestPool") -> None:
+        self.pool = pool
+
+    def predict_jointly(self, batch: Sequence[tuple["XGBoostModel", Table]]) -> list[list[Any]]:
+        """A score a row, for each table."""
+        by_model: dict[XGBoostModel, list[int]] = {}
+        for place, (model, _) in enumerate(batch):
+            by_model.setdefault(model, []).append(place)
+        predictions: list[Any] = [None] * len(batch)
+        jointly: list[int] = []
+        for model, places in by_model.items():
+            tables = [batch[at][1] for at in places]
+            if sum(table.count for table in tables) <= MOST_JOINT_ROWS:
+                found = None
+            else:
+                found = model.predict_if_free(tables)
+            if found is None:
+                jointly += places
+                continue
+            for at, prediction in zip(places, found, strict=True):
+                predictions[at] = prediction
+        rows = [
+            (model.forest, row)
+            for model, table in (batch[at] for at in jointly)
+            if model.forest is not None
+            for row in table.rows()
+        ]
+        scores = iter(self.pool.predict(rows) if rows else ())
+        for at in jointly:
+            predictions[at] = [next(scores) for _ in range(batch[at][1].count)]
+        return predictions
 
 
 class XGBoostModel:
     """One model, or several whose predictions are averaged (or voted on)."""
 
-    def __init__(self, files: Sequence[LoadedFile], environment: Environment) -> None:
+    def __init__(
+        self,
+        files: Sequence[LoadedFile],
+        environment: Environment,
+        joint: _JointXGBoost | None = None,
+    ) -> None:
         self._boosters: list[Booster] = [file.booster for file in files]
+        self._asked = threading.Lock()
+        """Held while the boosters predict: they do so for one thread at a time."""
         self._strict = files[0].pickled
         self._features = self._boosters[0].features
         self._objective = self._boosters[0].objective
@@ -87,6 +142,13 @@ class XGBoostModel:
         )
         self._encoders = self._choose_encoders()
         self._warm_up()
+        self.forest: Forest | None = None
+        """Its trees, where it can be predicted together with others."""
+        self._pool = None
+        if joint is not None and len(self._boosters) == 1:
+            self._pool = joint.pool
+            self.forest = joint.pool.add(self._boosters[0])
+        self.joint = joint if self.forest is not None else None
 
     def _warm_up(self) -> None:
         """The first call prepares the trees; better now than under the first request."""
@@ -138,6 +200,19 @@ class XGBoostModel:
 
     def predict(self, batch: Sequence[Table]) -> list[list[Any]]:
         """For each table, a score a row: a number, or a list of numbers."""
+        with self._asked:
+            return self._predict(batch)
+
+    def predict_if_free(self, batch: Sequence[Table]) -> list[list[Any]] | None:
+        """The same; None where another thread is asking."""
+        if not self._asked.acquire(blocking=False):
+            return None
+        try:
+            return self._predict(batch)
+        finally:
+            self._asked.release()
+
+    def _predict(self, batch: Sequence[Table]) -> list[list[Any]]:
         rows = sum(table.count for table in batch)
         if rows == 0:
             return [[] for _ in batch]
@@ -196,6 +271,9 @@ class XGBoostModel:
         return {**encoders, RECORDIO: _selected_records} if self._selected else encoders
 
     def close(self) -> None:
+        if self.forest is not None and self._pool is not None:
+            self._pool.remove(self.forest)
+            self.forest = None
         for booster in self._boosters:
             booster.close()
 

@@ -89,6 +89,8 @@ class Booster:
         )
         self._predict_dense = library.function("XGBoosterPredictFromDense")
         self.features = 0
+        self.rounds = 0
+        """Of those that count; 0 for all."""
         self.objective = ""
         self.classes = 0
 
@@ -117,16 +119,29 @@ class Booster:
         # From plain memory the linear booster does not predict, and dart sums in another order.
         self._needs_matrix = learner["gradient_booster"]["name"] != "gbtree"
         best = self._attribute(b"best_iteration")
+        self.rounds = int(best) + 1 if best else 0
         settings = {
             "type": 0,
             "training": False,
             "iteration_begin": 0,
-            "iteration_end": int(best) + 1 if best else 0,
+            "iteration_end": self.rounds,
             "missing": float("nan"),
             "strict_shape": False,
             "cache_id": 0,
         }
         self._settings = json.dumps(settings).encode()
+
+    def save(self) -> bytes:
+        """The model as JSON, in the form of the library's version. Raises BoosterError."""
+        length, content = ctypes.c_uint64(), ctypes.POINTER(ctypes.c_char)()
+        self._library.call(
+            "XGBoosterSaveModelToBuffer",
+            self._handle,
+            b'{"format":"json"}',
+            ctypes.byref(length),
+            ctypes.byref(content),
+        )
+        return ctypes.string_at(content, length.value)
 
     def _configuration(self) -> Any:
         length, text = ctypes.c_uint64(), ctypes.c_char_p()
