@@ -119,8 +119,8 @@ def sagehen(model: Path, folder: Path) -> Iterator[Side]:
 
 
 @contextmanager
-def server(folder: Path, **settings: str) -> Iterator[Server]:
-    """`settings` by their names in the environment: `SAGEHEN_…`.
+def server(folder: Path, tools: Path = TOOLS, **settings: str) -> Iterator[Server]:
+    """`settings` by their names in the environment: `SAGEHEN_…`; `tools` has the program.
 
     Where none matter, BENCHMARK_HOME may name the home of a server that runs already: to see that
     a benchmark works, which needs no server of its own.
@@ -131,7 +131,7 @@ def server(folder: Path, **settings: str) -> Iterator[Server]:
             yield running
         return
     home = folder / "home"
-    command = [str(TOOLS / "sagehen"), "up", "--home", str(home), "--port", "0"]
+    command = [str(tools / "sagehen"), "up", "--home", str(home), "--port", "0"]
     with process(command, **settings) as running:
         address = home / "run" / "address"
         wait_for(address.exists, running)
