@@ -42,7 +42,7 @@ def program(name: str) -> Path:
     if not found:
         raise Failed(f"{name} is missing. To have it: apt-get install -y postgresql")
     if importlib.util.find_spec("psycopg") is None:
-        raise Failed("psycopg is missing. To have it: pip install 'sagehen[postgres]'")
+        raise Failed("psycopg is missing. To have it: pip install 'psycopg[binary]'")
     return Path(found)
 
 

@@ -51,6 +51,8 @@ class Side:
     """A whole HTTP request for a CSV row. A signature in it is good for some minutes."""
     number: Callable[[str], float] = float
     """The prediction in the body of an answer."""
+    home: Path | None = None
+    """Of a server of ours, where its token lies."""
 
 
 @contextmanager
@@ -59,6 +61,16 @@ def all_sides(model: Path, folder: Path) -> Iterator[list[Side]]:
     with ExitStack() as stack:
         starts = (sagehen(model, folder), fastapi(model, workers=1), fastapi(model, workers=2))
         yield [stack.enter_context(start) for start in starts]
+
+
+@contextmanager
+def two_trees(model: Path, folder: Path, before: Path) -> Iterator[list[Side]]:
+    """The server of another checkout, which has a `.venv` of its own, and this one's."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(sagehen(model, folder / name, name, tools))
+            for name, tools in (("before", before / ".venv" / "bin"), ("after", TOOLS))
+        ]
 
 
 @dataclass(frozen=True)
@@ -106,15 +118,21 @@ def client_of(url: str, service: str, access_key: str, secret_key: str) -> Any:
 
 
 @contextmanager
-def sagehen(model: Path, folder: Path) -> Iterator[Side]:
-    with server(folder) as running:
+def sagehen(
+    model: Path,
+    folder: Path,
+    name: str = "Sagehen (signed, through the gateway)",
+    tools: Path = TOOLS,
+) -> Iterator[Side]:
+    with server(folder, tools) as running:
         deploy(model, running)
         host, port = running.address
         yield Side(
-            "Sagehen (signed, through the gateway)",
+            name,
             host,
             port,
             partial(running.signed_request, "house"),
+            home=running.home,
         )
 
 
@@ -185,8 +203,10 @@ def fastapi(model: Path, workers: int) -> Iterator[Side]:
 
 def container_of(gateway: Side) -> Side:
     """The only instance of Sagehen's endpoint, asked without the gateway."""
+    assert gateway.home is not None
     url = f"http://{gateway.host}:{gateway.port}/_sagehen/status"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    bearer = {"Authorization": f"Bearer {(gateway.home / 'token').read_text()}"}
+    with urllib.request.urlopen(urllib.request.Request(url, None, bearer), timeout=10) as answer:
         endpoints = json.load(answer)["endpoints"]
     (endpoint,) = (one for one in endpoints if one["name"] == "house")
     ((instance,),) = [variant["instances"] for variant in endpoint["variants"]]

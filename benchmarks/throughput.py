@@ -1,7 +1,9 @@
 """One XGBoost model, one CSV row a request: Sagehen next to plain FastAPI, in one run.
 
     make bench          or    python3 benchmarks/throughput.py [--seconds 5] [--repeats 3] [--save]
+    python3 benchmarks/throughput.py --before TREE
 
+With `--before`, the other side is the server of another checkout with a `.venv` of its own.
 The sides take turns, each measured `repeats` times at 1, 8 and 64 connections; the table gives the
 medians. Every answer is compared with the model's own before anything is measured.
 """
@@ -16,7 +18,7 @@ from frame import Measured, heading, keep, measure, middle, options, row_of
 from house import check, make_model
 from machine import describe_machine
 from others import Others
-from sides import Side, all_sides
+from sides import Side, all_sides, two_trees
 
 CONNECTIONS = (1, 8, 64)
 
@@ -27,18 +29,25 @@ Results = dict[tuple[str, int], list[Measured]]
 def main() -> None:
     parser = options(__doc__, seconds=5)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--before", type=Path, help="a checkout to be measured beside this one")
     arguments = parser.parse_args()
     others = Others(ignored=arguments.at_once)
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder:
         model, rows, expected = make_model(Path(folder))
-        with all_sides(model, Path(folder)) as sides:
+        before = arguments.before
+        servers = (
+            two_trees(model, Path(folder), before.resolve())
+            if before
+            else all_sides(model, Path(folder))
+        )
+        with servers as sides:
             for side in sides:
                 check(side, rows, expected)
             results = measure_all(sides, rows, arguments.seconds, arguments.repeats, others)
     report = render(results, others)
     print(report)
     if arguments.save:
-        keep(report, "throughput")
+        keep(report, "throughput-before-and-after" if before else "throughput")
 
 
 def measure_all(

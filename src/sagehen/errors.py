@@ -11,6 +11,7 @@ SagehenError
 │   └── StateFull     the disk that holds the state is full
 ├── StateError        the stored state cannot be used (not reachable, or of a newer version)
 ├── HomeError         the home cannot be used (not writable, in use, too long)
+├── BackupError       a backup cannot be taken or brought back
 └── ArtifactError     model data could not be fetched or unpacked
     ├── ArtifactMissing     nothing is stored at the address
     └── ArtifactRejected    the archive is broken or not safe to unpack
@@ -21,6 +22,7 @@ __all__ = [
     "ArtifactError",
     "ArtifactMissing",
     "ArtifactRejected",
+    "BackupError",
     "Conflict",
     "HomeError",
     "Invalid",
@@ -76,6 +78,10 @@ class StateFull(Unavailable):
 
 class HomeError(SagehenError):
     """The home cannot be used: not writable, in use by another server, or its path is too long."""
+
+
+class BackupError(SagehenError):
+    """A backup cannot be taken, or is not whole, or cannot be brought back."""
 
 
 class ArtifactError(SagehenError):

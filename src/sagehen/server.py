@@ -1,32 +1,33 @@
 """A whole server on this machine: takes the home, reserves the port, runs the roles."""
 
 import asyncio
-import fcntl
 import os
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from urllib.parse import unquote
 
-from sagehen.address import client_url
+from sagehen.address import client_url, reachable_urls
 from sagehen.clock import SYSTEM, Clock
-from sagehen.credentials import Credentials, make_credentials
-from sagehen.errors import HomeError, Unavailable
+from sagehen.credentials import Credentials, make_credentials, make_token
+from sagehen.domain.names import partition_of
+from sagehen.errors import Unavailable
 from sagehen.gateway.board import clear_row, make_board
-from sagehen.home import Home, prepare_home
+from sagehen.home import Home, keeping_private, locked, prepare_home
 from sagehen.settings import Settings
-from sagehen.store.revision import is_up_to_date, make_state
+from sagehen.store.opening import open_state
 from sagehen.supervisor import Role, Supervisor
 
-__all__ = ["RunningServer", "client_url", "running_server"]
+__all__ = ["RunningServer", "choose_partition", "client_url", "running_server"]
 
 READY_TIMEOUT_SECONDS = 60.0
 _READY_POLL_SECONDS = 0.03
+_REPORT_SECONDS = 5.0
+"""How often a start that takes long says that it is still waiting."""
 _DEATHS_BEFORE_READY = 3
 _LISTEN_BACKLOG = 4096
 
@@ -36,71 +37,71 @@ class RunningServer:
     """What a user needs to know of a server that answers."""
 
     url: str
+    reachable: Sequence[str]
+    """The URLs for clients on other machines; none where it listens for this one only."""
     home: Home
     credentials: Credentials
     settings: Settings
 
 
 @asynccontextmanager
-async def running_server(settings: Settings, clock: Clock = SYSTEM) -> AsyncIterator[RunningServer]:
+async def running_server(
+    settings: Settings, clock: Clock = SYSTEM, report: Callable[[str], None] = lambda step: None
+) -> AsyncIterator[RunningServer]:
     """Start a server, wait until it answers, and stop it when the block ends.
+
+    `report` is called with a sentence for each step that may take a while.
 
     Raises:
         SettingError: the state or the object store cannot be opened as the settings say.
+        StateError: the state is damaged, or is not that of the home's objects.
         HomeError: the home cannot be used, or another server uses it.
         Unavailable: the port is taken, or a process does not come up; the message says which.
     """
-    home = prepare_home(settings.home)
     if settings.object_store_url is not None:
         from sagehen.objects import open_remote  # no other verb needs it and all would wait for it
 
         open_remote(settings)  # here, where a wrong setting can be told plainly
-    with _locked(home), _listening(settings) as listeners:
+    home = prepare_home(settings.home)
+    with keeping_private() as umask, locked(home), _listening(settings) as listeners:
         home.address.unlink(missing_ok=True)  # one that was killed has left it
+        await asyncio.to_thread(open_state, settings)
         credentials = make_credentials(home.credentials)
-        await asyncio.to_thread(_migrate, settings)
+        make_token(home.token)
         url = client_url(settings.host, listeners[0].getsockname()[1])
         make_board(home.board, len(listeners))
         roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
         chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
-        handed = settings.model_copy(update=chosen)
-        supervisor = Supervisor(roles, handed, {**os.environ, "PYTHONUNBUFFERED": "1"}, clock)
+        partition = await asyncio.to_thread(choose_partition, settings)
+        handed = settings.model_copy(update={**chosen, "partition": partition})
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        supervisor = Supervisor(roles, handed, environment, clock, umask)
         try:
             await supervisor.start()
-            await _wait_until_ready(url, supervisor, home, clock)
+            await _wait_until_ready(url, supervisor, home, clock, report)
+            reachable = reachable_urls(settings.host, chosen["port"])
+            _write_whole(home.reachable, "\n".join(reachable))
             _write_whole(home.address, url)
-            yield RunningServer(url, home, credentials, settings)
+            yield RunningServer(url, reachable, home, credentials, settings)
         finally:
             home.address.unlink(missing_ok=True)
             await supervisor.stop()
 
 
-def _migrate(settings: Settings) -> None:
-    if settings.database_url is None:
-        state = Path(unquote(settings.state_url.removeprefix("sqlite:///")))
-        if is_up_to_date(state) or make_state(state):
-            return
-    from sagehen.store.migrate import upgrade  # half a second that most starts do without
+def choose_partition(settings: Settings) -> str:
+    """Of the setting; else of what the state has of this region, else the region's own."""
+    if settings.partition is not None or partition_of(settings.region) == "aws":
+        return settings.partition or "aws"
+    from sagehen.store.database import Database  # with SQLAlchemy, which few starts need
+    from sagehen.store.partition import kept_partition
 
-    upgrade(settings.state_url)
-
-
-@contextmanager
-def _locked(home: Home) -> Iterator[None]:
-    """Hold the home; the kernel lets go of it when this process ends, however it ends."""
-    with home.lock.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise HomeError(
-                f"The home {home.path} is in use by the server with process id "
-                f"{file.read().strip() or '?'}. Stop that one, or choose another home with --home."
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+    database = Database(settings.state_url)
+    try:
+        with database.read() as connection:
+            kept = kept_partition(connection, settings.region)
+    finally:
+        database.close()
+    return kept or partition_of(settings.region)
 
 
 def _gateways(home: Home, listeners: Sequence[socket.socket]) -> list[Role]:
@@ -154,8 +155,12 @@ def _listen(host: str, port: int, shared: bool) -> socket.socket:
     return listener
 
 
-async def _wait_until_ready(url: str, supervisor: Supervisor, home: Home, clock: Clock) -> None:
-    deadline = clock.monotonic() + READY_TIMEOUT_SECONDS
+async def _wait_until_ready(
+    url: str, supervisor: Supervisor, home: Home, clock: Clock, report: Callable[[str], None]
+) -> None:
+    began = clock.monotonic()
+    deadline = began + READY_TIMEOUT_SECONDS
+    next_report = began + _REPORT_SECONDS
     while not await asyncio.to_thread(_is_healthy, url):
         failing = supervisor.most_deaths()
         if failing.deaths >= _DEATHS_BEFORE_READY:
@@ -168,6 +173,13 @@ async def _wait_until_ready(url: str, supervisor: Supervisor, home: Home, clock:
                 f"The server did not come up within {READY_TIMEOUT_SECONDS:g} s. The logs of its "
                 f"processes are in {home.logs}."
             )
+        if clock.monotonic() > next_report:
+            waited = clock.monotonic() - began
+            report(
+                f"Still waiting for the server's processes to answer, after {waited:.0f} s of at "
+                f"most {READY_TIMEOUT_SECONDS:g} s. Their logs are in {home.logs}."
+            )
+            next_report += _REPORT_SECONDS
         await clock.sleep(_READY_POLL_SECONDS)
 
 

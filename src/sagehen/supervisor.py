@@ -75,15 +75,22 @@ class Supervisor:
     """
 
     def __init__(
-        self, roles: Sequence[Role], settings: Settings, environment: dict[str, str], clock: Clock
+        self,
+        roles: Sequence[Role],
+        settings: Settings,
+        environment: dict[str, str],
+        clock: Clock,
+        umask: int = -1,
     ) -> None:
         """`settings` are handed to each process on its standard input: one that is started again
-        has those of the others, whatever became of the file and the variables meanwhile."""
+        has those of the others, whatever became of the file and the variables meanwhile. `umask` is
+        the user's, for containers; the roles have this process's own."""
         self._children = [_Child(role) for role in roles]
         self._home = Home(settings.home)
         self._settings = hand_over(settings)
         self._environment = environment
         self._clock = clock
+        self._umask = umask
         self._stopping = False
 
     async def start(self) -> None:
@@ -172,6 +179,7 @@ class Supervisor:
             "-m",
             f"sagehen.roles.{role.name}",
             f"--parent={os.getpid()}",
+            f"--umask={self._umask}",
             *(f"--socket={descriptor}" for descriptor in descriptors),
             *(() if role.number is None else (f"--number={role.number}",)),
             stdin=asyncio.subprocess.PIPE,

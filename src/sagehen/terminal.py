@@ -11,13 +11,19 @@ from rich.markup import escape
 
 from sagehen.errors import SagehenError
 
-__all__ = ["ConfigOption", "HomeOption", "err", "out", "plain_errors"]
+__all__ = ["ConfigOption", "HomeOption", "JsonOption", "err", "out", "plain_errors"]
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
-HomeOption = Annotated[Path | None, typer.Option(help="Where everything is kept. [~/.sagehen]")]
-ConfigOption = Annotated[Path | None, typer.Option(help="Settings. [sagehen.toml in the home]")]
+# No brackets: they would be taken for markup where they hold words.
+HomeOption = Annotated[
+    Path | None, typer.Option(help="The folder where everything is kept; ~/.sagehen by default.")
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option(help="The settings file; sagehen.toml in the home by default.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @contextmanager

@@ -2,9 +2,13 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["client_variables", "pip_variables"]
+__all__ = ["ClientChoices", "client_choices", "client_variables", "pip_variables"]
+
+_STRONGER = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "AWS_USE_FIPS_ENDPOINT")
+_SDK_CONFIGURATION = "~/.config/sagemaker/config.yaml"
 
 _PIP_FILES = ("~/.config/pip/pip.conf", "~/.pip/pip.conf")
 _PIP_FROM = {
@@ -18,6 +22,34 @@ def client_variables() -> tuple[str, str] | None:
     url = os.environ.get("AWS_ENDPOINT_URL")
     regions = (os.environ.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION"))
     return (url, next(filter(None, regions), "us-east-1")) if url else None
+
+
+@dataclass(frozen=True)
+class ClientChoices:
+    """What the user has told AWS clients already, where it bears on the server's address."""
+
+    stronger: tuple[str, ...]
+    """Variables that would win over AWS_ENDPOINT_URL, or not go with it."""
+    data_path: tuple[str, ...]
+    """Folders that botocore reads before its own."""
+    sdk_configuration: str | None
+    """The file that the SageMaker SDK is told to read."""
+    hidden_configuration: Path | None
+    """The user's file that the SDK reads where it is told nothing."""
+
+
+def client_choices(environ: Mapping[str, str] = os.environ) -> ClientChoices:
+    """What the user has told AWS clients already."""
+    stronger = (
+        name for name in environ if name in _STRONGER or name.startswith("AWS_ENDPOINT_URL_")
+    )
+    file = Path(_SDK_CONFIGURATION).expanduser()
+    return ClientChoices(
+        stronger=tuple(sorted(stronger)),
+        data_path=tuple(filter(None, environ.get("AWS_DATA_PATH", "").split(os.pathsep))),
+        sdk_configuration=environ.get("SAGEMAKER_USER_CONFIG_OVERRIDE") or None,
+        hidden_configuration=file if file.is_file() else None,
+    )
 
 
 def pip_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -175,7 +175,7 @@ def test_refusals_are_the_clients_own_exceptions(cloudwatch, namespace):
     asked = lately(Namespace=namespace, MetricName="m", Period=60)
     with pytest.raises(errors.InvalidParameterCombinationException):
         cloudwatch.get_metric_statistics(**asked)
-    with pytest.raises(errors.InvalidNextToken):
+    with pytest.raises(errors.InvalidParameterValueException):
         cloudwatch.list_metrics(NextToken="no")
     with pytest.raises(ClientError) as caught:
         cloudwatch.get_metric_statistics(**{**asked, "Namespace": ":"}, Statistics=["Sum"])

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -60,7 +61,11 @@ def test_connections_and_api_destinations_are_kept(events: Any) -> None:
     events.update_connection(Name="kept", Description="mine")
     (listed,) = events.list_connections(NamePrefix="kept")["Connections"]
     assert (listed["AuthorizationType"], listed["ConnectionArn"]) == ("BASIC", arn)
-    assert events.describe_connection(Name="kept")["Description"] == "mine"
+    told = events.describe_connection(Name="kept")
+    assert told["Description"] == "mine"
+    prefix = "arn:aws:secretsmanager:us-east-1:000000000000:secret:events!connection/kept/"
+    assert told["SecretArn"].startswith(prefix)
+    assert events.describe_connection(Name="kept")["SecretArn"] == told["SecretArn"]
     for changes, code in (
         ({"ConnectionArn": arn + "0"}, "ResourceNotFoundException"),
         ({"InvocationEndpoint": "host"}, "ValidationException"),
@@ -73,6 +78,38 @@ def test_connections_and_api_destinations_are_kept(events: Any) -> None:
     events.delete_api_destination(Name="kept")
     events.delete_connection(Name="kept")
     assert events.list_connections(NamePrefix="kept")["Connections"] == []
+
+
+def test_the_default_bus(events: Any) -> None:
+    bus = events.describe_event_bus()
+    assert bus["Arn"] == "arn:aws:events:us-east-1:000000000000:event-bus/default"
+    assert bus["CreationTime"] == bus["LastModifiedTime"]
+    assert 0 < (datetime.now(UTC) - bus["CreationTime"]).total_seconds() < 3600
+    (listed,) = events.list_event_buses()["EventBuses"]
+    assert listed["CreationTime"] == bus["CreationTime"]
+
+
+def test_words_of_what_does_not_exist(events: Any) -> None:
+    """As a public emulator's tests have recorded them from AWS, but for the last two."""
+    arn = "arn:aws:events:us-east-1:000000000000:rule/unknown"
+    rule = "Rule unknown does not exist on EventBus default."
+    tags = [{"Key": "k", "Value": "v"}]
+    for call, message in (
+        (lambda: events.describe_event_bus(Name="x"), "Event bus x does not exist."),
+        (lambda: events.list_tags_for_resource(ResourceARN=arn), rule),
+        (lambda: events.tag_resource(ResourceARN=arn, Tags=tags), rule),
+        (lambda: events.untag_resource(ResourceARN=arn, TagKeys=["k"]), rule),
+        (lambda: events.list_tags_for_resource(ResourceARN=arn.replace(":rule/", ":event-bus/")),
+         "Event bus unknown does not exist."),
+        (lambda: events.describe_connection(Name="x"),
+         "Failed to describe the connection(s). Connection 'x' does not exist."),
+        (lambda: events.describe_api_destination(Name="x"),
+         "Failed to describe the api-destination(s). An api-destination 'x' does not exist."),
+        (lambda: events.delete_connection(Name="x"), "Connection 'x' does not exist."),
+        (lambda: events.delete_api_destination(Name="x"),
+         "An api-destination 'x' does not exist."),
+    ):  # fmt: skip
+        assert code_of(call) == ("ResourceNotFoundException", message)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +206,7 @@ def test_missing_things_are_told(events: Any, rule: str) -> None:
         ({"ScheduleExpression": "rate(5 minutes)"}, "ValidationException", "ScheduleExpression"),
         ({}, "ValidationException", "must be specified"),
         ({"EventPattern": '{"source": ["x"]}', "EventBusName": "mine"},
-         "ResourceNotFoundException", "Event bus mine does not exist"),
+         "ResourceNotFoundException", "Event bus mine does not exist."),
     ],
 )  # fmt: skip
 def test_bad_rules(events: Any, rule: dict[str, Any], code: str, why: str) -> None:

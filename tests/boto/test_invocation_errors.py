@@ -215,6 +215,7 @@ def test_an_endpoint_that_does_not_serve_yet_or_any_more(deploy, tmp_path, wait_
         "import time\nfrom pathlib import Path\n"
         f"def model_fn(d):\n    while not Path({str(tmp_path)!r}, 'go').exists():\n"
         "        time.sleep(0.001)\n"
+        "def predict_fn(data, model):\n    raise ValueError('never')\n"
     )
     deploy.config("early", script)
     deploy.sagemaker.create_endpoint(EndpointName="early", EndpointConfigName="early")

@@ -1,12 +1,19 @@
 """S3 through the whole server: gateway, control, disk. Its details are in tests/unit/api/s3."""
 
+import base64
+import http.client
 import io
 import random
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from urllib.request import urlopen
 
 import pytest
+import requests
 from boto3.s3.transfer import TransferConfig
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 MIB = 2**20
@@ -78,3 +85,52 @@ def test_the_transfer_manager_copies(s3, bucket):
     config = TransferConfig(multipart_threshold=8 * MIB)
     s3.copy({"Bucket": bucket, "Key": "from"}, bucket, "to", Config=config)
     assert s3.head_object(Bucket=bucket, Key="to")["ContentLength"] == 12 * MIB
+
+
+def test_a_body_of_unsaid_length_passes_the_gateway(aws, s3, bucket):
+    """The C++ SDK sends so, and with it Arrow and pandas: `Transfer-Encoding: chunked`."""
+    data = random.Random(3).randbytes(3 * MIB)
+    upload = s3.create_multipart_upload(Bucket=bucket, Key="streamed", ChecksumAlgorithm="CRC32")
+    query = f"?partNumber=1&uploadId={upload['UploadId']}"
+    assert send_by_chunks(aws, f"/{bucket}/streamed{query}", data) == 200
+    assert send_by_chunks(aws, f"/{bucket}/streamed-at-once", data) == 200
+    part = s3.list_parts(Bucket=bucket, Key="streamed", UploadId=upload["UploadId"])["Parts"][0]
+    assert part["Size"] == len(data)
+    at_once = s3.get_object(Bucket=bucket, Key="streamed-at-once", ChecksumMode="ENABLED")
+    assert at_once["Body"].read() == data
+
+
+def test_a_form_passes_the_gateway(s3, bucket):
+    data = random.Random(4).randbytes(5 * MIB)
+    bounds = [["content-length-range", 1, len(data)]]
+    signed = s3.generate_presigned_post(bucket, "by-form/${filename}", Conditions=bounds)
+    sent = requests.post(
+        signed["url"], data=signed["fields"], files={"file": ("a.bin", data)}, timeout=60
+    )
+    assert sent.status_code == 204, sent.text
+    assert s3.get_object(Bucket=bucket, Key="by-form/a.bin")["Body"].read() == data
+    fields = {**signed["fields"], "key": "elsewhere"}
+    refused = requests.post(signed["url"], data=fields, files={"file": b"x"}, timeout=60)
+    assert refused.status_code == 403
+    assert "Invalid according to Policy: Policy Condition failed" in refused.text
+
+
+def send_by_chunks(aws, path, data):
+    """Puts the data by aws-chunked in HTTP's chunks, with a trailer; gives the status."""
+    checksum = base64.b64encode(zlib.crc32(data).to_bytes(4, "big")).decode()
+    headers = {
+        "x-amz-content-sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+        "x-amz-decoded-content-length": str(len(data)),
+        "x-amz-trailer": "x-amz-checksum-crc32",
+        "content-encoding": "aws-chunked",
+    }
+    request = AWSRequest("PUT", aws.url + path, headers=headers)
+    keys = Credentials(aws.env["AWS_ACCESS_KEY_ID"], aws.env["AWS_SECRET_ACCESS_KEY"])
+    SigV4Auth(keys, "s3", aws.env["AWS_DEFAULT_REGION"]).add_auth(request)
+    pieces = [b"%x\r\n" % len(data), data, b"\r\n0\r\nx-amz-checksum-crc32:"]
+    pieces += [checksum.encode(), b"\r\n\r\n"]
+    connection = http.client.HTTPConnection("127.0.0.1", aws.port)
+    connection.request("PUT", path, iter(pieces), dict(request.headers.items()))
+    status = connection.getresponse().status
+    connection.close()
+    return status

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import threading
 import time
 import urllib.parse
@@ -60,6 +61,17 @@ def code_of(call: Callable[..., Any], **params: Any) -> str:
     error = caught.value.response["Error"]
     assert error["Message"]
     return str(error["Code"])
+
+
+def told_by(call: Callable[..., Any], **params: Any) -> tuple[str, str]:
+    with pytest.raises(ClientError) as caught:
+        call(**params)
+    error = caught.value.response["Error"]
+    return str(error["Code"]).removeprefix("AWS.SimpleQueueService."), str(error["Message"])
+
+
+def unknown(attribute: str) -> tuple[str, str]:
+    return "InvalidAttributeName", f"Unknown Attribute {attribute}."
 
 
 def test_the_life_of_a_queue(sqs: Any, server: Server) -> None:
@@ -166,6 +178,90 @@ def md5_by_moto(attributes: dict[str, Any]) -> str:
     message = MotoMessage("id", "body")
     message.message_attributes = attributes
     return str(message.attribute_md5)
+
+
+SYSTEM_ATTRIBUTES = [
+    "ApproximateFirstReceiveTimestamp",
+    "ApproximateReceiveCount",
+    "SenderId",
+    "SentTimestamp",
+]
+
+
+def test_the_older_name_of_system_attributes(sqs: Any, queue: str, server: Server) -> None:
+    sqs.send_message(QueueUrl=queue, MessageBody="m")
+    (got,) = receive(sqs, queue, AttributeNames=SYSTEM_ATTRIBUTES, VisibilityTimeout=0)
+    assert sorted(got["Attributes"]) == SYSTEM_ATTRIBUTES
+    assert got["Attributes"]["ApproximateReceiveCount"] == "1"
+    for names in ([], ["Policy", "SequenceNumber"]):
+        # What is a queue's, or of FIFO queues only, is no error and tells nothing.
+        assert "Attributes" not in receive(sqs, queue, AttributeNames=names, VisibilityTimeout=0)[0]
+    by_form = by_query(
+        server,
+        Action="ReceiveMessage",
+        QueueUrl=queue,
+        **{f"AttributeName.{n}": name for n, name in enumerate(SYSTEM_ATTRIBUTES, 1)},
+    )
+    assert re.findall("<Name>(.*?)</Name>", by_form) == SYSTEM_ATTRIBUTES
+
+
+def test_unknown_attributes_are_named_once_the_queue_is_found(sqs: Any, queue: str) -> None:
+    gone, nope = queue + "x", {"Attributes": {"Nope": "1"}}
+    assert told_by(sqs.create_queue, QueueName="never", **nope) == unknown("Nope")
+    for call, params, name in (
+        (sqs.get_queue_attributes, {"AttributeNames": ["All", "nope"]}, "nope"),
+        (sqs.set_queue_attributes, nope, "Nope"),
+        (sqs.set_queue_attributes, {"Attributes": {"QueueArn": "x"}}, "QueueArn"),
+    ):
+        assert told_by(call, QueueUrl=queue, **params) == unknown(name)
+        assert told_by(call, QueueUrl=gone, **params)[0] == "NonExistentQueue"
+
+
+def test_batches_and_tags_without_anything_in_them(sqs: Any, queue: str) -> None:
+    for call, kind in (
+        (sqs.send_message_batch, "SendMessage"),
+        (sqs.delete_message_batch, "DeleteMessage"),
+        (sqs.change_message_visibility_batch, "ChangeMessageVisibility"),
+    ):
+        assert told_by(call, QueueUrl=queue, Entries=[]) == (
+            "EmptyBatchRequest",
+            f"There should be at least one {kind}BatchRequestEntry in the request.",
+        )
+        assert told_by(call, QueueUrl=queue + "x", Entries=[])[0] == "NonExistentQueue"
+    for call, name, nothing in (
+        (sqs.tag_queue, "Tags", {}),
+        (sqs.untag_queue, "TagKeys", []),
+    ):
+        assert told_by(call, QueueUrl=queue, **{name: nothing}) == (
+            "MissingParameter",
+            f"The request must contain the parameter {name}.",
+        )
+        assert told_by(call, QueueUrl=queue + "x", **{name: nothing})[0] == "NonExistentQueue"
+
+
+def test_an_error_has_its_type_in_full_in_the_header(sqs: Any, queue: str) -> None:
+    with pytest.raises(sqs.exceptions.QueueDoesNotExist) as caught:
+        sqs.receive_message(QueueUrl=queue + "x")
+    headers = caught.value.response["ResponseMetadata"]["HTTPHeaders"]
+    assert headers["x-amzn-errortype"] == "com.amazonaws.sqs#QueueDoesNotExist"
+
+
+def test_words_of_refusals(sqs: Any, queue: str) -> None:
+    assert told_by(sqs.receive_message, QueueUrl=queue, WaitTimeSeconds=21)[1] == (
+        "Value 21 for parameter WaitTimeSeconds is invalid. Reason: Must be >= 0 and <= 20, if "
+        "provided."
+    )
+    empty = {"ErrorDetails": {"DataType": "String", "StringValue": ""}}
+    sent = told_by(sqs.send_message, QueueUrl=queue, MessageBody="m", MessageAttributes=empty)
+    assert sent == (
+        "InvalidParameterValue",
+        "Message (user) attribute 'ErrorDetails' must contain a non-empty value of type 'String'.",
+    )
+    halves = [{"Id": str(n), "MessageBody": "x" * (2**19 + n)} for n in range(2)]
+    assert told_by(sqs.send_message_batch, QueueUrl=queue, Entries=halves) == (
+        "BatchRequestTooLong",
+        "Batch requests cannot be longer than 1048576 bytes. You have sent 1048577 bytes.",
+    )
 
 
 def test_delays(sqs: Any) -> None:
@@ -367,9 +463,7 @@ def test_other_refusals(sqs: Any, queue: str) -> None:
             (sqs.delete_message, {"ReceiptHandle": "x"}),
             (sqs.purge_queue, {}),
         ):
-            assert code_of(call, QueueUrl=url, **more).endswith(
-                ("NonExistentQueue", "ReceiptHandleIsInvalid")
-            )
+            assert code_of(call, QueueUrl=url, **more).endswith("NonExistentQueue")
     assert code_of(sqs.delete_message, QueueUrl=queue, ReceiptHandle="ü") == (
         "ReceiptHandleIsInvalid"
     )
@@ -383,6 +477,8 @@ def test_other_refusals(sqs: Any, queue: str) -> None:
         "BatchEntryIdsNotDistinct"
     )
     assert code_of(sqs.list_queues, NextToken="ä", MaxResults=5) == "InvalidParameterValue"
+    for name in ("AttributeNames", "MessageSystemAttributeNames"):
+        assert told_by(sqs.receive_message, QueueUrl=queue, **{name: ["nope"]}) == unknown("nope")
     moving = f"arn:aws:sqs:us-east-1:{ACCOUNT}:q"
     assert code_of(sqs.start_message_move_task, SourceArn=moving).endswith("UnsupportedOperation")
 

@@ -19,9 +19,27 @@ SOURCE_FILE = re.compile(r"`([a-z_]+(?:/[a-z_]+)*\.py)`")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def test_links_lead_somewhere(document):
     for target in LINK.findall((ROOT / document).read_text()):
-        if not target.startswith(("http://", "https://", "#")):
-            place = (ROOT / document).parent / target.partition("#")[0]
+        if not target.startswith(("http://", "https://")):
+            path, _, anchor = target.partition("#")
+            place = (ROOT / document).parent / path if path else ROOT / document
             assert place.exists(), f"{document} links to {target}"
+            if anchor:
+                assert anchor in anchors(place), f"{document} links to {target}"
+
+
+def anchors(document: Path) -> set[str]:
+    """What a link can jump to: headings in lower case, with `-` for spaces, without punctuation."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in kept}
+
+
+@pytest.mark.parametrize("folder", ["howto", "reference"])
+def test_every_page_is_in_the_index(folder):
+    listed = LINK.findall((ROOT / "docs" / "README.md").read_text())
+    pages = {f"{folder}/{path.name}" for path in (ROOT / "docs" / folder).glob("*.md")}
+    assert pages <= set(listed)
 
 
 def test_the_map_names_files_that_exist():

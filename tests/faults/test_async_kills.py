@@ -265,7 +265,7 @@ def test_what_was_accepted_is_done_once_whatever_is_killed(sure):
 def is_drained(server) -> bool:
     """Nothing waits and nothing is worked on; not known while the last victim comes back."""
     try:
-        answer = ask(f"{server.url}/_sagehen/async/sure")
+        answer = ask(f"{server.url}/_sagehen/async/sure", headers=server.bearer)
     except (OSError, HTTPException):
         return False
     queue = answer.json if answer.status == 200 else {}

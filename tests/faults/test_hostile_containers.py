@@ -132,7 +132,10 @@ def hits(deployer, limit: str) -> float:
 
 def test_one_that_leaks_is_ended_and_started_again(hostile, wait_until):
     before, hits_before = {one.pid for one in containers(hostile)}, hits(hostile, "memory")
-    assert wish(hostile, "leak") == ""
+    with pytest.raises(hostile.runtime.exceptions.ModelError) as refused:
+        hostile.invoke("hostile", "leak")
+    why = f"was ended because it passed the {MEMORY_MEBIBYTES} MiB of memory of its instance."
+    assert f"Here: the container {why}" in refused.value.response["OriginalMessage"]
     wait_until(lambda: containers(hostile) and not before & {c.pid for c in containers(hostile)})
     wait_until(lambda: hits(hostile, "memory") == hits_before + 1)
     log = (hostile.server.home / "logs" / "agent.log").read_text()

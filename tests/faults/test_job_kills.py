@@ -21,7 +21,7 @@ from sqlalchemy import Connection, select
 from sagehen.api.training.creation import create_training_job_row
 from sagehen.api.training.stopping import stop_training_job_row
 from sagehen.clock import SYSTEM
-from sagehen.credentials import make_credentials
+from sagehen.credentials import make_credentials, make_token
 from sagehen.domain.events import ENABLED, RuleRecord, TargetRecord
 from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
 from sagehen.domain.names import ArnMaker
@@ -59,6 +59,7 @@ class House:
     def __init__(self, path: Path) -> None:
         self.home = prepare_home(path)
         make_credentials(self.home.credentials)
+        make_token(self.home.token)
         self.settings = Settings(home=path)
         upgrade(self.settings.state_url)
         self.database = Database(self.settings.state_url)

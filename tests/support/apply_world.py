@@ -17,6 +17,7 @@ class World:
     url = "http://127.0.0.1:9000"
     region = "eu-west-1"
     account_id = "123456789012"
+    partition = "aws"
 
     def __init__(self) -> None:
         self.things: dict[tuple[str, str], dict[str, Any]] = {}

@@ -71,7 +71,7 @@ class AsyncEndpoint:
         """One of the server's own paths about this endpoint."""
         url = f"{self.server.url}/_sagehen/async/{self.name}{path}"
         data = None if body is None else json.dumps(body).encode()
-        answer = plain_http.ask(url, data, method=method)
+        answer = plain_http.ask(url, data, self.server.bearer, method=method)
         assert answer.status == 200, answer
         return dict(answer.json)
 

@@ -40,7 +40,7 @@ class AwsCli:
 @contextlib.contextmanager
 def aws_cli(server: Server) -> Iterator[AwsCli]:
     """The CLI with the environment of that server's users."""
-    with _warm(server.env) as process:
+    with _warm(server.user_env) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         yield AwsCli(process.stdin, process.stdout)

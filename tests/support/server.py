@@ -18,6 +18,7 @@ import boto3
 import psutil
 from botocore.config import Config
 
+from support.cli import run_command
 from support.plain_http import ask
 
 SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
@@ -37,6 +38,8 @@ class Server:
     settings: dict[str, str]
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
+    open_files: int | None = None
+    """`ulimit -n`, where it is not to be this process's own."""
 
     @property
     def url(self) -> str:
@@ -44,7 +47,7 @@ class Server:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment that `eval "$(sagehen env)"` makes, over a clean one."""
+        """The address and the keys alone, over a clean environment."""
         keys = json.loads((self.home / "credentials.json").read_text())
         return {
             **clean_environment(),
@@ -55,7 +58,14 @@ class Server:
             "AWS_DEFAULT_REGION": "us-east-1",
         }
 
-    def client(self, service: str, **config: Any) -> Any:
+    @property
+    def user_env(self) -> dict[str, str]:
+        """The environment that `eval "$(sagehen env)"` makes, over a clean one."""
+        told = run_command("env", "--home", self.home, "--format", "json")
+        assert told.status == 0, told.stderr
+        return clean_environment() | json.loads(told.stdout)
+
+    def client(self, service: str, region: str = "us-east-1", **config: Any) -> Any:
         """A boto3 client of this server; errors are not retried unless `config` says so."""
         keys = json.loads((self.home / "credentials.json").read_text())
         settings: dict[str, Any] = {"retries": {"max_attempts": 0}, **config}
@@ -64,7 +74,7 @@ class Server:
             endpoint_url=self.url,
             aws_access_key_id=keys["access_key"],
             aws_secret_access_key=keys["secret_key"],
-            region_name="us-east-1",
+            region_name=region,
             config=Config(**settings),
         )
 
@@ -73,8 +83,11 @@ class Server:
         address = self.home / "run" / "address"
         address.unlink(missing_ok=True)
         output = (self.home.parent / "up.log").open("ab")
+        command = [SAGEHEN, "up", "--home", str(self.home), "--port", str(self.port)]
+        if self.open_files is not None:
+            command = ["sh", "-c", f'ulimit -n {self.open_files}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(
-            [SAGEHEN, "up", "--home", str(self.home), "--port", str(self.port)],
+            command,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=_own_choice_of_threads() | self.settings,
@@ -120,9 +133,14 @@ class Server:
             if word.startswith("sagehen.roles.")
         ]
 
+    @property
+    def bearer(self) -> dict[str, str]:
+        """The header that opens the own paths."""
+        return {"Authorization": f"Bearer {(self.home / 'token').read_text()}"}
+
     def get(self, path: str) -> bytes:
         """GET one of the server's own paths."""
-        answer = ask(self.url + path)
+        answer = ask(self.url + path, headers=self.bearer)
         assert answer.status == 200, answer
         return answer.body
 

@@ -13,7 +13,15 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from support.plain_http import ask
 from support.receiver import Receiver
 
-__all__ = ["ACCOUNT", "assert_signed", "attributes_of", "code_of", "confirmed", "refusal"]
+__all__ = [
+    "ACCOUNT",
+    "assert_signed",
+    "attributes_of",
+    "code_of",
+    "confirmed",
+    "message_of",
+    "refusal",
+]
 
 ACCOUNT = "000000000000"
 
@@ -24,6 +32,12 @@ def code_of(call: Callable[..., Any], **params: Any) -> tuple[str, int]:
     answer = caught.value.response
     assert answer["Error"]["Message"]
     return answer["Error"]["Code"], answer["ResponseMetadata"]["HTTPStatusCode"]
+
+
+def message_of(call: Callable[..., Any], **params: Any) -> str:
+    with pytest.raises(ClientError) as caught:
+        call(**params)
+    return str(caught.value.response["Error"]["Message"])
 
 
 def refusal(url: str, data: bytes | None = None) -> tuple[int, str]:

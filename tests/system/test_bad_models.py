@@ -110,6 +110,10 @@ def test_script_that_cannot_load_fails_the_endpoint(deploy, name, script, said):
     assert "did not pass the ping health check" in described["FailureReason"]
     assert said in described["FailureReason"]
     assert "Serving on" not in described["FailureReason"], "only what the user's code has said"
+    if name.startswith("raises"):
+        (log,) = (deploy.server.home / "logs" / "endpoints" / name).rglob("primary.log")
+        assert log.read_text().count("Traceback (most recent call last)") == 1
+        assert "sagehen/modelserver" not in log.read_text(), "frames of the user's code only"
     deploy.sagemaker.delete_endpoint(EndpointName=name)
 
 

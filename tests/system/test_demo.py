@@ -48,11 +48,21 @@ def test_demo_tells_the_article_s_story(told):
     assert len(re.findall(r"\d+\.\d\d USD, took \d+\.\d ms \(warm\)", told)) == 2
 
 
+def test_demo_says_at_once_what_it_does(told):
+    assert told.startswith("Starting Sagehen ")
+
+
+def test_every_model_is_better_than_the_average(told):
+    rows = re.findall(r"patients/\S+\.tar\.gz\W+\d+\W+\d+\W+([\d.]+)\W+([\d.]+)", told)
+    assert len(rows) == 4
+    assert all(float(error) < float(baseline) for error, baseline in rows)
+
+
 def test_demo_sums_up(told):
-    assert re.search(r"models loaded\W+16 of 16", told)
+    assert re.search(r"models loaded\W+14 of 14", told)
     assert re.search(r"cache hit ratio\W+\d\d\.\d%", told)
-    assert "2,741.76 USD" in told  # 16 endpoints of 2 x ml.c5.large, as the article counts
-    assert "Everything is as it should be" in told
+    assert "2,399.04 USD" in told  # 14 endpoints of 2 x ml.c5.large, as the article counts
+    assert re.search(r"All \d+ checks passed", told)
 
 
 def test_demo_keeps_the_server_until_told_to_end_and_can_run_in_its_home_again(kept):
@@ -62,7 +72,7 @@ def test_demo_keeps_the_server_until_told_to_end_and_can_run_in_its_home_again(k
     assert running.wait(60) == 0
     # Without --keep it ends by itself.
     again = run_to_its_end([SAGEHEN, "demo", "--home", str(server.home)], clean_environment())
-    assert "Everything is as it should be" in again
+    assert "checks passed" in again
 
 
 def test_demo_says_what_is_off(server):
@@ -70,4 +80,4 @@ def test_demo_says_what_is_off(server):
     assert not demo.run(
         server.url, "AKIAWRONG", "wrong", "us-east-1", Console(file=output, width=200)
     )
-    assert "The demo cannot go on" in output.getvalue()
+    assert "The demo stopped at an error" in output.getvalue()

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sagehen.errors import Unavailable
+from sagehen.agent.failures import failed_ping, service_failure
+from sagehen.errors import NotFound, Unavailable
 from sagehen.home import prepare_home
-from sagehen.status import fetch_status, render_status
+from sagehen.status import fetch_status, plain_status, render_status, select_endpoint
 
 VARIANT = {
     "name": "AllTraffic",
@@ -74,6 +75,79 @@ def test_a_shadow_is_named_as_one() -> None:
     assert "(shadow)" not in shown({**VARIANT, "shadow": False})
 
 
+LONG = "good-lightgbm-of-a-team-with-a-long-name-" + "x" * 40
+
+
+def status_of(*names: str, **changes: Any) -> dict[str, Any]:
+    endpoints = [
+        {
+            "name": name,
+            "status": "InService",
+            "failure_reason": None,
+            "queue": None,
+            "variants": [VARIANT, {**VARIANT, "name": "Next"}],
+        }
+        | changes
+        for name in names
+    ]
+    return {"url": "http://127.0.0.1:9000", "endpoints": endpoints}
+
+
+class TestPlain:
+    def test_each_variant_is_one_line_with_every_name_whole(self) -> None:
+        rows = [line.split() for line in plain_status(status_of(LONG, "b")).splitlines()[1:6]]
+        assert [row[:4] for row in rows[1:]] == [
+            [LONG, "InService", "AllTraffic", "10/10"],
+            [LONG, "InService", "Next", "10/10"],
+            ["b", "InService", "AllTraffic", "10/10"],
+            ["b", "InService", "Next", "10/10"],
+        ]
+
+    def test_a_cell_is_never_empty(self) -> None:
+        (row,) = plain_status(status_of("a", variants=[])).splitlines()[2:3]
+        assert row.split() == ["a", "InService", *["-"] * 6]
+
+    def test_calls_are_said_to_begin_with_the_server(self) -> None:
+        assert "since the server started" in plain_status(status_of("a"))
+        assert "since the server started" in shown(VARIANT).replace("\n", " ")
+
+
+class TestReasons:
+    def test_the_cause_stands_there_once_and_without_sagemakers_sentence(self) -> None:
+        reason = failed_ping("primary", "AllTraffic", "KeyError: 'x' (inference.py, line 2)")
+        told = plain_status(status_of("a", "b", failure_reason=reason))
+        assert "a, b: KeyError: 'x' (inference.py, line 2)" in told.splitlines()
+        assert "ping health check" not in told
+
+    def test_one_of_another_form_stays_as_it_is(self) -> None:
+        told = plain_status(status_of("a", failure_reason="It is odd (really)"))
+        assert "a: It is odd (really)" in told.splitlines()
+        told = plain_status(status_of("a", failure_reason=service_failure("OSError: (1)")))
+        assert "a: OSError: (1)" in told.splitlines()
+
+
+def test_jobs_are_counted() -> None:
+    status = status_of("a") | {
+        "training_jobs": {"running": 2, "waiting": 1},
+        "inference_services": [{"stage": "prod", "running": 1, "waiting": 0}],
+    }
+    lines = plain_status(status).splitlines()
+    assert "Training jobs: 2 running, 1 waiting (sagehen jobs list)" in lines
+    assert "Inference service prod: 1 running, 0 waiting" in lines
+    assert "Training jobs" not in plain_status(status_of("a"))
+
+
+def test_one_endpoint_is_shown_with_its_instances() -> None:
+    instance = {"id": "i-7", "state": "InService", "failure_reason": None}
+    variant = {**VARIANT, "instance_type": "ml.m5.large", "instances": [instance]}
+    status = select_endpoint(status_of("a", "b", variants=[variant]), "b")
+    told = plain_status(status, details=True)
+    assert "b, variant AllTraffic (ml.m5.large), instance i-7: InService" in told.splitlines()
+    assert not any(line.startswith("a ") for line in told.splitlines())
+    with pytest.raises(NotFound, match="no endpoint c"):
+        select_endpoint(status, "c")
+
+
 def test_another_program_at_the_address_is_no_server(short_path: Path) -> None:
     home = prepare_home(short_path / "home")
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -90,3 +164,11 @@ def test_another_program_at_the_address_is_no_server(short_path: Path) -> None:
         with pytest.raises(Unavailable, match="does not answer"):
             fetch_status(home)
         thread.join()
+
+
+def test_a_damaged_state_is_shown_first() -> None:
+    for endpoints in ([], [{"name": "e", "status": "InService", "variants": [VARIANT]}]):
+        text = io.StringIO()
+        status = {"url": "http://here", "state": "The state is damaged.", "endpoints": endpoints}
+        Console(file=text, width=80).print(render_status(status))
+        assert text.getvalue().startswith("The state is damaged.")

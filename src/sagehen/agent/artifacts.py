@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import logging
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from sagehen.agent.folders import is_disk_full, reason_of, remove_tree
 from sagehen.agent.model_data import ModelData, ModelDataReader, StoredObject
 from sagehen.clock import Clock
 from sagehen.errors import ArtifactError, ArtifactMissing, ArtifactRejected, NotFound, Unavailable
+from sagehen.objects.faults import NoSuchKey
 
 __all__ = ["Artifact", "ArtifactCache"]
 
@@ -29,6 +31,7 @@ SIZE = "size"
 PLACE_BYTES = 16 * 1024
 """What an artifact takes beside its files: folders, its size, the end of each last block."""
 
+_NAME = re.compile(r"[0-9a-f]{40}")
 _T = TypeVar("_T")
 
 
@@ -84,8 +87,9 @@ class ArtifactCache:
             if size is not None:
                 used_at = (place / SIZE).stat().st_mtime
                 kept.append((used_at, Artifact(place.name, place / CONTENT, size)))
-            elif place != self._fresh:
-                # A power cut can leave such a one, in the way of a whole one of that name.
+            elif _NAME.fullmatch(place.name):
+                # A power cut can leave such a one, in the way of a whole one of that name. What
+                # has another name is none of ours.
                 remove_tree(place)
         for _, artifact in sorted(kept, key=lambda each: each[0]):
             self._put_unused(artifact)
@@ -163,6 +167,8 @@ class ArtifactCache:
                     )
                 return [stored]
             objects = [found async for found in self._reader.list(location)]
+        except NoSuchKey as error:
+            raise ArtifactMissing(f"There is no object at {location.url}.") from error
         except NotFound as error:
             raise ArtifactMissing(f"There is no object at {location.url}: {error}") from error
         if not objects:

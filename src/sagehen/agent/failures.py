@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from sagehen.container.aws_modules import hint
 from sagehen.errors import ArtifactError, ArtifactRejected, SagehenError
 
 __all__ = [
@@ -80,7 +81,7 @@ def explain(lines: Sequence[str]) -> str:
     printed = _after_the_last(_REASON_FOLLOWS, printed) or printed
     for at, line in reversed(list(enumerate(printed))):
         if _EXCEPTION.match(line):
-            return line + (_place(printed[:at]) if _is_of_syntax(line) else "")
+            return line + (_place(printed[:at]) if _is_of_syntax(line) else "") + hint(line)
         if own := _OWN_EXCEPTION.match(line):
             return line[own.end() :]
     troubles = [line for line in printed if not _ROUTINE.match(line)]

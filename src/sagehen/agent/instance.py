@@ -5,6 +5,7 @@ Starting ─► InService ─► Starting (it died or stopped answering) ─► 
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,7 @@ from sagehen.agent.model_data import ModelData
 from sagehen.agent.node import Node
 from sagehen.agent.running import RunningContainer, start_container
 from sagehen.agent.utilization import Utilization
+from sagehen.domain.container_ends import write_end
 from sagehen.domain.containers import (
     ContainerReport,
     InstanceReport,
@@ -48,9 +50,13 @@ class _Failed(SagehenError):
 class _Unhealthy(SagehenError):
     """It ended, or did not answer, before it was healthy; the message is a FailureReason."""
 
-    def __init__(self, reason: str, *, late: bool = False) -> None:
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        """
+        Args:
+            final: another start would not help.
+        """
         super().__init__(reason)
-        self.late = late
+        self.final = final
 
 
 class Instance:
@@ -221,7 +227,7 @@ class Instance:
             try:
                 await self._start()
             except _Unhealthy as error:
-                if not was_healthy and (retried or error.late):
+                if not was_healthy and (retried or error.final):
                     raise _Failed(str(error)) from error
                 retried = True
                 reason = str(error)
@@ -229,6 +235,7 @@ class Instance:
                 was_healthy = True
                 serving_since = clock.monotonic()
                 reason = await self._serve()
+                await asyncio.to_thread(self._note_end)
                 if clock.monotonic() - serving_since > pace.steady_after_seconds:
                     delay = pace.first_restart_delay_seconds
             self._change(InstanceState.STARTING)
@@ -272,11 +279,14 @@ class Instance:
                 for running, wait in zip(self._running, waits, strict=True)
                 if not wait.done()
             )
-            cause = f"/ping did not answer 200 within {seconds:g} s; {late.describe_end()}"
-            raise _Unhealthy(self._say_unhealthy(late, cause), late=True) from None
+            known = (await late.describe_ports(), late.describe_end())
+            causes = [f"/ping did not answer 200 within {seconds:g} s", *filter(None, known)]
+            cause = "; ".join(causes)
+            raise _Unhealthy(self._say_unhealthy(late, cause), final=True) from None
         for running in self._running:
             if running.exited.done():
-                raise _Unhealthy(self._say_unhealthy(running, running.describe_end()))
+                reason = self._say_unhealthy(running, running.describe_end())
+                raise _Unhealthy(reason, final=running.will_not_load)
 
     async def _serve(self) -> str:
         """Serve until something is wrong; return what."""
@@ -288,6 +298,15 @@ class Instance:
         finally:
             sweeping.cancel()
             await asyncio.gather(sweeping, return_exceptions=True)
+
+    def _note_end(self) -> None:
+        """Tell gateways why, for the callers whose requests a container took with it."""
+        ended = [one for one in self._running if one.exited.done()]
+        why = next(filter(None, (one.process.ended_because for one in ended)), None)
+        if why is not None and why.startswith("it "):
+            why = "the container " + why.removeprefix("it ")
+        with contextlib.suppress(OSError):
+            write_end(self._node.home.container_end(self.spec.instance_id), self._run_id, why)
 
     async def _unload_idle_models(self) -> None:
         while self._models.are_open:
@@ -338,7 +357,9 @@ class Instance:
     async def _let_go(self) -> None:
         while self._artifacts:
             await self._node.artifacts.release(self._artifacts.pop())
-        await asyncio.to_thread(remove_tree, self._node.home.instances / self.spec.instance_id)
+        home, instance_id = self._node.home, self.spec.instance_id
+        await asyncio.to_thread(home.container_end(instance_id).unlink, missing_ok=True)
+        await asyncio.to_thread(remove_tree, home.instances / instance_id)
 
     def _say_unhealthy(self, running: RunningContainer, cause: str) -> str:
         return failed_ping(running.place.container.hostname, self.spec.variant_name, cause)

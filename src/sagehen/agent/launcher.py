@@ -60,6 +60,12 @@ class Process(Protocol):
     async def cpu_seconds(self) -> float:
         """What it and everything it started have used of the processor; 0 when it has ended."""
 
+    async def listening_ports(self) -> list[int]:
+        """The TCP ports that it and everything it started listen on; none when it has ended."""
+
+    def note(self, line: str) -> None:
+        """Add a line of the platform's to what it has printed. Blocks."""
+
     @property
     def ended_because(self) -> str | None:
         """Who ended it, and why, where that is known and was not asked for by `kill`."""

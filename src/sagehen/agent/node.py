@@ -22,6 +22,8 @@ class Pace:
     first_ping_interval_seconds: float = 0.02
     """While starting: short at first, so that a small model is in service at once."""
     longest_ping_interval_seconds: float = 1.0
+    port_hint_seconds: float = 15.0
+    """After which a container that listens on none of its ports, or another, is told of that."""
     ping_interval_seconds: float = 5.0
     """While in service."""
     ping_timeout_seconds: float = 2.0

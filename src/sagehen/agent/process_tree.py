@@ -15,6 +15,7 @@ __all__ = [
     "end_trees",
     "measure_tree",
     "tree_cpu_seconds",
+    "tree_listening_ports",
 ]
 
 STOPPING_ROUNDS = 50
@@ -53,6 +54,16 @@ def tree_cpu_seconds(pid: int) -> float:
     """Time of the processor that a process and its descendants have used, those too that have
     ended and were waited for."""
     return sum(sum(map(int, fields[_TIMES])) for fields in _stats(pid)) / _TICKS
+
+
+def tree_listening_ports(pid: int) -> list[int]:
+    """TCP ports that a process and its descendants listen on, in their order."""
+    ports = set()
+    for one in descendants(pid):
+        with contextlib.suppress(psutil.Error, OSError):
+            found = psutil.Process(one).net_connections("tcp")
+            ports |= {each.laddr.port for each in found if each.status == psutil.CONN_LISTEN}
+    return sorted(ports)
 
 
 def _stats(pid: int) -> Iterator[list[bytes]]:

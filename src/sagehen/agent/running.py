@@ -13,6 +13,7 @@ from sagehen.agent.http import exchange
 from sagehen.agent.launcher import Process
 from sagehen.agent.model_calls import ModelCalls
 from sagehen.agent.node import Node, Pace
+from sagehen.container.exits import WILL_NOT_LOAD
 from sagehen.domain.images import find_launch
 from sagehen.errors import Unavailable
 
@@ -32,6 +33,8 @@ class RunningContainer:
     process: Process
     exited: asyncio.Task[int]
     pace: Pace
+    is_ours: bool = False
+    """Our model server runs in it."""
     said_slots: str | None = None
     """What its `/ping` last said of its slots."""
 
@@ -44,7 +47,13 @@ class RunningContainer:
     async def wait_until_healthy(self) -> None:
         """Ask until it answers as it should: quickly at first."""
         interval = self.pace.first_ping_interval_seconds
+        loop = asyncio.get_running_loop()
+        hint_at: float | None = loop.time() + self.pace.port_hint_seconds
         while not await self.is_healthy():
+            if hint_at is not None and loop.time() >= hint_at:
+                hint_at = None
+                if hint := await self.describe_ports():
+                    await asyncio.to_thread(self.process.note, hint)
             await asyncio.sleep(interval)
             interval = min(interval * 1.2, self.pace.longest_ping_interval_seconds)
 
@@ -74,6 +83,25 @@ class RunningContainer:
         with contextlib.suppress(OSError):
             self.place.socket.unlink(missing_ok=True)
 
+    async def describe_ports(self) -> str:
+        """That it does not listen where it should, and where it does; empty where all is well."""
+        if not self.address.startswith("tcp:"):
+            return ""
+        port = int(self.address.rpartition(":")[2])
+        listening = await self.process.listening_ports()
+        if port in listening:
+            return ""
+        hint = f"nothing listens on port {port} (SAGEMAKER_BIND_TO_PORT)"
+        if listening:
+            ports = ", ".join(map(str, listening))
+            hint += f"; the container's processes listen on {ports}"
+        return hint
+
+    @property
+    def will_not_load(self) -> bool:
+        """It has ended because its model does not load, and would do so again."""
+        return self.is_ours and self.exited.done() and self.exited.result() == WILL_NOT_LOAD
+
     def describe_end(self) -> str:
         """Why it may have ended, or does not answer, from its log."""
         reason = explain(self.process.last_lines()) or "it logged nothing"
@@ -81,6 +109,8 @@ class RunningContainer:
             return reason
         if self.process.ended_because is not None:
             return f"{self.process.ended_because}; {reason}"
+        if self.will_not_load:
+            return reason
         status = self.exited.result()
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         return f"{reason}; {how}"
@@ -105,4 +135,5 @@ async def start_container(place: ContainerPlace, node: Node) -> RunningContainer
         raise
     exited = asyncio.create_task(process.wait())
     exited.add_done_callback(lambda _: node.ports.give_back(ports))
-    return RunningContainer(place, address, process, exited, node.pace)
+    is_ours = launch.adapter is not None
+    return RunningContainer(place, address, process, exited, node.pace, is_ours)

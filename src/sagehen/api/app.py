@@ -23,20 +23,24 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sagehen.api.asgi import request_head
 from sagehen.api.async_invocations import invokes_asynchronously
 from sagehen.api.call import AsyncOperation, Call, Operation
+from sagehen.api.own_site import OwnSite
+from sagehen.api.request_body import BodyBudget, BodyTooLarge, ClientGone
 from sagehen.api.s3.app import handle
-from sagehen.api.sns.links import asked_by_link
+from sagehen.api.s3.forms import handle_form, is_form
+from sagehen.api.sns.links import LINKED, looks_like_link
 from sagehen.errors import Unavailable
+from sagehen.wire import refusals
 from sagehen.wire.compression import decompressed
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request, Response
-from sagehen.wire.match import likely_model, match, not_implemented
+from sagehen.wire.match import likely_model, match, not_implemented, unsigned_by_design
 from sagehen.wire.parse import parse
-from sagehen.wire.scope import likely_service
+from sagehen.wire.scope import Signing, error_family, likely_service, signing_of
 from sagehen.wire.serialize import serialize, serialize_error
-from sagehen.wire.sigv4 import Verifier
+from sagehen.wire.sigv4 import Identity, Verifier
 from sagehen.wire.validate import validate
 
-__all__ = ["Application", "ClientGone"]
+__all__ = ["Application"]
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +53,17 @@ OWN_PREFIX = "/_sagehen/"
 LARGEST_CONTROL_BODY_BYTES = 4 * 2**20
 """Of requests other than S3's: far above what any operation's limits allow."""
 
+LARGEST_UNSIGNED_FORM_BYTES = 32 * 1024
+"""Of the forms that STS takes unsigned on AWS, with a SAML assertion: read to say which it is."""
 
-class ClientGone(Exception):
-    """The client closed the connection before its request was whole."""
+UNSIGNED_FORMS_BYTES = 2**23
+"""Of all those at once: whoever is slow with them keeps no memory from what is signed."""
+
+_TOO_LARGE = AwsError(
+    "RequestEntityTooLargeException",
+    f"The request body is over {LARGEST_CONTROL_BODY_BYTES} bytes.",
+    413,
+)
 
 
 class Application:
@@ -65,6 +77,8 @@ class Application:
         own_paths: ASGIApp,
         asynchronous: ASGIApp,
         inference: MayAnswer,
+        site: OwnSite,
+        bodies: BodyBudget,
     ) -> None:
         self._operations = operations
         self._verifier = verifier
@@ -72,6 +86,11 @@ class Application:
         self._own_paths = own_paths
         self._asynchronous = asynchronous
         self._inference = inference
+        self._site = site
+        self._bodies = bodies
+        self._unsigned = bodies.part(
+            UNSIGNED_FORMS_BYTES, "Too many unsigned requests come at once. Try again in a moment."
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(OWN_PREFIX):
@@ -84,28 +103,30 @@ class Application:
             return
         request = request_head(scope)
         request_id = str(uuid.uuid4())
-        stream = _body(receive)
         try:
-            response = await self._answer(request, stream, receive, request_id)
+            response = await self._answer(request, receive, request_id)
         except ClientGone:
             return
         await _respond(response, request, receive, send)
 
-    async def _answer(
-        self, request: Request, stream: AsyncIterator[bytes], receive: Receive, request_id: str
-    ) -> Response:
+    async def _answer(self, request: Request, receive: Receive, request_id: str) -> Response:
         try:
-            if asked_by_link(request):
-                call = replace(self._make_call(request_id), by_link=True)
-                return await self._operate(request, "sns", call, receive)
-            if likely_service(request) == "s3":
-                identity = self._verifier.verify(request, None)
-                return await handle(request, stream, self._make_call(request_id), identity)
-            request = replace(request, body=await _whole(stream))
-            identity = self._verifier.verify(request, hashlib.sha256(request.body).hexdigest())
-            request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)
-            call = self._make_call(request_id)
-            return await self._operate(request, identity.service, call, receive)
+            if looks_like_link(request):
+                return await self._operate(request, "sns", None, request_id, receive)
+            if is_form(request):
+                call = self._make_call(request_id)
+                return await handle_form(request, _body(receive), call, self._verifier)
+            service = likely_service(request)
+            if service == "s3":
+                identity = self._verifier.verify(request, None, service=service)
+                call = self._make_call(request_id)
+                return await handle(request, _body(receive), call, identity)
+            bodies, largest = self._bodies_of(request, service)
+            async with bodies.read(receive, largest) as body:
+                whole = replace(request, body=body)
+                return await self._answer_whole(whole, service, receive, request_id)
+        except BodyTooLarge:
+            return serialize_error(likely_model(request), None, _TOO_LARGE, request_id)
         except AwsError as error:
             return serialize_error(likely_model(request), None, error, request_id)
         except ClientGone:
@@ -121,20 +142,64 @@ class Application:
             failure = AwsError(code, "We encountered an internal error. Please try again.", 500)
             return serialize_error(model, None, failure, request_id)
 
-    async def _operate(
-        self, request: Request, service: str, call: Call, receive: Receive
+    def _bodies_of(self, request: Request, service: str) -> tuple[BodyBudget, int]:
+        """Which bodies a request's counts with, and how much of it is read.
+
+        Nothing is kept for anybody who cannot have signed it. Raises AwsError where the head
+        alone says that the signature is not valid.
+        """
+        if signing_of(request) is Signing.NOWHERE and service == "sts":
+            return self._unsigned, LARGEST_UNSIGNED_FORM_BYTES
+        self._verifier.check_head(request)
+        return self._bodies, LARGEST_CONTROL_BODY_BYTES
+
+    async def _answer_whole(
+        self, request: Request, service: str, receive: Receive, request_id: str
     ) -> Response:
+        if operation := unsigned_by_design(request):
+            raise not_implemented("sts", operation)
+        digest = hashlib.sha256(request.body).hexdigest()
+        identity = self._verifier.verify(request, digest, service=service)
+        request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)
+        return await self._operate(request, identity.service, identity, request_id, receive)
+
+    def _check_site(self, request: Request) -> None:
+        """Raises AwsError: a page that had its own name lead here may ask what nobody signs."""
+        reason = self._site.foreign_host(request.headers)
+        if reason is not None:
+            message = f"This is refused without a signature: {reason}."
+            raise AwsError("AuthorizationError", message, 403)
+
+    async def _operate(
+        self,
+        request: Request,
+        service: str,
+        identity: Identity | None,
+        request_id: str,
+        receive: Receive,
+    ) -> Response:
+        """Carry out what `match` says is asked for.
+
+        Args:
+            identity: who has signed the request; None where nobody has, which only the operations
+                of `LINKED` allow.
+        """
         model, operation = match(request, service)
         try:
+            if identity is None:
+                if (model.service_name, operation.name) not in LINKED:
+                    raise refusals.missing(error_family(service))
+                self._check_site(request)
+            call = replace(self._make_call(request_id), by_link=identity is None)
             act = self._operations.get(model.service_name, {}).get(operation.name)
             if act is None:
                 raise not_implemented(model.service_name, operation.name)
             params = parse(request, operation)
             validate(operation, params)
             result = await _act(act, call, params, receive)
-            return serialize(operation, result, call.request_id)
+            return serialize(operation, result, request_id)
         except AwsError as error:
-            return serialize_error(model, operation, error, call.request_id)
+            return serialize_error(model, operation, error, request_id)
 
 
 async def _act(
@@ -164,21 +229,6 @@ async def _body(receive: Receive) -> AsyncIterator[bytes]:
         if chunk := message.get("body", b""):
             yield chunk
         more = message.get("more_body", False)
-
-
-async def _whole(stream: AsyncIterator[bytes]) -> bytes:
-    chunks = []
-    size = 0
-    async for chunk in stream:
-        size += len(chunk)
-        if size > LARGEST_CONTROL_BODY_BYTES:
-            raise AwsError(
-                "RequestEntityTooLargeException",
-                f"The request body is over {LARGEST_CONTROL_BODY_BYTES} bytes.",
-                413,
-            )
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 async def _respond(response: Response, request: Request, receive: Receive, send: Send) -> None:

@@ -13,11 +13,13 @@ from starlette.types import Receive, Scope, Send
 from sagehen.api.asgi import request_head
 from sagehen.api.async_intake import Intake, NewRequest
 from sagehen.api.async_parameters import LONGEST_BODY_BYTES, endpoint_in_path, read_parameters
+from sagehen.api.request_body import BodyBudget, BodyTooLarge, ClientGone
 from sagehen.clock import Clock
 from sagehen.domain.asynchronous import AsyncRequest
 from sagehen.domain.ordered_ids import ordered_id
 from sagehen.errors import Unavailable
 from sagehen.wire.faults import AwsError
+from sagehen.wire.http import Request
 from sagehen.wire.runtime_faults import unavailable, validation_error
 from sagehen.wire.serialize import serialize_error
 from sagehen.wire.services import service
@@ -29,6 +31,10 @@ log = logging.getLogger(__name__)
 
 SIGNED_SERVICE = "sagemaker"
 
+_TOO_LARGE = validation_error(
+    f"Body has more than {LONGEST_BODY_BYTES} bytes. Put it into S3, and give its place as "
+    "InputLocation."
+)
 _Fields = list[tuple[bytes, bytes]]
 
 
@@ -45,7 +51,10 @@ def invokes_asynchronously(scope: Scope) -> bool:
 class AsyncInvocations:
     """The ASGI application of one operation."""
 
-    def __init__(self, verifier: Verifier, intake: Intake, clock: Clock) -> None:
+    def __init__(
+        self, verifier: Verifier, intake: Intake, clock: Clock, bodies: BodyBudget
+    ) -> None:
+        self._bodies = bodies
         self._verifier = verifier
         self._intake = intake
         self._clock = clock
@@ -53,10 +62,14 @@ class AsyncInvocations:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = str(uuid.uuid4())
         try:
-            body = await _body(receive)
-            if body is None:
-                return
-            accepted = await self._accept(scope, body, request_id)
+            head = request_head(scope)
+            self._verifier.check_head(head, SIGNED_SERVICE)
+            async with self._bodies.read(receive, LONGEST_BODY_BYTES) as body:
+                accepted = await self._accept(head, body, request_id)
+        except ClientGone:
+            return
+        except BodyTooLarge:
+            await _refuse(send, _TOO_LARGE, request_id)
         except AwsError as error:
             await _refuse(send, error, request_id)
         except Unavailable as error:
@@ -70,9 +83,8 @@ class AsyncInvocations:
         else:
             await _tell(send, accepted)
 
-    async def _accept(self, scope: Scope, body: bytes, request_id: str) -> AsyncRequest:
+    async def _accept(self, head: Request, body: bytes, request_id: str) -> AsyncRequest:
         now = self._clock.now()
-        head = request_head(scope)
         digest = hashlib.sha256(body).hexdigest()
         # As of InvokeEndpoint: what a prediction is made from may be left open.
         self._verifier.verify(head, digest, now, service=SIGNED_SERVICE, unsigned_body=True)
@@ -80,23 +92,6 @@ class AsyncInvocations:
         params = read_parameters(name, head.headers, body)
         inference_id = params.get("InferenceId") or ordered_id(now)
         return await self._intake.put(NewRequest(request_id, inference_id, now, params))
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """None where the client went before it was whole. Raises AwsError where it is too large."""
-    body: bytes = b""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message.get("body", b"")
-        if len(body) > LONGEST_BODY_BYTES:
-            raise validation_error(
-                f"Body has more than {LONGEST_BODY_BYTES} bytes. Put it into S3, and give its "
-                "place as InputLocation."
-            )
-        if not message.get("more_body", False):
-            return body
 
 
 async def _tell(send: Send, accepted: AsyncRequest) -> None:

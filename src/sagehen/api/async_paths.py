@@ -8,16 +8,14 @@ GET    …/{endpoint}/failures?after=&limit=      what failed, expired or was ca
 POST   …/{endpoint}/redrive                     queue it again: `{"inference_id": …}`, or all
 """
 
-import asyncio
 from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
 
 from sagehen.api.async_queues import AsyncQueues
-from sagehen.api.own_answers import number_in, whole_body
-from sagehen.api.unsigned_paths import unsigned_route
+from sagehen.api.own_answers import number_in
+from sagehen.api.own_routes import Asked, own_route
 from sagehen.domain.asynchronous import QueueMode
 from sagehen.errors import Invalid
 
@@ -49,50 +47,46 @@ class AsyncPaths:
     def __init__(self, queues: AsyncQueues) -> None:
         self._queues = queues
         at = "/_sagehen/async/{endpoint}"
+        requests = {"GET": self._requests, "DELETE": self._cancel}
         self.routes = [
-            unsigned_route(at, self._queue),
-            unsigned_route(at + "/requests/{inference_id:path}", self._requests),
-            unsigned_route(at + "/requests/{inference_id:path}", self._cancel, "DELETE"),
-            unsigned_route(at + "/failures", self._failures),
-            unsigned_route(at + "/redrive", self._redrive, "POST"),
+            own_route(at, {"GET": self._queue}),
+            own_route(at + "/requests/{inference_id:path}", requests),
+            own_route(at + "/failures", {"GET": self._failures}),
+            own_route(at + "/redrive", {"POST": self._redrive}, LARGEST_BODY_BYTES),
             *(
-                unsigned_route(f"{at}/{verb}", partial(self._set_mode, mode), "POST")
+                own_route(f"{at}/{verb}", {"POST": partial(self._set_mode, mode)})
                 for verb, mode in _MODES.items()
             ),
         ]
 
-    async def _queue(self, request: Request) -> dict[str, Any]:
-        return await asyncio.to_thread(self._queues.queue, request.path_params["endpoint"])
+    def _queue(self, asked: Asked) -> dict[str, Any]:
+        return self._queues.queue(asked.path["endpoint"])
 
-    async def _set_mode(self, mode: QueueMode, request: Request) -> dict[str, Any]:
-        name = request.path_params["endpoint"]
-        return await asyncio.to_thread(self._queues.set_mode, name, mode)
+    def _set_mode(self, mode: QueueMode, asked: Asked) -> dict[str, Any]:
+        return self._queues.set_mode(asked.path["endpoint"], mode)
 
-    async def _requests(self, request: Request) -> dict[str, Any]:
-        return await asyncio.to_thread(self._queues.requests, *_named(request))
+    def _requests(self, asked: Asked) -> dict[str, Any]:
+        return self._queues.requests(*_named(asked))
 
-    async def _cancel(self, request: Request) -> dict[str, Any]:
-        return await asyncio.to_thread(self._queues.cancel, *_named(request))
+    def _cancel(self, asked: Asked) -> dict[str, Any]:
+        return self._queues.cancel(*_named(asked))
 
-    async def _failures(self, request: Request) -> dict[str, Any]:
-        name = request.path_params["endpoint"]
-        after = number_in(request.query_params, "after", 0, 0, 2**63 - 1)
-        limit = number_in(request.query_params, "limit", PAGE, 1, LARGEST_PAGE)
-        return await asyncio.to_thread(self._queues.failures, name, after, limit)
+    def _failures(self, asked: Asked) -> dict[str, Any]:
+        after = number_in(asked.query, "after", 0, 0, 2**63 - 1)
+        limit = number_in(asked.query, "limit", PAGE, 1, LARGEST_PAGE)
+        return self._queues.failures(asked.path["endpoint"], after, limit)
 
-    async def _redrive(self, request: Request) -> dict[str, Any]:
-        name = request.path_params["endpoint"]
-        body = await whole_body(request, LARGEST_BODY_BYTES)
+    def _redrive(self, asked: Asked) -> dict[str, Any]:
         try:
-            wanted = msgspec.json.decode(body or b"{}", type=_Redrive)
+            wanted = msgspec.json.decode(asked.body or b"{}", type=_Redrive)
         except msgspec.DecodeError as error:
             raise Invalid(f"The body is not what can be redriven: {error}.") from error
         if not 1 <= wanted.limit <= LARGEST_PAGE:
             raise Invalid(f"limit must be a number from 1 to {LARGEST_PAGE}.")
-        return await asyncio.to_thread(
-            self._queues.redrive, name, wanted.inference_id, wanted.after, wanted.limit
+        return self._queues.redrive(
+            asked.path["endpoint"], wanted.inference_id, wanted.after, wanted.limit
         )
 
 
-def _named(request: Request) -> tuple[str, str]:
-    return request.path_params["endpoint"], request.path_params["inference_id"]
+def _named(asked: Asked) -> tuple[str, str]:
+    return asked.path["endpoint"], asked.path["inference_id"]

@@ -8,7 +8,13 @@ from sagehen.api.execution import check_execution, execution_mode, hostnames
 from sagehen.api.model_data import check_model_data
 from sagehen.api.refusals import not_built, refused
 from sagehen.domain.containers import ContainerSpec
-from sagehen.domain.images import BUILT_IN_IMAGES, find_launch, image_name, server_of_its_own
+from sagehen.domain.images import (
+    BUILT_IN_IMAGES,
+    find_launch,
+    image_name,
+    server_of_its_own,
+    unsuited,
+)
 
 __all__ = ["check_containers", "container_specs", "containers_of"]
 
@@ -96,6 +102,8 @@ def _check_container(call: Call, container: dict[str, Any]) -> None:
         )
     if find_launch(container["Image"], call.settings.images) is None:
         raise _unknown_image(container["Image"])
+    if why := unsuited(container["Image"], call.settings.images):
+        raise refused(f"The image {container['Image']} {why}")
     if "ModelDataUrl" in container and "ModelDataSource" in container:
         raise refused("Specify only one of ModelDataUrl and ModelDataSource.")
     if "ModelDataSource" in container:

@@ -124,9 +124,8 @@ def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -
         unknown = wanted.keys() - {variant.name for variant in current.all_variants}
         if unknown:
             raise refused(
-                f'Endpoint "{record.arn}" has no production variant {min(unknown)}. It has '
-                + ", ".join(variant.name for variant in current.all_variants)
-                + "."
+                f'The variant name(s) "{", ".join(sorted(unknown))}" is/are not present within '
+                f'endpoint configuration "{current.config_name}".'
             )
         if current.asynchronous is None:
             _check_counts(wanted.values())
@@ -226,7 +225,7 @@ def _by_variant(desired: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     for one in desired:
         name = one["VariantName"]
         if name in wanted:
-            raise refused(f"Production variant {name} is given more than once.")
+            raise refused(f'The variant name "{name}" was non-unique within the request.')
         if "ServerlessUpdateConfig" in one:
             raise not_built("serverless inference (ServerlessUpdateConfig)")
         wanted[name] = one

@@ -34,7 +34,7 @@ def get_role(call: Call, params: dict[str, Any]) -> dict[str, Any]:
             "Path": "/",
             "RoleName": name,
             "RoleId": role_id(name),
-            "Arn": f"arn:aws:iam::{call.settings.account_id}:role/{name}",
+            "Arn": call.arns.role(name),
             "CreateDate": _CREATED,
             # IAM sends policies percent-encoded, and clients decode them.
             "AssumeRolePolicyDocument": urllib.parse.quote(json.dumps(_TRUST), safe=""),

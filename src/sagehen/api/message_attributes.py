@@ -6,13 +6,25 @@ from typing import Any
 from sagehen.domain.notices import MessageAttribute
 from sagehen.errors import Invalid
 
-__all__ = ["attributes_size", "is_text", "read_attributes"]
+__all__ = ["EmptyAttribute", "attributes_size", "is_text", "read_attributes"]
 
 _NAME = re.compile(r"(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
 _RESERVED = re.compile(r"(aws|amazon)\.", re.IGNORECASE)
 _TYPE = re.compile(r"(String|Number|Binary)(\.[\x21-\x7e]+)?")
 _LONGEST_TYPE = 256
 _NOT_TEXT = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class EmptyAttribute(Invalid):
+    """An attribute has no value; SNS and SQS say so in different words, of which `str` is SNS's."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(
+            f"The message attribute '{name}' must contain non-empty message attribute value for "
+            f"message attribute type '{kind}'."
+        )
+        self.name = name
+        self.kind = kind
 
 
 def is_text(text: str) -> bool:
@@ -53,21 +65,21 @@ def _read(name: str, given: dict[str, Any]) -> MessageAttribute:
             "supported type prefixes is Binary, Number, and String."
         )
     if kind.startswith("Binary"):
-        return MessageAttribute(kind, binary_value=_binary(name, given))
+        return MessageAttribute(kind, binary_value=_binary(name, kind, given))
     return MessageAttribute(kind, string_value=_string(name, kind, given))
 
 
-def _binary(name: str, given: dict[str, Any]) -> bytes:
+def _binary(name: str, kind: str, given: dict[str, Any]) -> bytes:
     value = given.get("BinaryValue")
     if not value:
-        raise _empty(name)
+        raise EmptyAttribute(name, kind)
     return bytes(value)
 
 
 def _string(name: str, kind: str, given: dict[str, Any]) -> str:
     value = given.get("StringValue")
     if not value:
-        raise _empty(name)
+        raise EmptyAttribute(name, kind)
     if not is_text(value):
         raise Invalid(
             f"The value of message attribute '{name}' has characters that are not allowed."
@@ -78,10 +90,3 @@ def _string(name: str, kind: str, given: dict[str, Any]) -> str:
         except ValueError:
             raise Invalid(f"Could not cast message attribute '{name}' value to number.") from None
     return str(value)
-
-
-def _empty(name: str) -> Invalid:
-    return Invalid(
-        f"The message attribute '{name}' must contain non-empty message attribute value for "
-        "message attribute type that is given."
-    )

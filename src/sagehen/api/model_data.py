@@ -7,6 +7,7 @@ from sagehen.api.call import Call
 from sagehen.api.refusals import refused
 from sagehen.domain.objects import ListingQuery
 from sagehen.errors import NotFound, Unavailable
+from sagehen.objects.faults import NoSuchBucket, NoSuchKey
 from sagehen.wire.faults import AwsError
 
 __all__ = ["check_model_data", "model_data_version"]
@@ -34,7 +35,7 @@ def check_model_data(call: Call, container: dict[str, Any], role: str | None) ->
         else:
             call.objects.head(*_split(url))
     except NotFound as error:
-        raise _no_access(url, role, call.settings.region) from error
+        raise _no_access(url, role, call.settings.region, _missing(url, error)) from error
 
 
 def model_data_version(call: Call, container: dict[str, Any]) -> tuple[str, str] | None:
@@ -71,10 +72,20 @@ def _split_folder(url: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _no_access(url: str, role: str | None, region: str) -> AwsError:
+def _missing(url: str, error: NotFound) -> str:
+    """What is not there, which SageMaker does not say."""
+    if isinstance(error, NoSuchBucket):
+        return f"There is no bucket {_S3_FOLDER.fullmatch(url)[1]}."  # type: ignore[index]
+    if isinstance(error, NoSuchKey):
+        return f"There is no object {url}."
+    return str(error)
+
+
+def _no_access(url: str, role: str | None, region: str, missing: str) -> AwsError:
+    named = f'the role "{role}"' if role else "the role"
     return refused(
-        f'Could not access model data at {url}. Please ensure that the role "{role or ""}" exists '
+        f"Could not access model data at {url}. Please ensure that {named} exists "
         'and that its trust relationship policy allows the action "sts:AssumeRole" for the service '
         'principal "sagemaker.amazonaws.com". Also ensure that the role has "s3:GetObject" '
-        f"permissions and that the object is located in {region}."
+        f"permissions and that the object is located in {region}. Here: {missing}"
     )

@@ -7,8 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sagehen.errors import AlreadyExists, Conflict, Invalid, NotFound, SagehenError, Unavailable
+from sagehen.wire.faults import AwsError
 
-__all__ = ["json_answer", "number_in", "refusal", "whole_body"]
+__all__ = ["aws_refusal", "json_answer", "number_in", "refusal", "whole_body"]
 
 _STATUSES: tuple[tuple[type[SagehenError], int], ...] = (
     (NotFound, 404),
@@ -27,6 +28,13 @@ def refusal(error: SagehenError) -> Response:
     """Why something is not done."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
     return json_answer({"message": str(error)}, status)
+
+
+def aws_refusal(error: AwsError) -> Response:
+    """An AWS error as JSON, with its code where API Gateway has it."""
+    answer = json_answer({"message": error.message}, error.status or 400)
+    answer.headers["x-amzn-errortype"] = error.code
+    return answer
 
 
 async def whole_body(request: Request, most_bytes: int) -> bytes:

@@ -19,10 +19,11 @@ from sagehen import __version__
 from sagehen.api.exposition import InstanceSample, Measured, expose, measure, merged
 from sagehen.api.observations import GatewayReport, Observations
 from sagehen.api.own_answers import json_answer, whole_body
-from sagehen.api.status import Snapshot, describe_status
+from sagehen.api.own_site import OwnSite
+from sagehen.api.status import JobCounts, Snapshot, describe_status, read_job_counts
 from sagehen.domain.asynchronous import EndpointQueue
 from sagehen.domain.records import EndpointRecord, InstanceRecord
-from sagehen.errors import Invalid, SagehenError
+from sagehen.errors import Invalid, SagehenError, StateError
 from sagehen.store import async_requests, endpoints, instances
 from sagehen.store.database import Database
 
@@ -49,9 +50,8 @@ MeasureMore = Callable[[Container[str]], Measured]
 class OwnPaths:
     """Answers `/_sagehen/…`; `app` is the ASGI application.
 
-    Nobody signs these requests. Those of `more` that change something heed `same_site`.
-    `/_sagehen/internal/` is for the gateways on this machine, which
-    let nobody else through to it.
+    Who may ask is decided before, by own_access.Guard. `/_sagehen/internal/` is for the gateways on
+    this machine, which let nobody else through to it.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class OwnPaths:
         agent: Agent,
         measure_more: MeasureMore = lambda _: {},
         more: Sequence[Route] = (),
+        site: OwnSite | None = None,
     ) -> None:
         """
         Args:
@@ -71,6 +72,7 @@ class OwnPaths:
         self._measure_more = measure_more
         self._database = database
         self._agent = agent
+        self._site = site or OwnSite()
         self.app = Starlette(
             routes=[
                 Route("/_sagehen/health", self.health),
@@ -82,13 +84,18 @@ class OwnPaths:
             exception_handlers={HTTPException: _refused},
         )
 
-    async def health(self, _: Request) -> Response:
-        """200 where the state and the agent answer, else 503; the body says which does not."""
+    async def health(self, request: Request) -> Response:
+        """200 where the state and the agent answer, else 503; the body says which does not.
+
+        A page that has a name of its own lead here reads no more than whether all do.
+        """
         state, agent = await asyncio.gather(
             _trouble(lambda: asyncio.to_thread(self._check_state)),
             _trouble(self._agent.check_health),
         )
         body = {"ready": not (state or agent), "state": state or "ok", "agent": agent or "ok"}
+        if self._site.foreign_host(request.headers) is not None:
+            body = {"ready": body["ready"]}
         return json_answer(body, 200 if body["ready"] else 503)
 
     async def metrics(self, _: Request) -> Response:
@@ -98,7 +105,8 @@ class OwnPaths:
 
     async def status(self, _: Request) -> Response:
         """What `sagehen status` shows."""
-        return json_answer({"version": __version__, **describe_status(await self._observe())})
+        about = {"version": __version__, "state": self._database.damage or "ok"}
+        return json_answer({**about, **describe_status(await self._observe())})
 
     async def take_report(self, request: Request) -> Response:
         """A gateway's counts since it began."""
@@ -116,7 +124,7 @@ class OwnPaths:
         return Response(status_code=204)
 
     async def _observe(self) -> Snapshot:
-        (known, rows, queues), samples = await asyncio.gather(
+        (known, rows, queues, (jobs, services)), samples = await asyncio.gather(
             asyncio.to_thread(self._read), self._samples()
         )
         seen = self._observations
@@ -126,7 +134,13 @@ class OwnPaths:
         )
         measured = merged(measured, self._measure_more({one.name for one in known}))
         return Snapshot(
-            endpoints=known, instances=rows, totals=totals, measured=measured, queues=queues
+            endpoints=known,
+            instances=rows,
+            totals=totals,
+            measured=measured,
+            queues=queues,
+            jobs=jobs,
+            services=services,
         )
 
     async def _samples(self) -> Sequence[InstanceSample]:
@@ -138,15 +152,23 @@ class OwnPaths:
 
     def _read(
         self,
-    ) -> tuple[list[EndpointRecord], list[InstanceRecord], dict[str, EndpointQueue]]:
+    ) -> tuple[
+        list[EndpointRecord],
+        list[InstanceRecord],
+        dict[str, EndpointQueue],
+        tuple[JobCounts, dict[str, JobCounts]],
+    ]:
         with self._database.read() as connection:
             queues = async_requests.endpoint_queues(connection)
             by_name = {one.endpoint_name: one for one in queues}
-            return endpoints.all(connection), instances.all(connection), by_name
+            jobs = read_job_counts(connection)
+            return endpoints.all(connection), instances.all(connection), by_name, jobs
 
     def _check_state(self) -> None:
         with self._database.read() as connection:
             connection.execute(text("SELECT 1"))
+        if self._database.damage is not None:
+            raise StateError(self._database.damage)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

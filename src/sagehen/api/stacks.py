@@ -6,7 +6,7 @@ GET    …/{name}                      {"name", "version", "created_at", "modifi
 PUT    …/{name}                      write it; answers the stack as it is then
 DELETE …/{name}?version=&holder=     forget it
 
-Signed with the account's keys, SigV4, for the service `execute-api`. The body of PUT is
+The body of PUT is
 
     {"version": 3, "holder": "…", "who": "anna@host", "claim_seconds": 60, "content": {…}}
 
@@ -23,13 +23,12 @@ from sqlalchemy import Connection
 from starlette.routing import Route
 
 from sagehen.api.own_answers import number_in
-from sagehen.api.signed_paths import Asked, signed_route
+from sagehen.api.own_routes import Asked, own_route
 from sagehen.clock import Clock
 from sagehen.domain.stacks import StackClaim, StackRecord
 from sagehen.errors import Conflict, Invalid, NotFound
 from sagehen.store import stacks
 from sagehen.store.database import Database
-from sagehen.wire.sigv4 import Verifier
 
 __all__ = ["stack_routes"]
 
@@ -52,13 +51,13 @@ class _Put(msgspec.Struct, forbid_unknown_fields=True):
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,127}$")]
 
 
-def stack_routes(verifier: Verifier, database: Database, clock: Clock) -> list[Route]:
+def stack_routes(database: Database, clock: Clock) -> list[Route]:
     """What answers at `/_sagehen/stacks`."""
     paths = _StackPaths(database, clock)
     named = {"GET": paths.read, "PUT": paths.put, "DELETE": paths.delete}
     return [
-        signed_route(verifier, _AT, {"GET": paths.list_all}),
-        signed_route(verifier, _AT + "/{name}", named),
+        own_route(_AT, {"GET": paths.list_all}),
+        own_route(_AT + "/{name}", named),
     ]
 
 
@@ -104,8 +103,9 @@ class _StackPaths:
         """Whether this holder may write over what it has read."""
         claim = kept.claim if kept else None
         if (
-            claim is not None
-            and claim.expires_at > self._clock.now()
+            kept is not None
+            and claim is not None
+            and _holds(kept.modified_at, claim, self._clock.now())
             and claim.holder not in (holder, over)
         ):
             raise Conflict(
@@ -138,6 +138,13 @@ class _StackPaths:
             content=wanted.content,
             claim=claim,
         )
+
+
+def _holds(written_at: float, claim: StackClaim, now: float) -> bool:
+    """Whether a claim is in force. One written later than it can last means that the clock was set
+    back since: it would hold for so much longer."""
+    seconds = claim.expires_at - written_at
+    return written_at - seconds <= now < claim.expires_at
 
 
 def _existing(connection: Connection, asked: Asked, lock: bool) -> StackRecord:

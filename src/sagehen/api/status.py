@@ -1,9 +1,11 @@
 """What `sagehen status` shows: every endpoint with its variants, instances and how they do."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from sqlalchemy import Connection
 
 from sagehen.api.exposition import Measured
 from sagehen.api.observations import VariantCounts, VariantKey
@@ -15,8 +17,33 @@ from sagehen.domain.records import (
     InstanceRecord,
     VariantPlan,
 )
+from sagehen.domain.training import JobStage
+from sagehen.store import inference_jobs, inference_services, training_jobs
 
-__all__ = ["Snapshot", "describe_status"]
+__all__ = ["JobCounts", "Snapshot", "describe_status", "read_job_counts"]
+
+
+@dataclass(frozen=True)
+class JobCounts:
+    """Jobs that have not ended."""
+
+    running: int = 0
+    waiting: int = 0
+
+
+def read_job_counts(connection: Connection) -> tuple[JobCounts, dict[str, JobCounts]]:
+    """Those of all training jobs, and of each Async-Inference-Service by its stage."""
+    stages: Counter[JobStage] = Counter()
+    for (_, stage), count in training_jobs.counts(connection).items():
+        stages[stage] += count
+    services = {
+        one.stage: JobCounts(
+            running=sum(inference_jobs.active_by_type(connection, one.stage).values()),
+            waiting=inference_jobs.queued(connection, one.stage),
+        )
+        for one in inference_services.all_services(connection)
+    }
+    return JobCounts(stages[JobStage.ACTIVE], stages[JobStage.WAITING]), services
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +56,23 @@ class Snapshot:
     measured: Measured
     queues: Mapping[str, EndpointQueue] = field(default_factory=dict)
     """Of asynchronous endpoints, by name; of which nothing was ever asked there is none."""
+    jobs: JobCounts = field(default_factory=JobCounts)
+    services: Mapping[str, JobCounts] = field(default_factory=dict)
 
 
 def describe_status(snapshot: Snapshot) -> dict[str, Any]:
-    """JSON: `{"endpoints": [{"name", "status", "failure_reason", "variants": […]}, …]}`."""
+    """JSON: `{"endpoints": [{"name", "status", "failure_reason", "variants": […]}, …],
+    "training_jobs": {"running", "waiting"}, "inference_services": [{"stage", …}, …]}`."""
     groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
     for one in snapshot.instances:
         groups[one.endpoint_name].append(one)
-    return {"endpoints": [_endpoint(one, groups[one.name], snapshot) for one in snapshot.endpoints]}
+    return {
+        "endpoints": [_endpoint(one, groups[one.name], snapshot) for one in snapshot.endpoints],
+        "training_jobs": asdict(snapshot.jobs),
+        "inference_services": [
+            {"stage": stage, **asdict(jobs)} for stage, jobs in sorted(snapshot.services.items())
+        ],
+    }
 
 
 def _endpoint(

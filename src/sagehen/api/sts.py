@@ -12,11 +12,10 @@ _SESSION_NAME = "sagehen"
 
 def get_caller_identity(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """A role's session: from its ARN the SageMaker SDK makes the execution role's."""
-    account = call.settings.account_id
     return {
         "UserId": f"{role_id(ROLE_NAME)}:{_SESSION_NAME}",
-        "Account": account,
-        "Arn": f"arn:aws:sts::{account}:assumed-role/{ROLE_NAME}/{_SESSION_NAME}",
+        "Account": call.settings.account_id,
+        "Arn": call.arns.role_session(ROLE_NAME, _SESSION_NAME),
     }
 
 

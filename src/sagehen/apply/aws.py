@@ -1,6 +1,7 @@
 """The server that templates are applied to, as anyone reaches it: boto3, and signed own paths."""
 
 import json
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -41,7 +42,6 @@ class Aws:
         proxies = {} if direct else get_environ_proxies(self.url)
         self._http = URLLib3Session(timeout=_TIMEOUT_SECONDS, proxies=proxies)
         self._clients: dict[str, Any] = {}
-        self._account_id: str | None = None
 
     def client(self, service: str) -> Any:
         if service not in self._clients:
@@ -58,9 +58,16 @@ class Aws:
 
     @property
     def account_id(self) -> str:
-        if self._account_id is None:
-            self._account_id = str(self.client("sts").get_caller_identity()["Account"])
-        return self._account_id
+        return str(self._identity["Account"])
+
+    @property
+    def partition(self) -> str:
+        """As the server's ARNs have it."""
+        return str(self._identity["Arn"]).split(":", 2)[1]
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        return dict(self.client("sts").get_caller_identity())
 
     def own(
         self,
@@ -97,8 +104,8 @@ class Place:
         self.url = aws.url
         self.region = aws.region
         self.account_id = aws.account_id
-        self.partition = "aws"
-        self.url_suffix = "amazonaws.com"
+        self.partition = aws.partition
+        self.url_suffix = "amazonaws.com.cn" if aws.partition == "aws-cn" else "amazonaws.com"
 
     def arn(self, service: str, name: str) -> str:
         return f"arn:{self.partition}:{service}:{self.region}:{self.account_id}:{name}"

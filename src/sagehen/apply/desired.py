@@ -12,6 +12,7 @@ import msgspec
 
 from sagehen.apply.aws import Place
 from sagehen.apply.functions import Scope, evaluate, evaluate_conditions
+from sagehen.apply.hidden import is_equal, masked_outputs
 from sagehen.apply.kinds import KINDS, Kind
 from sagehen.apply.names import content_digits, generated_name, place_digits
 from sagehen.apply.parameters import Secret, Value, parameter_values, text_of
@@ -104,7 +105,12 @@ class Resolver:
             needs=tuple(self._needs[logical_id]),
             deletion_policy=source.deletion_policy,
             update_replace_policy=source.update_replace_policy,
-            hidden=tuple(_places_of(self._secrets, given)),
+            hidden=tuple(
+                dict.fromkeys(
+                    # Reading may have moved it; what was made of it is known by its type only.
+                    (*_places_of(self._secrets, given), *_places_of(self._secrets, properties))
+                )
+            ),
         )
 
     def resolve_all(self) -> list[Desired]:
@@ -126,6 +132,10 @@ class Resolver:
     def hidden_outputs(self) -> set[str]:
         """Those that have something of a parameter with NoEcho."""
         return {name for name, value in self._outputs() if _is_hidden(self._secrets, value)}
+
+    def kept_outputs(self, kept: Mapping[str, str]) -> dict[str, str]:
+        """The outputs as the record has them, which has `kept` until now."""
+        return masked_outputs(self.outputs(), self.hidden_outputs(), kept)
 
     def _outputs(self) -> Iterator[tuple[str, str]]:
         for name, one in self._template.outputs.items():
@@ -175,7 +185,7 @@ def _name_if_same(kind: Kind, kept: Kept | None, properties: dict[str, Any]) -> 
     """What the server has named the one that the stack has, if that is still the one wanted."""
     if kept is None or kept.type != kind.type:
         return ""
-    same = kind.identity(kept.properties) == kind.identity(properties)
+    same = is_equal(kind.identity(kept.properties), kind.identity(properties))
     return kept.name if same else ""
 
 

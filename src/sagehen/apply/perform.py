@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagehen.apply.aws import Aws, told
 from sagehen.apply.desired import Desired, Resolver
 from sagehen.apply.differences import missing_from
+from sagehen.apply.hidden import revealed
 from sagehen.apply.kinds import KINDS, Live, comparable
 from sagehen.apply.plan import Action, Lives, Plan, Removal, Step, is_same, live_key
 from sagehen.apply.record import Kept, Phase
@@ -66,7 +67,8 @@ def perform(plan: Plan, resolver: Resolver | None, work: Work) -> None:
             kept = _STEPS[step.action](step, desired, work)
         resolver.settle(kept.logical_id, kept.attributes)
     if resolver is not None:
-        content = msgspec.structs.replace(work.journal.content, outputs=resolver.outputs())
+        before = work.journal.content
+        content = msgspec.structs.replace(before, outputs=resolver.kept_outputs(before.outputs))
         if content != work.journal.content:
             work.journal.write(content)
     for removal in plan.removals:
@@ -122,7 +124,8 @@ def _update(step: Step, desired: Desired, work: Work) -> Kept:
     if live is None or live.status != "ready":
         raise Invalid(f"{what(desired)} is gone or has failed meanwhile. Apply again.")
     work.say(f"Updating {what(desired)}")
-    desired.kind.update(work.aws, live, step.old.properties, desired.properties)
+    old = revealed(step.old.properties, desired.properties)
+    desired.kind.update(work.aws, live, old, desired.properties)
     live = wait_until_ready(desired, work)
     seen = {k: one for k, one in desired.properties.items() if k not in desired.kind.unseen}
     wrong = [

@@ -13,6 +13,7 @@ import msgspec
 
 from sagehen.apply.desired import Desired
 from sagehen.apply.differences import Difference, differences, missing_from
+from sagehen.apply.hidden import is_equal, revealed
 from sagehen.apply.kinds import Live, comparable
 from sagehen.apply.record import Kept, StackContent
 from sagehen.errors import AlreadyExists, Invalid
@@ -206,7 +207,8 @@ def is_same(kept: Kept, desired: Desired) -> bool:
         return False
     if desired.kind.name_property is None:
         # Its server's name was kept where nothing that is fixed has changed.
-        return desired.kind.identity(kept.properties) == desired.kind.identity(desired.properties)
+        identity = desired.kind.identity
+        return is_equal(identity(kept.properties), identity(desired.properties))
     return kept.name == desired.name
 
 
@@ -217,7 +219,8 @@ def _taken_back(desired: Desired, content: StackContent) -> Kept | None:
 
 
 def _changes(kept: Kept, desired: Desired) -> list[Difference]:
-    return list(differences(comparable(kept.properties), comparable(desired.properties)))
+    before = revealed(kept.properties, desired.properties)
+    return list(differences(comparable(before), comparable(desired.properties)))
 
 
 def _drift(desired: Desired, live: Live) -> list[Difference]:

@@ -68,12 +68,13 @@ def apply_template(
     stack = load_stack(aws, name)
     resolver = Resolver(template, given, name, Place(aws), stack.content)
     desired = resolver.resolve_all()
-    outputs = resolver.outputs()
+    outputs = resolver.kept_outputs(stack.content.outputs)
     plan = make_plan(desired, stack.content, look_at(aws, desired), adopt=adopt)
     out.print(render_plan(plan, name))
     if dry_run:
         return CHANGES if plan.changes_anything else 0
-    if plan.changes_anything or plan.is_to_be_written or outputs != stack.content.outputs:
+    is_written = outputs == stack.content.outputs and not stack.content.has_plain
+    if plan.changes_anything or plan.is_to_be_written or not is_written:
         _confirm(plan, options)
         status, outputs = _run(plan, resolver, aws, stack, options)
         if status:

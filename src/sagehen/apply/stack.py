@@ -15,6 +15,7 @@ import msgspec
 import psutil
 
 from sagehen.apply.aws import Aws
+from sagehen.apply.hidden import is_equal
 from sagehen.apply.record import Kept, StackContent
 from sagehen.errors import Conflict, Invalid, NotFound, SagehenError
 
@@ -114,6 +115,7 @@ class Journal:
         )
 
     def _put(self, content: StackContent, claim_seconds: float) -> None:
+        content = content.masked()
         over = self._stack.holder if _is_dead(self._stack.holder) else None
         body: dict[str, Any] = {
             "version": self._stack.version,
@@ -156,7 +158,7 @@ def _is_one(one: Kept, other: Kept) -> bool:
     """Whether both tell of the same resource."""
     if one.name or other.name:
         return (one.type, one.name) == (other.type, other.name)
-    return (one.type, one.properties) == (other.type, other.properties)
+    return one.type == other.type and is_equal(one.properties, other.properties)
 
 
 def _is_dead(holder: str) -> bool:

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import re
 import shutil
 import sys
 import threading
@@ -27,6 +28,7 @@ from sagehen.container.install import Installer, RequirementsError, Wanted, pyth
 __all__ = ["Environments", "Lease"]
 
 _POLL_SECONDS = 0.05
+_KEY = re.compile(r"[0-9a-f]{32}")
 log = logging.getLogger(__name__)
 
 _PIP_FILES = ("/etc/pip.conf", "~/.config/pip/pip.conf", "~/.pip/pip.conf")
@@ -156,7 +158,8 @@ class Environments:
             os.close(lock)
 
     def _folders(self) -> list[Path]:
-        return [path for path in self._folder.iterdir() if path.suffix != ".lock"]
+        """What has another name is none of ours, and stays."""
+        return [path for path in self._folder.iterdir() if _KEY.fullmatch(path.name)]
 
     def _key(self, wanted: Wanted) -> str:
         """Of all that decides what is installed: the same key, the same environment."""

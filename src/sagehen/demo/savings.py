@@ -7,8 +7,9 @@ _INSTANCES_PER_ENDPOINT = 2
 _HOURS_PER_MONTH = 720
 
 PRICE_SOURCE = (
-    "The article's sum at AWS's list price, not ours: "
-    f"{_INSTANCES_PER_ENDPOINT} × ml.c5.large × {_HOURS_PER_MONTH} h × {_USD_PER_INSTANCE_HOUR} USD"
+    "USD: what AWS would charge for hosting these models there. You do not pay it here. "
+    f"An endpoint is {_INSTANCES_PER_ENDPOINT} × ml.c5.large × {_HOURS_PER_MONTH} h × "
+    f"{_USD_PER_INSTANCE_HOUR} USD."
 )
 
 

@@ -1,4 +1,4 @@
-"""The demo from beginning to end: train, upload, deploy, invoke, add a model, count."""
+"""Runs the demo from beginning to end: train, upload, deploy, invoke, add a model, count."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ class _Demo:
 
 
 def run(endpoint_url: str, access_key: str, secret: str, region: str, console: Console) -> bool:
-    """Tell the story against a server that runs; whether everything was as it should be.
+    """Run the demo against a running server; returns whether all checks passed.
 
     The endpoint is left in service.
     """
@@ -61,7 +61,7 @@ def run(endpoint_url: str, access_key: str, secret: str, region: str, console: C
         _ask_about_patients(demo, cohorts)
         _sum_up(demo, endpoint_url, _ask_at_random(demo))
     except (ClientError, BotoCoreError, OSError, RuntimeError, ValueError) as error:
-        console.print(f"[red]The demo cannot go on:[/red] {escape(str(error))}")
+        console.print(f"[red]The demo stopped at an error:[/red] {escape(str(error))}")
         return False
     return _conclude(demo, time.perf_counter() - started)
 
@@ -69,18 +69,18 @@ def run(endpoint_url: str, access_key: str, secret: str, region: str, console: C
 def _train_and_upload(demo: _Demo) -> list[Cohort]:
     cities = _timed(
         demo,
-        f"Trained a model for each of {len(CITIES)} cities, on synthetic houses",
+        f"Training a model for each of {len(CITIES)} cities, on synthetic house prices",
         lambda: [_train_city(demo, city) for city in CITIES],
     )
     cohorts = load_cohorts()
     patients = _timed(
         demo,
-        f"Trained a model for each of {len(cohorts)} cohorts of real diabetes patients",
+        f"Training a model for each of {len(cohorts)} groups of real diabetes patients",
         lambda: [_train_cohort(cohort) for cohort in cohorts],
     )
     _timed(
         demo,
-        f"Uploaded their archives below s3://{deployment.BUCKET}/{deployment.PREFIX}",
+        f"Uploading the models' archives to s3://{deployment.BUCKET}/{deployment.PREFIX}",
         lambda: _upload(demo, *cities, *patients),
     )
     return cohorts
@@ -94,8 +94,8 @@ def _train_city(demo: _Demo, city: str) -> TrainedModel:
 
 
 def _train_cohort(cohort: Cohort) -> TrainedModel:
-    # Shallow and few: there are some fifty patients to learn from.
-    return train(cohort.name, cohort.rows, cohort.labels, max_depth=2, rounds=40)
+    # Stumps: a cohort has some eighty patients to learn from, and deeper trees learn their noise.
+    return train(cohort.name, cohort.rows, cohort.labels, max_depth=1, rounds=60)
 
 
 def _upload(demo: _Demo, *models: TrainedModel) -> None:
@@ -105,11 +105,13 @@ def _upload(demo: _Demo, *models: TrainedModel) -> None:
 
 
 def _deploy(demo: _Demo) -> None:
-    seconds = deployment.deploy(demo.clients)
     demo.console.print(
-        f"Created the multi-model endpoint {demo.clients.name}, "
-        f"{deployment.INSTANCE_COUNT} instances: in service after [bold]{seconds:.2f} s[/bold].\n"
+        f"Creating the multi-model endpoint {demo.clients.name} with "
+        f"{deployment.INSTANCE_COUNT} instances ... ",
+        end="",
     )
+    seconds = deployment.deploy(demo.clients)
+    demo.console.print(f"in service after [bold]{seconds:.2f} s[/bold].\n")
 
 
 def _ask_about_houses(demo: _Demo) -> None:
@@ -140,7 +142,7 @@ def _add_a_city(demo: _Demo) -> None:
     model = _train_city(demo, LATER_CITY)
     _upload(demo, model)
     demo.console.print(
-        f"\nUploaded {model.target} while the endpoint runs; it can be used at once."
+        f"\nUploaded {model.target} while the endpoint is running; it can be invoked at once."
     )
     _price_a_house(demo, LATER_CITY, demo.houses[LATER_CITY][0])
     demo.console.print()
@@ -151,26 +153,34 @@ def _ask_about_patients(demo: _Demo, cohorts: Sequence[Cohort]) -> None:
     for cohort in cohorts:
         model = demo.models[cohort.name]
         answer = _ask(demo, model, cohort.held_out_rows)
-        lines.append(
-            CohortLine(
-                target=model.target,
-                trained_on=len(cohort.labels),
-                held_out=len(cohort.held_out_labels),
-                mean_error=cohort.mean_error(answer.predictions),
-                error_of_guessing=cohort.error_of_guessing,
-                milliseconds=answer.milliseconds,
-            )
+        line = CohortLine(
+            target=model.target,
+            trained_on=len(cohort.labels),
+            held_out=len(cohort.held_out_labels),
+            mean_error=cohort.mean_error(answer.predictions),
+            baseline_error=cohort.baseline_error,
+            milliseconds=answer.milliseconds,
         )
+        demo.checks.expect(
+            line.mean_error < line.baseline_error,
+            f"{model.target} is off by {line.mean_error:.1f} on average, which is no better than "
+            f"the baseline's {line.baseline_error:.1f}.",
+        )
+        lines.append(line)
     demo.console.print(cohort_table(lines))
 
 
 def _ask_at_random(demo: _Demo) -> list[float]:
-    """Ask models in no order, as traffic does; the milliseconds of each call."""
+    """Invokes models in random order, as traffic does; returns each call's milliseconds."""
+    demo.console.print(f"\nInvoking models in random order, {_WARM_CALLS} times ... ", end="")
+    started = time.perf_counter()
     names = sorted(demo.houses)
-    return [
+    milliseconds = [
         _ask(demo, demo.models[name], demo.houses[name][:1]).milliseconds
         for name in demo.generator.choice(names, _WARM_CALLS).tolist()
     ]
+    demo.console.print(f"{time.perf_counter() - started:.2f} s.\n")
+    return milliseconds
 
 
 def _ask(demo: _Demo, model: TrainedModel, rows: Sequence[Row]) -> Answer:
@@ -205,8 +215,8 @@ def _conclude(demo: _Demo, seconds: float) -> bool:
     checks = demo.checks
     if checks.sound:
         demo.console.print(
-            f"[green]Everything is as it should be[/green]: {checks.made} checks in "
-            f"{seconds:.1f} s; every answer equals what the model says here, float for float."
+            f"[green]All {checks.made} checks passed[/green] in {seconds:.1f} s: every answer of "
+            "the endpoint equals, float for float, what the model answers when called directly."
         )
     else:
         demo.console.print(f"[red]{len(checks.faults)} of {checks.made} checks failed.[/red]")
@@ -214,7 +224,9 @@ def _conclude(demo: _Demo, seconds: float) -> bool:
 
 
 def _timed(demo: _Demo, what: str, work: Callable[[], T]) -> T:
+    """Announces a step, runs it, and ends the line with the seconds that it took."""
+    demo.console.print(f"{what} ... ", end="")
     started = time.perf_counter()
     result = work()
-    demo.console.print(f"{what}: {time.perf_counter() - started:.2f} s.")
+    demo.console.print(f"{time.perf_counter() - started:.2f} s.")
     return result

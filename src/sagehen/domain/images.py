@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-__all__ = ["BUILT_IN_IMAGES", "Launch", "find_launch", "image_name", "server_of_its_own"]
+__all__ = [
+    "BUILT_IN_IMAGES",
+    "Launch",
+    "find_launch",
+    "image_name",
+    "server_of_its_own",
+    "unsuited",
+]
 
 BUILT_IN_IMAGES: tuple[tuple[str, str], ...] = (
     ("*xgboost*", "xgboost"),
@@ -30,6 +37,37 @@ _SERVERS: tuple[tuple[str, str], ...] = (
     ("*tritonserver*", "Triton"),
 )
 """Patterns of repository names whose images are programs that Sagehen does not stand in for."""
+
+_UNSUITED: tuple[tuple[str, str], ...] = (
+    ("*-neo", "runs models compiled by SageMaker Neo"),
+    ("*-neo-*", "runs models compiled by SageMaker Neo"),
+    ("sagemaker-inference-*", "runs models compiled by SageMaker Neo"),
+    ("*neuron*", "is for AWS Inferentia and Trainium"),
+    ("*-inf1*", "is for AWS Inferentia and Trainium"),
+    ("*-inf2*", "is for AWS Inferentia and Trainium"),
+    ("*-eia*", "is for Elastic Inference"),
+    ("*-training*", "is for training jobs"),
+    ("*-scriptmode", "is for training jobs"),
+    ("sagemaker-rl-*", "is for training jobs"),
+)
+"""Images of AWS whose names match a pattern above, but which run something else."""
+
+_FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
+    "huggingface": (
+        "huggingface",
+        "huggingface-pytorch-inference*",
+        "huggingface-tensorflow-inference*",
+    ),
+    "pytorch": ("pytorch", "pytorch-inference*", "sagemaker-pytorch"),
+    "tensorflow": (
+        "tensorflow",
+        "tensorflow-inference*",
+        "sagemaker-tensorflow",
+        "sagemaker-tensorflow-serving",
+    ),
+}
+"""Frameworks whose names many images have that are not AWS's own for inference, and those that are.
+An image's framework is the first one here that its name has in it."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +103,42 @@ def server_of_its_own(image: str) -> str | None:
     name = image_name(image).lower()
     found = (server for pattern, server in _SERVERS if fnmatchcase(name, pattern))
     return next(found, None)
+
+
+def unsuited(image: str, settings_images: Mapping[str, Sequence[str]]) -> str | None:
+    """Why no new model may have an image though `find_launch` knows it by a part of its name.
+
+    A whole sentence's predicate and what to do; None where nothing is against it. Models that
+    were made before this was asked are started all the same.
+    """
+    if _find_command(image, settings_images):
+        return None
+    name = image_name(image).lower()
+    for pattern, why in _UNSUITED:
+        if fnmatchcase(name, pattern):
+            return f"{why}, which Sagehen does not do. {_instead(name)}"
+    framework = _framework(name)
+    if framework is None or any(fnmatchcase(name, one) for one in _FRAMEWORKS[framework]):
+        return None
+    return (
+        f"has {framework} in its name, and of such images Sagehen stands in for AWS's own for "
+        f"inference ({', '.join(_FRAMEWORKS[framework])}); it is none of them. {_instead(name)}"
+    )
+
+
+def _framework(name: str) -> str | None:
+    return next((one for one in _FRAMEWORKS if one in name), None)
+
+
+def _instead(name: str) -> str:
+    framework = _framework(name)
+    plain = ""
+    if framework is not None:
+        plain = f"For a model of the framework itself use {_FRAMEWORKS[framework][1].strip('*')}. "
+    return (
+        f"{plain}To run a program of your own as this image, map its name to the command in "
+        f'sagehen.toml: [images] "{name}" = ["python3", "serve.py"].'
+    )
 
 
 def image_name(image: str) -> str:

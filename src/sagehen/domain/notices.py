@@ -44,5 +44,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         try:
             texts = msgspec.json.decode(self.message, type=dict[str, str])
             return texts.get(protocol) or texts["default"]
-        except (msgspec.DecodeError, KeyError, RecursionError):
+        except (msgspec.ValidationError, KeyError):
             raise Invalid("Message Structure - No default entry in JSON message body") from None
+        except (msgspec.DecodeError, RecursionError):
+            raise Invalid("Message Structure - JSON message body failed to parse") from None

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 import msgspec
 
+from sagehen.domain.bucket_settings import BucketSettings
+
 __all__ = [
     "ALWAYS",
     "Attributes",
@@ -49,12 +51,15 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     """The user's own, without `x-amz-meta-`."""
     tags: Mapping[str, str] = {}
     storage_class: str = "STANDARD"
+    acl: str = "private"
+    """A canned access control list that grants more than the owner's control, or `private`."""
 
 
 class Bucket(msgspec.Struct, frozen=True):
     name: str
     created_at: float
     """Seconds since the epoch."""
+    settings: BucketSettings = BucketSettings()
 
 
 class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):

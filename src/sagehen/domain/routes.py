@@ -114,3 +114,6 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
     routes: dict[str, Route]
     version: int = 0
     """Grows with each change, for logs and tests."""
+    leader: str | None = None
+    """The control that works on the endpoints, by host and home, where it is another one than that
+    of this server: a server that stands by has no routes."""

@@ -16,6 +16,7 @@ from sagehen.gateway.faults import (
     not_direct,
     not_multi_model,
     session_not_read,
+    standing_by,
     unknown_container,
     unknown_session,
     validation_error,
@@ -23,7 +24,7 @@ from sagehen.gateway.faults import (
 from sagehen.gateway.instance import Instance
 from sagehen.gateway.routes import Endpoint, Routes, Variant
 from sagehen.gateway.sessions import NEW_SESSION, Sessions
-from sagehen.gateway.target import read_target
+from sagehen.gateway.target import Target, read_target
 from sagehen.gateway.upstream import Headers
 from sagehen.wire.sigv4 import Verifier
 
@@ -89,10 +90,14 @@ class Admission:
         self._texts = texts
         self._random = random
 
+    def check_head(self, asked: Asked) -> None:
+        """Raises AwsError: whatever the body will be, the request cannot be signed rightly."""
+        self._verifier.check_head(_head(asked, read_target(asked.target)), SIGNED_SERVICE)
+
     def admit(self, asked: Asked, body_sha256: str) -> Admitted:
         """Raises AwsError: who asks is not known, or what is asked for cannot be."""
         target = read_target(asked.target)
-        head = _Head(asked.method.decode(), target.path, target.query, asked.fields)
+        head = _head(asked, target)
         # What a prediction is made from may be left open; what control is to do never is.
         self._verifier.verify(head, body_sha256, service=SIGNED_SERVICE, unsigned_body=True)
         call = self._calls.read(asked.headers, asked.fields)
@@ -149,6 +154,8 @@ class Admission:
         endpoint = self._routes.get(name)
         if endpoint is None:
             self._calls.check_name(name)
+            if self._routes.leader is not None:
+                raise standing_by(self._routes.leader)
             raise self._texts.endpoint_not_found(name)
         if endpoint.is_asynchronous:
             raise asynchronous(name)
@@ -164,6 +171,10 @@ class Admission:
                 f"Endpoint {endpoint.name} has no production variant {target}. It has: {names}."
             )
         return variant
+
+
+def _head(asked: Asked, target: Target) -> _Head:
+    return _Head(asked.method.decode(), target.path, target.query, asked.fields)
 
 
 def _container(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from sagehen.clock import Clock
+from sagehen.domain.container_ends import read_end
 from sagehen.gateway.access_log import AccessLog
 from sagehen.gateway.admission import Admission
 from sagehen.gateway.board import Board
@@ -64,7 +65,7 @@ def make_gateway(
     routes = Routes(home.routes, counters, clock, board)
     models = LoadedModels(agent)
     sessions = Sessions(home.sessions, clock)
-    texts = Texts(settings.account_id, settings.region)
+    texts = Texts(settings.account_id, settings.region, settings.partition or "")
     verifier = Verifier(secrets, clock, settings.region)
     limits = InvocationLimits.of(settings)
 
@@ -85,6 +86,7 @@ def make_gateway(
         limit_hits=hits,
         access_log=AccessLog(write, clock, hits) if settings.access_log else None,
         monotonic=clock.monotonic,
+        why_ended=lambda one: read_end(home.container_end(one.instance_id), one.run_id),
         random=rng.random,
     )
     server = Server(Dispatcher(invoker, control), clock, rng, ClientLimits.of(settings), hits)

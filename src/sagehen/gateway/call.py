@@ -1,6 +1,6 @@
 """What the headers of an invocation ask for, held against the service model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -58,7 +58,7 @@ class CallReader:
         refused = self.operation.refused
         target_model = fields.get("x-amzn-sagemaker-target-model")
         call = Call(
-            lines=field_lines(self.operation.for_container(list(key))),
+            lines=field_lines(self.operation.for_container(_joined(key))),
             target_variant=fields.get("x-amzn-sagemaker-target-variant"),
             target_model=None if target_model is None else as_meant(target_model),
             target_container=fields.get("x-amzn-sagemaker-target-container-hostname"),
@@ -71,3 +71,15 @@ class CallReader:
         if sum(len(name) + len(value) for name, value in key) <= LONGEST_REMEMBERED_BYTES:
             self._known[key] = call
         return call
+
+
+def _joined(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
+    """Each header once, its values joined by commas: as they were checked, and are signed. Of two
+    a container would take the first or the last."""
+    values: dict[bytes, tuple[bytes, bytes]] = {}
+    for name, value in headers:
+        first = values.get(name.lower())
+        values[name.lower()] = (
+            (name, value) if first is None else (first[0], first[1] + b"," + value)
+        )
+    return list(values.values())

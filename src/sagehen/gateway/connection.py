@@ -9,6 +9,7 @@ from typing import Protocol, cast
 import httptools
 
 from sagehen.gateway.answers import CONTINUE
+from sagehen.gateway.away import Unavailable
 from sagehen.gateway.exchange import Exchange, Handler
 from sagehen.gateway.faults import bad_http
 from sagehen.gateway.fields import joined_fields
@@ -26,13 +27,17 @@ MAX_PIECE_BYTES = 256 * 1024
 # What depends on clients and their networks is set: see ClientLimits. These stay.
 ANSWER_STALL_SECONDS = 900.0
 """For the next piece of an answer: S3 may copy or put together gigabytes without a word."""
-LINGER_SECONDS = 10.0
-"""For a client that still sends when its answer is written, to come to reading that answer."""
+LINGER_IDLE_SECONDS = 10.0
+"""For the next piece from a client that still sends when its answer is written."""
+LINGER_SECONDS = 120.0
+"""For all of what such a client still sends: most libraries read the answer only after that."""
 DRAIN_IDLE_SECONDS = 1.0
 """For an idle connection of a draining server: a request may be on its way."""
 
 WRITE_BUFFER_BYTES = 256 * 1024
 """What may wait for a slow client before whoever answers is told to pause."""
+
+HEALTH = b"/_sagehen/health"
 
 # Why reading is paused; both at once are possible.
 _FOR_HANDLER = 1
@@ -47,10 +52,14 @@ class Host(Protocol):
     now: float
     draining: bool
     date_line: bytes
-    connections: "set[Connection]"
 
-    @property
-    def is_full(self) -> bool: ...
+    def admit(self, connection: "Connection") -> bool: ...
+
+    def went_idle(self, connection: "Connection") -> None: ...
+
+    def went_busy(self, connection: "Connection") -> None: ...
+
+    def lost(self, connection: "Connection") -> None: ...
 
     @property
     def dispatch(self) -> Callable[[Exchange], Handler]: ...
@@ -77,6 +86,7 @@ class Connection(asyncio.Protocol):
         "_running",
         "_server",
         "_transport",
+        "health_only",
     )
 
     _transport: asyncio.Transport
@@ -85,6 +95,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: Host) -> None:
         self._server = server
+        self.health_only = False
+        """It is beyond the limit of connections: only the server's health is told on it."""
         self._line: deque[Exchange] = deque()
         """Requests not yet answered; the first is being answered."""
         self._receiving: Exchange | None = None
@@ -142,6 +154,35 @@ class Connection(asyncio.Protocol):
     def release(self) -> None:
         self._unpause(_FOR_HANDLER)
 
+    # What the server uses to have room for others
+
+    @property
+    def is_answering(self) -> bool:
+        """A request is here and not yet answered."""
+        return bool(self._line)
+
+    @property
+    def is_sending(self) -> bool:
+        """Something of an answer still waits for the client to read it."""
+        return self._transport.get_write_buffer_size() > 0
+
+    def turn_away(self) -> None:
+        """Say that there are too many clients, and end the connection."""
+        if self._lingering_since is not None:
+            self._transport.abort()  # It has its answer.
+            return
+        self._transport.write(_TOO_MANY % self._server.next_request_id())
+        self._deaf = True
+        self._transport.close()
+
+    def evict(self) -> None:
+        """End an idle connection."""
+        self._deaf = True
+        if self.is_sending:
+            self._transport.abort()  # The client does not read: the end would not come through.
+        else:
+            self._transport.close()
+
     # What the server's sweep uses
 
     def cut_off_if_overdue(self, now: float) -> None:
@@ -150,7 +191,8 @@ class Connection(asyncio.Protocol):
         if self._half_closed:
             self._find_out_if_gone()
         if self._lingering_since is not None:
-            if now - self._lingering_since > LINGER_SECONDS:
+            quiet = now - self._active > LINGER_IDLE_SECONDS
+            if quiet or now - self._lingering_since > LINGER_SECONDS:
                 self._transport.abort()
         elif self._blocked_since is not None:
             if now - self._blocked_since > limits.stall_seconds:
@@ -191,17 +233,16 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        if self._server.is_full:
-            self._count(Limit.CONNECTIONS)
-            self._transport.write(_TOO_MANY % self._server.next_request_id())
-            self._deaf = True
-            self._transport.close()
+        if not self._server.admit(self):
+            self.turn_away()
             return
         self._parser = httptools.HttpRequestParser(self)
-        self._server.connections.add(self)
+        self._server.went_idle(self)
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
+            if self._lingering_since is not None:
+                self._active = self._server.now
             return
         self._active = self._server.now
         self._piece_bytes = len(data)
@@ -248,7 +289,7 @@ class Connection(asyncio.Protocol):
         self._deaf = True
         self._parser = None
         self._receiving = None
-        self._server.connections.discard(self)
+        self._server.lost(self)
         line, self._line = self._line, deque()
         for exchange in line:
             if not exchange.done:
@@ -269,6 +310,7 @@ class Connection(asyncio.Protocol):
     # What the parser calls
 
     def on_message_begin(self) -> None:
+        self._server.went_busy(self)
         self._receiving = Exchange(self, self._server.next_request_id())
         self._head_since = self._server.now
         self._head_bytes = self._piece_bytes
@@ -324,6 +366,8 @@ class Connection(asyncio.Protocol):
         exchange.is_whole = True
         if exchange.handler is not None and not exchange.done:
             exchange.handler.whole()
+        else:
+            self._note_if_idle()
 
     # The line
 
@@ -336,8 +380,13 @@ class Connection(asyncio.Protocol):
             self._answer_in_order()
         finally:
             self._running = False
+        self._note_if_idle()
         if self._held and len(self._line) < 2:
             self._unpause(_FOR_LINE)
+
+    def _note_if_idle(self) -> None:
+        if not self._line and self._receiving is None and not self._deaf:
+            self._server.went_idle(self)
 
     def _go_on(self) -> None:
         """Run the line from the event loop, which knows nothing of this client."""
@@ -361,9 +410,7 @@ class Connection(asyncio.Protocol):
                 break
 
     def _take_up(self, exchange: Exchange) -> None:
-        refusal = exchange.refusal
-        handler = Refusal(exchange, refusal) if refusal else self._server.dispatch(exchange)
-        exchange.handler = handler
+        handler = exchange.handler = self._handler_of(exchange)
         handler.begin()
         for part in exchange.early:
             if not exchange.done:
@@ -371,6 +418,15 @@ class Connection(asyncio.Protocol):
         exchange.early.clear()
         if exchange.is_whole and not exchange.done:
             handler.whole()
+
+    def _handler_of(self, exchange: Exchange) -> Handler:
+        if exchange.refusal is not None:
+            return Refusal(exchange, exchange.refusal)
+        if self.health_only:
+            exchange.keep_alive = False
+            if exchange.target.partition(b"?")[0] != HEALTH:
+                return Unavailable(exchange, _FULL % self._server.limits.connections)
+        return self._server.dispatch(exchange)
 
     def _cut_off_unhandled(self) -> None:
         """To be called as an exception is handled."""
@@ -410,6 +466,7 @@ class Connection(asyncio.Protocol):
         # The client still sends. Closing now would reset the connection, and throw away the answer
         # before it is read; so we say that we are done, and discard what comes for a while.
         self._lingering_since = self._server.now
+        self._server.went_idle(self)
         self._held = 0
         self._transport.write_eof()
         self._transport.resume_reading()
@@ -435,6 +492,10 @@ def _drop(exchange: Exchange) -> None:
         handler.client_gone()
 
 
+_FULL = (
+    "This gateway has %d clients connected already, and works on something for each "
+    "(max_connections). Try again in a moment."
+)
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
     b"x-amzn-ErrorType: ServiceUnavailable\r\nx-amzn-RequestId: %b\r\n"

@@ -95,12 +95,13 @@ class Exchange:
         """Its head speaks of a body, be it an empty one."""
         return any(name in self.fields for name in _BODY_FIELDS)
 
-    def answer(self, status: int, fields: bytes, body: bytes) -> None:
+    def answer(
+        self, status: int, fields: bytes, body: bytes, id_field: bytes = b"x-amzn-RequestId"
+    ) -> None:
         """A whole answer at once. `fields` are lines; length and request id are added."""
         head = self._head(
             status,
-            b"%bx-amzn-RequestId: %b\r\nContent-Length: %d\r\n"
-            % (fields, self.request_id, len(body)),
+            b"%b%b: %b\r\nContent-Length: %d\r\n" % (fields, id_field, self.request_id, len(body)),
         )
         if self.method == b"HEAD":
             self.channel.write(head)

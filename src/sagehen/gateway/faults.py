@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from sagehen.domain.names import ArnMaker
 from sagehen.wire.faults import AwsError
 from sagehen.wire.runtime_faults import endpoint_not_found, unavailable, validation_error
 
@@ -28,6 +29,7 @@ __all__ = [
     "not_ready",
     "session_not_kept",
     "session_not_read",
+    "standing_by",
     "still_loading",
     "stream_broken",
     "stream_timed_out",
@@ -80,6 +82,16 @@ def no_instance(endpoint: str) -> AwsError:
     return unavailable(
         f"Endpoint {endpoint} has no instance that can take a request now. Try again in a moment; "
         f"DescribeEndpoint tells its state, and `sagehen logs {endpoint}` what its containers said."
+    )
+
+
+def standing_by(leader: str) -> AwsError:
+    """`leader`: the host and the home of the server that serves the endpoints."""
+    host, _, home = leader.partition(":")
+    return unavailable(
+        "This server stands by: the endpoints are served by the server on the machine "
+        f"{host} with the home {home}, which shares its state with this one. Send invocations "
+        "there; this server takes over when that one ends."
     )
 
 
@@ -185,6 +197,8 @@ class Texts:
 
     account_id: str
     region: str
+    partition: str = ""
+    """Of ARNs; empty stands for the region's own."""
 
     def endpoint_not_found(self, name: str) -> AwsError:
         return endpoint_not_found(name, self.account_id)
@@ -219,13 +233,17 @@ class Texts:
             _INTERNAL_FAILURE,
         )
 
-    def no_answer(self, endpoint: str, container: str) -> AwsError:
-        """The connection to the container was lost before it had answered."""
+    def no_answer(self, endpoint: str, container: str, reason: str | None = None) -> AwsError:
+        """The connection to the container was lost before it had answered.
+
+        Args:
+            reason: why the container ended, of what is known here and not to SageMaker.
+        """
         original = (
             f"Amazon SageMaker could not get a response from the {endpoint} endpoint. This can "
             "occur when CPU or memory utilization is high. To check your utilization, see Amazon "
             "CloudWatch. To fix this problem, use an instance type with more CPU capacity or "
-            "memory."
+            "memory." + (f" Here: {reason}." if reason else "")
         )
         named = "model" if container == PRIMARY else container
         return self._model_error(
@@ -264,6 +282,6 @@ class Texts:
             424,
             OriginalStatusCode=status,
             OriginalMessage=original,
-            LogStreamArn=f"arn:aws:logs:{self.region}:{self.account_id}:log-group:{group}",
+            LogStreamArn=ArnMaker(self.account_id, self.region, self.partition).log_group(group),
             ErrorCode=code,
         )

@@ -4,6 +4,8 @@ Receives the body, is admitted, finds an instance, has its model loaded where it
 and gives back what the container answers. Driven by callbacks: no task, no lock.
 """
 
+import asyncio
+
 from sagehen.gateway.access_log import CLIENT_GONE, CUT_OFF
 from sagehen.gateway.account import Account
 from sagehen.gateway.admission import Admission, Admitted
@@ -34,6 +36,13 @@ from sagehen.wire.faults import AwsError
 
 __all__ = ["Invocation"]
 
+QUESTION_SECONDS = 0.05
+MOST_QUESTIONS = 10
+"""What is not known by then is not told: callers wait for it."""
+TRUSTED_BYTES = 16 * 1024
+"""Of a body that is received whatever the head says; all connections can hold so much each. What is
+larger is refused at its head where that cannot be signed rightly."""
+
 
 class Invocation:
     """The handler of one request; also waits for a connection, and gets the answer."""
@@ -55,6 +64,8 @@ class Invocation:
     _model_name: str | None = None
     """What the container calls it."""
     deadline = 0.0
+    _asking: asyncio.TimerHandle | None = None
+    """Why its container has ended."""
 
     def __init__(self, exchange: Exchange, invoker: Invoker) -> None:
         self._exchange = exchange
@@ -67,7 +78,11 @@ class Invocation:
     def begin(self) -> None:
         fields = self._exchange.fields
         try:
-            self._check_size(int(fields.get("content-length", 0)))
+            size = int(fields.get("content-length", 0))
+            if size > TRUSTED_BYTES or "transfer-encoding" in fields:
+                # It is kept in memory for nobody who has no key.
+                self._admission().check_head(self._exchange)
+            self._check_size(size)
         except AwsError as error:
             self._account.received_at = self._invoker.monotonic()
             self._note_error(error)
@@ -295,8 +310,19 @@ class Invocation:
             self._answer_model_error(answer.status, answer.body, answer.whole)
 
     def unanswered(self) -> None:
+        self._upstream = None
+        self._ask_why(0 if self._exchange.begun else MOST_QUESTIONS)
+
+    def _ask_why(self, questions: int) -> None:
+        """Fail with the reason for which the container has ended, which its agent sees a moment
+        after the connection is lost."""
+        reason = self._invoker.why_ended(self._place())
+        if reason is None and questions:
+            loop = asyncio.get_running_loop()
+            self._asking = loop.call_later(QUESTION_SECONDS, self._ask_why, questions - 1)
+            return
         name = self._admitted.endpoint.name
-        self.fail_by_model(500, self._invoker.texts.no_answer(name, self._container))
+        self.fail_by_model(500, self._invoker.texts.no_answer(name, self._container, reason))
 
     # The end
 
@@ -331,6 +357,9 @@ class Invocation:
         """Hold nothing any more, whatever was under way."""
         placement = self._placement
         self._account.count_look_up()
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
         if self._upstream is not None:
             self._upstream.abandon()
             self._upstream = None

@@ -8,6 +8,7 @@ from sagehen.gateway.admission import Admission
 from sagehen.gateway.body import Held
 from sagehen.gateway.choose import Random
 from sagehen.gateway.faults import Texts
+from sagehen.gateway.instance import Instance
 from sagehen.gateway.limits import InvocationLimits, LimitHits
 from sagehen.gateway.live import Live
 from sagehen.gateway.models import LoadedModels
@@ -33,5 +34,7 @@ class Invoker:
     limit_hits: LimitHits
     access_log: AccessLog | None
     monotonic: Callable[[], float]
+    why_ended: Callable[[Instance], str | None]
+    """Why a container of that instance ended; empty: it is not known, None: not yet."""
     random: Random
     """Gives numbers in [0, 1)."""

@@ -12,6 +12,11 @@ __all__ = ["ClientLimits", "InvocationLimits", "Limit", "LimitHits", "no_hits"]
 
 FILES_PER_CLIENT = 4
 """A client's request may need a connection to an instance, one to a shadow and one to control."""
+OWN_FILES = 24
+"""What a gateway has open without any client, with some to spare."""
+RESERVE = 8
+"""Connections beyond the limit, on which the server's health may still be asked for."""
+_FILES_PER_RESERVED = 2
 _SHARE_OF_TIMEOUT = 0.995
 """SDKs give up after the same 60 s: answered a moment before, they learn what happened."""
 
@@ -28,6 +33,7 @@ class Limit(StrEnum):
     STREAM_TIMEOUT = "stream_timeout"
     SHADOW_COPIES = "shadow_copies"
     CONNECTIONS = "connections"
+    EVICTED = "evicted"
     HEAD = "head"
     HEAD_TIMEOUT = "head_timeout"
     STALL = "stall"
@@ -98,4 +104,7 @@ class InvocationLimits:
 
 def _at_most_files_for(clients: int) -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return clients if hard < 0 else min(clients, hard // FILES_PER_CLIENT)
+    if hard < 0:
+        return clients
+    left = hard - OWN_FILES - RESERVE * _FILES_PER_RESERVED
+    return max(1, min(clients, left // FILES_PER_CLIENT))

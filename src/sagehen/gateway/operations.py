@@ -44,12 +44,17 @@ INVOKE = Operation(
         "x-amzn-sagemaker-enable-explanations": "EnableExplanations",
         "x-amzn-sagemaker-inference-component": "InferenceComponentName",
         "x-amzn-sagemaker-session-id": "SessionId",
+        "x-amzn-sagemaker-prefix-aware-id": "PrefixAwareId",
     },
     refused={
         "x-amzn-sagemaker-enable-explanations": (
             "EnableExplanations is not implemented by Sagehen yet. Leave it out."
         ),
         "x-amzn-sagemaker-inference-component": COMPONENT_NOT_ALLOWED,
+        "x-amzn-sagemaker-prefix-aware-id": (
+            "PrefixAwareId goes with the routing strategy PREFIX_AWARE, which is not implemented "
+            "by Sagehen yet. Leave it out; SessionId keeps requests on one instance."
+        ),
     },
     begins_sessions=True,
 )

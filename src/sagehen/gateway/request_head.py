@@ -64,6 +64,9 @@ def _too_large(most_bytes: int) -> AwsError:
 def _not_understood(exchange: Exchange) -> AwsError | None:
     if not exchange.target.startswith(b"/"):
         return bad_http("The request's target must be a path that begins with a slash.")
+    if b"#" in exchange.target:
+        # Control's server would cut it off there, and see another path or query than we do.
+        return bad_http("The request's target has a `#`, which belongs encoded: %23.")
     coding = exchange.fields.get("transfer-encoding")
     # Another one would be handed on as if it were the content. One with a Content-Length beside
     # it has been refused by the parser.

@@ -135,6 +135,11 @@ class Routes:
         self._apply_if(self._file.refresh_if_old())
         return self._endpoints.get(endpoint_name)
 
+    @property
+    def leader(self) -> str | None:
+        """Whose control works on the endpoints, where that is another server's."""
+        return self._file.table.leader
+
     def instances(self) -> Iterable[Instance]:
         return self._instances.values()
 

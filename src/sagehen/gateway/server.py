@@ -7,9 +7,13 @@ from sagehen.clock import Clock
 from sagehen.gateway.answers import date_line
 from sagehen.gateway.connection import Connection
 from sagehen.gateway.exchange import Exchange, Handler
-from sagehen.gateway.limits import ClientLimits, LimitHits
+from sagehen.gateway.limits import RESERVE, ClientLimits, Limit, LimitHits
 
 __all__ = ["Dispatch", "Server"]
+
+IDLE_SECONDS = 1.0
+"""How long a connection is idle before it is closed for another: its client may have got an answer,
+or the connection itself, just now, and be about to ask."""
 
 Dispatch = Callable[[Exchange], Handler]
 """Says who answers a request, from its head."""
@@ -34,6 +38,10 @@ class Server:
         """Seconds, as of the last sweep: exact enough for time-outs, and free."""
         self.date_line = date_line(clock.now())
         self.connections: set[Connection] = set()
+        self._idle: dict[Connection, float] = {}
+        """Those on which nothing is asked, the longest idle first, and since when."""
+        self._reserve: dict[Connection, None] = {}
+        """Those beyond the limit, the oldest first."""
         self._clock = clock
         self._requests = 0
         self._id_prefix = _id_prefix(rng)
@@ -41,9 +49,60 @@ class Server:
     def make_connection(self) -> Connection:
         return Connection(self)
 
-    @property
-    def is_full(self) -> bool:
-        return len(self.connections) >= self.limits.connections
+    def admit(self, connection: Connection) -> bool:
+        """Whether a new connection may be kept.
+
+        Where as many are connected as may be, the one that has been idle the longest is closed.
+        Where none may be closed, the new one may still ask for the server's health,
+        in one of a few places of the reserve; the oldest that asks nothing there leaves it to the
+        newest.
+        """
+        if len(self.connections) - len(self._reserve) >= self.limits.connections:
+            idlest = self._idlest()
+            if idlest is not None:
+                self.limit_hits[Limit.EVICTED] += 1
+                self._idle.pop(idlest)
+                idlest.evict()
+            else:
+                self.limit_hits[Limit.CONNECTIONS] += 1
+                if not self._admit_to_reserve(connection):
+                    return False
+        self.connections.add(connection)
+        return True
+
+    def _idlest(self) -> Connection | None:
+        """The longest idle that may be closed: for a moment at least, and with its answer sent."""
+        now = self._clock.monotonic()
+        for connection, since in self._idle.items():
+            if now - since < IDLE_SECONDS:
+                break
+            if not connection.is_sending or now - since >= self.limits.stall_seconds:
+                return connection
+        return None
+
+    def _admit_to_reserve(self, connection: Connection) -> bool:
+        if len(self._reserve) >= RESERVE:
+            oldest = next((one for one in self._reserve if not one.is_answering), None)
+            if oldest is None:
+                return False
+            self._reserve.pop(oldest)
+            oldest.turn_away()
+        connection.health_only = True
+        self._reserve[connection] = None
+        return True
+
+    def went_idle(self, connection: Connection) -> None:
+        """Nothing is asked on it: it may be closed for another."""
+        if not connection.health_only:
+            self._idle[connection] = self.now
+
+    def went_busy(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
+
+    def lost(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._idle.pop(connection, None)
+        self._reserve.pop(connection, None)
 
     def next_request_id(self) -> bytes:
         """In the form of a UUID: one random part for the process, counted on."""

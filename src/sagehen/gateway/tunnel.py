@@ -22,7 +22,8 @@ _PER_CONNECTION = frozenset(
 """What concerns one connection only. No SDK signs any of these."""
 
 _SET_BY_US = _PER_CONNECTION | {b"content-length", b"date"}
-
+_REQUEST_IDS = (b"x-amzn-requestid", b"x-amz-request-id")
+"""What control's answer names its request by: S3's has the second one only."""
 
 _SMALL_BYTES = 16 * 1024
 """Answers up to this go on whole or not at all: of one that breaks off after its head boto3 makes a
@@ -108,7 +109,7 @@ class Tunnel:
         bodiless = exchange.method == b"HEAD" or status in (204, 304)
         dropped = _SET_BY_US - {b"content-length"} if bodiless else _SET_BY_US
         fields = [field for field in headers if field[0].lower() not in dropped]
-        if not any(name.lower() == b"x-amzn-requestid" for name, _ in fields):
+        if not any(name.lower() in _REQUEST_IDS for name, _ in fields):
             fields.append((b"x-amzn-RequestId", exchange.request_id))
         if length is not None and length <= _SMALL_BYTES and not bodiless:
             self._small_head = (status, field_lines(fields), length)

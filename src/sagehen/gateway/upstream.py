@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -145,11 +146,7 @@ class Upstream(asyncio.Protocol):
             # An answer that nobody asked for: the connection cannot be trusted with a question.
             self.transport.abort()
             return
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if isinstance(error, httptools.HttpParserCallbackError):
-                log.exception("An answer could not be handled and is cut off.")
+        if not self._parse(data):
             self._break()
             return
         # Only now, and not in the parser's callback: whatever else is in `data` was not asked for,
@@ -161,10 +158,42 @@ class Upstream(asyncio.Protocol):
         if self._framing_bytes > MAX_HEAD_BYTES:
             self._break()
 
+    def _parse(self, data: bytes) -> bool:
+        """False where `data` cannot be the next piece of an answer."""
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if isinstance(error, httptools.HttpParserCallbackError):
+                log.exception("An answer could not be handled and is cut off.")
+            return False
+        return True
+
+    def _read_what_is_left(self) -> None:
+        """Parse the answer that the other side sent before it closed the connection.
+
+        A request that is refused before its body is read may be answered and its connection closed
+        while the body is still being written. The write fails first, and the event loop then
+        forgets that there was anything to read: the socket itself still has it.
+        """
+        try:
+            descriptor = self.transport.get_extra_info("socket").fileno()
+            # Bounded by the socket's buffer: nobody writes into it any more.
+            while self._receiver is not None and not self._ended:
+                piece = os.read(descriptor, MAX_PIECE_BYTES)
+                self._framing_bytes += len(piece)
+                if not piece or not self._parse(piece):
+                    return
+        except OSError:
+            return
+
     def connection_lost(self, exc: Exception | None) -> None:
+        # By a closed connection, or one that refuses what is written, the kernel tells which.
+        reset = isinstance(exc, (ConnectionResetError, BrokenPipeError))
+        if reset and self._receiver is not None:
+            self._read_what_is_left()
         self._parser = None
         receiver, self._receiver = self._receiver, None
-        is_the_end = self._open_ended and exc is None
+        is_the_end = self._ended or (self._open_ended and exc is None)
         self.broken = receiver is not None and not is_the_end
         self._lost(self)
         if receiver is None:
@@ -172,8 +201,6 @@ class Upstream(asyncio.Protocol):
         if is_the_end:
             receiver.answer_ends()
         else:
-            # By a closed connection, or one that refuses what is written, the kernel tells which.
-            reset = isinstance(exc, (ConnectionResetError, BrokenPipeError))
             self.unread = reset and self._is_local and self._in_head and not self._framing_bytes
             receiver.answer_breaks()
 

@@ -4,17 +4,30 @@ Of instances, those of a variant, as SageMaker tells of all together; of jobs, t
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sagehen.api.exposition import InstanceSample
 from sagehen.domain.statistics import Statistics, of_values
 from sagehen.metrics import METRICS, OWN, Kind
 
-__all__ = ["Hosts", "JobSample", "of_jobs"]
+__all__ = ["Hosts", "JobSample", "Look", "looks_at_instances", "looks_at_jobs"]
 
 _Place = tuple[str, ...]
 """A metric's name, endpoint, variant, instance."""
 _Recorded = tuple[str, dict[str, str], Statistics]
+
+_COUNTS = ("LoadedModelCount",)
+"""Gauges that are told as they were last: a mean of counts is a count of nothing."""
+
+
+class Look(NamedTuple):
+    """What a gauge stands at, as `Recorder.look` takes it."""
+
+    name: str
+    dimensions: dict[str, str]
+    value: float
+    source: str = ""
+    latest: bool = False
 
 
 class JobSample(Protocol):
@@ -40,14 +53,12 @@ class Hosts:
         self._before: dict[_Place, float] = {}
 
     def samples_of(self, samples: Iterable[InstanceSample]) -> Iterator[_Recorded]:
-        """Metric, dimensions by CloudWatch's names, and values: gauges, and times that came in."""
-        growing: dict[_Place, float] = {}
-        for one in samples:
-            metric = METRICS.get(one.name)
-            if metric is None:
-                growing[one.name, one.endpoint, one.variant, one.instance] = one.value
-            elif metric.kind is Kind.GAUGE and metric.namespace != OWN:
-                yield one.name, _dimensions(one.endpoint, one.variant), of_values({one.value: 1})
+        """Metric, dimensions by CloudWatch's names, and values: the times that came in."""
+        growing: dict[_Place, float] = {
+            (one.name, one.endpoint, one.variant, one.instance): one.value
+            for one in samples
+            if one.name not in METRICS
+        }
         yield from self._times(growing)
         self._before = growing
 
@@ -73,9 +84,18 @@ def _dimensions(endpoint: str, variant: str) -> dict[str, str]:
     return {"EndpointName": endpoint, "VariantName": variant}
 
 
-def of_jobs(samples: Iterable[JobSample]) -> Iterator[_Recorded]:
-    """As `Hosts.samples_of`; CloudWatch's `Host` is the job's name and the host's."""
+def looks_at_instances(samples: Iterable[InstanceSample]) -> Iterator[Look]:
+    """The gauges of instances; those of a variant are told of together."""
+    for one in samples:
+        metric = METRICS.get(one.name)
+        if metric is not None and metric.kind is Kind.GAUGE and metric.namespace != OWN:
+            dimensions = _dimensions(one.endpoint, one.variant)
+            yield Look(one.name, dimensions, one.value, one.instance, one.name in _COUNTS)
+
+
+def looks_at_jobs(samples: Iterable[JobSample]) -> Iterator[Look]:
+    """The gauges of jobs' hosts; CloudWatch's `Host` is the job's name and the host's."""
     for one in samples:
         name = "Job" + one.name
         if name in METRICS:
-            yield name, {"Host": f"{one.job}/{one.host}"}, of_values({one.value: 1})
+            yield Look(name, {"Host": f"{one.job}/{one.host}"}, one.value)

@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sagehen.clock import Clock
 from sagehen.domain.series import Series, as_dimensions
-from sagehen.domain.statistics import Statistics
+from sagehen.domain.statistics import Statistics, of_values
 from sagehen.errors import SagehenError
 from sagehen.metrics import CLOUDWATCH_DIMENSIONS, METRICS, Kind, Metric
 from sagehen.store import endpoints
@@ -26,6 +26,24 @@ MOST_MINUTES = 60
 _Key = tuple[str, *tuple[tuple[str, str], ...]]
 """A metric's name, then its dimensions as they were given."""
 _Values = dict[_Key, Statistics]
+
+
+class _Looks:
+    """The looks at one source in one minute."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum = self._told = 0.0
+
+    def add(self, value: float, latest: bool) -> Statistics:
+        """What one more look adds to the minute, of which a part may be written already."""
+        self._count += 1
+        self._sum += value
+        now = value if latest else self._sum / self._count
+        made = of_values({value: 1})
+        made.count, made.sum = float(self._count == 1), now - self._told
+        self._told = now
+        return made
 
 
 class Recorder:
@@ -46,6 +64,8 @@ class Recorder:
         """Of the current minute, as what was put."""
         self._put: _Values = {}
         self._unwritten: dict[int, _Values] = {}
+        self._looks: dict[tuple[_Key, str], _Looks] = {}
+        """Of the current minute, at gauges, by what is looked at."""
         self._totals: _Values = {}
         """Of all that was recorded and laid aside since this process began."""
         self.dropped = 0
@@ -76,6 +96,31 @@ class Recorder:
             known = self._put.get(key) or self._open(self._put, key)
             if known is not None:
                 known.merge(statistics)
+
+    def look(
+        self,
+        name: str,
+        dimensions: Mapping[str, str],
+        value: float,
+        source: str = "",
+        latest: bool = False,
+    ) -> None:
+        """What a gauge stands at. A minute has one sample of each source, however often it is
+        looked at: the sum over a minute is that of all sources. Minimum, maximum and percentiles
+        are over all looks.
+
+        Args:
+            source: what is looked at: an instance, where the metric is told of all of a variant.
+            latest: whether the sample is the minute's last look, and not the mean of its looks.
+        """
+        key: _Key = (name, *dimensions.items())
+        with self._lock:
+            if not self._starts <= self._clock.now() < self._ends:
+                self._turn()
+            known = self._put.get(key) or self._open(self._put, key)
+            if known is not None:
+                looks = self._looks.setdefault((key, source), _Looks())
+                known.merge(looks.add(value, latest))
 
     def flush(self) -> None:
         """Write what has come since the last time; what cannot be written waits. Blocks."""
@@ -125,7 +170,10 @@ class Recorder:
             if values:
                 _merge(self._unwritten.setdefault(self._minute, {}), values)
         self._recorded, self._put = {}, {}
-        self._minute = int(self._clock.now() // 60)
+        minute = int(self._clock.now() // 60)
+        if minute != self._minute:
+            self._looks.clear()
+        self._minute = minute
         self._starts, self._ends = self._minute * 60.0, self._minute * 60.0 + 60
 
     def _open(self, values: _Values, key: _Key) -> Statistics | None:

@@ -11,10 +11,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sagehen.api.exposition import InstanceSample
 from sagehen.api.observations import Observations
 from sagehen.clock import Clock
-from sagehen.domain.statistics import of_values
 from sagehen.errors import SagehenError
 from sagehen.metering.backlogs import Gauge, backlogs
-from sagehen.metering.hosts import Hosts, JobSample, of_jobs
+from sagehen.metering.hosts import Hosts, JobSample, looks_at_instances, looks_at_jobs
 from sagehen.metering.invocations import concurrency, dimensions_of, samples_of
 from sagehen.metering.recorder import Recorder
 from sagehen.settings import Settings
@@ -124,11 +123,10 @@ class Sampler:
                 of_hosts = await self._agent.job_samples()
         except (SagehenError, TimeoutError):
             return
-        for name, dimensions, statistics in (
-            *self._hosts.samples_of(samples),
-            *of_jobs(of_hosts),
-        ):
+        for name, dimensions, statistics in self._hosts.samples_of(samples):
             self._recorder.put(name, dimensions, statistics)
+        for look in (*looks_at_instances(samples), *looks_at_jobs(of_hosts)):
+            self._recorder.look(*look)
 
     def _sample_backlogs(self) -> None:
         """Where several controls share a state, one does."""
@@ -141,7 +139,7 @@ class Sampler:
             found = found if mine else []
         self._gauges = found
         for name, endpoint, value in found:
-            self._recorder.put(name, {"EndpointName": endpoint}, of_values({value: 1}))
+            self._recorder.look(name, {"EndpointName": endpoint}, value)
 
     def _prune(self) -> None:
         """Delete what is too old: sooner where there is more than may be."""

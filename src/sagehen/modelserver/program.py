@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import uvloop
 
+from sagehen.container.exits import WILL_NOT_LOAD
 from sagehen.errors import SagehenError, Unavailable
 from sagehen.modelserver.adapters import make_adapter
 from sagehen.modelserver.connection import Connection
@@ -18,6 +19,7 @@ from sagehen.modelserver.contract import Request
 from sagehen.modelserver.environment import Bind, Environment
 from sagehen.modelserver.loading import Loader
 from sagehen.modelserver.multi import MultiModel
+from sagehen.modelserver.replies import RaisedElsewhere
 from sagehen.modelserver.server import Server
 from sagehen.modelserver.single import SingleModel
 from sagehen.modelserver.strays import wait_for_strays
@@ -29,12 +31,21 @@ DRAIN_SECONDS = 28.0
 """Below the 30 seconds after which the platform kills a container."""
 
 _BACKLOG = 2048
+_OF_THE_MODEL = frozenset(
+    {
+        *("AssertionError", "AttributeError", "ImportError", "IndentationError", "IndexError"),
+        *("KeyError", "MissingFunction", "ModelFileError", "ModuleNotFoundError", "NameError"),
+        *("ScriptError", "SyntaxError", "TabError", "TypeError", "ValueError"),
+    }
+)
+"""Exceptions that have nothing to do with networks, disks, memory or time."""
 
 log = logging.getLogger(__name__)
 
 
 def run(environment: Environment) -> int:
-    """Serve until SIGTERM or SIGINT. Returns the exit status; 1 if the model does not load."""
+    """Serve until SIGTERM or SIGINT. Returns the exit status; WILL_NOT_LOAD or 1 if the model does
+    not load."""
     set_up_log(environment.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_told(environment))
@@ -77,9 +88,10 @@ async def _serve(
     else:
         single = SingleModel()
         server, listener = await _listen(environment, single.handle)
-        if not await _load(single, loader, environment, stop):
+        status = await _load(single, loader, environment, stop)
+        if status != 0:
             listener.close()
-            return 1
+            return status
     if ready is not None:
         ready.set()
     await stop.wait()
@@ -93,19 +105,31 @@ async def _serve(
 
 async def _load(
     single: SingleModel, loader: Loader, environment: Environment, stop: asyncio.Event
-) -> bool:
-    """Whether the model is ready, or loading was cut short by an order to end."""
+) -> int:
+    """0 when the model is ready, or loading was cut short by an order to end; else the exit
+    status."""
     load = asyncio.ensure_future(loader.load("model", str(environment.model_dir)))
     ended = asyncio.ensure_future(stop.wait())
     await asyncio.wait({load, ended}, return_when=asyncio.FIRST_COMPLETED)
     ended.cancel()
     if not load.done():
-        return True
+        return 0
     if (problem := load.exception()) is not None:
         log.error("The model could not be loaded.\n%s", _ending_in_reason(problem))
-        return False
+        return WILL_NOT_LOAD if _comes_again(problem) else 1
     single.loaded = load.result()
-    return True
+    return 0
+
+
+def _comes_again(problem: BaseException) -> bool:
+    """Whether another start would meet the same: it is in the model's code or files."""
+    if isinstance(problem, RaisedElsewhere):
+        kind = problem.lines.rstrip().rpartition("\n")[2].partition(":")[0]
+    elif type(problem) is SagehenError:  # a sentence from a worker
+        return True
+    else:
+        kind = type(problem).__name__
+    return kind in _OF_THE_MODEL
 
 
 def _ending_in_reason(problem: BaseException) -> str:

@@ -1,11 +1,15 @@
 """What every store keeps on this machine: which buckets there are, drafts, and parts of uploads."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
+from sagehen.domain.bucket_settings import NEW_BUCKET, BucketSettings
 from sagehen.domain.objects import Bucket
 from sagehen.objects.faults import BucketExists, NoSuchBucket
 from sagehen.objects.files import BlobFiles, Draft
@@ -15,7 +19,22 @@ from sagehen.store import object_rows as rows
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 
-__all__ = ["Bookkeeping", "find_bucket"]
+__all__ = ["DEFAULT_KEEPING", "Bookkeeping", "Keeping", "find_bucket"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """How long files are kept that no row names."""
+
+    trash_seconds: float = 86_400
+    """In the trash, until they are deleted."""
+    grace_seconds: float = 3600
+    """Where they are, from when they were written: they may be on their way to a row."""
+
+
+DEFAULT_KEEPING = Keeping()
 
 
 class Bookkeeping:
@@ -27,17 +46,25 @@ class Bookkeeping:
     """
 
     def __init__(
-        self, database: Database, root: Path, clock: Clock, writes: GroupedWrites | None = None
+        self,
+        database: Database,
+        root: Path,
+        clock: Clock,
+        writes: GroupedWrites | None = None,
+        keeping: Keeping = DEFAULT_KEEPING,
     ) -> None:
         self._database = database
         self._clock = clock
         self._files = BlobFiles(root)
         self._writes = writes or GroupedWrites(database)
+        self._keeping = keeping
         self._started_at = clock.now()
+        self._thrown_away = 0
+        self._in_trash = 0
         self.uploads = Uploads(database, self._writes, self._files, clock)
 
-    def create_bucket(self, name: str) -> Bucket:
-        bucket = Bucket(name, self._clock.now())
+    def create_bucket(self, name: str, settings: BucketSettings = NEW_BUCKET) -> Bucket:
+        bucket = Bucket(name, self._clock.now(), settings)
         if not self._writes.run(lambda connection: rows.insert_bucket(connection, bucket)):
             raise BucketExists(f"There is a bucket {name} already.")
         return bucket
@@ -45,6 +72,17 @@ class Bookkeeping:
     def bucket(self, name: str) -> Bucket:
         with self._database.read() as connection:
             return find_bucket(connection, name)
+
+    def change_bucket(
+        self, name: str, change: Callable[[BucketSettings], BucketSettings]
+    ) -> Bucket:
+        def write(connection: Connection) -> Bucket:
+            bucket = find_bucket(connection, name, lock=True)
+            changed = msgspec.structs.replace(bucket, settings=change(bucket.settings))
+            rows.set_bucket_settings(connection, name, changed.settings)
+            return changed
+
+        return self._writes.run(write)
 
     def buckets(self) -> list[Bucket]:
         with self._database.read() as connection:
@@ -62,12 +100,53 @@ class Bookkeeping:
     ) -> list[SmallObject]:
         return []
 
-    def sweep(self) -> int:
-        def known(blob_ids: list[str]) -> set[str]:
-            with self._database.read() as connection:
-                return rows.known_blobs(connection, blob_ids)
+    def recover(self) -> int:
+        if not self._is_pair():
+            return 0
+        found = self._files.put_back(self._known)
+        if found:
+            about = {"action": "recover_files", "count": found}
+            log.warning("Files of objects were taken out of the trash again.", extra=about)
+        return found
 
-        return self._files.sweep(self._started_at, known)
+    def sweep(self) -> int:
+        if not self._is_pair():
+            # To another state all files look as if nobody needed them.
+            about: dict[str, object] = {"action": "sweep_files"}
+            log.error(
+                "The files of objects are not swept: nothing shows that they belong to this state.",
+                extra=about,
+            )
+            return 0
+        now = self._clock.now()
+        before = min(self._started_at, now - self._keeping.grace_seconds)
+        self._files.drop_drafts(before)
+        self._files.put_back(self._known)
+        moved = self._files.sweep(before, now, self._known)
+        if moved:
+            log.warning(
+                "Files of objects that the state does not know were moved to objects/trash.",
+                extra={"action": "sweep_files", "count": moved},
+            )
+        self._files.empty_trash(now - self._keeping.trash_seconds, self._known)
+        self._thrown_away += moved
+        self._in_trash = self._files.trash_size()
+        return moved
+
+    def measured(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
+        return {
+            "ObjectFilesThrownAway": {(): self._thrown_away},
+            "ObjectFilesInTrash": {(): self._in_trash},
+        }
+
+    def _is_pair(self) -> bool:
+        with self._database.read() as connection:
+            own = rows.state_id(connection)
+        return own is not None and own == self._files.pair_id
+
+    def _known(self, blob_ids: list[str]) -> set[str]:
+        with self._database.read() as connection:
+            return rows.known_blobs(connection, blob_ids)
 
     def _drop_bucket(self, connection: Connection, name: str) -> list[str]:
         """An empty bucket and its uploads go; the files that are nobody's then."""

@@ -54,6 +54,12 @@ class ConditionFailed(Conflict):
 class BadPart(Invalid):
     """A part that is to be joined was not uploaded, or differs from what was uploaded."""
 
+    def __init__(self, message: str, number: int = 0, etag: str = "") -> None:
+        super().__init__(message)
+        self.number = number
+        self.etag = etag
+        """As the client named it."""
+
 
 class BadPartOrder(Invalid):
     """The parts to be joined are not in the order of their numbers."""
@@ -61,6 +67,16 @@ class BadPartOrder(Invalid):
 
 class PartTooSmall(Invalid):
     """A part that is not the last is under the least size."""
+
+    def __init__(
+        self, message: str, number: int = 0, etag: str = "", size: int = 0, least: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.number = number
+        self.etag = etag
+        self.size = size
+        """Bytes, as is `least`."""
+        self.least = least
 
 
 class DigestMismatch(Invalid):

@@ -1,8 +1,9 @@
 """The files that hold the bytes: opaque names, each file written once and never changed.
 
 A draft is written in `drafts/`, unless it is so small that it stays in memory; when it is whole and
-on disk it moves to `blobs/`. Only a row in the state makes it part of an object; a file without a
-row is nobody's and may be swept away.
+on disk it moves to `blobs/`. Only a row in the state makes it part of an object. A file without a
+row moves to `trash/`, where it stays for a while: should the state turn out to be the wrong one,
+the right one finds its files again.
 """
 
 import contextlib
@@ -10,14 +11,21 @@ import errno
 import hashlib
 import os
 import secrets
+import time
 from collections.abc import Callable, Collection, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from sagehen.objects.digests import base64_of, new_digest
 from sagehen.objects.faults import StorageFull
+from sagehen.store.pairing import BLOB_NAME, folder_id
+from sagehen.store.removals import may_remove
 
-__all__ = ["MOST_HELD_BYTES", "BlobFiles", "Draft"]
+__all__ = ["MOST_HELD_BYTES", "BlobFiles", "Draft", "Known"]
+
+Known = Callable[[list[str]], set[str]]
+"""Of some blob ids, those that have a row."""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _SWEEP_BATCH = 500
@@ -123,10 +131,17 @@ class BlobFiles:
     """All files of one object store, below `root`."""
 
     def __init__(self, root: Path) -> None:
+        self._root = root
         self._drafts = root / "drafts"
         self._blobs = root / "blobs"
-        for folder in (self._drafts, self._blobs):
+        self._trash = root / "trash"
+        for folder in (self._drafts, self._blobs, self._trash):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def pair_id(self) -> str | None:
+        """The id that these files have in common with their state; None before the first start."""
+        return folder_id(self._root)
 
     def draft(self, algorithm: str | None = None) -> Draft:
         """A new empty draft, which also computes the checksum by `algorithm`.
@@ -170,24 +185,89 @@ class BlobFiles:
         return self._path(blob_id).open("rb", buffering=0)
 
     def remove(self, blob_ids: Collection[str]) -> None:
-        """Remove blobs; those that are gone are passed over."""
-        for blob_id in blob_ids:
-            self._path(blob_id).unlink(missing_ok=True)
+        """Remove blobs; those that are gone are passed over. A backup may need them still: while
+        one is made they go to the trash."""
+        if not blob_ids:
+            return
+        with may_remove(self._root) as may:
+            for blob_id in blob_ids:
+                path = self._path(blob_id)
+                if may:
+                    path.unlink(missing_ok=True)
+                else:
+                    self._throw_away(path, time.time())
 
-    def sweep(self, before: float, known: Callable[[list[str]], set[str]]) -> int:
-        """Remove what a crash left behind: how many files.
+    def drop_drafts(self, before: float) -> int:
+        """Remove drafts that nobody has written to since `before`, seconds since the epoch: no
+        draft was ever accepted. How many files there were."""
+        return sum(_remove_old(path, before) for path in _files(self._drafts))
+
+    def sweep(self, before: float, now: float, known: Known) -> int:
+        """Move files without a row to the trash; how many.
 
         Args:
-            before: seconds since the epoch; files changed later may be on their way in.
-            known: of some blob ids, those that have a row.
+            before: seconds since the epoch; files changed later may be on their way to a row.
         """
         before -= _CLOCK_SLACK_SECONDS
-        removed = sum(_remove_old(path, before) for path in _files(self._drafts))
-        for folder in self._blobs.iterdir():
-            for batch in _batches(_files(folder), _SWEEP_BATCH):
-                kept = known([path.name for path in batch])
-                removed += sum(_remove_old(path, before) for path in batch if path.name not in kept)
+        moved = 0
+        for folder in _folders(self._blobs):
+            # What has another name is none of ours.
+            blobs = (path for path in _files(folder) if BLOB_NAME.fullmatch(path.name))
+            for batch in _batches(blobs, _SWEEP_BATCH):
+                named = known([path.name for path in batch])
+                gone = [path for path in batch if path.name not in named and _is_old(path, before)]
+                gone = [path for path in gone if self._throw_away(path, now)]
+                # Its row came in between, whatever the clock said of its age.
+                moved += len(gone) - self._put_back(known([path.name for path in gone]))
+        return moved
+
+    def put_back(self, known: Known) -> int:
+        """Take files out of the trash that have a row after all; how many."""
+        return sum(
+            self._put_back(known([path.name for path in batch]))
+            for batch in _batches(_files(self._trash), _SWEEP_BATCH)
+        )
+
+    def empty_trash(self, before: float, known: Known) -> int:
+        """Delete what has been in the trash since `before` or longer, but not while a backup is
+        made; how many files."""
+        removed = 0
+        with may_remove(self._root) as may:
+            if may:
+                removed = self._empty_trash(before, known)
         return removed
+
+    def _empty_trash(self, before: float, known: Known) -> int:
+        removed = 0
+        for batch in _batches(_files(self._trash), _SWEEP_BATCH):
+            named = known([path.name for path in batch])
+            removed += sum(
+                _remove_old(path, before, by_modified=True)
+                for path in batch
+                if path.name not in named
+            )
+        return removed
+
+    def trash_size(self) -> int:
+        """How many files the trash has."""
+        return sum(1 for _ in _files(self._trash))
+
+    def _throw_away(self, path: Path, now: float) -> bool:
+        # Its time first: a file in the trash is as old as its stay there, whatever ends this.
+        try:
+            os.utime(path, (now, now))
+            path.rename(self._trash / path.name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _put_back(self, blob_ids: Collection[str]) -> int:
+        for blob_id in blob_ids:
+            target = self._path(blob_id)
+            self._make_folder(target.parent)
+            with contextlib.suppress(FileNotFoundError):
+                (self._trash / blob_id).rename(target)
+        return len(blob_ids)
 
     def _path(self, blob_id: str) -> Path:
         return self._blobs / blob_id[:2] / blob_id
@@ -226,6 +306,13 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def _folders(folder: Path) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
+
+
 def _files(folder: Path) -> Iterator[Path]:
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -233,21 +320,23 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _batches(paths: Iterator[Path], size: int) -> Iterator[list[Path]]:
-    batch: list[Path] = []
-    for path in paths:
-        batch.append(path)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
+    while batch := list(islice(paths, size)):
         yield batch
 
 
-def _remove_old(path: Path, before: float) -> bool:
+def _is_old(path: Path, before: float) -> bool:
+    # The change time, not the modification time: becoming a blob counts as well.
+    try:
+        return path.stat().st_ctime < before
+    except FileNotFoundError:
+        return False
+
+
+def _remove_old(path: Path, before: float, by_modified: bool = False) -> bool:
     # A file may go while we look: another sweep, or a draft that was discarded.
     try:
-        # The change time, not the modification time: becoming a blob counts as well.
-        if path.stat().st_ctime >= before:
+        found = path.stat()
+        if (found.st_mtime if by_modified else found.st_ctime) >= before:
             return False
         path.unlink()
     except FileNotFoundError:

@@ -36,7 +36,7 @@ from sagehen.domain.objects import (
     WriteCondition,
 )
 from sagehen.errors import Unavailable
-from sagehen.objects.bookkeeping import Bookkeeping
+from sagehen.objects.bookkeeping import DEFAULT_KEEPING, Bookkeeping, Keeping
 from sagehen.objects.faults import (
     BucketNotEmpty,
     ConditionFailed,
@@ -63,6 +63,11 @@ _KEPT_HEADERS = {
 }
 
 
+_OF_NO_EFFECT = {
+    ("x-amz-server-side-encryption", "AES256"),
+    ("x-amz-server-side-encryption-bucket-key-enabled", "false"),
+}
+"""Headers that ask for what every object is said to have."""
 _LAST_CHARACTER = "\U0010ffff"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -77,8 +82,9 @@ class ForeignObjectStore(Bookkeeping):
         root: Path,
         clock: Clock,
         writes: GroupedWrites | None = None,
+        keeping: Keeping = DEFAULT_KEEPING,
     ) -> None:
-        super().__init__(database, root, clock, writes)
+        super().__init__(database, root, clock, writes, keeping)
         self._remote = remote
 
     def delete_bucket(self, name: str) -> None:
@@ -139,6 +145,10 @@ class ForeignObjectStore(Bookkeeping):
     def set_tags(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:
         raise NotSupported("Object tags are not possible with this object store.")
 
+    def set_acl(self, bucket: str, key: str, acl: str) -> None:
+        self.head(bucket, key)
+        _check_acl(acl)
+
     def complete(self, upload: Upload, completion: Completion) -> ObjectInfo:
         uploaded = self.uploads.parts(upload)
         joined = self.uploads.check(upload, uploaded, completion)
@@ -166,8 +176,7 @@ class ForeignObjectStore(Bookkeeping):
     ) -> ObjectInfo:
         self.bucket(bucket)
         path = _path(bucket, key)
-        if attributes.tags:
-            raise NotSupported("Object tags are not possible with this object store.")
+        _check_kept(attributes)
         with _ours(key):
             obstore.put(
                 self._remote,
@@ -279,6 +288,27 @@ def _ours(key: str = "") -> Iterator[None]:
         ) from error
     except BaseError as error:
         raise Unavailable(f"The object store failed: {_first_line(error)}") from error
+
+
+def _check_kept(attributes: Attributes) -> None:
+    """Raises NotSupported for what the remote would drop without a word."""
+    if attributes.tags:
+        raise NotSupported("Object tags are not possible with this object store.")
+    _check_acl(attributes.acl)
+    if attributes.storage_class != "STANDARD":
+        raise NotSupported(
+            f"The storage class {attributes.storage_class} is not possible with this object store."
+        )
+    for name, value in attributes.headers.items():
+        if name not in _KEPT_HEADERS and (name, value) not in _OF_NO_EFFECT:
+            raise NotSupported(f"{name}: {value} is not possible with this object store.")
+
+
+def _check_acl(acl: str) -> None:
+    if acl != "private":
+        raise NotSupported(
+            f"The ACL {acl} is not possible with this object store, which keeps no ACLs."
+        )
 
 
 def _first_line(error: Exception) -> str:

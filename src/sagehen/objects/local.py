@@ -2,12 +2,13 @@
 
 Order of a write: the file is whole and on disk, then the row says that it is the object, then
 the file it replaces goes. A crash between any two leaves the old object or the new one, and at
-most a file that nobody knows, which the next sweep removes.
+most a file that nobody knows, which a later sweep moves to the trash.
 """
 
 import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -185,11 +186,17 @@ class LocalObjectStore(Bookkeeping):
         self._files.remove(self._writes.run(drop))
 
     def set_tags(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:
+        self._change_attributes(bucket, key, tags=tags)
+
+    def set_acl(self, bucket: str, key: str, acl: str) -> None:
+        self._change_attributes(bucket, key, acl=acl)
+
+    def _change_attributes(self, bucket: str, key: str, **changes: Any) -> None:
         def change(connection: Connection) -> None:
             find_bucket(connection, bucket, lock=True)
             info = _object(connection, bucket, key)
             rows.set_attributes(
-                connection, info, msgspec.structs.replace(info.attributes, tags=tags)
+                connection, info, msgspec.structs.replace(info.attributes, **changes)
             )
 
         self._writes.run(change)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from sagehen.clock import Clock
 from sagehen.errors import SettingError
 from sagehen.home import Home
+from sagehen.objects.bookkeeping import Keeping
 from sagehen.objects.local import LocalObjectStore
 from sagehen.objects.store import ObjectStore
 from sagehen.store.database import Database
@@ -32,11 +33,12 @@ def open_object_store(
         SettingError: `object_store_url` or its options are not what obstore takes.
     """
     remote = open_remote(settings)
+    keeping = Keeping(settings.object_trash_seconds, settings.object_grace_seconds)
     if remote is None:
-        return LocalObjectStore(database, home.objects, clock, writes)
+        return LocalObjectStore(database, home.objects, clock, writes, keeping)
     from sagehen.objects.foreign import ForeignObjectStore  # with obstore, which most do without
 
-    return ForeignObjectStore(remote, database, home.objects, clock, writes)
+    return ForeignObjectStore(remote, database, home.objects, clock, writes, keeping)
 
 
 def open_remote(settings: "Settings") -> Any:

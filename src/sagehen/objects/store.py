@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from sagehen.domain.bucket_settings import NEW_BUCKET, BucketSettings
 from sagehen.domain.objects import (
     ALWAYS,
     Attributes,
@@ -79,11 +80,19 @@ class ObjectStore(Protocol):
     uploads: "Uploads"
     """Uploads in parts, up to their completion."""
 
-    def create_bucket(self, name: str) -> Bucket:
+    def create_bucket(self, name: str, settings: BucketSettings = NEW_BUCKET) -> Bucket:
         """Raises BucketExists."""
 
     def bucket(self, name: str) -> Bucket:
         """Raises NoSuchBucket."""
+
+    def change_bucket(
+        self, name: str, change: Callable[[BucketSettings], BucketSettings]
+    ) -> Bucket:
+        """Replace a bucket's settings by what `change` makes of them, in one transaction.
+
+        Raises NoSuchBucket, and what `change` raises.
+        """
 
     def buckets(self) -> list[Bucket]:
         """All buckets by name."""
@@ -137,6 +146,12 @@ class ObjectStore(Protocol):
     def set_tags(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:
         """Raises NoSuchBucket, NoSuchKey, NotSupported."""
 
+    def set_acl(self, bucket: str, key: str, acl: str) -> None:
+        """Keep a canned access control list with an object.
+
+        Raises NoSuchBucket, NoSuchKey, NotSupported.
+        """
+
     def complete(self, upload: Upload, completion: "Completion") -> ObjectInfo:
         """Make the object of an upload's parts; those not named are dropped.
 
@@ -146,5 +161,12 @@ class ObjectStore(Protocol):
     def completed(self, bucket: str, key: str, upload_id: str) -> ObjectInfo:
         """The object, if that upload made it. Raises NoSuchUpload where it did not."""
 
+    def recover(self) -> int:
+        """Take files out of the trash that have a row after all; how many. Call before serving."""
+
     def sweep(self) -> int:
-        """Remove the files that a crash left behind; how many there were. Call once at start."""
+        """Move files that no row names to the trash, and delete what has been there long enough;
+        how many were moved. Nothing is done where files and state are not known to be a pair."""
+
+    def measured(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
+        """For Prometheus."""

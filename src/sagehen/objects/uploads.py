@@ -207,14 +207,20 @@ def _choose(uploaded: Sequence[Blob], chosen: Sequence[ChosenPart]) -> list[Blob
         if blob is None or blob.etag != part.etag or part.checksum not in (None, blob.checksum):
             raise BadPart(
                 f"Part {part.number} could not be found, or its entity tag or checksum is not the "
-                "one it was uploaded with."
+                "one it was uploaded with.",
+                part.number,
+                part.etag,
             )
         blobs.append(blob)
     for blob in blobs[:-1]:
         if blob.size < LEAST_PART_BYTES:
             raise PartTooSmall(
                 f"Part {blob.number} has {blob.size} bytes; every part but the last needs at least "
-                f"{LEAST_PART_BYTES}."
+                f"{LEAST_PART_BYTES}.",
+                blob.number,
+                blob.etag,
+                blob.size,
+                LEAST_PART_BYTES,
             )
     return blobs
 

@@ -97,6 +97,14 @@ class EndpointPass:
             settled=not (start or stop) and _at_rest(rows),
         )
 
+    def stand_by(self, leader: str) -> None:
+        """Take back the routes while another control, `leader`, works on the endpoints.
+
+        Its instances are those of its own machine and home, which nobody reaches from here.
+        """
+        if self._routes.publish({}, leader):
+            self._on_routes()
+
     def _read(self) -> Rows:
         with self._database.read() as connection:
             return make_rows(endpoints.all(connection), instances.all(connection))

@@ -83,6 +83,11 @@ class EndpointLoop(LeasedLoop):
             return max(0.0, asks.wake_at - self._clock.now())
         return None if asks.settled and reports is not None else LONGEST_REST_SECONDS
 
+    async def stand_by(self) -> None:
+        leader = await in_thread(self._held.other_holder)
+        if leader is not None:
+            await in_thread(lambda: self._pass.stand_by(leader))
+
     async def _ask(self, asks: Asks) -> None:
         """Ask the agent for what is missing. What does not get through is asked for again."""
         try:

@@ -136,12 +136,17 @@ class RouteFile:
         """What is there now."""
         return self._published.routes if self._published else {}
 
-    def publish(self, routes: dict[str, Route]) -> bool:
-        """Put `routes` in place of what is there, at once and whole; False where they are equal."""
-        if self._published is not None and self._published.routes == routes:
+    def publish(self, routes: dict[str, Route], leader: str | None = None) -> bool:
+        """Put `routes` in place of what is there, at once and whole; False where they are equal.
+
+        Args:
+            leader: the control that works on the endpoints, where it is not this one.
+        """
+        before = self._published
+        if before is not None and (before.routes, before.leader) == (routes, leader):
             return False
-        version = self._published.version + 1 if self._published else 1
-        table = RouteTable(routes=routes, version=version)
+        version = before.version + 1 if before else 1
+        table = RouteTable(routes=routes, version=version, leader=leader)
         beside = self._path.with_name(self._path.name + ".new")
         beside.write_bytes(msgspec.json.encode(table))
         os.replace(beside, self._path)

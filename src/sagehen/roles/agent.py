@@ -19,7 +19,7 @@ async def _main(start: Start) -> None:
     orphans = Orphans()
     orphans.adopt()
     mounts = start.settings.mount_opt_ml and await can_mount(start.home.path, orphans)
-    launcher = ProcessLauncher(cgroups, orphans, mounts=mounts)
+    launcher = ProcessLauncher(cgroups, orphans, mounts=mounts, umask=start.umask)
     agent = Agent(start.settings, start.home, objects.as_store(), SYSTEM, launcher=launcher)
     await agent.start()
     try:

@@ -37,6 +37,9 @@ class Start:
     sockets: tuple[socket.socket, ...]
     number: int
     """Which one it is of the processes of its role, from 0."""
+    umask: int = -1
+    """That of the server's user: containers have it, and what the server itself makes is for its
+    user only. Negative where it is not known."""
 
 
 def start_role(name: str) -> Start:
@@ -45,6 +48,7 @@ def start_role(name: str) -> Start:
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--socket", type=int, action="append", default=[])
     parser.add_argument("--number", type=int)
+    parser.add_argument("--umask", type=int, default=-1)
     given = parser.parse_args()
     die_with_parent(given.parent)
     # It stays open: what is opened next would have its number, and libuv aborts where it is to
@@ -55,7 +59,11 @@ def start_role(name: str) -> Start:
     configure_logging(settings.log_level, own_name)
     sockets = tuple(socket.socket(fileno=descriptor) for descriptor in given.socket)
     return Start(
-        settings=settings, home=Home(settings.home), sockets=sockets, number=given.number or 0
+        settings=settings,
+        home=Home(settings.home),
+        sockets=sockets,
+        number=given.number or 0,
+        umask=given.umask,
     )
 
 

@@ -17,14 +17,18 @@ from sagehen.api.call import Call
 from sagehen.api.exposition import Measured, merged
 from sagehen.api.observations import Observations
 from sagehen.api.operations import OPERATIONS
+from sagehen.api.own_access import Guard, Metrics
 from sagehen.api.own_paths import OwnPaths
+from sagehen.api.own_site import OwnSite
+from sagehen.api.request_body import BodyBudget
 from sagehen.api.sns.certificate import certificate_route
 from sagehen.api.stacks import stack_routes
 from sagehen.api.training.job_paths import JobPaths
 from sagehen.clock import SYSTEM
-from sagehen.credentials import load_credentials
+from sagehen.credentials import load_credentials, load_token
 from sagehen.deferred.dispatch.assembly import make_dispatcher
 from sagehen.deferred.dispatch.sweeps import Sweeps
+from sagehen.deferred.sweeping import keep_sweeping
 from sagehen.domain.names import ArnMaker
 from sagehen.metering.recorder import Recorder
 from sagehen.metering.sampler import Sampler
@@ -38,9 +42,12 @@ from sagehen.roles.inference import Inference
 from sagehen.roles.notices import Notices
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
+from sagehen.threads import in_thread
 from sagehen.wire.sigv4 import Verifier
 
 __all__: list[str] = []
+
+SWEEP_FILES_SECONDS = 3600.0
 
 
 class _Control:
@@ -50,14 +57,12 @@ class _Control:
         self._settings = settings = start.settings
         self._database = Database(settings.state_url, locks_leases=True)
         self._writes = GroupedWrites(self._database)
-        self._objects = open_object_store(
-            settings, start.home, self._database, SYSTEM, self._writes
-        )
+        self.objects = open_object_store(settings, start.home, self._database, SYSTEM, self._writes)
         self._agent = AgentClient(start.home.agent_socket)
         # Named by its home, not its process: after a restart it takes its own leases over at once.
         holder = f"{socket.gethostname()}:{start.home.path}"
         recorder = Recorder(SYSTEM, self._database, settings.max_metric_series)
-        store = (self._database, self._writes, self._objects)
+        store = (self._database, self._writes, self.objects)
         self._dispatcher = make_dispatcher(
             settings, start.home, *store, recorder.record, SYSTEM, holder
         )
@@ -68,9 +73,14 @@ class _Control:
         self._sampler = Sampler(
             settings, self._database, recorder, self._observations, self._agent, SYSTEM, holder
         )
-        self.inference = Inference(settings, self._database, self._writes, self._objects)
+        self._bodies = BodyBudget(settings.max_held_control_body_bytes)
+        self._site = OwnSite(settings.public_url, settings.allowed_hosts)
+        about = (self._site, self._bodies)
+        store = (self._database, self._writes, self.objects)
+        self.inference = Inference(settings, *store, *about)
         self._jobs = self._make_job_loop(holder)
         keys = load_credentials(start.home.credentials)
+        self._token = load_token(start.home.token)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
 
     def _make_loop(self, start: Start, holder: str) -> EndpointLoop:
@@ -91,7 +101,7 @@ class _Control:
             self._agent,
             SYSTEM,
             holder,
-            ArnMaker(settings.account_id, settings.region),
+            ArnMaker.of(settings),
             JobLimits.of(settings),
             on_end=[self.inference.on_end],
         )
@@ -104,24 +114,33 @@ class _Control:
             OPERATIONS,
             self._verifier,
             self._make_call,
-            self._own_paths().app,
-            AsyncInvocations(self._verifier, intake, SYSTEM),
+            self._own_paths(),
+            AsyncInvocations(self._verifier, intake, SYSTEM, self._bodies),
             self.inference.answers,
+            self._site,
+            self._bodies,
         )
 
-    def _own_paths(self) -> OwnPaths:
+    def _own_paths(self) -> Guard:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
-        stacks = stack_routes(self._verifier, self._database, SYSTEM)
-        jobs = JobPaths(self._verifier, Interrupts(self._database, self._agent))
-        services = self.inference.routes(self._verifier)
+        stacks = stack_routes(self._database, SYSTEM)
+        jobs = JobPaths(Interrupts(self._database, self._agent))
+        services = self.inference.routes()
         routes = [*queues.routes, *jobs.routes, *stacks, *services]
         more = [*routes, certificate_route(self.notices.signer)]
 
         def measured(endpoints: Container[str]) -> Measured:
             own = merged(self.inference.measured(), self._jobs.measured())
+            own = merged(own, {"LimitHits": {("control_bodies",): self._bodies.hits}})
+            own = merged(own, self.objects.measured())
             return merged(self._sampler.measured(endpoints), own)
 
-        return OwnPaths(self._observations, self._database, self._agent, measured, more)
+        paths = OwnPaths(
+            self._observations, self._database, self._agent, measured, more, self._site
+        )
+        metrics = Metrics(self._settings.host, self._settings.open_metrics)
+        about = (self._verifier, self._token, self._site, metrics, self._bodies)
+        return Guard(paths.app, *about)
 
     def _hint_dispatcher(self, _: str) -> None:
         self._dispatcher.hint()
@@ -131,9 +150,9 @@ class _Control:
             settings=self._settings,
             database=self._database,
             writes=self._writes,
-            objects=self._objects,
+            objects=self.objects,
             clock=SYSTEM,
-            arns=ArnMaker(self._settings.account_id, self._settings.region),
+            arns=ArnMaker.of(self._settings),
             request_id=request_id,
             hint=self._loop.hint,
             seal=self.notices.seal,
@@ -151,8 +170,11 @@ class _Control:
             *self.notices.duties(),
             *self.inference.duties(),
             Sweeps(self._writes, SYSTEM, history).run(),
-            asyncio.to_thread(self._objects.sweep),
+            keep_sweeping(self._sweep_files, SWEEP_FILES_SECONDS, SYSTEM, "files of objects"),
         ]
+
+    async def _sweep_files(self) -> None:
+        await in_thread(self.objects.sweep)
 
     async def close(self) -> None:
         """Once nothing uses it any more."""
@@ -163,6 +185,7 @@ class _Control:
 
 async def _main(start: Start) -> None:
     control = _Control(start)
+    await asyncio.to_thread(control.objects.recover)
     await asyncio.to_thread(control.inference.begin)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
     duties = [asyncio.create_task(duty) for duty in control.duties()]

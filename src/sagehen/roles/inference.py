@@ -14,6 +14,8 @@ from sagehen.api.inference_service.jobs import Jobs
 from sagehen.api.inference_service.service_paths import service_routes
 from sagehen.api.inference_service.services import Services
 from sagehen.api.inference_service.slots import Slots
+from sagehen.api.own_site import OwnSite
+from sagehen.api.request_body import BodyBudget
 from sagehen.api.training.creation import create_training_job_row
 from sagehen.api.training.stopping import stop_training_job_row
 from sagehen.clock import SYSTEM
@@ -25,7 +27,6 @@ from sagehen.settings import Settings
 from sagehen.store import training_jobs
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
-from sagehen.wire.sigv4 import Verifier
 
 __all__ = ["Inference"]
 
@@ -39,6 +40,8 @@ class Inference:
         database: Database,
         writes: GroupedWrites,
         objects: ObjectStore,
+        site: OwnSite,
+        bodies: BodyBudget,
     ) -> None:
         self._counts = Counts()
         training = _TrainingJobs(settings)
@@ -47,7 +50,7 @@ class Inference:
         """What is to be done in the transaction in which a training job ends."""
         jobs = Jobs(database, writes, slots, training.stop)
         intake = Intake(database, writes, objects, settings, slots, SYSTEM)
-        self.answers = InferenceServices(database, intake, jobs, self._counts).answers
+        self.answers = InferenceServices(database, intake, jobs, self._counts, site, bodies).answers
         """Whether a request was a service's; then it is answered."""
         self._services = Services(database, writes, objects, settings, slots, training.stop, SYSTEM)
         housekeeping = Housekeeping(slots, SYSTEM)
@@ -57,8 +60,8 @@ class Inference:
         """Have the service of the settings in the state."""
         self._services.begin()
 
-    def routes(self, verifier: Verifier) -> list[Route]:
-        return service_routes(verifier, self._services)
+    def routes(self) -> list[Route]:
+        return service_routes(self._services)
 
     def measured(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
         """For Prometheus."""
@@ -74,7 +77,7 @@ class _TrainingJobs:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._arns = ArnMaker(settings.account_id, settings.region)
+        self._arns = ArnMaker.of(settings)
 
     def make(
         self, connection: Connection, definition: dict[str, Any], tags: dict[str, str], now: float

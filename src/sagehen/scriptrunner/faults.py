@@ -2,6 +2,7 @@
 
 import re
 
+from sagehen.container.aws_modules import hint
 from sagehen.errors import SagehenError
 
 __all__ = ["CannotRun", "describe_failure"]
@@ -52,4 +53,5 @@ def _message(errors: str) -> str:
         last = len(lines) - lines[::-1].index(_TRACEBACK)
         raised = next((n for n in range(last, len(lines)) if not lines[n].startswith(" ")), None)
         chosen = lines[raised:] if raised is not None else chosen
-    return "\n".join(chosen)[:MESSAGE_CHARACTERS]
+    said = "\n".join(chosen)[:MESSAGE_CHARACTERS]
+    return said + hint(said)

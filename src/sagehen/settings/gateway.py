@@ -36,6 +36,12 @@ class InvocationSettings(Section):
         gt=0,
         description="Bodies one gateway holds at once, of all requests together; more get 503.",
     )
+    max_held_control_body_bytes: int = Field(
+        2**28,
+        gt=0,
+        description="Bodies that the process behind the gateways holds at once, of all requests "
+        "that are not invocations or S3's; more get 503.",
+    )
     max_shadow_copies: int = Field(
         1000,
         gt=0,
@@ -55,8 +61,9 @@ class ConnectionSettings(Section):
     max_connections: int = Field(
         16_384,
         gt=0,
-        description="Clients connected to one gateway at once, a quarter of the files that it may "
-        "open at most; more get 503.",
+        description="Clients connected to one gateway at once, and fewer where it may open few "
+        "files, as each may take four. For one more, the connection that has been idle the longest "
+        "is closed; where none is idle it gets 503.",
     )
     max_head_bytes: int = Field(
         64 * 1024,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from sagehen.settings.section import Section
+from sagehen.settings.section import Items, Section, items_of
 
 __all__ = ["InferenceServiceSettings", "TypeSettings", "filled"]
 
@@ -19,26 +19,13 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9._/-]{1,255}")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]*)\}")
 
 
-def _items(value: Any) -> Any:
-    """`a, b`, `[a, b]` or a list of texts; what is empty is dropped."""
-    if isinstance(value, str):
-        value = value.strip().removeprefix("[").removesuffix("]").split(",")
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
-        raise ValueError("Input should be one text with commas, or a list of texts")
-    stripped = (one.strip().strip("\"'") for one in value)
-    return tuple(dict.fromkeys(one for one in stripped if one))
-
-
 def _addresses(value: Any) -> Any:
-    found = _items(value)
+    found = items_of(value)
     for address in found:
         if not _ADDRESS.fullmatch(address):
             which = f" ({address!r} is none)" if len(found) > 1 else ""
             raise ValueError(f"Input should be addresses such as me@example.com{which}")
     return found
-
-
-Items = Annotated[tuple[str, ...], BeforeValidator(_items)]
 
 
 class TypeSettings(Section):
@@ -193,7 +180,7 @@ class InferenceServiceSettings(Section):
         "`inference-<stage>`.",
     )
     notify: Annotated[
-        tuple[Literal["Completed", "Failed", "Stopped"], ...], BeforeValidator(_items)
+        tuple[Literal["Completed", "Failed", "Stopped"], ...], BeforeValidator(items_of)
     ] = Field(
         ("Completed", "Failed", "Stopped"),
         description="The ends of jobs that are told of.",

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from sagehen.settings.section import Section
+from sagehen.settings.section import Items, Section
 
 __all__ = ["PlaceSettings", "ServerSettings"]
 
@@ -32,6 +32,18 @@ class PlaceSettings(Section):
     object_store_options: dict[str, str] = Field(
         default_factory=dict, description="Options handed to obstore as they are."
     )
+    object_trash_seconds: float = Field(
+        86_400,
+        ge=0,
+        description="How long files of objects that the state does not know stay in the home's "
+        "objects/trash before they are deleted.",
+    )
+    object_grace_seconds: float = Field(
+        3600,
+        ge=0,
+        description="Files of objects that were written less than this ago are never moved to the "
+        "trash.",
+    )
 
     @property
     def state_url(self) -> str:
@@ -51,6 +63,17 @@ class ServerSettings(Section):
         description="Where others reach this server: for links in notifications and the URLs of "
         "queues; default: its address and port.",
     )
+    allowed_hosts: Items = Field(
+        (),
+        description="Further names by which this server may be asked without a signature (for "
+        "metrics that are open, a service without API keys, the links in notifications): one text "
+        "with commas, or a list. `localhost`, addresses and the host of public_url may be always.",
+    )
+    open_metrics: bool = Field(
+        False,
+        description="Whoever reaches the port may read `/_sagehen/metrics`; else it needs the "
+        "token of the home, unless the server listens on a loopback address and is asked there.",
+    )
     gateways: int | None = Field(
         None,
         ge=1,
@@ -61,6 +84,12 @@ class ServerSettings(Section):
         "000000000000", pattern=r"^[0-9]{12}$", description="The AWS account id."
     )
     region: str = Field("us-east-1", pattern=r"^[a-z0-9-]+$", description="The AWS region.")
+    partition: str | None = Field(
+        None,
+        pattern=r"^aws(-[a-z]+)*$",
+        description="The partition in ARNs; default: the region's (`aws-cn` of `cn-north-1`), or "
+        "that of the ARNs which the state has already.",
+    )
     log_level: str = Field(
         "INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$", description="The least that is logged."
     )

@@ -24,20 +24,23 @@ class Commits:
         self._file = file
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._connections = 0
+        """How many there have been: each counts commits anew, from the same number on."""
 
-    def version(self) -> int | None:
-        """Another number after each commit; None where that cannot be told."""
+    def version(self) -> tuple[int, int] | None:
+        """Another pair of numbers after each commit; None where that cannot be told."""
         if self._file is None:
             return None
         with self._lock:
             try:
                 if self._connection is None:
                     self._connection = _connect(self._file)
+                    self._connections += 1
                 (version,) = self._connection.execute("PRAGMA data_version").fetchone()
             except sqlite3.Error:
                 self._close()
                 return None
-        return int(version)
+            return self._connections, int(version)
 
     def close(self) -> None:
         with self._lock:
@@ -67,11 +70,11 @@ class IdleCheck:
     def __init__(self, commits: Commits, clock: Clock) -> None:
         self._commits = commits
         self._clock = clock
-        self._version: int | None = None
+        self._version: tuple[int, int] | None = None
         """As of the beginning of the last turn, where nothing was left to do; else None."""
         self._until = 0.0
         """Monotonic: when the next turn is due all the same."""
-        self._beginning: int | None = None
+        self._beginning: tuple[int, int] | None = None
 
     def begin(self) -> None:
         """A turn begins: what is committed from now on, it may not see."""

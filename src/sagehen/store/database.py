@@ -1,14 +1,16 @@
 """Opens the state and gives out transactions."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 
 from sagehen.errors import SettingError, StateFull
+from sagehen.extras import pip_install
 from sagehen.store.commits import Commits
 from sagehen.store.turns import Turns
 
@@ -18,6 +20,9 @@ _LOCK_WAIT_SECONDS = 30
 _NOTIFIED = "sagehen.notified"
 _Notifications = set[tuple[str, str]]
 """Channels and payloads."""
+
+_DAMAGED_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGED_POSTGRES = ("XX001", "XX002")
 
 FULL = "The disk that holds the state is full. Make room, then try again."
 
@@ -44,6 +49,9 @@ class Database:
         # one that begins again at once, the others would wait for seconds.
         self._turns = Turns(_LOCK_WAIT_SECONDS) if self._sqlite else None
         self._listeners: list[tuple[str, Callable[[str], None]]] = []
+        self.damage: str | None = None
+        """What a statement has met: a sentence for the user. None where none has met any."""
+        event.listen(self.engine, "handle_error", self._note_damage)
 
     def listen(self, channel: str, listener: Callable[[str], None]) -> None:
         """Call `listener` with each payload for `channel`, after this object's commit of it.
@@ -93,6 +101,16 @@ class Database:
             with _telling_when_full():
                 connection.commit()
 
+    def _note_damage(self, context: ExceptionContext) -> None:
+        error = context.original_exception
+        code = getattr(error, "sqlite_errorcode", None)
+        in_sqlite = code is not None and code & 0xFF in _DAMAGED_SQLITE
+        if in_sqlite or getattr(error, "sqlstate", None) in _DAMAGED_POSTGRES:
+            self.damage = (
+                f"The state is damaged ({error}). Stop the server and bring back a backup with "
+                "`sagehen restore BACKUP --home HOME --replace`."
+            )
+
     def _deliver(self, notified: _Notifications) -> None:
         for channel, payload in notified:
             for wanted, listener in self._listeners:
@@ -109,7 +127,10 @@ class Database:
         """The file by whose lock a lease is held; None where rows alone say who has it: all who
         use a state in SQLite are on one machine, of PostgreSQL they need not be."""
         file = self._file if self._locks_leases else None
-        return None if file is None else file.with_name(f"{file.name}-lease-{name}")
+        if file is None:
+            return None
+        file = file.resolve()  # Whatever link a process knows it by, there is one lock.
+        return file.with_name(f"{file.name}-lease-{name}")
 
     def close(self) -> None:
         self.commits.close()
@@ -152,7 +173,8 @@ def _make_engine(url: str) -> Engine:
         return create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
     except ImportError as error:
         raise SettingError(
-            f"database_url needs {error.name}; install it with: pip install 'sagehen[postgres]'"
+            f"database_url needs {error.name}. In the Python environment that Sagehen runs in: "
+            f"{pip_install('postgres')}"
         ) from error
 
 

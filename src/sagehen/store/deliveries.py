@@ -26,6 +26,8 @@ DELIVERIES_DUE = "deliveries"
 """What a database's listeners hear when something was added."""
 
 _D = DELIVERIES.c
+_CLOCK_SLACK_SECONDS = 2.0
+"""What is less is the clock being adjusted."""
 
 # From each subscription to the next by the index: to group all rows would be to read them all.
 _FIRST_DUE = text(
@@ -60,6 +62,7 @@ def add(
             "kind": str(kind),
             "attempts": 0,
             "due_at": notice.published_at,
+            "delay_seconds": 0.0,
         }
         for arn in subscription_arns
     ]
@@ -107,10 +110,25 @@ def excess(connection: Connection, subscription_arn: str, most: int, limit: int)
     return [_delivery(row) for row in connection.execute(statement)]
 
 
-def postpone(connection: Connection, delivery: Delivery, due_at: float) -> None:
-    """Note that an attempt failed, and when the next one is to be made."""
+def postpone(connection: Connection, delivery: Delivery, now: float, delay: float) -> None:
+    """Note that an attempt failed, and that the next one is to be made `delay` seconds from now."""
     statement = update(DELIVERIES).where(_D.delivery_id == delivery.delivery_id)
-    connection.execute(statement.values(attempts=delivery.attempts + 1, due_at=due_at))
+    values = {"attempts": delivery.attempts + 1, "due_at": now + delay, "delay_seconds": delay}
+    connection.execute(statement.values(**values))
+
+
+def bound_waits(connection: Connection, now: float) -> int:
+    """Let no delivery wait for longer from now than it was to when that was written: the clock may
+    have been set back since. How many would have.
+
+    Reads all deliveries. Those of an earlier version, of which that is not known, stay as they are.
+    """
+    too_long = _D.due_at > now + _D.delay_seconds + _CLOCK_SLACK_SECONDS
+    statement = update(DELIVERIES).where(too_long).values(due_at=now + _D.delay_seconds)
+    bounded = connection.execute(statement).rowcount
+    if bounded:
+        notify(connection, DELIVERIES_DUE)
+    return bounded
 
 
 def finish(connection: Connection, delivery: Delivery) -> bool:

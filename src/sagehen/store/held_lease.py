@@ -34,6 +34,7 @@ class HeldLease:
         self._lock = None if file is None else LeaseLock(file)
         self._renewed: float | None = None
         """Monotonic; None while another holds it, or nobody."""
+        self._is_locked_by_another = False
 
     @property
     def is_ours(self) -> bool:
@@ -44,11 +45,19 @@ class HeldLease:
         """Take it, or renew it where it is time to; False while another has it."""
         now = self._clock.monotonic()
         locked = None if self._lock is None else self._lock.take()
+        self._is_locked_by_another = locked is False
         if locked is False:
             self._renewed = None
         elif self._renewed is None or (not locked and now - self._renewed >= RENEW_SECONDS):
             self._renewed = now if await in_thread(self._acquire) else None
         return self.is_ours
+
+    def other_holder(self) -> str | None:
+        """Who holds it, where that is another. To be called in a thread, after `hold`."""
+        # Who holds the lock writes its row once, and the row runs out.
+        now = None if self._is_locked_by_another else self._clock.now()
+        with self._database.read() as connection:
+            return self.lease.other_holder(connection, now)
 
     def lose(self) -> None:
         """Another was seen to have it."""

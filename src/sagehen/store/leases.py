@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Column, Connection, Double, String, Table, or_, update
+from sqlalchemy import Column, Connection, Double, String, Table, or_, select, update
 
 from sagehen.errors import SagehenError
 from sagehen.store.rows import delete_where, inserts, upsert
 from sagehen.store.tables import METADATA
 
-__all__ = ["LEASES", "Lease", "LeaseLost", "acquire", "release", "renew"]
+__all__ = ["LEASES", "Lease", "LeaseLost", "acquire", "holder", "release", "renew"]
 
 LEASES = Table(
     "leases",
@@ -45,6 +45,18 @@ def renew(connection: Connection, name: str, holder: str, now: float, ttl_second
     return connection.execute(statement).rowcount == 1
 
 
+def holder(connection: Connection, name: str, now: float | None) -> str | None:
+    """Who holds the lease at `now`; None where it is anyone's.
+
+    Without `now` it is whoever took it last, even if it has run out.
+    """
+    query = select(LEASES.c.holder).where(LEASES.c.name == name)
+    if now is not None:
+        query = query.where(LEASES.c.expires_at > now)
+    found = connection.execute(query).scalar()
+    return None if found is None else str(found)
+
+
 def release(connection: Connection, name: str, holder: str) -> bool:
     """Give the lease back; False where it is no longer the holder's."""
     return delete_where(connection, LEASES, LEASES.c.name == name, LEASES.c.holder == holder)
@@ -73,6 +85,11 @@ class Lease:
         """
         if not renew(connection, self.name, self.holder, now, self.ttl_seconds):
             raise LeaseLost(f"{self.holder} no longer holds the lease {self.name}.")
+
+    def other_holder(self, connection: Connection, now: float | None) -> str | None:
+        """Who holds it at `now`, where that is another; see `holder`."""
+        found = holder(connection, self.name, now)
+        return None if found == self.holder else found
 
     def release(self, connection: Connection) -> None:
         release(connection, self.name, self.holder)

@@ -23,6 +23,7 @@ from sagehen.store.topic_tables import EMPTIED_QUEUES, MESSAGES
 
 __all__ = [
     "MESSAGES_SENT",
+    "bound_waits",
     "change_visibility",
     "counts",
     "next_visible",
@@ -37,7 +38,11 @@ MESSAGES_SENT = "messages"
 """What a database's listeners hear, with the queue's name, when messages were sent to it."""
 
 _M = MESSAGES.c
-_NEVER_RECEIVED = {"first_received_at": None, "receipt": None}
+_NEVER_RECEIVED = {"first_received_at": None, "receipt": None, "hidden_seconds": 0.0}
+_LONGEST_HIDDEN_SECONDS = 43_200.0
+"""What SQS allows: of messages that an earlier version has written it is not known."""
+_CLOCK_SLACK_SECONDS = 2.0
+"""What is less is the clock being adjusted."""
 _KEEP_EMPTIED_SECONDS = 3600.0
 """A sender may still have known the queue by its old id."""
 
@@ -72,6 +77,7 @@ def receive(
             .where(_M.sequence == one.sequence)
             .values(
                 visible_at=now + visibility_seconds,
+                hidden_seconds=visibility_seconds,
                 receives=one.receives,
                 first_received_at=one.first_received_at,
                 receipt=one.receipt,
@@ -123,10 +129,31 @@ def change_visibility(
 ) -> bool:
     """Let a received message be seen again at `visible_at`; False where it is not held any more."""
     mine = and_(_held(queue, sequence, receipt), _M.visible_at > now)
-    changed = connection.execute(update(MESSAGES).where(mine).values(visible_at=visible_at))
+    values = {"visible_at": visible_at, "hidden_seconds": visible_at - now}
+    changed = connection.execute(update(MESSAGES).where(mine).values(**values))
     if changed.rowcount and visible_at <= now:
         notify(connection, MESSAGES_SENT, queue.name)
     return changed.rowcount > 0
+
+
+def bound_waits(connection: Connection, queues: Sequence[QueueRecord], now: float) -> int:
+    """Let no message be hidden for longer from now than it was to be when that was written: the
+    clock may have been set back since. How many would have been."""
+    bounded = 0
+    hidden = func.coalesce(_M.hidden_seconds, _LONGEST_HIDDEN_SECONDS)
+    for queue in queues:
+        # By the index: only what is hidden is read.
+        too_long = and_(
+            _M.queue_id == queue.queue_id,
+            _M.visible_at > now,
+            _M.visible_at > now + hidden + _CLOCK_SLACK_SECONDS,
+        )
+        changed = update(MESSAGES).where(too_long).values(visible_at=now + hidden)
+        count = connection.execute(changed).rowcount
+        if count:
+            notify(connection, MESSAGES_SENT, queue.name)
+        bounded += count
+    return bounded
 
 
 def next_visible(connection: Connection, queue: QueueRecord, now: float) -> float | None:
@@ -202,6 +229,7 @@ def _row(queue: QueueRecord, new: NewMessage, now: float) -> dict[str, Any]:
         "content": None if plain else msgspec.json.encode(new.content),
         "sent_at": now,
         "visible_at": now + delay,
+        "hidden_seconds": delay,
         "receives": 0,
     }
 

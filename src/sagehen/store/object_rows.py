@@ -18,6 +18,7 @@ from sqlalchemy import (
     update,
 )
 
+from sagehen.domain.bucket_settings import BucketSettings
 from sagehen.domain.objects import (
     Attributes,
     Blob,
@@ -27,7 +28,7 @@ from sagehen.domain.objects import (
     ObjectInfo,
     Upload,
 )
-from sagehen.store.object_tables import BLOBS, BUCKETS, OBJECTS, UPLOADS
+from sagehen.store.object_tables import BLOBS, BUCKETS, OBJECTS, STATE_IDENTITY, UPLOADS
 from sagehen.store.rows import Upsert, inserts, upsert, upsert_for
 
 __all__ = [
@@ -54,6 +55,8 @@ __all__ = [
     "put_objects",
     "read_objects",
     "set_attributes",
+    "set_bucket_settings",
+    "state_id",
     "uploads_of",
 ]
 
@@ -78,18 +81,26 @@ _LOCK_BUCKET = _FIND_BUCKET.with_for_update()
 def find_bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket | None:
     """A bucket; with `lock`, nobody else changes what it holds until the transaction ends."""
     row = connection.execute(_LOCK_BUCKET if lock else _FIND_BUCKET, {"of_name": name}).first()
-    return Bucket(*row) if row else None
+    return _read_bucket(row) if row else None
 
 
 def list_buckets(connection: Connection) -> list[Bucket]:
     """All buckets by name."""
-    return [Bucket(*row) for row in connection.execute(select(BUCKETS).order_by(BUCKETS.c.name))]
+    rows = connection.execute(select(BUCKETS).order_by(BUCKETS.c.name))
+    return [_read_bucket(row) for row in rows]
 
 
 def insert_bucket(connection: Connection, bucket: Bucket) -> bool:
     """Add a bucket; False where its name is taken."""
-    statement = upsert(connection, BUCKETS).values(**msgspec.structs.asdict(bucket))
+    values = {**msgspec.structs.asdict(bucket), "settings": _json(bucket.settings)}
+    statement = upsert(connection, BUCKETS).values(**values)
     return inserts(connection, statement.on_conflict_do_nothing())
+
+
+def set_bucket_settings(connection: Connection, name: str, settings: BucketSettings) -> None:
+    """Replace a bucket's settings."""
+    where = BUCKETS.c.name == name
+    connection.execute(update(BUCKETS).where(where).values(settings=_json(settings)))
 
 
 def delete_bucket(connection: Connection, name: str) -> None:
@@ -276,6 +287,12 @@ def known_blobs(connection: Connection, blob_ids: list[str]) -> set[str]:
     return set(connection.execute(statement).scalars())
 
 
+def state_id(connection: Connection) -> str | None:
+    """The id that this state has in common with its objects' files; None before the first start."""
+    found: str | None = connection.scalar(select(STATE_IDENTITY.c.state_id))
+    return found
+
+
 def _object(bucket: str, key: str) -> tuple[ColumnElement[bool], ...]:
     return OBJECTS.c.bucket == bucket, OBJECTS.c.key == key.encode()
 
@@ -326,6 +343,13 @@ def _put_object(dialect: str) -> Upsert:
         index_elements=[OBJECTS.c.bucket, OBJECTS.c.key],
         set_={name: statement.excluded[name] for name in names},
     )
+
+
+def _read_bucket(row: Row[Any]) -> Bucket:
+    if row.settings is None:
+        return Bucket(row.name, row.created_at)
+    settings = msgspec.json.decode(row.settings, type=BucketSettings)
+    return Bucket(row.name, row.created_at, settings)
 
 
 def _read_object(values: dict[str, Any]) -> ObjectInfo:

@@ -14,7 +14,7 @@ from sqlalchemy import (
 
 from sagehen.store.tables import METADATA
 
-__all__ = ["BLOBS", "BUCKETS", "OBJECTS", "UPLOADS"]
+__all__ = ["BLOBS", "BUCKETS", "OBJECTS", "STATE_IDENTITY", "UPLOADS"]
 
 # Keys are bytes: so they sort as S3 sorts, in every database, and may hold any character.
 BUCKETS = Table(
@@ -22,6 +22,8 @@ BUCKETS = Table(
     METADATA,
     Column("name", String(63), primary_key=True),
     Column("created_at", Double, nullable=False),
+    # JSON of BucketSettings; empty for a bucket from before they were kept.
+    Column("settings", Text),
 )
 OBJECTS = Table(
     "objects",
@@ -48,6 +50,13 @@ UPLOADS = Table(
     Column("algorithm", String(16)),
     Column("kind", String(16), nullable=False),
     Index(None, "bucket", "key", "upload_id"),
+)
+# One row: the id that this state has in common with the folder of object files.
+STATE_IDENTITY = Table(
+    "state_identity",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("state_id", String(32), nullable=False),
 )
 BLOBS = Table(
     "blobs",

@@ -35,6 +35,8 @@ def add(connection: Connection, batch: Batch, most_series: int) -> set[Series]:
             merged[ids[series], minute] = statistics.copy()
     for place, there in _there(connection, merged):
         merged[place].merge(there)
+    # What only changes a sum has nothing to change where the sample itself was never written.
+    merged = {place: statistics for place, statistics in merged.items() if statistics.count}
     if merged:
         _write(connection, merged)
         _touch(connection, merged)

@@ -72,6 +72,8 @@ DELIVERIES = Table(
     Column("kind", String(32), nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("due_at", Double, nullable=False),
+    # How far off `due_at` was when it was written.
+    Column("delay_seconds", Double),
     Index(None, "subscription_arn", "due_at"),
     sqlite_autoincrement=True,
 )
@@ -106,6 +108,8 @@ MESSAGES = Table(
     Column("receives", Integer, nullable=False),
     Column("first_received_at", Double),
     Column("receipt", String(32)),
+    # How far off `visible_at` was when it was written.
+    Column("hidden_seconds", Double),
     Index("ix_queue_messages_visible", "queue_id", "visible_at"),
     Index("ix_queue_messages_sent", "queue_id", "sent_at"),
     sqlite_autoincrement=True,

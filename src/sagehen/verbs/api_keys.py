@@ -17,7 +17,7 @@ import typer
 from sagehen.config import load_settings
 from sagehen.errors import AlreadyExists, Invalid, NotFound
 from sagehen.home import prepare_home
-from sagehen.terminal import ConfigOption, HomeOption, plain_errors
+from sagehen.terminal import ConfigOption, HomeOption, JsonOption, plain_errors
 
 if TYPE_CHECKING:
     # No other verb has to wait for SQLAlchemy.
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["key_app"]
 
 key_app = typer.Typer(
-    help="Make and take away keys of the Async-Inference-Service.", no_args_is_help=True
+    help="Manage the API keys of the Async-Inference-Service.", no_args_is_help=True
 )
 
-NameArgument = Annotated[str, typer.Argument(help="What the key is called, not the key itself.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NameArgument = Annotated[str, typer.Argument(help="The name of the key, not the key itself.")]
 
 KEY_LENGTH = 40
 """As of API Gateway's; 238 bits."""
@@ -40,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @key_app.command()
 def create(name: NameArgument, home: HomeOption = None, config: ConfigOption = None) -> None:
-    """Make a key and print it, this once: only its digest is kept."""
+    """Create a key and print it, this once: only its digest is kept."""
     from sagehen.clock import SYSTEM
     from sagehen.domain.inference_service import ApiKeyRecord
     from sagehen.store import inference_services
@@ -61,7 +60,7 @@ def create(name: NameArgument, home: HomeOption = None, config: ConfigOption = N
 def show_all(
     as_json: JsonOption = False, home: HomeOption = None, config: ConfigOption = None
 ) -> None:
-    """Show the keys' names and since when they are there."""
+    """List the keys by name, with the time of their creation."""
     from sagehen.store import inference_services
 
     with plain_errors():
@@ -77,7 +76,7 @@ def show_all(
 
 @key_app.command()
 def delete(name: NameArgument, home: HomeOption = None, config: ConfigOption = None) -> None:
-    """Take a key away; what it began goes on."""
+    """Delete a key; jobs that were started with it go on."""
     from sagehen.store import inference_services
 
     with plain_errors(), _state(home, config) as database, database.write() as connection:

@@ -14,17 +14,14 @@ from sagehen.ask import ask
 from sagehen.config import load_settings
 from sagehen.errors import Invalid
 from sagehen.home import Home
-from sagehen.terminal import ConfigOption, HomeOption, plain_errors
+from sagehen.terminal import ConfigOption, HomeOption, JsonOption, plain_errors
 
 __all__ = ["async_app"]
 
-async_app = typer.Typer(
-    help="Look after the queues of asynchronous endpoints.", no_args_is_help=True
-)
+async_app = typer.Typer(help="Manage the queues of asynchronous endpoints.", no_args_is_help=True)
 
 EndpointArgument = Annotated[str, typer.Argument(help="An asynchronous endpoint.")]
 IdArgument = Annotated[str, typer.Argument(help="The InferenceId of a request.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, as the server tells it.")]
 
 _DRAIN_POLL_SECONDS = 0.5
 
@@ -39,7 +36,7 @@ def status(
     home: HomeOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show how a queue stands, or a request in it."""
+    """Show the state of a queue, or of a request in it."""
     with plain_errors():
         place = _place(home, config)
         if inference_id is None:
@@ -56,7 +53,7 @@ def cancel(
     home: HomeOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """End a request that waits or is worked on."""
+    """Cancel a request that waits or is being processed."""
     with plain_errors():
         path = _path(endpoint, "requests", inference_id)
         _show_requests(ask(_place(home, config), path, "DELETE"), as_json)
@@ -65,13 +62,13 @@ def cancel(
 @async_app.command()
 def failures(
     endpoint: EndpointArgument,
-    after: Annotated[int, typer.Option(min=0, help="Begin behind this sequence number.")] = 0,
+    after: Annotated[int, typer.Option(min=0, help="Start after this sequence number.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 100,
     as_json: JsonOption = False,
     home: HomeOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show what failed, expired or was cancelled, the oldest first."""
+    """Show requests that failed, expired or were cancelled, the oldest first."""
     with plain_errors():
         path = f"{_path(endpoint, 'failures')}?after={after}&limit={limit}"
         page = ask(_place(home, config), path)
@@ -86,11 +83,11 @@ def redrive(
     inference_id: Annotated[
         str | None, typer.Argument(help="The InferenceId of a request that failed.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Whatever failed.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every request that failed.")] = False,
     home: HomeOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Queue again what failed, expired or was cancelled."""
+    """Queue requests again that failed, expired or were cancelled."""
     with plain_errors():
         if every == (inference_id is not None):
             raise Invalid("Give either an InferenceId or --all.")
@@ -105,7 +102,7 @@ def redrive(
 
 @async_app.command()
 def pause(endpoint: EndpointArgument, home: HomeOption = None, config: ConfigOption = None) -> None:
-    """Accept requests, and have them wait."""
+    """Keep accepting requests, but process none until `resume`."""
     _set_mode(endpoint, "pause", home, config)
 
 
@@ -113,7 +110,7 @@ def pause(endpoint: EndpointArgument, home: HomeOption = None, config: ConfigOpt
 def resume(
     endpoint: EndpointArgument, home: HomeOption = None, config: ConfigOption = None
 ) -> None:
-    """Accept requests and work on them, as ever."""
+    """Accept and process requests again, after `pause` or `drain`."""
     _set_mode(endpoint, "resume", home, config)
 
 
@@ -124,7 +121,7 @@ def drain(
     home: HomeOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Accept no requests, and work on those that wait."""
+    """Refuse new requests, and process those that wait."""
     _set_mode(endpoint, "drain", home, config)
     with plain_errors():
         place = _place(home, config)

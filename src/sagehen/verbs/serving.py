@@ -5,17 +5,17 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
 from rich.markup import escape
 
 from sagehen import __version__
-from sagehen.errors import Unavailable
+from sagehen.extras import missing_library
 from sagehen.server import RunningServer, running_server
 from sagehen.settings import Settings
-from sagehen.terminal import out
+from sagehen.terminal import err, out
 from sagehen.verbs.exports import export_lines
 
 __all__ = ["run_demo", "run_server"]
@@ -23,17 +23,22 @@ __all__ = ["run_demo", "run_server"]
 
 def run_server(settings: Settings) -> None:
     """Run a server until SIGINT or SIGTERM."""
+    _report_start(settings)
     asyncio.run(_serve(settings))
 
 
 def run_demo(settings: Settings, keep: bool) -> bool:
-    """Run one for the demo, and after it where it is to be kept; whether all was sound."""
+    """Run the demo on a server of its own, kept running at the end if `keep`.
+
+    Returns whether all of the demo's checks passed.
+    """
+    _report_start(settings)
     return asyncio.run(_demonstrate(settings, keep))
 
 
 async def _serve(settings: Settings) -> None:
     async def stay() -> None:
-        async with running_server(settings) as server:
+        async with running_server(settings, report=_report) as server:
             _announce(server)
             await asyncio.get_running_loop().create_future()
 
@@ -45,15 +50,13 @@ async def _demonstrate(settings: Settings, keep: bool) -> bool:
     try:
         from sagehen.demo import run  # brings in the ML libraries, which no other verb needs
     except ModuleNotFoundError as error:
-        raise Unavailable(
-            f"The demo needs {error.name}; install what it needs with: pip install 'sagehen[demo]'"
-        ) from error
+        raise missing_library(str(error.name), "demo") from error
 
     verdict = False
 
     async def show() -> None:
         nonlocal verdict
-        async with running_server(settings) as server:
+        async with running_server(settings, report=_report) as server:
             keys = server.credentials
             verdict = await asyncio.to_thread(
                 run, server.url, keys.access_key, keys.secret_key, settings.region, out
@@ -64,6 +67,14 @@ async def _demonstrate(settings: Settings, keep: bool) -> bool:
 
     await _until_told_to_end(show())
     return verdict
+
+
+def _report_start(settings: Settings) -> None:
+    _report(f"Starting Sagehen {__version__} with the home {settings.home} ...")
+
+
+def _report(step: str) -> None:
+    out.print(step, markup=False)
 
 
 async def _until_told_to_end(work: Coroutine[Any, Any, None]) -> None:
@@ -77,7 +88,10 @@ async def _until_told_to_end(work: Coroutine[Any, Any, None]) -> None:
     await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
     told.cancel()
     if not working.done():
-        out.print("Stopping: what was accepted is finished first. Once more stops at once.")
+        out.print(
+            "Stopping: requests that were accepted are finished first. "
+            "Press Ctrl-C again to stop immediately."
+        )
         for number in (signal.SIGINT, signal.SIGTERM):
             # Nothing of ours outlives this process, and whatever was answered is on disk.
             loop.add_signal_handler(number, os._exit, 130)
@@ -95,8 +109,34 @@ def _announce(server: RunningServer) -> None:
         "Point boto3, the AWS CLI or the SageMaker SDK at it:\n"
     )
     aws, keys = export_lines(server.url, server.credentials, settings.region)
-    sys.stdout.write(f"  {aws}\n  {keys}\n\n")
+    # What is no terminal is a journal or a log, where the secret would stay.
+    lines = (aws, keys) if sys.stdout.isatty() else (aws,)
+    sys.stdout.write("".join(f"  {line}\n" for line in lines) + "\n")
     env = shlex.join(["sagehen", "env", "--home", str(server.home.path)])
     if settings.config:
         env += " " + shlex.join(["--config", str(settings.config)])
-    out.print(f'or, in another terminal: eval "$({env})". Ctrl-C stops.', markup=False)
+    hint = (
+        "or, in another terminal"
+        if sys.stdout.isatty()
+        else "and, for the keys, in another terminal"
+    )
+    out.print(f'{hint}: eval "$({env})". Ctrl-C stops.', markup=False)
+    if server.reachable:
+        err.print("\n" + exposure_warning(server.reachable, settings), markup=False)
+
+
+def exposure_warning(reachable: Sequence[str], settings: Settings) -> str:
+    """What is to be known of a server that other machines reach."""
+    unsigned = ["/_sagehen/health"]
+    if settings.open_metrics:
+        unsigned.append("/_sagehen/metrics (open_metrics)")
+    service = settings.inference_service
+    if service.s3_bucket and not service.require_api_key:
+        unsigned.append(f"/{service.stage}/inference (require_api_key is off)")
+    return (
+        f"Other machines reach this server at {', '.join(reachable)}.\n"
+        "WARNING: It speaks plain HTTP: whoever can listen in reads requests, answers and objects. "
+        "Put a proxy with TLS before it, or keep the port to a network that you trust.\n"
+        "Whoever reaches it needs the keys, or the token of the home, for all but "
+        f"{', '.join(unsigned)} and the links in notifications."
+    )

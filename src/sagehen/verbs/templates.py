@@ -10,7 +10,7 @@ from sagehen.terminal import ConfigOption, HomeOption, plain_errors
 
 __all__ = ["apply", "delete"]
 
-StackOption = Annotated[str | None, typer.Option(help="The stack's name. [the file's]")]
+StackOption = Annotated[str | None, typer.Option(help="The stack's name; the file's by default.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")]
 TimeoutOption = Annotated[
     float,
@@ -37,7 +37,7 @@ def apply(
     home: HomeOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Make what a template describes, or change what it has made to what it says now."""
+    """Create or update what a template describes, after showing the plan."""
     # boto3, which no other verb needs and all would wait for.
     from sagehen.apply.run import Options, apply_template
 
@@ -58,7 +58,7 @@ def delete(
     home: HomeOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Take away what a template has made; buckets that hold something stay."""
+    """Delete a stack: what a template has made, but for buckets that hold something."""
     from sagehen.apply.run import Options, delete_stack
 
     options = Options(stack=stack, yes=yes, timeout_seconds=timeout, home=home, config=config)

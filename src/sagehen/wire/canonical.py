@@ -4,13 +4,18 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, unquote_to_bytes
 
-__all__ = ["SIGNATURE_PARAMETER", "canonical_headers", "canonical_paths", "canonical_queries"]
+__all__ = ["canonical_headers", "canonical_paths", "canonical_queries", "is_plain_path"]
 
-SIGNATURE_PARAMETER = "X-Amz-Signature"
+_SIGNATURE_PARAMETER = "X-Amz-Signature"
 
 _UNRESERVED = "-_.~"
-_PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)+/?")
-"""Neither normalising nor encoding changes such a path: the common case, found out quickly."""
+_PLAIN_PATH = re.compile(r"/|(?:/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)+/?")
+_BLANKS = re.compile(r"[ \t]+")
+
+
+def is_plain_path(raw_path: str) -> bool:
+    """Whether neither normalising nor encoding changes a path: the common case, found quickly."""
+    return _PLAIN_PATH.fullmatch(raw_path) is not None
 
 
 def canonical_paths(service: str, raw_path: str) -> tuple[str, ...]:
@@ -19,7 +24,7 @@ def canonical_paths(service: str, raw_path: str) -> tuple[str, ...]:
     S3 takes a path as it is, encoded once; every other service normalises it and encodes what was
     sent a second time.
     """
-    if _PLAIN_PATH.fullmatch(raw_path):
+    if is_plain_path(raw_path):
         return (raw_path,)
     if service == "s3":
         return _spellings(raw_path or "/", _encode_once(raw_path, "/") or "/")
@@ -27,22 +32,33 @@ def canonical_paths(service: str, raw_path: str) -> tuple[str, ...]:
 
 
 def canonical_queries(raw_query: str) -> tuple[str, ...]:
-    """The spellings of a query that a client may have signed, without its signature."""
+    """The spellings of a query that a client may have signed, without its signature.
+
+    A plus is a blank, as it is to all who read the parameters.
+    """
     if not raw_query:
         return ("",)
     sent = []
     encoded = []
     for pair in raw_query.split("&"):
         name, _, value = pair.partition("=")
-        if name and name != SIGNATURE_PARAMETER:
+        in_full = _encode_once(name.replace("+", " "))
+        if name and in_full != _SIGNATURE_PARAMETER:
             sent.append((name, value))
-            encoded.append((_encode_once(name), _encode_once(value)))
+            encoded.append((in_full, _encode_once(value.replace("+", " "))))
     return _spellings(_join(sent), _join(encoded))
 
 
 def canonical_headers(headers: Mapping[str, str], names: Iterable[str]) -> str:
-    """One line for each of `names`, in their order; a header that was not sent counts as empty."""
-    return "".join([f"{name}:{' '.join(headers.get(name, '').split())}\n" for name in names])
+    """One line for each of `names`, in their order; a header that was not sent counts as empty.
+
+    Blanks and tabs alone are gathered: no-break spaces are a part of many a letter in UTF-8.
+    """
+    return "".join([f"{name}:{_gathered(headers.get(name, ''))}\n" for name in names])
+
+
+def _gathered(value: str) -> str:
+    return _BLANKS.sub(" ", value.strip(" \t"))
 
 
 def _spellings(sent: str, encoded: str) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from sagehen.wire import refusals
+from sagehen.wire.parameters import parameters_of
 from sagehen.wire.scope import (
     ErrorFamily,
     Scope,
     authorization_parts,
     error_family,
-    link_parameters,
     read_scope,
 )
 
@@ -25,7 +25,6 @@ __all__ = [
     "Link",
     "basic_date",
     "basic_time",
-    "is_presigned",
     "read_authorization",
     "read_link",
 ]
@@ -34,7 +33,9 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 LONGEST_LINK_SECONDS = 7 * 24 * 3600
 
 _BASIC_DATE = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_HEADER_PARAMETERS = ("Credential", "Signature", "SignedHeaders")
 _LINK_PARAMETERS = ("Algorithm", "Credential", "Signature", "Date", "SignedHeaders", "Expires")
+_ONCE = frozenset(f"X-Amz-{name}" for name in (*_LINK_PARAMETERS, "Content-Sha256"))
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -63,34 +64,38 @@ def read_authorization(authorization: str, family: ErrorFamily) -> Claim:
     """The header `AWS4-HMAC-SHA256 Credential=…, SignedHeaders=…, Signature=…`.
 
     Raises:
-        AwsError: it is of another algorithm, or a part of it is missing or malformed.
+        AwsError: it is of another algorithm, or a part of it is missing, malformed, comes twice or
+            is none that such a header has.
     """
     algorithm = authorization.partition(" ")[0]
     if algorithm != ALGORITHM:
         why = f"Unsupported AWS 'algorithm': '{algorithm[:64]}'; use {ALGORITHM}."
         raise refusals.incomplete(family, why)
     parts = authorization_parts(authorization)
-    lacking = [name for name in ("Credential", "Signature", "SignedHeaders") if not parts.get(name)]
+    lacking = [name for name in _HEADER_PARAMETERS if not parts.get(name)]
     if lacking:
         sentences = [f"Authorization header requires '{name}' parameter." for name in lacking]
         raise refusals.incomplete(family, " ".join(sentences))
+    if len(parts) != len(_HEADER_PARAMETERS) or authorization.count(",") != len(parts) - 1:
+        why = (
+            "Authorization header must have one algorithm, and Credential, SignedHeaders and "
+            "Signature once each."
+        )
+        raise refusals.incomplete(family, why)
     claim = _claim(parts["Credential"], parts["SignedHeaders"], parts["Signature"])
     if claim is None:
         raise refusals.incomplete(family, _bad_credential(parts["Credential"]))
     return claim
 
 
-def is_presigned(raw_query: str) -> bool:
-    return "X-Amz-Signature=" in raw_query or "X-Amz-Algorithm=" in raw_query
-
-
 def read_link(raw_query: str) -> Link:
     """The parameters that sign a URL.
 
     Raises:
-        AwsError: one of them is missing, malformed or out of its range.
+        AwsError: one of them is missing, malformed, out of its range or comes twice.
     """
-    given = link_parameters(raw_query)
+    pairs = [pair for pair in parameters_of(raw_query) if pair[0] in _ONCE]
+    given = dict(pairs)
     scope = read_scope(given.get("X-Amz-Credential", ""))
     family = error_family(scope.service if scope else "s3")
     if not all(given.get(f"X-Amz-{name}") for name in _LINK_PARAMETERS):
@@ -100,6 +105,9 @@ def read_link(raw_query: str) -> Link:
             "X-Amz-Credential, X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and "
             "X-Amz-Expires parameters.",
         )
+    if len(given) != len(pairs):
+        why = "Each of the query parameters that sign a request may come once only."
+        raise refusals.incomplete_link(family, why)
     if given["X-Amz-Algorithm"] != ALGORITHM:
         raise refusals.incomplete_link(family, f'X-Amz-Algorithm only supports "{ALGORITHM}"')
     claim = _claim(

@@ -1,12 +1,13 @@
 """Which operation of which service a request asks for: all services share one port."""
 
 import re
-from urllib.parse import parse_qsl
 
+from sagehen.wire import refusals
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request
+from sagehen.wire.parameters import form_parameters, is_form, parameters_of, spellings
 from sagehen.wire.rest import find_operation
-from sagehen.wire.scope import likely_service
+from sagehen.wire.scope import Signing, error_family, likely_service, signing_of
 from sagehen.wire.services import (
     CBOR,
     PROTOCOLS,
@@ -18,21 +19,62 @@ from sagehen.wire.services import (
     service,
 )
 
-__all__ = ["likely_model", "match", "not_implemented", "not_served"]
+__all__ = ["likely_model", "match", "not_implemented", "not_served", "unsigned_by_design"]
 
 _RPC_PATH = re.compile(r"/service/([^/]+)/operation/([^/]+)")
 """Of Smithy's RPC v2."""
+
+_RPC_PROTOCOLS = ("json", CBOR, "query")
+"""Those that name the operation, where REST has it follow from method and path."""
+
+_SIGN_AS_SAGEMAKER = (
+    ("sagemaker-metrics", "/Batch(Get|Put)Metrics"),
+    ("sagemaker-featurestore-runtime", "/FeatureGroup/.*|/Batch(Get|Write)Record"),
+    ("sagemaker-edge", "/GetDeployments|/GetDeviceRegistration|/SendHeartbeat"),
+    ("sagemaker-a2i-runtime", "/human-loops(/.*)?"),
+    ("sagemaker-inference-router-runtime", "/inference-routers/.*"),
+    ("sagemakerjobruntime", "/complete-rollout|/sample(-with-response-stream)?|/update-reward"),
+    ("sagemakertrainingsessionruntime", "(/v1)?/training-sessions/.*"),
+)
+"""REST services that are not served, and how the paths of each are known: their signatures say
+`sagemaker`, as those of SageMaker itself, which has one path and names operations in a header."""
+
+_UNSIGNED_BY_DESIGN = ("AssumeRoleWithSAML", "AssumeRoleWithWebIdentity")
+"""Operations of STS whose callers have no keys yet."""
 
 
 def match(request: Request, signed_service: str) -> tuple[ServiceModel, OperationModel]:
     """The service and the operation of a request that is signed for `signed_service`.
 
+    This alone decides what is asked for: whoever lets a request pass, reads or answers it goes by
+    the result.
+
     Raises:
-        AwsError: the service is not served, or it has no such operation.
+        AwsError: the service is not served, it has no such operation, or the request names one
+            more than once.
     """
     model = _spoken_to(_api_of(signed_service, request), request)
+    if model.signing_name != signed_service:
+        family = error_family(signed_service)
+        raise refusals.wrong_service(family, signed_service, model.signing_name)
+    if model.protocol in _RPC_PROTOCOLS:
+        _check_named_once(model, request)
     name = _FINDERS[model.protocol](model, request)
     return model, model.operation_model(name)
+
+
+def unsigned_by_design(request: Request) -> str | None:
+    """The operation of STS that an unsigned request asks for and that AWS does not want signed.
+
+    Only for an error that names it: nothing may be done for such a request.
+    """
+    if signing_of(request) is not Signing.NOWHERE or likely_service(request) != "sts":
+        return None
+    try:
+        _, operation = match(request, "sts")
+    except AwsError:
+        return None
+    return operation.name if operation.name in _UNSIGNED_BY_DESIGN else None
 
 
 def likely_model(request: Request) -> ServiceModel:
@@ -42,7 +84,7 @@ def likely_model(request: Request) -> ServiceModel:
     """
     name = _api_of(likely_service(request), request)
     if name not in SERVED:
-        name = "sts" if _is_form(request) else "sagemaker-runtime"
+        name = "sts" if is_form(request) else "sagemaker-runtime"
     return _spoken_to(name, request)
 
 
@@ -69,11 +111,34 @@ def _protocol(request: Request) -> str:
         return CBOR
     if "x-amz-target" in request.headers:
         return "json"
-    return "query" if _is_form(request) or "Action=" in request.raw_query else "json"
+    asks_by_query = any(name == "Action" for name, _ in parameters_of(request.raw_query))
+    return "query" if is_form(request) or asks_by_query else "json"
 
 
-def _is_form(request: Request) -> bool:
-    return "x-www-form-urlencoded" in request.headers.get("content-type", "")
+def _check_named_once(model: ServiceModel, request: Request) -> None:
+    """Refuse what can be read in two ways: whoever looks at a request before us, or after, might
+    take another of its names than we do."""
+    given = parameters_of(request.raw_query)
+    if model.protocol == "query" or is_form(request):
+        given += parameters_of(request.body.decode("latin-1"))
+    targets = [
+        value
+        for header, joined in request.headers.items()
+        if header.replace("_", "-") == "x-amz-target"
+        for value in joined.split(",")
+    ]
+    names = len(targets) + len(spellings(given, "Action"))
+    names += _RPC_PATH.fullmatch(request.raw_path) is not None
+    speaks_query = model.protocol == "query"
+    versions = len(spellings(given, "Version")) if speaks_query else 0
+    if names > 1 or versions > 1:
+        what = "operation" if names > 1 else "version"
+        why = (
+            f"The request names its {what} more than once. Name it once: by one Action and one "
+            "Version parameter, in the body or in the query, by one X-Amz-Target header, or by "
+            "the path."
+        )
+        raise AwsError("InvalidQueryParameter", why, 400) if speaks_query else _unknown(why)
 
 
 def _by_target(model: ServiceModel, request: Request) -> str:
@@ -82,13 +147,15 @@ def _by_target(model: ServiceModel, request: Request) -> str:
     if prefix == model.metadata["targetPrefix"] and name in model.operation_names:
         return name
     if not target:
+        for name, paths in _SIGN_AS_SAGEMAKER:
+            if model.service_name == "sagemaker" and re.fullmatch(paths, request.raw_path):
+                raise not_served(name)
         raise _unknown("The request has no X-Amz-Target header to say which operation it is for.")
     raise _unknown(f"There is no operation {target[:128]!r} in {model.service_name}.")
 
 
 def _by_action(model: ServiceModel, request: Request) -> str:
-    given = dict(parse_qsl(request.body.decode("latin-1"), keep_blank_values=True))
-    given.update(parse_qsl(request.raw_query, keep_blank_values=True))
+    given = dict(form_parameters(request))
     name = given.get("Action", "")
     if not name:
         raise AwsError("MissingAction", "The request is missing an Action parameter.", 400)

@@ -7,13 +7,14 @@
 """
 
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from moto.core import parse as moto
 
 from sagehen.wire import values
 from sagehen.wire.http import Request
 from sagehen.wire.moto_models import as_motos
+from sagehen.wire.parameters import form_parameters, parameters_of
 from sagehen.wire.rest import path_labels
 from sagehen.wire.services import OperationModel, Shape
 from sagehen.wire.values import Malformed
@@ -61,10 +62,10 @@ class _Values(dict[str, str]):
 
 
 def _request_dict(request: Request, operation: OperationModel, protocol: str) -> dict[str, Any]:
-    pairs = parse_qsl(request.raw_query, keep_blank_values=True)
     if protocol == "query":
-        pairs = parse_qsl(request.body.decode("latin-1"), keep_blank_values=True) + pairs
-        pairs += _of_path(request, operation)
+        pairs = form_parameters(request) + _of_path(request, operation)
+    else:
+        pairs = parameters_of(request.raw_query)
     return {
         "body": request.body,
         "headers": _Headers(request.headers),

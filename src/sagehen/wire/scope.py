@@ -1,20 +1,24 @@
 """Whom a request is for: the service named by its signature, or the likeliest one without it."""
 
 from collections.abc import Mapping
+from enum import Enum, auto
 from typing import Protocol
-from urllib.parse import parse_qsl
 
 import msgspec
+
+from sagehen.wire.parameters import parameters_of
 
 __all__ = [
     "ErrorFamily",
     "RequestHead",
     "Scope",
+    "Signing",
     "authorization_parts",
     "error_family",
     "likely_service",
     "link_parameters",
     "read_scope",
+    "signing_of",
 ]
 
 
@@ -50,6 +54,38 @@ class Scope(msgspec.Struct, frozen=True):
         return f"{self.date}/{self.region}/{self.service}/aws4_request"
 
 
+class Signing(Enum):
+    """Where a request carries its signature."""
+
+    NOWHERE = auto()
+    HEADER = auto()
+    """In `Authorization`."""
+    LINK = auto()
+    """In the query, by SigV4: `X-Amz-Signature` and its like."""
+    OLD_LINK = auto()
+    """In the query, by S3's older signature: `Signature` and `AWSAccessKeyId`."""
+    SEVERAL = auto()
+    """In more than one of these places, which nobody accepts."""
+
+
+def signing_of(head: RequestHead) -> Signing:
+    """Where a request is signed. Whoever treats signed requests in another way asks this."""
+    by_header = "authorization" in head.headers
+    if not head.raw_query:
+        return Signing.HEADER if by_header else Signing.NOWHERE
+    names = link_parameters(head.raw_query).keys()
+    places = []
+    if by_header:
+        places.append(Signing.HEADER)
+    if "X-Amz-Signature" in names or "X-Amz-Algorithm" in names:
+        places.append(Signing.LINK)
+    if "AWSAccessKeyId" in names and "Signature" in names:
+        places.append(Signing.OLD_LINK)
+    if len(places) > 1:
+        return Signing.SEVERAL
+    return places[0] if places else Signing.NOWHERE
+
+
 ErrorFamily = str
 """How a service tells of a refused signature: `json`, `query` or `s3`."""
 
@@ -76,12 +112,14 @@ def read_scope(credential: str) -> Scope | None:
 def likely_service(head: RequestHead) -> str:
     """The service in the credential scope; without one, the service such a request is mostly for.
 
-    Never fails: it also says in whose form a request is refused that nobody could have signed.
+    Never fails: it also says in whose form a request is refused that nobody could have signed. What
+    is done differently for one service must have `Verifier.verify` told that it is this one.
     """
-    scope = read_scope(_credential(head))
+    signing = signing_of(head)
+    scope = read_scope(_credential(head, signing))
     if scope is not None:
         return scope.service
-    if "AWSAccessKeyId=" in head.raw_query:
+    if signing is Signing.OLD_LINK:
         return "s3"
     content_type = head.headers.get("content-type", "")
     if "x-amz-target" in head.headers or "json" in content_type:
@@ -93,19 +131,19 @@ def likely_service(head: RequestHead) -> str:
 
 def authorization_parts(authorization: str) -> dict[str, str]:
     """The parts of a SigV4 Authorization header by name; of one that comes twice, the first."""
-    pairs = [part.strip().partition("=") for part in authorization.partition(" ")[2].split(",")]
+    parts = authorization.partition(" ")[2].split(",")
+    pairs = [part.strip(" \t").partition("=") for part in parts]
     return {name: value for name, _, value in reversed(pairs)}
 
 
 def link_parameters(raw_query: str) -> dict[str, str]:
     """The parameters of a presigned URL; of one that comes twice, the first."""
-    return dict(reversed(parse_qsl(raw_query, keep_blank_values=True)))
+    return dict(reversed(parameters_of(raw_query)))
 
 
-def _credential(head: RequestHead) -> str:
-    authorization = head.headers.get("authorization")
-    if authorization is not None:
-        return authorization_parts(authorization).get("Credential", "")
-    if "X-Amz-Credential=" not in head.raw_query:
-        return ""
-    return link_parameters(head.raw_query).get("X-Amz-Credential", "")
+def _credential(head: RequestHead, signing: Signing) -> str:
+    if signing in (Signing.HEADER, Signing.SEVERAL):
+        return authorization_parts(head.headers.get("authorization", "")).get("Credential", "")
+    if signing is Signing.LINK:
+        return link_parameters(head.raw_query).get("X-Amz-Credential", "")
+    return ""

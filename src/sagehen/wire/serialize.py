@@ -73,8 +73,10 @@ def serialize_error(
 def _json_error(
     service: ServiceModel, shape: Shape | None, error: AwsError, status: int, _: str
 ) -> Response:
-    headers = {"Content-Type": _json_type(service), "x-amzn-ErrorType": _type(shape, error)}
-    body = msgspec.json.encode(_error_body(service, shape, error))
+    content = _error_body(service, shape, error)
+    kind = content["__type"] if service.service_name in _NAMESPACES else _type(shape, error)
+    headers = {"Content-Type": _json_type(service), "x-amzn-ErrorType": kind}
+    body = msgspec.json.encode(content)
     return Response(status, headers | _query_headers(service, shape, error, status), body)
 
 

@@ -16,18 +16,31 @@ import msgspec
 
 from sagehen.clock import Clock
 from sagehen.wire import refusals
-from sagehen.wire.canonical import canonical_headers, canonical_paths, canonical_queries
+from sagehen.wire.canonical import (
+    canonical_headers,
+    canonical_paths,
+    canonical_queries,
+    is_plain_path,
+)
 from sagehen.wire.claims import (
     ALGORITHM,
     Claim,
+    Link,
     basic_date,
     basic_time,
-    is_presigned,
     read_authorization,
     read_link,
 )
-from sagehen.wire.scope import RequestHead, Scope, error_family, likely_service
-from sagehen.wire.sigv2 import is_old_link, verify_old_link
+from sagehen.wire.scope import (
+    RequestHead,
+    Scope,
+    Signing,
+    error_family,
+    likely_service,
+    link_parameters,
+    signing_of,
+)
+from sagehen.wire.sigv2 import verify_old_link
 
 __all__ = ["SKEW_SECONDS", "UNSIGNED_PAYLOAD", "Identity", "Verifier", "signing_key"]
 
@@ -89,6 +102,13 @@ class Verifier:
         self._region = region
         self._grants: dict[str, _Grant] = {}
 
+    @property
+    def region(self) -> str:
+        return self._region
+
+    def secret_of(self, access_key: str) -> str | None:
+        return self._secrets.get(access_key)
+
     def verify(
         self,
         head: RequestHead,
@@ -111,18 +131,58 @@ class Verifier:
             AwsError: it is not signed, or not rightly, in the words of the service asked.
         """
         now = self._clock.now() if now is None else now
-        if unsigned_body and _leaves_body_unsigned(head):
+        signing = signing_of(head)
+        if unsigned_body and _leaves_body_unsigned(head, signing):
             payload_sha256 = UNSIGNED_PAYLOAD
-        authorization = head.headers.get("authorization")
-        if authorization is None:
-            if is_presigned(head.raw_query):
-                return self._verify_link(head, payload_sha256, now, service)
-            if is_old_link(head.raw_query):
-                return self._verify_old_link(head, now, service)
-            raise refusals.missing(error_family(likely_service(head)))
-        if is_presigned(head.raw_query):
+        if signing is Signing.HEADER:
+            return self._verify_header(head, payload_sha256, now, service)
+        if signing is Signing.LINK:
+            return self._verify_link(head, payload_sha256, now, service)
+        if signing is Signing.OLD_LINK:
+            return self._verify_old_link(head, now, service)
+        if signing is Signing.SEVERAL:
             raise refusals.both_ways_signed(error_family(likely_service(head)))
-        return self._verify_header(head, payload_sha256, now, service)
+        raise refusals.missing(error_family(likely_service(head)))
+
+    def check_head(self, head: RequestHead, service: str | None = None) -> None:
+        """Refuse what cannot be signed rightly, whatever its body will be.
+
+        For requests whose body is signed: so it is kept in memory for nobody who has no key.
+
+        Raises:
+            AwsError: as `verify`, for all reasons but the signature itself and the body.
+        """
+        now = self._clock.now()
+        signing = signing_of(head)
+        if signing is Signing.HEADER:
+            authorization = head.headers["authorization"]
+            grant = self._grants.get(authorization.rpartition("Signature=")[0])
+            if grant is None:
+                claim = read_authorization(authorization, error_family(likely_service(head)))
+                grant = self._grant(claim)
+            _check_service(grant, service)
+            _check_skew(grant, _timestamp(head, grant), now)
+            _check_signed_headers(grant, head.headers)
+        elif signing is Signing.LINK:
+            self._check_link(read_link(head.raw_query), head, now, service)
+        elif signing is Signing.OLD_LINK:
+            self._verify_old_link(head, now, service)
+        elif signing is Signing.SEVERAL:
+            raise refusals.both_ways_signed(error_family(likely_service(head)))
+        else:
+            raise refusals.missing(error_family(service or likely_service(head)))
+
+    def _check_link(self, link: Link, head: RequestHead, now: float, service: str | None) -> _Grant:
+        """What a presigned URL claims, where all of it can be right but the signature."""
+        grant = self._grant(link.claim)
+        _check_service(grant, service)
+        signed_at = _seconds(grant, link.timestamp)
+        if signed_at - now > SKEW_SECONDS:
+            raise refusals.outside_skew(grant.family, link.timestamp, _basic(now), SKEW_SECONDS)
+        if now > signed_at + link.seconds:
+            raise refusals.expired_link(grant.family, link.timestamp, link.seconds, _basic(now))
+        _check_signed_headers(grant, head.headers)
+        return grant
 
     def _verify_header(
         self, head: RequestHead, payload_sha256: str | None, now: float, service: str | None
@@ -152,16 +212,11 @@ class Verifier:
         self, head: RequestHead, payload_sha256: str | None, now: float, service: str | None
     ) -> Identity:
         link = read_link(head.raw_query)
-        grant = self._grant(link.claim)
-        _check_service(grant, service)
-        signed_at = _seconds(grant, link.timestamp)
-        if signed_at - now > SKEW_SECONDS:
-            raise refusals.outside_skew(grant.family, link.timestamp, _basic(now), SKEW_SECONDS)
-        if now > signed_at + link.seconds:
-            raise refusals.expired_link(grant.family, link.timestamp, link.seconds, _basic(now))
-        _check_signed_headers(grant, head.headers)
+        grant = self._check_link(link, head, now, service)
         if grant.family == "s3":
-            payload = link.payload or UNSIGNED_PAYLOAD
+            payload = UNSIGNED_PAYLOAD if link.payload is None else link.payload
+            if not _S3_PAYLOADS.fullmatch(payload):
+                raise refusals.no_digest(payload)
             if "x-amz-content-sha256" in grant.name_set:
                 payload = _payload(grant, head, payload_sha256)
         else:
@@ -250,6 +305,8 @@ def _is_plainly_signed(
     So it is for nearly every request; the others need their path, query or spaces put into the
     form that was signed, which costs more than all the rest.
     """
+    if grant.family != "s3" and not is_plain_path(head.raw_path):
+        return False
     try:
         values = grant.pick(head.headers)
     except KeyError:
@@ -313,11 +370,13 @@ def _check_signed_headers(grant: _Grant, headers: Mapping[str, str]) -> None:
             raise refusals.not_signed(grant.family, every)
 
 
-def _leaves_body_unsigned(head: RequestHead) -> bool:
+def _leaves_body_unsigned(head: RequestHead, signing: Signing) -> bool:
     """By a header, which is signed or refused, or by a link's own parameter, which is signed."""
     if head.headers.get("x-amz-content-sha256") == UNSIGNED_PAYLOAD:
         return True
-    return f"X-Amz-Content-Sha256={UNSIGNED_PAYLOAD}" in head.raw_query
+    if signing is not Signing.LINK:
+        return False
+    return link_parameters(head.raw_query).get("X-Amz-Content-Sha256") == UNSIGNED_PAYLOAD
 
 
 def _payload(grant: _Grant, head: RequestHead, payload_sha256: str | None) -> str:

@@ -11,12 +11,12 @@ TOPIC = "arn:aws:sns:us-east-1:000000000000:cli-results"
 
 
 @pytest.fixture(scope="module")
-def sqs(cli, aws):
+def sqs(cli):
     """`sqs("list-queues")`: in most regions version 1 of the CLI has an address of its own for SQS,
-    which only the option goes before."""
+    which only an option and what `sagehen env` sets go before."""
 
     def run(command, *more):
-        return cli.json(f"--endpoint-url {aws.url} sqs {command}", *more)
+        return cli.json(f"sqs {command}", *more)
 
     return run
 

@@ -1,5 +1,6 @@
 """The AWS CLI's `s3` commands, as people type them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -48,3 +49,21 @@ def test_a_folder_there_and_back(cli, folder, tmp_path_factory):
     assert cli("s3 rm s3://cli-bucket/in --recursive").count("delete:") == 2
     assert "remove_bucket: cli-bucket" in cli("s3 rb s3://cli-bucket --force")
     assert "cli-bucket" not in cli("s3 ls")
+
+
+def test_what_deploy_scripts_set_in_passing(cli):
+    cli("s3api create-bucket --bucket cli-settings --object-ownership BucketOwnerPreferred")
+    bucket = "--bucket cli-settings"
+    blocked = "BlockPublicAcls=true,IgnorePublicAcls=true"
+    cli(f"s3api put-public-access-block {bucket} --public-access-block-configuration {blocked}")
+    told = cli.json(f"s3api get-public-access-block {bucket}")
+    assert told["PublicAccessBlockConfiguration"]["RestrictPublicBuckets"] is False
+    rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]}
+    by_default = "--server-side-encryption-configuration"
+    cli(f"s3api put-bucket-encryption {bucket} {by_default}", json.dumps(rules))
+    assert "AES256" in cli(f"s3api get-bucket-encryption {bucket}")
+    cli(f"s3api put-bucket-tagging {bucket} --tagging TagSet=[{{Key=team,Value=ml}}]")
+    assert cli.json(f"s3api get-bucket-tagging {bucket}")["TagSet"][0]["Value"] == "ml"
+    cli(f"s3api put-bucket-versioning {bucket} --versioning-configuration Status=Suspended")
+    assert cli.json(f"s3api get-bucket-versioning {bucket}")["Status"] == "Suspended"
+    assert "BucketOwnerPreferred" in cli(f"s3api get-bucket-ownership-controls {bucket}")

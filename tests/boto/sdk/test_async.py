@@ -122,7 +122,7 @@ def notice(aws, queue, inference_id):
 
 def set_queue(server, endpoint_name, verb):
     url = f"{server.url}/_sagehen/async/{endpoint_name}/{verb}"
-    assert ask(url, method="POST").status == 200
+    assert ask(url, headers=server.bearer, method="POST").status == 200
 
 
 def test_deploy_makes_an_asynchronous_endpoint(predictor, sdk, aws):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.receiver import Receiver
-from support.sns import ACCOUNT, assert_signed, code_of, confirmed
+from support.sns import ACCOUNT, assert_signed, code_of, confirmed, message_of
 
 
 def test_signature_version_2(sns: Any, receiver: Receiver, topic: str, path: str) -> None:
@@ -95,6 +95,40 @@ def test_messages_that_cannot_be(sns: Any, topic: str, params: dict[str, Any], c
     for attribute in params.get("MessageAttributes", {}).values():
         attribute.setdefault("DataType", "String")
     assert code_of(sns.publish, TopicArn=topic, **params) == (code, 400)
+
+
+def test_words_of_refused_messages(sns: Any, topic: str) -> None:
+    """As a public emulator's tests have recorded them from AWS."""
+
+    def batch(*ids: str) -> dict[str, Any]:
+        return {"PublishBatchRequestEntries": [{"Id": one, "Message": "m"} for one in ids]}
+
+    structured = {"MessageStructure": "json"}
+    no_default = "Message Structure - No default entry in JSON message body"
+    empty = {"attr1": {"DataType": "Binary", "BinaryValue": b""}}
+    for call, params, message in (
+        (sns.publish, {"Message": "no json", **structured},
+         "Invalid parameter: Message Structure - JSON message body failed to parse"),
+        (sns.publish, {"Message": '{"sqs": "m"}', **structured},
+         f"Invalid parameter: {no_default}"),
+        (sns.publish, {"Message": '{"default": 1}', **structured},
+         f"Invalid parameter: {no_default}"),
+        (sns.publish, {"Message": "m", "MessageDeduplicationId": "d"},
+         "Invalid parameter: MessageDeduplicationId Reason: The request includes "
+         "MessageDeduplicationId parameter that is not valid for this topic type"),
+        (sns.publish, {"Message": "m", "MessageAttributes": empty},
+         "The message attribute 'attr1' must contain non-empty message attribute value for message "
+         "attribute type 'Binary'."),
+        (sns.publish_batch, batch(*map(str, range(11))),
+         "The batch request contains more entries than permissible."),
+        (sns.publish_batch, batch("a", "a"),
+         "Two or more batch entries in the request have the same Id."),
+        (sns.publish_batch, batch("a.b"),
+         "The Id of a batch entry in the batch request contains an impermissible character: a.b"),
+        (sns.publish_batch, batch("a" * 81),
+         f"The Id of a batch entry in the batch request is too long: {'a' * 81}"),
+    ):  # fmt: skip
+        assert message_of(call, TopicArn=topic, **params) == message
 
 
 def test_the_largest_message(sns: Any, sqs: Any, topic: str) -> None:

@@ -8,7 +8,15 @@ import pytest
 
 from support.plain_http import ask
 from support.receiver import Receiver
-from support.sns import ACCOUNT, assert_signed, attributes_of, code_of, confirmed, refusal
+from support.sns import (
+    ACCOUNT,
+    assert_signed,
+    attributes_of,
+    code_of,
+    confirmed,
+    message_of,
+    refusal,
+)
 
 
 def test_handshake_notification_and_farewell(
@@ -179,6 +187,46 @@ def test_filters_on_the_body_of_sagemaker_s_notices(sns: Any, sqs: Any, topic: s
 def test_subscriptions_that_cannot_be(sns: Any, topic: str, params: dict[str, Any]) -> None:
     assert code_of(sns.subscribe, TopicArn=topic, **params) == ("InvalidParameter", 400)
     assert sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"] == []
+
+
+def test_words_of_refused_subscriptions(sns: Any, topic: str) -> None:
+    """As a public emulator's tests have recorded them from AWS."""
+    web = {"Protocol": "http", "Endpoint": "http://127.0.0.1:9/"}
+    complex_policy = json.dumps({"a": list(range(151))})
+    for params, message in (
+        ({"TopicArn": topic + "x", "Protocol": "sqs", "Endpoint": "x"}, "Topic does not exist"),
+        ({"TopicArn": topic + "x", "Protocol": "smoke"}, "Topic does not exist"),
+        ({"TopicArn": "topic", **web},
+         "Invalid parameter: TopicArn Reason: An ARN must have at least 6 elements, not 1"),
+        ({"Protocol": "sqs", "Endpoint": "x"}, "Invalid parameter: SQS endpoint ARN"),
+        ({"Protocol": "sqs", "Endpoint": f"arn:aws:sqs:us-east-1:{ACCOUNT}:q.fifo"},
+         "Invalid parameter: Invalid parameter: Endpoint Reason: FIFO SQS Queues can not be "
+         "subscribed to standard SNS topics"),
+        ({**web, "Attributes": {"FilterPolicy": complex_policy}},
+         "Invalid parameter: Attributes Reason: FilterPolicy: Filter policy is too complex"),
+        ({**web, "Attributes": {"RawMessageDelivery": "wrongvalue"}},
+         "Invalid parameter: Attributes Reason: RawMessageDelivery: Invalid value [wrongvalue]. "
+         "Must be true or false."),
+    ):  # fmt: skip
+        assert message_of(sns.subscribe, **{"TopicArn": topic, **params}) == message
+    for arn, count in (("unknown", 1), ("arn:aws:sns:us-east-1:t", 5)):
+        assert message_of(sns.unsubscribe, SubscriptionArn=arn) == (
+            "Invalid parameter: SubscriptionArn Reason: An ARN must have at least 6 elements, not "
+            f"{count}"
+        )
+    arn = sns.subscribe(TopicArn=topic, ReturnSubscriptionArn=True, **web)["SubscriptionArn"]
+    for name, value, message in (
+        ("FilterPolicy", complex_policy, "FilterPolicy: Filter policy is too complex"),
+        ("FilterPolicyScope", "RandomValue",
+         "FilterPolicyScope: Invalid value [RandomValue]. Please use either MessageBody or "
+         "MessageAttributes"),
+        ("RawMessageDelivery", "test-ValUe",
+         "RawMessageDelivery: Invalid value [test-ValUe]. Must be true or false."),
+    ):  # fmt: skip
+        change = {"AttributeName": name, "AttributeValue": value}
+        assert message_of(sns.set_subscription_attributes, SubscriptionArn=arn, **change) == (
+            f"Invalid parameter: {message}"
+        )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from support.receiver import Receiver
 from support.server import Server, eventually
-from support.sns import ACCOUNT, code_of, confirmed, refusal
+from support.sns import ACCOUNT, code_of, confirmed, message_of, refusal
 
 
 def test_topics(sns: Any) -> None:
@@ -41,12 +41,32 @@ def test_topics(sns: Any) -> None:
     assert code_of(sns.get_topic_attributes, TopicArn=arn) == ("NotFound", 404)
 
 
+def test_the_policy_of_a_new_topic(sns: Any, topic: str) -> None:
+    (statement,) = json.loads(sns.get_topic_attributes(TopicArn=topic)["Attributes"]["Policy"])[
+        "Statement"
+    ]
+    assert statement["Action"] == [
+        "SNS:GetTopicAttributes",
+        "SNS:SetTopicAttributes",
+        "SNS:AddPermission",
+        "SNS:RemovePermission",
+        "SNS:DeleteTopic",
+        "SNS:Subscribe",
+        "SNS:ListSubscriptionsByTopic",
+        "SNS:Publish",
+    ]
+
+
 def test_tags(sns: Any, topic: str) -> None:
     sns.tag_resource(
         ResourceArn=topic, Tags=[{"Key": "a", "Value": "1"}, {"Key": "b", "Value": ""}]
     )
     sns.untag_resource(ResourceArn=topic, TagKeys=["b", "c"])
     assert sns.list_tags_for_resource(ResourceArn=topic)["Tags"] == [{"Key": "a", "Value": "1"}]
+    many = [{"Key": f"k{n}", "Value": ""} for n in range(50)]
+    assert message_of(sns.tag_resource, ResourceArn=topic, Tags=many) == (
+        "Could not complete request: tag quota of per resource exceeded"
+    )
     gone = {"ResourceArn": topic + "x"}
     assert code_of(sns.list_tags_for_resource, **gone) == ("ResourceNotFound", 404)
 
@@ -86,6 +106,19 @@ def test_only_links_need_no_signature(server: Server, topic: str) -> None:
     for query in ("Action=ListTopics", f"Action=DeleteTopic&TopicArn={topic}", "Action=Publish"):
         assert refusal(f"{server.url}/?{query}")[0] == 403
     assert refusal(f"{server.url}/", data=b"Action=ConfirmSubscription")[0] == 403
+
+
+@pytest.mark.parametrize("second", ["Action", "action", "%41ction", "ACTION", "Action%20"])
+def test_a_link_is_good_for_one_operation(
+    server: Server, sns: Any, topic: str, second: str
+) -> None:
+    for link in ("ConfirmSubscription", "Unsubscribe"):
+        for query in (
+            f"Action={link}&{second}=DeleteTopic&TopicArn={topic}",
+            f"{second}=DeleteTopic&Action={link}&TopicArn={topic}",
+        ):
+            assert refusal(f"{server.url}/?{query}") == (400, "InvalidQueryParameter")
+    assert sns.get_topic_attributes(TopicArn=topic)["Attributes"]["TopicArn"] == topic
 
 
 def test_what_is_not_built_is_refused_by_name(sns: Any, topic: str) -> None:

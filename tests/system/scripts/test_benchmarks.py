@@ -73,6 +73,17 @@ def test_routing_compares_strategies_and_draws_them(server, tmp_path):
     assert (tmp_path / "routing.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_hostile_clients_are_borne(server):
+    how = ("--only", "idle,control,readers", "--scale", "0.01", "--seconds", "0.1")
+    finished = run("hostile.py", server, *how)
+    assert finished.returncode == 0, finished.stderr
+    sizes = r"\d+ → \d+ → \d+"
+    rows = re.findall(
+        rf"^\|.* \| now \| {sizes} \| {sizes} \| (\d+) of \1 \|", finished.stdout, re.M
+    )
+    assert len(rows) == 3, finished.stdout
+
+
 def test_jobs_end_and_stand_beside_a_loop(server):
     finished = run("jobs.py", server, "--jobs", "6", "--only", "loop,service", "--at-once")
     assert finished.returncode == 0, finished.stderr

@@ -4,6 +4,7 @@ FAKE_EXIT=1          ends at once, with an exception on its log
 FAKE_EXIT_ONCE=1     ends at once the first time only
 FAKE_UNHEALTHY=1     never passes /ping
 FAKE_CAPACITY=n      answers 507 to more than n models
+FAKE_OTHER_PORT=1    listens, but not where it is told to
 FAKE_SLOTS=n         says with /ping that it has n slots; the control file `slots` overrules it
 FAKE_LAST_WORK=1     has something to finish when it is to end: until `finished` is there
 FAKE_CONTROL=folder  fails /ping while `unhealthy` is there; a model with a file `slow` waits for
@@ -85,8 +86,10 @@ def main() -> None:
         once.touch()
         raise ImportError("No module named 'houses'")
     signal.signal(signal.SIGTERM, finish)
-    port = int(env["SAGEMAKER_BIND_TO_PORT"])
-    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    port = 0 if env.get("FAKE_OTHER_PORT") else int(env["SAGEMAKER_BIND_TO_PORT"])
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    (control / "port").write_text(str(server.server_port))
+    server.serve_forever()
 
 
 main()

@@ -90,6 +90,22 @@ async def test_what_a_power_cut_left_half_written_is_made_anew(
     assert reader.reads == [URL, URL]
 
 
+async def test_only_what_is_named_like_an_artifact_can_be_a_broken_one(
+    make_cache: MakeCache, reader: Any, make_archive: Callable[..., bytes]
+) -> None:
+    reader.objects[URL] = make_archive(("model", b"x"))
+    cache = make_cache()
+    artifact = await cache.acquire(DATA)
+    await cache.release(artifact)
+    folder = artifact.folder.parent.parent
+    (folder / "kept by hand").mkdir()
+    (folder / "kept by hand" / "model.bin").write_bytes(b"x")
+    (folder / ("a" * 40)).mkdir()
+    make_cache()
+    assert (folder / "kept by hand" / "model.bin").exists()
+    assert not (folder / ("a" * 40)).exists()
+
+
 async def test_a_new_object_at_the_address_is_a_new_artifact(
     make_cache: MakeCache, reader: Any, make_archive: Callable[..., bytes]
 ) -> None:

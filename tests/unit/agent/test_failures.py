@@ -44,6 +44,22 @@ from sagehen.errors import ArtifactError, ArtifactMissing, ArtifactRejected
             ],
             "SyntaxError: invalid syntax (inference.py, line 3)",
         ),
+        (
+            ["ModuleNotFoundError: No module named 'sagemaker_inference.errors'"],
+            "ModuleNotFoundError: No module named 'sagemaker_inference.errors' "
+            "(sagemaker_inference is in AWS's images and not here: name sagemaker-inference in the "
+            "requirements.txt beside the script)",
+        ),
+        (
+            ["ModuleNotFoundError: No module named 'sagemaker_xgboost_container'"],
+            "ModuleNotFoundError: No module named 'sagemaker_xgboost_container' "
+            "(sagemaker_xgboost_container is in AWS's images and not here: no package has it, so "
+            "write the script without it)",
+        ),
+        (
+            ["ModuleNotFoundError: No module named 'catboost'"],
+            "ModuleNotFoundError: No module named 'catboost'",
+        ),
         (["SyntaxError: invalid syntax"], "SyntaxError: invalid syntax"),
         (
             [

@@ -1,6 +1,7 @@
 import asyncio
 import errno
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -205,10 +206,31 @@ async def test_one_that_is_never_healthy_fails_when_its_time_is_up(
     assert containers(node) == []
 
 
+async def test_one_that_listens_elsewhere_is_told_where(
+    node: Node, make_spec: MakeSpec, short_path: Path
+) -> None:
+    """As the containers do that have SageMaker's 8080 written in."""
+    node = replace(node, pace=replace(node.pace, port_hint_seconds=0.2))
+    spec = make_spec(environment={"FAKE_OTHER_PORT": "1"}, startup_timeout_seconds=3)
+    async with running(spec, node) as watched:
+        await watched.reaches(InstanceState.FAILED)
+        reason = watched.instance.report.failure_reason
+    port = (short_path / "port").read_text()
+    hint = (
+        r"nothing listens on port \d+ \(SAGEMAKER_BIND_TO_PORT\); "
+        f"the container's processes listen on {port}"
+    )
+    assert reason is not None
+    assert re.search(f"within 3 s; {hint}; ", reason)
+    (log,) = node.home.logs.rglob("*.log")
+    assert len(re.findall(f"^sagehen: {hint}$", log.read_text(), re.M)) == 1
+
+
 def slow_to_load(gate: Path) -> bytes:
     return (
         "import pathlib, time\ndef model_fn(d):\n"
         f"    while not pathlib.Path({str(gate)!r}).exists():\n        time.sleep(0.01)\n"
+        "def predict_fn(data, model):\n    return data\n"
     ).encode()
 
 

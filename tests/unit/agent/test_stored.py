@@ -1,11 +1,15 @@
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from sagehen.agent import stored
+from sagehen.agent.artifacts import ArtifactCache
+from sagehen.agent.model_data import ModelData
 from sagehen.agent.stored import StoredModelData
-from sagehen.domain.locations import Location
-from sagehen.errors import NotFound, Unavailable
+from sagehen.clock import SYSTEM
+from sagehen.domain.locations import Location, parse_location
+from sagehen.errors import ArtifactMissing, NotFound, Unavailable
 from sagehen.objects import ObjectStore
 
 Put = Callable[[str, bytes], None]
@@ -42,6 +46,16 @@ async def test_all_below_a_prefix_is_listed(
     put_object("other", b"x")
     found = [item.key async for item in StoredModelData(objects).list(Location("bucket", "m/"))]
     assert found == [f"m/{number}" for number in range(8)]
+
+
+async def test_what_is_not_there_is_told_once(objects: ObjectStore, tmp_path: Path) -> None:
+    reader, bounds = StoredModelData(objects), {"most_artifact_bytes": 1, "most_unused_bytes": 1}
+    cache = ArtifactCache(tmp_path, reader, **bounds, clock=SYSTEM)
+    with pytest.raises(ArtifactMissing) as caught:
+        await cache.acquire(ModelData(parse_location("s3://bucket/none.tar.gz")))
+    assert str(caught.value) == "There is no object at s3://bucket/none.tar.gz."
+    with pytest.raises(ArtifactMissing, match=r"none/model.tar.gz: There is no bucket none\.$"):
+        await cache.acquire(ModelData(parse_location("s3://none/model.tar.gz")))
 
 
 @pytest.mark.parametrize("bucket", ["bucket", "none"])

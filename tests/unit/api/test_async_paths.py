@@ -8,7 +8,6 @@ from starlette.applications import Starlette
 
 from sagehen.api.async_paths import LARGEST_BODY_BYTES, AsyncPaths
 from sagehen.api.async_queues import AsyncQueues
-from sagehen.api.same_site import foreign_page
 from sagehen.domain.asynchronous import AsyncRequest, AsyncState, Outcome, Output
 from sagehen.domain.records import EndpointStatus
 from sagehen.store import async_leases, async_requests
@@ -289,38 +288,3 @@ async def test_bodies_that_cannot_be(house, body):
     house.fail("a")
     assert (await house.ask("e/redrive", "POST", body))[0] == 400
     assert len((await house.ask("e/failures"))[1]["failures"]) == 1
-
-
-@pytest.mark.parametrize(("path", "method"), [("e/pause", "POST"), ("e/requests/a", "DELETE")])
-async def test_pages_of_other_sites_change_nothing(house, path, method):
-    house.queue("a")
-    status, told = await house.ask(path, method, Origin="https://example.org")
-    assert status == 403
-    assert told["message"].startswith("A page of another site may not do this: ")
-    assert house.changed == []
-
-
-LOCAL = {"host": "127.0.0.1:9000"}
-
-
-@pytest.mark.parametrize(
-    ("headers", "is_foreign"),
-    [
-        (LOCAL, False),
-        ({**LOCAL, "origin": "http://127.0.0.1:9000"}, False),
-        ({**LOCAL, "origin": "http://127.0.0.1:9000", "sec-fetch-site": "same-origin"}, False),
-        ({"host": "localhost:9000", "origin": "http://localhost:9000"}, False),
-        ({"host": "[::1]:9000", "origin": "http://[::1]:9000"}, False),
-        ({"host": "sagehen.example:9000"}, False),
-        ({**LOCAL, "origin": "http://127.0.0.1:3000"}, True),
-        ({**LOCAL, "origin": "null"}, True),
-        ({**LOCAL, "origin": ""}, True),
-        ({**LOCAL, "sec-fetch-site": "cross-site"}, True),
-        ({**LOCAL, "sec-fetch-site": "same-site"}, True),
-        # A name that was led here after the page was loaded.
-        ({"host": "evil.example:9000", "origin": "http://evil.example:9000"}, True),
-        ({"origin": "http://127.0.0.1:9000"}, True),
-    ],
-)
-def test_who_is_a_foreign_page(headers, is_foreign):
-    assert (foreign_page(headers) is not None) is is_foreign

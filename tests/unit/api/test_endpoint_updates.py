@@ -176,8 +176,14 @@ def test_weights_and_capacities_change_in_place(server):
 @pytest.mark.parametrize(
     ("desired", "said"),
     [
-        ([{"VariantName": "other", "DesiredWeight": 1}], "no production variant other"),
-        ([{"VariantName": "AllTraffic"}] * 2, "more than once"),
+        (
+            [{"VariantName": "AllTraffic"}] * 2,
+            'The variant name "AllTraffic" was non-unique within the request.',
+        ),
+        (
+            [{"VariantName": "b"}, {"VariantName": "a"}],
+            'The variant name(s) "a, b" is/are not present within endpoint configuration "c".',
+        ),
         ([{"VariantName": "AllTraffic", "DesiredInstanceCount": 0}], "at least 1"),
         ([{"VariantName": "AllTraffic", "DesiredWeight": 0}], "greater than 0"),
         ([{"VariantName": "AllTraffic", "ServerlessUpdateConfig": {}}], "serverless"),

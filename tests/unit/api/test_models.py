@@ -118,6 +118,15 @@ def test_an_image_that_is_a_server_of_its_own_says_how_to_run_that(server, refus
     assert '[images] "djl-inference" =' in said
 
 
+def test_an_image_that_only_sounds_like_a_known_one_is_refused_by_name(server, refusal):
+    said = refusal(lambda: create_with(server, Image="763/sagemaker-neo-pytorch:1.12"))
+    assert said.startswith("The image 763/sagemaker-neo-pytorch:1.12 runs models compiled by")
+    assert "pytorch-inference" in said
+    assert '[images] "sagemaker-neo-pytorch" =' in said
+    server.configure(images={"sagemaker-neo-pytorch": ["python3", "serve.py"]})
+    assert create_with(server, Image="763/sagemaker-neo-pytorch:1.12")
+
+
 def test_image_that_the_settings_map(server):
     server.configure(images={"mine": ["python3", "serve.py"]})
     assert create_with(server, Image="repo/mine:1")
@@ -136,6 +145,7 @@ def test_model_data_must_exist(server, refusal, key):
         f"Could not access model data at s3://bucket/{key}. Please ensure that the role "
         '"arn:aws:iam::000000000000:role/r" exists'
     )
+    assert said.endswith(f"is located in us-east-1. Here: There is no object s3://bucket/{key}.")
 
 
 def test_model_data_is_optional(server):
@@ -158,7 +168,9 @@ def test_many_models_need_a_prefix_in_a_bucket_that_exists(server, refusal):
     slashless = {"ModelDataUrl": "s3://bucket/many", "Mode": "MultiModel"}
     assert "with a slash at its end" in refusal(lambda: create_with(server, **slashless))
     elsewhere = {"ModelDataUrl": "s3://other/many/", "Mode": "MultiModel"}
-    assert "Could not access model data" in refusal(lambda: create_with(server, **elsewhere))
+    said = refusal(lambda: create_with(server, **elsewhere))
+    assert "Could not access model data" in said
+    assert said.endswith("Here: There is no bucket other.")
     nowhere = {"ModelDataUrl": None, "Mode": "MultiModel"}
     assert "needs a ModelDataUrl" in refusal(lambda: create_with(server, **nowhere))
 

@@ -1,23 +1,35 @@
 """The paths under `/_sagehen/`, asked over ASGI."""
 
 import json
+import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy.exc import DatabaseError
 
 from sagehen.api.observations import Observations
 from sagehen.api.own_paths import LARGEST_REPORT_BYTES, OwnPaths
 from sagehen.clock import SYSTEM
 from sagehen.domain.asynchronous import AsyncPlan, QueueMode
 from sagehen.domain.containers import InstanceState
+from sagehen.domain.inference_service import ServiceRecord, ServiceSource
 from sagehen.domain.records import EndpointStatus
 from sagehen.errors import Unavailable
-from sagehen.store import async_requests, endpoints, instances
+from sagehen.store import (
+    async_requests,
+    endpoints,
+    inference_services,
+    instances,
+    object_rows,
+    training_jobs,
+)
 from sagehen.store.database import Database
 from support.fleet import NAME, deployment, endpoint, instance
+from support.training_jobs import running_job, waiting_job
 
 IN_SERVICE, STARTING = InstanceState.IN_SERVICE, InstanceState.STARTING
 REPORT = {
@@ -300,6 +312,20 @@ async def test_the_status_tells_which_variant_is_a_shadow(server: Server) -> Non
     assert (shadow["name"], shadow["shadow"], shadow["in_service"]) == ("s", True, 1)
 
 
+async def test_the_status_counts_jobs_that_go_on(server: Server) -> None:
+    service = ServiceRecord(
+        stage="prod", source=ServiceSource.API, given={}, created_at=1, modified_at=1
+    )
+    with server.database.write() as connection:
+        for name in ("a", "b"):
+            training_jobs.insert(connection, waiting_job(name))
+        training_jobs.insert(connection, running_job("c"))
+        inference_services.insert(connection, service)
+    told = (await server.ask("GET", "/_sagehen/status")).json
+    assert told["training_jobs"] == {"running": 1, "waiting": 2}
+    assert told["inference_services"] == [{"stage": "prod", "running": 0, "waiting": 0}]
+
+
 async def test_the_status_of_what_is_not_there_yet(server: Server) -> None:
     server.add(endpoint(EndpointStatus.CREATING, target=deployment("d1", 1)))
 
@@ -339,3 +365,31 @@ async def test_other_paths_and_methods(server: Server, method: str, path: str, s
     assert answer.status == status
     if status >= 400:
         assert path in answer.json["message"]
+
+
+async def test_damage_that_is_met_is_told_from_then_on(empty_state: Path, tmp_path: Path) -> None:
+    state = tmp_path / "damaged.db"
+    shutil.copyfile(empty_state, state)
+    database = Database(f"sqlite:///{state}")
+    server = Server(database)
+    assert (await server.ask("GET", "/_sagehen/health")).json["state"] == "ok"
+    with database.write() as connection:
+        for number in range(200):
+            connection.exec_driver_sql(
+                "INSERT INTO buckets (name, created_at) VALUES (?, 0)", (f"bucket-{number:060}",)
+            )
+        page = connection.exec_driver_sql(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'buckets'"
+        ).scalar_one()
+    database.close()  # The log is written into the state.
+    with state.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    with pytest.raises(DatabaseError, match="malformed"), database.read() as connection:
+        object_rows.list_buckets(connection)
+    health = await server.ask("GET", "/_sagehen/health")
+    assert health.status == 503
+    assert "damaged" in health.json["state"]
+    assert "sagehen restore" in health.json["state"]
+    assert "damaged" in (await server.ask("GET", "/_sagehen/status")).json["state"]
+    database.close()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sagehen.api.signed_paths import Asked
+from sagehen.api.own_routes import Asked
 from sagehen.api.stacks import _StackPaths
 from sagehen.errors import Conflict, Invalid, NotFound
 from support.clock import HandClock
@@ -48,6 +48,15 @@ def test_a_stack_is_written_over_what_was_read(house):
     assert second == house.ask("GET", "s")
     assert (second.version, second.created_at, second.modified_at) == (2, NOW, NOW + 5)
     assert second.content == {"resources": ["m"]}
+
+
+def test_a_claim_ends_although_the_clock_was_set_back(house):
+    house.put(0, holder="a", claim_seconds=60)
+    house.clock.seconds -= 30
+    with pytest.raises(Conflict, match="works on the stack"):
+        house.put(1, holder="b")
+    house.clock.seconds -= 5 * 3600
+    assert house.put(1, holder="b").version == 2
 
 
 @pytest.mark.parametrize("version", [0, 2, 7])

@@ -16,7 +16,7 @@ from sagehen.apply.stack import claimed, load_stack
 from sagehen.apply.template import read_template
 from sagehen.apply.waiting import Interrupted, Work
 from sagehen.errors import AlreadyExists, Invalid
-from support.apply_world import Crash
+from support.apply_world import Crash, World
 
 MODEL, CONFIG, ENDPOINT = (
     f"AWS::SageMaker::{name}" for name in ("Model", "EndpointConfig", "Endpoint")
@@ -53,8 +53,9 @@ class Runner:
         self.stack = stack
         self.said = []
 
-    def plan(self, resources, adopt=False, outputs=None, **parameters):
-        sections = {"Resources": resources, "Outputs": outputs or {}}
+    def plan(self, resources, adopt=False, outputs=None, hidden=(), **parameters):
+        declared = {name: {"Type": "String", "NoEcho": name in hidden} for name in parameters}
+        sections = {"Parameters": declared, "Resources": resources, "Outputs": outputs or {}}
         template = read_template(sections, KINDS)
         stack = load_stack(self.world, self.stack)
         resolver = Resolver(template, parameters, self.stack, Place(self.world), stack.content)
@@ -377,3 +378,80 @@ def _crashing(world, crash, run):
     with suppress(Crash):
         run()
     world.crash_at = -1
+
+
+SECRET = {"S": "hush-hush"}
+OF_SECRET = {
+    "Topic": resource(TOPIC, {"DisplayName": {"Fn::Sub": "a ${S}"}}),
+    "Hook": resource(
+        SUBSCRIPTION,
+        {
+            "TopicArn": {"Ref": "Topic"},
+            "Protocol": "webhook",
+            "Endpoint": {"Fn::Sub": "http://host/${S}"},
+            "FilterPolicy": {"a": [{"Ref": "S"}]},
+        },
+    ),
+}
+OUTPUTS = {"Said": {"Value": {"Ref": "S"}}, "Open": {"Value": "open"}}
+
+
+def test_the_record_has_no_secret_and_knows_when_it_changes(world):
+    runner = Runner(world)
+    runner.apply(OF_SECRET, outputs=OUTPUTS, hidden="S", **SECRET)
+    record = str(world.stacks["s"])
+    assert "hush" not in record
+    assert "open" in record
+    assert "hush" in str(world.things), "resources have it, of course"
+    before = world.stacks["s"]["content"]
+    plan = runner.apply(OF_SECRET, outputs=OUTPUTS, hidden="S", **SECRET)
+    assert {step.action for step in plan.steps} == {Action.SAME}
+    assert world.stacks["s"]["content"] == before, "nor does it change by being looked at"
+    plan = runner.apply(OF_SECRET, outputs=OUTPUTS, hidden="S", S="other-secret")
+    assert {step.desired.logical_id: step.action for step in plan.steps} == {
+        "Topic": Action.UPDATE,
+        "Hook": Action.REPLACE,
+    }
+    assert "other-secret" not in str(world.stacks["s"])
+    assert "hush" not in str(world.things)
+    runner.delete()
+    assert world.things == {}
+
+
+def test_each_value_has_a_hash_of_its_own(world):
+    runner = Runner(world)
+    same = {name: resource(TOPIC, {"DisplayName": {"Ref": "S"}}) for name in ("A", "B")}
+    runner.apply(same, hidden="S", **SECRET)
+    kept = runner.content().resources
+    assert kept["A"].properties["DisplayName"] != kept["B"].properties["DisplayName"]
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(crash_at=st.integers(0, 40))
+def test_a_run_with_a_secret_that_is_killed_is_gone_on_with(world, crash_at):
+    del world  # Only for the types of resources.
+    world = World()
+    runner = Runner(world)
+    world.crash_at = crash_at
+    with suppress(Crash):
+        runner.apply(OF_SECRET, outputs=OUTPUTS, hidden="S", **SECRET)
+    assert "hush" not in str(world.stacks)
+    world.crash_at = -1
+    for stack in world.stacks.values():
+        stack["claim"] = None
+    runner.apply(OF_SECRET, outputs=OUTPUTS, hidden="S", **SECRET)
+    assert len(world.things) == 2
+    plan = runner.apply(OF_SECRET, outputs=OUTPUTS, hidden="S", **SECRET)
+    assert not plan.changes_anything
+
+
+def test_what_an_earlier_version_wrote_in_clear_is_hidden_with_the_next_run(world):
+    runner = Runner(world)
+    runner.apply(OF_SECRET, outputs=OUTPUTS, hidden="S", **SECRET)
+    topic = world.stacks["s"]["content"]["resources"]["Topic"]
+    topic["properties"]["DisplayName"] = "a hush-hush"
+    plan, resolver, stack = runner.plan(OF_SECRET, outputs=OUTPUTS, hidden="S", **SECRET)
+    assert not plan.changes_anything
+    assert stack.content.has_plain
+    runner.run(plan, resolver, stack, None)
+    assert "hush" not in str(world.stacks["s"])

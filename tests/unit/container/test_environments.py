@@ -149,6 +149,14 @@ def test_those_used_longest_ago_go_but_never_one_in_use(quick, need):
     assert environments._installer.made == 6
 
 
+def test_a_folder_of_somebody_elses_is_left_alone(quick, need, tmp_path):
+    other = tmp_path / "environments" / "mine"
+    other.mkdir(parents=True)
+    (other / "notes").write_text("x")
+    quick(most_bytes=0).acquire(need("a")).release()
+    assert (other / "notes").exists()
+
+
 def test_one_that_was_not_finished_is_made_again(quick, need, tmp_path):
     quick(most_bytes=10**9).acquire(need("a")).release()
     (folder,) = (path for path in (tmp_path / "environments").iterdir() if path.is_dir())

@@ -162,7 +162,7 @@ def test_attributes_with_custom_types() -> None:
         ('{"a": {"b": ["c"]}}', "does not support nested"),
         ('{"$or": [{"a": ["b"]}]}', "at least two"),
         (json.dumps({f"k{n}": ["v"] for n in range(6)}), "more than 5 keys"),
-        (json.dumps({"a": list(range(151))}), "too complex: 151"),
+        (json.dumps({"a": list(range(151))}), "Filter policy is too complex"),
         (json.dumps({"a": ["x" * 300_000]}), "over 262144 bytes"),
     ],
 )
@@ -176,7 +176,7 @@ def test_depth_counts_towards_the_combinations() -> None:
     nested = {"key_a": {"key_b": {"key_c": ["1", "2", "3", "4"]}}, "key_f": ["1", "2", "3"]}
     read_policy(json.dumps(nested), BODY)
     nested["key_d"] = {"key_e": ["1", "2", "3"]}
-    with pytest.raises(Invalid, match="216 combinations"):
+    with pytest.raises(Invalid, match="too complex"):
         read_policy(json.dumps(nested), BODY)
     with pytest.raises(Invalid, match="Empty objects"):
         read_policy('{"a": {}}', BODY)

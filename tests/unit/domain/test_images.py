@@ -1,6 +1,12 @@
 import pytest
 
-from sagehen.domain.images import Launch, find_launch, image_name, server_of_its_own
+from sagehen.domain.images import (
+    Launch,
+    find_launch,
+    image_name,
+    server_of_its_own,
+    unsuited,
+)
 
 ECR = "683313688378.dkr.ecr.us-east-1.amazonaws.com"
 
@@ -41,6 +47,56 @@ def test_the_name_is_the_last_part_without_tag_and_digest(image: str, name: str)
 )
 def test_images_of_sagemaker_are_known_by_their_name(image: str, adapter: str) -> None:
     assert find_launch(image, {}) == Launch(adapter=adapter)
+    assert unsuited(image, {}) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sagemaker-pytorch",
+        "sagemaker-tensorflow",
+        "pytorch-inference-graviton",
+        "tensorflow-inference-graviton",
+        "huggingface-tensorflow-inference",
+        "pytorch",
+        "tensorflow",
+        "huggingface",
+    ],
+)
+def test_inference_images_of_the_frameworks_are_stood_in_for(name: str) -> None:
+    assert unsuited(f"{ECR}/{name}:1", {}) is None
+    assert find_launch(f"{ECR}/{name}:1", {}) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("sagemaker-neo-pytorch", "compiled by SageMaker Neo"),
+        ("sagemaker-neo-tensorflow", "compiled by SageMaker Neo"),
+        ("sagemaker-inference-pytorch", "compiled by SageMaker Neo"),
+        ("xgboost-neo", "compiled by SageMaker Neo"),
+        ("pytorch-inference-neuron", "AWS Inferentia and Trainium"),
+        ("huggingface-pytorch-inference-neuronx", "AWS Inferentia and Trainium"),
+        ("pytorch-inference-eia", "Elastic Inference"),
+        ("sagemaker-tensorflow-serving-eia", "Elastic Inference"),
+        ("pytorch-training", "training jobs"),
+        ("huggingface-pytorch-trcomp-training", "training jobs"),
+        ("sagemaker-tensorflow-scriptmode", "training jobs"),
+        ("sagemaker-rl-tensorflow", "training jobs"),
+        ("stabilityai-pytorch-inference", "none of them"),
+        ("my-pytorch-api", "none of them"),
+        ("team-tensorflow", "none of them"),
+        ("my-huggingface", "none of them"),
+    ],
+)
+def test_names_that_only_sound_like_them_are_not(name: str, why: str) -> None:
+    image = f"{ECR}/{name}:1.0"
+    told = unsuited(image, {})
+    assert told is not None
+    assert why in told
+    assert unsuited(image, {name: ["serve"]}) is None, "the user has said what it is"
+    # A model that an older version took is started as it was.
+    assert find_launch(image, {}) is not None
 
 
 @pytest.mark.parametrize(

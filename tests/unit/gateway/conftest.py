@@ -28,6 +28,7 @@ from sagehen.domain.routes import (
     RouteTable,
     VariantRoute,
 )
+from sagehen.gateway import invocation
 from sagehen.gateway.assembly import make_gateway
 from sagehen.gateway.board import Board, make_board, open_board
 from sagehen.gateway.gateway import Gateway
@@ -416,6 +417,12 @@ class House:
             return await asyncio.to_thread(run)
         finally:
             client.close()
+
+
+@pytest.fixture(autouse=True)
+def no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None that would note why a container ended: nobody waits for that."""
+    monkeypatch.setattr(invocation, "MOST_QUESTIONS", 0)
 
 
 @pytest.fixture

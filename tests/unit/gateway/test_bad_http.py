@@ -224,6 +224,8 @@ BAD_HEADS = {
     "method-unknown": (instead_of(b"POST", b"BREW"), 400),
     "method-connect": (instead_of(b"POST", b"CONNECT"), 501),
     "target-of-a-proxy": (instead_of(b"POST ", b"POST http://elsewhere"), 400),
+    "target-with-fragment": (instead_of(b"invocations", b"invocations#x"), 400),
+    "target-with-fragment-in-query": (instead_of(b"invocations", b"invocations?x#y"), 400),
     "target-star": (instead_of(b"/endpoints/price/invocations", b"*"), 400),
     "version-0.9": (version(b" HTTP/0.9"), 505),
     "version-0.9-unsaid": (version(b""), 505),

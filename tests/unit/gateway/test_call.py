@@ -29,3 +29,15 @@ def test_so_many_are_remembered_and_no_more(reader):
     for number in range(CALLS_REMEMBERED + 1):
         reader.read([(b"Content-Type", b"%d" % number)], {})
     assert len(reader._known) <= CALLS_REMEMBERED
+
+
+def test_a_container_gets_each_header_once_as_it_was_checked(reader):
+    """Of two it might take the last, of which nothing was known here."""
+    headers = [
+        (b"Content-Type", b"text/csv"),
+        (b"X-Amzn-SageMaker-Custom-Attributes", b"a"),
+        (b"content-type", b"application/x-other"),
+    ]
+    assert reader.read(headers, {}).lines == (
+        b"Content-Type: text/csv,application/x-other\r\nX-Amzn-SageMaker-Custom-Attributes: a\r\n"
+    )

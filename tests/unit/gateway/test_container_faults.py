@@ -5,7 +5,9 @@ import socket
 
 import pytest
 
+from sagehen.domain.container_ends import write_end
 from sagehen.domain.routes import RoutingStrategy
+from sagehen.gateway import invocation
 
 
 @pytest.mark.parametrize(
@@ -191,3 +193,43 @@ async def test_without_an_instance_the_caller_is_told_to_try_again(house, varian
     assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
     assert got.headers["retry-after"] == "1"
     assert "Try again" in got.json["Message"]
+
+
+class TestWhyItEnded:
+    """A container that hangs up, and what its agent notes of that."""
+
+    WHY = "the container was ended because it passed the 64 MiB of memory of its instance"
+
+    @pytest.fixture
+    async def dying(self, house, variant):
+        container = await house.fake(lambda asked: None)
+        house.route(variant(container))
+        return await house.start()
+
+    def note(self, house, run_id="", why=WHY):
+        write_end(house.home.container_end("AllTraffic-0"), run_id, why)
+
+    async def test_is_told_to_the_caller(self, dying):
+        self.note(dying)
+        got = await dying.invoke()
+        assert got.json["OriginalMessage"].endswith(f" capacity or memory. Here: {self.WHY}.")
+
+    async def test_is_waited_for_a_moment(self, dying, monkeypatch):
+        monkeypatch.setattr(invocation, "MOST_QUESTIONS", 10_000)
+        monkeypatch.setattr(invocation, "QUESTION_SECONDS", 0.001)
+        waiting = asyncio.create_task(dying.invoke())
+        done, _ = await asyncio.wait({waiting}, timeout=0.05)
+        assert not done
+        self.note(dying)
+        assert self.WHY in (await waiting).json["OriginalMessage"]
+
+    async def test_is_not_waited_for_where_nothing_is_known(self, dying, monkeypatch):
+        monkeypatch.setattr(invocation, "MOST_QUESTIONS", 10_000_000)
+        self.note(dying, why=None)
+        got = await dying.invoke()
+        assert got.json["OriginalMessage"].endswith(" capacity or memory.")
+
+    async def test_is_not_that_of_another_run(self, dying):
+        self.note(dying, run_id="of before")
+        got = await dying.invoke()
+        assert "Here:" not in got.json["OriginalMessage"]

@@ -107,6 +107,7 @@ async def test_an_endpoint_is_found_by_its_exact_name(house, variant, echo, name
         {"X_Amzn_SageMaker_Enable_Explanations": "`true`"},
         {"X_Amzn_SageMaker_Target_Container_Hostname": "second"},
         {"X_Amzn_SageMaker_Inference_Component": "part"},
+        {"X_Amzn_SageMaker_Prefix_Aware_Id": "id"},
         {"X_Amzn_SageMaker_Target_Model": "a.tar.gz"},
         {"X_Amzn_SageMaker_Target_Variant": "other"},
         {"X_Amzn_SageMaker_Target_Variant": "a" * 64},

@@ -15,18 +15,25 @@ class Recorder:
 
     now = 0.0
     draining = False
-    is_full = False
     date_line = b"Date: Sun, 01 Nov 2026 09:30:00 GMT\r\n"
 
     limits = ClientLimits.of(Settings())
 
     def __init__(self) -> None:
-        self.connections: set[Connection] = set()
         self.limit_hits = no_hits()
         self.understood: list[tuple[bytes, bytes, bytes]] = []
 
     def next_request_id(self) -> bytes:
         return b"id"
+
+    def admit(self, connection) -> bool:
+        return True
+
+    def went_idle(self, connection) -> None: ...
+
+    def went_busy(self, connection) -> None: ...
+
+    def lost(self, connection) -> None: ...
 
     def dispatch(self, exchange) -> "Recorded":
         return Recorded(exchange, self.understood)

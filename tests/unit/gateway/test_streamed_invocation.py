@@ -252,6 +252,7 @@ async def test_a_slow_reader_holds_its_container_back(house, variant, comes_to_r
         {"X_Amzn_SageMaker_Enable_Explanations": "`true`"},
         {"X_Amzn_SageMaker_Target_Container_Hostname": "second"},
         {"X_Amzn_SageMaker_Inference_Component": "part"},
+        {"X_Amzn_SageMaker_Prefix_Aware_Id": "id"},
         {"X_Amzn_SageMaker_Session_Id": "NEW_SESSION"},
         {"X_Amzn_SageMaker_Accept": "a" * 1025},
     ],

@@ -45,6 +45,21 @@ async def test_controls_own_request_id_is_kept(house):
     assert got.headers["x-amzn-requestid"] == "mine"
 
 
+async def test_s3_has_one_request_id(house):
+    await house.control(lambda asked: (200, {"x-amz-request-id": "mine"}, b""))
+    await house.start()
+    got = await ask(house, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert got.headers["x-amz-request-id"] == "mine"
+    assert "x-amzn-requestid" not in got.headers
+
+
+async def test_s3_has_one_request_id_without_control_too(house):
+    await house.start()
+    got = await ask(house, b"GET /bucket HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert f"<RequestId>{got.headers['x-amz-request-id']}</RequestId>".encode() in got.body
+    assert "x-amzn-requestid" not in got.headers
+
+
 async def test_connections_are_kept_on_both_sides(house):
     control = await house.control(lambda asked: (200, {}, asked.path.encode()))
     await house.start()

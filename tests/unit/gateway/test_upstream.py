@@ -1,8 +1,11 @@
 """What a container may send, and how much of it."""
 
+import asyncio
+import socket
+
 import pytest
 
-from sagehen.gateway.upstream import MAX_HEAD_BYTES
+from sagehen.gateway.upstream import MAX_HEAD_BYTES, Upstream
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -54,3 +57,88 @@ async def test_trailers_are_no_headers(answered):
     got = await answered(HEAD + b"1\r\nx\r\n0\r\n" + trailers)
     assert (got.status, got.body) == (200, b"x")
     assert not {"content-type", "x-amzn-sagemaker-custom-attributes"} & set(got.headers)
+
+
+class Told:
+    """A receiver that notes what it is told."""
+
+    def __init__(self):
+        self.events = []
+
+    def answer_interim(self, status, headers):
+        self.events.append(status)
+
+    def answer_begins(self, status, headers, length):
+        self.events.append((status, length))
+
+    def answer_continues(self, data):
+        self.events.append(data)
+
+    def answer_ends(self):
+        self.events.append("ends")
+
+    def answer_breaks(self):
+        self.events.append("breaks")
+
+    def upstream_full(self): ...
+
+    def upstream_drained(self): ...
+
+
+@pytest.fixture
+def refused():
+    """`await refused(answer)`: what is told of a request whose body is still being written when the
+    other side has sent `answer` and closed the connection; and the connection."""
+
+    async def ask(answer):
+        ours, theirs = socket.socketpair()
+        lost = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        _, upstream = await loop.create_unix_connection(
+            lambda: Upstream(lambda _: None, lambda _: lost.set(), is_local=True), sock=ours
+        )
+        told = Told()
+        upstream.begin(told)
+        upstream.write(b"PUT / HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
+        theirs.setblocking(False)
+        head = await loop.sock_recv(theirs, 20)
+        assert head == b"PUT / HTTP/1.1\r\nCont", "The rest stays unread, as an unread body does."
+        theirs.sendall(answer)
+        theirs.close()
+        upstream.write(b"too late!")
+        await lost.wait()
+        return told.events, upstream
+
+    return ask
+
+
+async def test_the_answer_is_read_although_the_body_is_refused(refused):
+    told, upstream = await refused(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+    assert told == [(403, 2), b"no", "ends"]
+    assert not upstream.broken
+
+
+async def test_after_an_interim_answer_too(refused):
+    told, _ = await refused(
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 501 No\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"1\r\nx\r\n0\r\n\r\n"
+    )
+    assert told == [100, (501, None), b"x", "ends"]
+
+
+async def test_without_an_answer_the_request_was_not_read(refused):
+    told, upstream = await refused(b"")
+    assert told == ["breaks"]
+    assert upstream.broken
+    assert upstream.unread
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 403 Forbidden\r\nContent-Le", b"HTTP/1.1 403 No\r\nContent-Length: 3\r\n\r\nno"],
+)
+async def test_half_an_answer_breaks_off(refused, answer):
+    told, upstream = await refused(answer)
+    assert told[-1] == "breaks"
+    assert upstream.broken
+    assert not upstream.unread

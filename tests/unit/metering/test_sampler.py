@@ -200,7 +200,7 @@ def test_what_agents_tell_of_the_hosts_of_jobs(world):
                 "/aws/sagemaker/TrainingJobs",
                 {"Host": f"train/algo-{number}"},
             )
-            assert seen == (2, 20 * number, 10 * number, 10 * number), name
+            assert seen == (1, 10 * number, 10 * number, 10 * number), name
     assert world.names() == set(names)
     assert world.recorder.dropped == 0
 
@@ -225,6 +225,56 @@ def test_what_agents_tell_of_their_hosts(world):
     loading[0].value, loading[1].value = 1100, 7
     world.turn()
     assert world.numbers("ModelLoadingTime", "Microseconds") == (7, 1100, 100, 300)
+
+
+def test_a_minute_has_one_sample_of_each_instance(world):
+    """However often it is looked at: so the sum is that of all instances."""
+    host = "/aws/sagemaker/Endpoints"
+    models = [Told("LoadedModelCount", 0.0), Told("LoadedModelCount", 1.0, "i-2")]
+    cpu = [Told("CPUUtilization", 20.0), Told("CPUUtilization", 60.0, "i-2")]
+    world.agent.told = [*models, *cpu]
+    for look in range(6):
+        world.turn()
+        world.clock.seconds += module.HOST_SECONDS
+        models[0].value = 2.0
+        cpu[0].value += 10.0
+        assert world.numbers("LoadedModelCount", "None", host)[0] == 2, look
+    # The models as they were last; of the processor the mean of 20, 30, … 70, and 60.
+    assert world.numbers("LoadedModelCount", "None", host) == (2, 3, 0, 2)
+    count, total, *bounds = world.numbers("CPUUtilization", "Percent", host)
+    assert (count, total, bounds) == (2, pytest.approx(45 + 60), [20, 70])
+    seen = world.seen("CPUUtilization", "Percent", host)
+    assert seen.percentile(50) == pytest.approx(60, rel=0.0101), "over all looks"
+    world.turn()
+    assert world.numbers("LoadedModelCount", "None", host) == (4, 6, 0, 2), "the next minute"
+
+
+def test_a_minute_has_one_sample_of_a_backlog(world):
+    asynchronous(world, queued=3)
+    for _ in range(11):
+        world.turn()
+        world.clock.seconds += module.TURN_SECONDS
+    assert gauges(world)[0] == pytest.approx(3)
+    told = world.numbers("ApproximateBacklogSize", "Count", dimensions={"EndpointName": "e"})
+    assert told == (1, 3, 3, 3)
+
+
+def test_a_look_that_there_was_no_room_for_leaves_no_empty_sample(world):
+    host = "/aws/sagemaker/Endpoints"
+    world.recorder = Recorder(world.clock, world.database, 1)
+    world.sampler = world.another("me")
+    world.recorder.record("ExpiredRequests", VARIANT, 1)
+    world.recorder.flush()
+    world.agent.told = [Told("CPUUtilization", 20.0)]
+    world.turn()
+    assert world.recorder.dropped == 1
+    with world.database.write() as connection:
+        module.prune(connection, START + 1, 0, 100)
+    for count in (None, 1):
+        world.clock.seconds += 30
+        world.turn()
+        seen = world.numbers("CPUUtilization", "Percent", host)
+        assert (seen and seen[0]) == count
 
 
 def test_the_agent_may_be_away(world):
@@ -306,6 +356,7 @@ def test_of_several_controls_one_samples_backlogs(world):
     )
     with world.database.write() as connection:
         leases.release(connection, module.LEASE_NAME, "me")
+    world.clock.seconds += 60
     world.turn(world.another("other"))
     assert gauges(world)[0] == 6
 

@@ -407,6 +407,7 @@ async def test_a_load_that_another_models_crash_has_ended_is_made_again(
 def model_fn(d):
     open({str(begun)!r}, "w").close()
     open(d + "/gate").close()
+def predict_fn(data, model): pass
 """
     async with serving("python", SAGEMAKER_MULTI_MODEL="true") as server, asyncio.timeout(30):
         models = Models(server, put_script, base_dir)

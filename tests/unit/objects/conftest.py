@@ -1,15 +1,18 @@
 """Object stores over a state and a folder of the test's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from obstore.store import MemoryStore
+from sqlalchemy import CursorResult
 
 from sagehen.clock import SYSTEM
 from sagehen.domain.objects import Attributes, ObjectInfo
 from sagehen.objects import ForeignObjectStore, LocalObjectStore, ObjectStore
 from sagehen.store.database import Database
+from sagehen.store.pairing import pair
 
 
 @pytest.fixture
@@ -21,7 +24,18 @@ def root(tmp_path: Path) -> Path:
 def local(database: Database, root: Path) -> LocalObjectStore:
     store = LocalObjectStore(database, root, SYSTEM)
     store.create_bucket("models")
+    make_pair(database, root)
     return store
+
+
+def make_pair(database: Database, root: Path) -> None:
+    """Give the state and the folder their id, as a start does."""
+    with database.write() as connection:
+        pair(lambda sql: fetched(connection.exec_driver_sql(sql)), root)
+
+
+def fetched(result: CursorResult[Any]) -> Sequence[Sequence[Any]]:
+    return result.fetchall() if result.returns_rows else []
 
 
 @pytest.fixture

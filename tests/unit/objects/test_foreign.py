@@ -48,6 +48,19 @@ def test_what_it_cannot_do_is_refused_by_name(foreign: ForeignObjectStore, put: 
     put(foreign, "a")
     with pytest.raises(faults.NotSupported, match="tags"):
         foreign.set_tags("models", "a", {})
+    with pytest.raises(faults.NotSupported, match="ACL public-read"):
+        put(foreign, "a", attributes=Attributes(acl="public-read"))
+    with pytest.raises(faults.NotSupported, match="ACL public-read"):
+        foreign.set_acl("models", "a", "public-read")
+    foreign.set_acl("models", "a", "private")
+    with pytest.raises(faults.NotSupported, match="storage class GLACIER"):
+        put(foreign, "a", attributes=Attributes(storage_class="GLACIER"))
+    by_kms = {"x-amz-server-side-encryption": "aws:kms"}
+    with pytest.raises(faults.NotSupported, match="aws:kms"):
+        put(foreign, "a", attributes=Attributes(headers=by_kms))
+    put(foreign, "a", attributes=Attributes(headers={"x-amz-server-side-encryption": "AES256"}))
+    with pytest.raises(faults.NoSuchKey):
+        foreign.set_acl("models", "none", "private")
     with pytest.raises(faults.NotSupported, match="Conditional"):
         foreign.delete("models", ["a"], WriteCondition(etag="x"))
 

@@ -13,7 +13,7 @@ import pytest
 from sagehen.clock import SYSTEM
 from sagehen.domain.objects import Attributes, ListingQuery, ObjectInfo, WriteCondition
 from sagehen.objects import Copy, LocalObjectStore, faults
-from sagehen.objects.files import MOST_HELD_BYTES
+from sagehen.objects.files import MOST_HELD_BYTES, BlobFiles
 from sagehen.objects.store import SmallObject
 from sagehen.store.database import Database
 from support.clock import HandClock
@@ -39,12 +39,13 @@ for number in range(10**9):
 
 
 def files(root: Path) -> int:
-    return sum(path.is_file() for path in root.rglob("*"))
+    own = ("id", "backup.lock")
+    return sum(path.is_file() and path.name not in own for path in root.rglob("*"))
 
 
-def later(database: Database, root: Path) -> LocalObjectStore:
-    """The same store, opened again a day later."""
-    return LocalObjectStore(database, root, HandClock(SYSTEM.now() + 86_400))
+def later(database: Database, root: Path, hours: int = 24) -> LocalObjectStore:
+    """The same store, opened again so much later."""
+    return LocalObjectStore(database, root, HandClock(SYSTEM.now() + hours * 3600))
 
 
 def test_large_objects_are_files_and_small_ones_are_not(
@@ -124,7 +125,11 @@ def test_a_killed_writer_leaves_only_whole_objects(
     assert files(root) == sum(info.size > MOST_HELD_BYTES for info in found)
 
 
-def test_a_sweep_takes_what_nobody_knows(
+def trash(root: Path) -> set[str]:
+    return {path.name for path in (root / "trash").iterdir()}
+
+
+def test_a_sweep_throws_away_what_nobody_knows_and_deletes_it_a_day_later(
     local: LocalObjectStore, put: Put, database: Database, root: Path
 ) -> None:
     put(local, "kept", LARGE)
@@ -134,14 +139,85 @@ def test_a_sweep_takes_what_nobody_knows(
     local.uploads.put_part(upload, 1, part)
     unfinished = local.draft()
     unfinished.write(LARGE)
-    orphan = next(path for path in (root / "blobs").rglob("*") if path.is_file())
-    orphan.with_name(f"{orphan.name[:2]}orphan").write_bytes(b"nobody's")
+    orphan = next((root / "blobs").glob("*/*"))
+    name = f"{orphan.name[:2]}{'0' * 30}"
+    orphan.with_name(name).write_bytes(b"nobody's")
+    other = orphan.with_name("notes.txt")
+    other.write_bytes(b"somebody's")
     assert local.sweep() == 0, "what is new may be on its way in"
-    assert later(database, root).sweep() == 2
+    swept = later(database, root)
+    assert swept.sweep() == 1
+    assert trash(root) == {name}
+    assert (root / "trash" / name).read_bytes() == b"nobody's"
+    assert swept.measured() == {
+        "ObjectFilesThrownAway": {(): 1},
+        "ObjectFilesInTrash": {(): 1},
+    }
+    assert not unfinished.path.exists(), "no draft was ever accepted"
+    assert later(database, root, hours=47).sweep() == 0
+    assert trash(root) == {name}, "a day is not over"
+    assert later(database, root, hours=49).sweep() == 0
+    assert trash(root) == set()
+    assert other.exists(), "only what is named like one of ours can be nobody's"
     with local.open("models", "kept") as found:
         assert b"".join(found.chunks()) == LARGE
     assert len(local.uploads.parts(upload)) == 1
     unfinished.discard()
+
+
+def test_what_is_in_the_trash_comes_back_with_its_row(
+    local: LocalObjectStore, put: Put, database: Database, root: Path
+) -> None:
+    put(local, "k", LARGE)
+    (blob,) = (path for path in (root / "blobs").rglob("*/*") if path.is_file())
+    with database.write() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM blobs").fetchall()
+        connection.exec_driver_sql("DELETE FROM blobs")
+    assert later(database, root).sweep() == 1
+    assert not blob.exists()
+    with database.write() as connection:
+        marks = ", ".join("?" * len(rows[0]))
+        connection.exec_driver_sql(f"INSERT INTO blobs VALUES ({marks})", tuple(rows[0]))
+    again = later(database, root, hours=200)
+    assert again.recover() == 1
+    assert again.sweep() == 0
+    assert trash(root) == set()
+    with again.open("models", "k") as found:
+        assert b"".join(found.chunks()) == LARGE
+
+
+def test_a_file_that_gets_its_row_while_it_is_swept_is_not_thrown_away(root: Path) -> None:
+    store = BlobFiles(root)
+    draft = store.draft()
+    draft.write(LARGE)
+    name = store.keep(draft)
+    looks: list[list[str]] = []
+
+    def known(blob_ids: list[str]) -> set[str]:
+        looks.append(blob_ids)
+        return set(blob_ids) if len(looks) > 1 else set()
+
+    assert store.sweep(SYSTEM.now() + 60, SYSTEM.now(), known) == 0
+    assert looks == [[name], [name]]
+    assert trash(root) == set()
+    with store.open(name) as file:
+        assert file.read() == LARGE
+
+
+def test_nothing_is_swept_while_state_and_files_are_not_a_pair(
+    local: LocalObjectStore, put: Put, database: Database, root: Path
+) -> None:
+    put(local, "k", LARGE)
+    before = files(root)
+    with database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM blobs")
+        connection.exec_driver_sql("UPDATE state_identity SET state_id = ?", ("0" * 32,))
+    assert later(database, root).sweep() == 0
+    with database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM state_identity")
+    assert later(database, root).sweep() == 0
+    assert files(root) == before
+    assert trash(root) == set()
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(local: LocalObjectStore, root: Path) -> None:

@@ -4,8 +4,10 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from sagehen.domain.bucket_settings import NEW_BUCKET, BucketSettings
 from sagehen.domain.objects import Attributes, ListingQuery, ObjectInfo, WriteCondition
 from sagehen.objects import ChosenPart, Completion, Copy, ObjectStore, faults
 from sagehen.objects.uploads import LEAST_PART_BYTES
@@ -19,7 +21,8 @@ def read(store: ObjectStore, key: str, *span: int) -> bytes:
 
 
 def files(root: Path) -> int:
-    return sum(path.is_file() for path in root.rglob("*"))
+    own = ("id", "backup.lock")
+    return sum(path.is_file() and path.name not in own for path in root.rglob("*"))
 
 
 def test_an_object_reads_as_it_was_written(store: ObjectStore, put: Put) -> None:
@@ -60,6 +63,20 @@ def test_a_bucket_is_made_once_and_deleted_empty(store: ObjectStore, put: Put) -
     assert store.buckets() == []
     with pytest.raises(faults.NoSuchBucket):
         store.delete_bucket("models")
+
+
+def test_settings_of_a_bucket_are_kept(store: ObjectStore) -> None:
+    assert store.create_bucket("with-settings").settings == NEW_BUCKET
+
+    def change(settings: BucketSettings) -> BucketSettings:
+        return msgspec.structs.replace(settings, tags={"a": "1"})
+
+    store.change_bucket("with-settings", change)
+    assert store.bucket("with-settings").settings == change(NEW_BUCKET)
+    kept = {bucket.name: bucket.settings for bucket in store.buckets()}
+    assert kept["with-settings"] == change(NEW_BUCKET)
+    with pytest.raises(faults.NoSuchBucket):
+        store.change_bucket("none", change)
 
 
 def test_conditions_hold_at_the_instant_of_the_write(store: ObjectStore, put: Put) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from sagehen.domain.containers import InstanceState
 from sagehen.domain.records import EndpointRecord, EndpointStatus
 from sagehen.domain.routes import RouteTable
+from sagehen.home import prepare_home
 from sagehen.reconcile.loop import LEASE_NAME, EndpointLoop, new_instance_id
 from sagehen.reconcile.routes import routed_ids
 from sagehen.store import endpoints, instances, leases, tags
@@ -293,16 +294,20 @@ async def test_a_change_made_while_the_step_is_planned_is_not_lost(control) -> N
 
 
 async def test_only_the_holder_of_the_lease_acts(control, database, agent, home, clock) -> None:
-    other = Control(database, agent, home, clock, "two")
+    standby_agent = type(agent)()
+    standby = Control(database, standby_agent, home, clock, "two")
     async with control.running():
         await control.until(lambda: control.home.routes.exists())
-        async with other.running():
-            await other.until(lambda: other.loop._waits)
-            other.write(CREATING)
-            await asyncio.sleep(0.01)
-            assert agent.asked == []
-    async with other.running():
-        await other.in_service()
+        async with standby.running():
+            await standby.until(lambda: standby.loop._waits)
+            standby.write(CREATING)
+            control.loop.hint()
+            await control.in_service()
+            await standby.until(lambda: not standby.loop._wake.is_set)
+            assert standby_agent.asked == []
+    async with standby.running():
+        await standby.until(lambda: control.rows() == set(standby_agent.states))
+        await standby.in_service()
 
 
 async def test_a_lost_lease_stops_what_was_begun(control) -> None:
@@ -390,3 +395,43 @@ def test_an_instance_id_is_as_ec2s() -> None:
     assert made.startswith("i-")
     assert len(made) == 19
     int(made[2:], 16)
+
+
+async def test_who_stands_by_has_no_routes_and_knows_who_leads(control, home, clock) -> None:
+    def table() -> RouteTable:
+        return msgspec.json.decode(home.routes.read_bytes(), type=RouteTable)
+
+    async with control.running():
+        control.write(CREATING)
+        await control.in_service()
+        assert table().leader is None
+    with control.database.write() as connection:
+        assert leases.acquire(connection, LEASE_NAME, "host:/other", clock.now(), LEASE_SECONDS)
+    async with control.running():
+        await control.until(lambda: table().leader == "host:/other")
+        assert table().routes == {}
+        with control.database.write() as connection:
+            assert leases.release(connection, LEASE_NAME, "host:/other")
+        await control.in_time(lambda: table().leader is None and len(control.routed()) == 2)
+
+
+async def test_who_stands_by_names_the_leader_for_as_long_as_it_leads(
+    control, database, agent, short_path, clock
+) -> None:
+    """On SQLite the leader writes its row once: the lock says that it is still there."""
+    state = Database(str(database.engine.url), locks_leases=True)
+    leading = Control(state, agent, control.home, clock)
+    standing_by = Control(state, type(agent)(), prepare_home(short_path / "other"), clock, "two")
+
+    def leader() -> str | None:
+        table = msgspec.json.decode(standing_by.home.routes.read_bytes(), type=RouteTable)
+        return table.leader
+
+    async with leading.running():
+        leading.write(CREATING)
+        await leading.in_service()
+        clock.advance(10 * LEASE_SECONDS)
+        async with standing_by.running():
+            await standing_by.in_time(standing_by.home.routes.exists)
+            assert (leader(), standing_by.routed()) == ("one", set())
+    state.close()

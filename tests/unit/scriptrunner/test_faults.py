@@ -66,3 +66,10 @@ def test_what_torchrun_says_of_its_script_is_not_why_it_failed():
         1, ["torchrun"], of_the_script + torchruns
     )
     assert 'ErrorMessage "torch.distributed' in describe_failure(1, ["torchrun"], torchruns)
+
+
+def test_a_module_of_awss_images_is_named_as_such():
+    errors = TRACEBACK.rstrip().rpartition("\n")[0]
+    errors += "\nModuleNotFoundError: No module named 'sagemaker_containers.beta'"
+    said = describe_failure(1, ["python", "train.py"], errors)
+    assert "name sagemaker-containers in the requirements.txt beside the script" in said

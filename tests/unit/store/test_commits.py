@@ -91,3 +91,15 @@ def test_without_sight_of_commits_nobody_is_idle() -> None:
     check.begin()
     check.end()
     assert not check.is_idle
+
+
+def test_a_number_of_a_connection_made_anew_is_another(database: Database) -> None:
+    """SQLite counts for each connection, from the same number on."""
+    first = database.commits.version()
+    file = Path(str(database.engine.url.database))
+    away = file.with_name("away.db")
+    database.commits.close()
+    file.rename(away)
+    assert database.commits.version() is None
+    away.rename(file)
+    assert database.commits.version() not in (first, None)

@@ -118,3 +118,36 @@ async def test_a_file_that_cannot_be_locked_leaves_renewing(locking, clock, capl
     assert await lease.hold()
     assert expiry(locking) == first + 2
     assert caplog.text.count("cannot be locked") == 1
+
+
+def test_a_link_to_a_state_has_the_lock_of_the_state_itself(locking, tmp_path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere/linked.db"
+    link.symlink_to(tmp_path / "state.db")
+    linked = Database(f"sqlite:///{link}", locks_leases=True)
+    assert linked.lease_lock("loop") == locking.lease_lock("loop")
+    linked.close()
+
+
+async def test_who_holds_it_is_known_while_the_lock_is_held(locking, clock) -> None:
+    """The row was written once and has run out long since: the lock says that it still holds."""
+    one, two = (HeldLease(locking, clock, "loop", holder) for holder in ("one", "two"))
+    assert await one.hold()
+    assert not await two.hold()
+    assert two.other_holder() == "one"
+    clock.seconds += 10 * LEASE_SECONDS
+    assert not await two.hold()
+    assert two.other_holder() == "one"
+    assert one.other_holder() is None
+    await one.let_go()
+    assert await two.hold()
+    assert two.other_holder() is None
+
+
+async def test_a_row_that_has_run_out_names_nobody_without_a_lock(renewing, clock) -> None:
+    one, two = (HeldLease(renewing, clock, "loop", holder) for holder in ("one", "two"))
+    assert await one.hold()
+    assert not await two.hold()
+    assert two.other_holder() == "one"
+    clock.seconds += LEASE_SECONDS
+    assert two.other_holder() is None

@@ -108,6 +108,50 @@ def test_an_emptied_queue_is_empty_at_once_and_freed_later(any_database: Databas
         assert rows == 0
 
 
+def test_a_clock_that_is_set_back_hides_no_message_for_longer_than_was_asked(
+    any_database: Database,
+) -> None:
+    queue = make_queue(any_database)
+    late = 5 * 3600.0
+    send(any_database, queue, "received", "changed", now=late)
+    (_, second) = receive(any_database, queue, now=late, seconds=20)
+    with any_database.write() as connection:
+        change = messages.change_visibility
+        assert change(connection, queue, second.sequence, second.receipt, late + 50, now=late)
+        delayed = [NewMessage(message_id="d", body="delayed", delay_seconds=90)]
+        messages.send(connection, queue, delayed, now=late)
+    send(any_database, queue, "just sent", now=late)
+    assert receive(any_database, queue, now=100) == []
+    told: list[str] = []
+    any_database.listen(messages.MESSAGES_SENT, told.append)
+    with any_database.write() as connection:
+        assert messages.bound_waits(connection, [queue], now=100) == 4
+        assert messages.bound_waits(connection, [queue], now=100) == 0
+        assert messages.next_visible(connection, queue, 100) == 100
+    assert told == ["q"]
+    seen = {
+        now: [one.body for one in receive(any_database, queue, now=now, seconds=1000)]
+        for now in (100, 119, 120, 149, 150, 189, 190)
+    }
+    assert seen == {
+        100: ["just sent"],
+        119: [],
+        120: ["received"],
+        149: [],
+        150: ["changed"],
+        189: [],
+        190: ["delayed"],
+    }
+
+
+def test_a_message_of_an_earlier_version_waits_as_it_did(any_database: Database) -> None:
+    queue = make_queue(any_database)
+    send(any_database, queue, "a", now=1000)
+    with any_database.write() as connection:
+        connection.exec_driver_sql("UPDATE queue_messages SET hidden_seconds = NULL")
+        assert messages.bound_waits(connection, [queue], now=1) == 0
+
+
 def test_dead_letters_keep_what_they_were(any_database: Database) -> None:
     queue, dead = make_queue(any_database), make_queue(any_database, "dead")
     content = MessageContent(attributes={"a": MessageAttribute("String", "x")})

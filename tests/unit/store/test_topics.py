@@ -7,6 +7,7 @@ import uuid
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 
 from sagehen.domain.notices import MessageAttribute, Notice
@@ -192,6 +193,19 @@ def test_a_text_for_each_protocol(state: Database) -> None:
             publish(state, notice(wrong, structure="json"))
 
 
+def test_a_clock_that_is_set_back_delays_no_delivery_for_longer_than_was_meant(
+    state: Database,
+) -> None:
+    arns = [subscribe(state, f"http://{name}") for name in "ab"]
+    publish(state, msgspec.structs.replace(notice(), published_at=9000))
+    (failed,) = on_their_way(state, arns[0], now=9000)
+    with state.write() as connection:
+        deliveries.postpone(connection, failed, now=9000, delay=20)
+        assert deliveries.bound_waits(connection, now=100) == 2
+        assert deliveries.bound_waits(connection, now=100) == 0
+        assert deliveries.due_by_subscription(connection) == {arns[0]: 120, arns[1]: 100}
+
+
 def test_a_notice_is_kept_until_its_last_delivery(state: Database) -> None:
     arns = [subscribe(state, f"http://{name}") for name in "ab"]
     publish(state, notice())
@@ -201,7 +215,7 @@ def test_a_notice_is_kept_until_its_last_delivery(state: Database) -> None:
         assert not deliveries.finish(connection, first)
     assert count(state, "notices") == 1
     with state.write() as connection:
-        deliveries.postpone(connection, second, due_at=30)
+        deliveries.postpone(connection, second, now=10, delay=20)
     assert on_their_way(state, arns[1], now=29) == []
     (again,) = on_their_way(state, arns[1], now=30)
     assert again.attempts == 1

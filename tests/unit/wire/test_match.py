@@ -1,10 +1,14 @@
 """Which operation of which service is asked for, on the one port."""
 
+import re
+
+import botocore.session
 import pytest
 
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request
 from sagehen.wire.match import likely_model, match, not_implemented
+from sagehen.wire.services import service as read_service
 
 
 def matched(service, method="POST", path="/", query="", headers=None, body=b""):
@@ -26,6 +30,27 @@ def test_a_target_names_the_operation():
 def test_the_runtime_signs_as_sagemaker_and_has_paths():
     path = "/endpoints/a%2Fb/invocations"
     assert matched("sagemaker", path=path) == "sagemaker-runtime.InvokeEndpoint"
+
+
+SESSION = botocore.session.get_session()
+SIGN_AS_SAGEMAKER = [
+    name
+    for name in SESSION.get_available_services()
+    if "sagemaker" in name and SESSION.get_service_model(name).signing_name == "sagemaker"
+]
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in SIGN_AS_SAGEMAKER if one not in ("sagemaker", "sagemaker-runtime")]
+)
+def test_other_services_that_sign_as_sagemaker_are_refused_by_name(name):
+    model = SESSION.get_service_model(name)
+    for operation in model.operation_names:
+        http = model.operation_model(operation).http
+        path = re.sub(r"{\w+}", "any", http["requestUri"].partition("?")[0])
+        error = refused("sagemaker", method=http["method"], path=path)
+        assert (error.code, error.status) == ("UnsupportedOperation", 400)
+        assert f'The service "{name}" is not served by Sagehen.' in error.message
 
 
 @pytest.mark.parametrize("request_", [{"body": b"Action=GetRole&Version=2010-05-08"}])
@@ -153,6 +178,112 @@ def test_a_service_that_is_not_served_is_named(service):
     assert error.status == 400
     assert f'"{service}"' in error.message
     assert "sagemaker" in error.message
+
+
+@pytest.mark.parametrize(
+    ("signed_as", "right"), [("cloudwatch", "monitoring"), ("sagemaker-runtime", "sagemaker")]
+)
+def test_a_service_is_signed_for_by_its_own_name(signed_as, right):
+    error = refused(signed_as, headers={"x-amz-target": f"{GRANITE}.ListMetrics"})
+    assert f"correct service: '{right}'" in error.message
+    assert error.status == 403
+
+
+def two(name: str, other: str) -> list[str]:
+    return [f"{name}=ListTopics&{other}=DeleteTopic", f"{other}=DeleteTopic&{name}=ListTopics"]
+
+
+@pytest.mark.parametrize(
+    "other", ["Action", "action", "ACTION", "%41ction", "+Action", "Action%00"]
+)
+def test_two_actions_are_refused(other):
+    for pair in two("Action", other):
+        one, another = (half.encode() for half in pair.split("&"))
+        for request_ in (
+            {"query": pair, "method": "GET"},
+            {"body": pair.encode()},
+            {"query": one.decode(), "body": another},
+            {"query": another.decode(), "body": one},
+        ):
+            error = refused("sns", **request_)
+            assert (error.code, error.status) == ("InvalidQueryParameter", 400)
+
+
+def test_one_action_in_small_letters_is_none():
+    assert refused("sns", body=b"action=ListTopics").code == "MissingAction"
+
+
+def test_two_versions_are_refused():
+    for body, query in (
+        (b"Action=ListTopics&Version=2010-03-31&Version=2010-03-31", ""),
+        (b"Action=ListTopics&Version=2010-03-31", "version=2010-03-31"),
+    ):
+        error = refused("sns", body=body, query=query, headers=FORM)
+        assert (error.code, "version" in error.message) == ("InvalidQueryParameter", True)
+
+
+def test_any_parameter_of_query_comes_once():
+    error = refused("sns", body=b"Action=DeleteTopic&TopicArn=a", query="TopicArn=b")
+    assert (error.code, "TopicArn" in error.message) == ("InvalidQueryParameter", True)
+
+
+@pytest.mark.parametrize(
+    ("signed_as", "request_"),
+    [
+        ("sagemaker", {"headers": {"x-amz-target": "SageMaker.ListModels,SageMaker.DeleteModel"}}),
+        (
+            "sagemaker",
+            {
+                "headers": {
+                    "x-amz-target": "SageMaker.ListModels",
+                    "x_amz_target": "SageMaker.DeleteModel",
+                }
+            },
+        ),
+        (
+            "sagemaker",
+            {"headers": {"x-amz-target": "SageMaker.ListModels"}, "query": "Action=DeleteModel"},
+        ),
+        (
+            "sqs",
+            {
+                "headers": {"x-amz-target": "AmazonSQS.ListQueues", **FORM},
+                "body": b"Action=DeleteQueue",
+            },
+        ),
+        (
+            "monitoring",
+            {
+                "headers": {"x-amz-target": f"{GRANITE}.ListMetrics"},
+                "path": f"/service/{GRANITE}/operation/PutMetricData",
+            },
+        ),
+        (
+            "monitoring",
+            {"path": f"/service/{GRANITE}/operation/PutMetricData", "query": "Action=ListMetrics"},
+        ),
+    ],
+)
+def test_two_ways_to_name_an_operation_are_refused(signed_as, request_):
+    error = refused(signed_as, **request_)
+    assert (error.code, error.status) == ("UnknownOperationException", 404)
+    assert "more than once" in error.message
+
+
+def test_a_target_beside_an_action_in_query():
+    headers = {"x-amz-target": "AmazonSimpleNotificationService.DeleteTopic", **FORM}
+    assert refused("sns", headers=headers, body=b"Action=ListTopics").code == (
+        "InvalidQueryParameter"
+    )
+
+
+@pytest.mark.parametrize("name", ["cloudwatch", "iam", "sns", "sqs", "sts"])
+def test_no_parameter_of_an_operation_is_called_like_what_names_it(name):
+    model = read_service(name, "query")
+    for operation in model.operation_names:
+        shape = model.operation_model(operation).input_shape
+        members = shape.members if shape else {}
+        assert {"action", "version"}.isdisjoint(member.lower() for member in members)
 
 
 def test_an_operation_that_is_not_there_yet_is_named():

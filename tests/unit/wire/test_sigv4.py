@@ -431,3 +431,154 @@ def test_nothing_but_an_aws_error_comes_of_junk(verifier, header, query):
         assert refusal(verifier, request).status in (400, 403)
     for prefix in ("X-Amz-Signature=", "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=1&"):
         assert refusal(verifier, Request("GET", "/x", prefix + query, {})).status in (400, 403)
+
+
+def test_what_is_signed_for_one_path_is_good_for_no_other(verifier, as_received):
+    """The signed text of `/a!b` is that of `/a%21b` as it stands."""
+    for path, other in (("/b/a!b", "/b/a%21b"), ("/b/a%2Fb", "/b/a%252Fb"), ("/b/a b", "/b/a%20b")):
+        made = request_of("GET", path.replace(" ", "%20"))
+        signed = as_received(sign(SigV4Auth, made))
+        assert verifier.verify(signed, digest(b""))
+        moved = Request("GET", other.replace("%20", "%2520"), "", signed.headers)
+        assert refusal(verifier, moved, b"").code == "InvalidSignatureException"
+
+
+@pytest.mark.parametrize("signer", [SigV4Auth, S3SigV4Auth])
+def test_a_plus_is_a_blank(verifier, as_received, signer):
+    service = "s3" if signer is S3SigV4Auth else "sagemaker"
+    signed = as_received(sign(signer, request_of("GET", "/b", "x=a%2Bb"), service))
+    assert verifier.verify(signed, digest(b""))
+    changed = Request("GET", "/b", "x=a+b", signed.headers)
+    assert refusal(verifier, changed, b"").status == 403
+
+
+def test_only_blanks_and_tabs_are_gathered(verifier, as_received):
+    request = request_of(headers={"X-Custom": "a  b\tc"})
+    assert verifier.verify(as_received(sign(SigV4Auth, request)), digest(b""))
+    plain = as_received(sign(SigV4Auth, request_of(headers={"X-Custom": "a b"})))
+    assert verifier.verify(_with(plain, "x-custom", " a \t b"), digest(b""))
+    for value in ("a\xa0b", "a b\xa0", "a\x85b", "a\x1fb"):
+        error = refusal(verifier, _with(plain, "x-custom", value), b"")
+        assert error.code == "InvalidSignatureException"
+    authorization = plain.headers["authorization"]
+    for changed in (
+        authorization.replace("SignedHeaders=", "\xa0SignedHeaders="),
+        authorization.replace(", Signature", "\xa0, Signature"),
+    ):
+        error = refusal(verifier, _with(plain, "authorization", changed), b"")
+        assert error.status in (400, 403)
+
+
+def test_letters_whose_bytes_look_like_blanks_are_kept(verifier, as_received):
+    """In UTF-8 the second byte of à is that of a no-break space."""
+    value = "à la carte".encode().decode("latin-1")
+    signed = as_received(sign(SigV4Auth, request_of(headers={"X-Custom": "à la carte"})))
+    sent = _with(signed, "x-custom", f"{value}")
+    assert verifier.verify(sent, digest(b""))
+    assert verifier.verify(_with(sent, "x-custom", value.replace(" ", "  ")), digest(b""))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "Signature=0",
+        "Credential=K/20261101/us-east-1/sns/aws4_request",
+        "SignedHeaders=host",
+        "Comment=x",
+        "AWS4-HMAC-SHA256 Credential=K/20261101/us-east-1/sns/aws4_request",
+        "",
+    ],
+)
+def test_a_header_says_each_thing_once(verifier, signed, more):
+    request = signed()
+    authorization = request.headers["authorization"]
+    for changed in (f"{authorization}, {more}", f"{authorization},{more}"):
+        error = refusal(verifier, _with(request, "authorization", changed))
+        assert (error.code, error.status) == ("IncompleteSignatureException", 400)
+    assert verifier.verify(request, digest(b"{}"))
+
+
+@pytest.mark.parametrize("name", ["Signature", "Credential", "Date", "SignedHeaders", "Expires"])
+def test_a_link_says_each_thing_once(verifier, as_received, name):
+    link = presigned(as_received, expires=60)
+    for query in (f"{link.raw_query}&X-Amz-{name}=1", f"X-Am%7A-{name}=1&{link.raw_query}"):
+        error = refusal(verifier, Request("GET", "/b/k", query, link.headers))
+        assert (error.code, error.status) == ("AuthorizationQueryParametersError", 400)
+
+
+def test_a_link_s_body_is_of_a_known_form(verifier, as_received):
+    for wrong in ("ABC", "", "STREAMING-", "0" * 63):
+        made = request_of("GET", "/b/k", f"X-Amz-Content-Sha256={wrong}&x=1")
+        link = as_received(sign(S3SigV4QueryAuth, made, "s3", expires=60))
+        assert refusal(verifier, link, b"").code == "InvalidArgument"
+
+
+def test_the_parameters_names_of_a_link_may_be_encoded(verifier, as_received):
+    link = presigned(as_received, expires=60)
+    encoded = link.raw_query.replace("X-Amz-", "X-Am%7A-")
+    assert verifier.verify(Request("GET", "/b/k", encoded, link.headers), None)
+    spoilt = Request("GET", "/b/k", encoded[:-1] + "g", link.headers)
+    assert refusal(verifier, spoilt).code == "SignatureDoesNotMatch"
+
+
+def test_two_signatures_are_one_too_many(verifier, as_received, signed):
+    old = "AWSAccessKeyId=K&Signature=0&Expires=1"
+    link = presigned(as_received, expires=60)
+    both = Request("GET", "/b/k", f"{link.raw_query}&{old}", link.headers)
+    assert refusal(verifier, both).code == "InvalidArgument"
+    request = signed("s3")
+    both = Request("GET", "/", "%41WSAccessKeyId=K&Signature=0", request.headers)
+    assert refusal(verifier, both).code == "InvalidArgument"
+
+
+@pytest.mark.parametrize("query", ["x=X-Amz-Signature=", "x=AWSAccessKeyId=%26Signature="])
+def test_what_looks_like_a_signature_in_a_value_is_none(verifier, as_received, query):
+    request = as_received(sign(S3SigV4Auth, request_of("GET", "/b/k", query), "s3"))
+    assert verifier.verify(request, None)
+    unsigned = Request("GET", "/b/k", query, {"host": "h"})
+    assert "not signed" in refusal(verifier, unsigned).message
+
+
+@some
+@given(path=PLAIN_PATHS, query=QUERIES, headers=HEADERS)
+def test_a_head_that_botocore_signed_may_go_on(verifier, as_received, path, query, headers):
+    for service in ("sagemaker", "execute-api"):
+        request = sign(SigV4Auth, request_of("POST", path, query, headers), service)
+        verifier.check_head(as_received(request))
+        verifier.check_head(as_received(request), service)
+        link = sign(SigV4QueryAuth, request_of("GET", path, query), service, expires=60)
+        verifier.check_head(as_received(link), service)
+
+
+def head_refusal(verifier, request, *service):
+    with pytest.raises(AwsError) as caught:
+        verifier.check_head(request, *service)
+    return caught.value.code
+
+
+def test_a_head_is_refused_for_what_no_body_can_mend(verifier, clock, signed, as_received):
+    other = Verifier({"AKSHOTHER": SECRET}, clock, REGION)
+    assert head_refusal(other, signed()) == "UnrecognizedClientException"
+    for wrong in (
+        signed(region="eu-north-1"),
+        signed(x_amz_date="20261101T000000Z"),
+        signed(x_amz_more="unsigned"),
+    ):
+        assert head_refusal(verifier, wrong) == "InvalidSignatureException"
+    assert head_refusal(verifier, signed(x_amz_date="now")) == "IncompleteSignatureException"
+    assert head_refusal(verifier, signed(authorization="x")) == "IncompleteSignatureException"
+    assert head_refusal(verifier, signed(), "execute-api") == "InvalidSignatureException"
+    unsigned = as_received(request_of())
+    assert head_refusal(verifier, unsigned) == "AccessDenied"
+    assert head_refusal(verifier, unsigned, "sagemaker") == "MissingAuthenticationTokenException"
+
+
+def test_a_link_is_refused_by_its_head_once_it_is_over(verifier, as_received):
+    verifier.check_head(as_received(sign(SigV4QueryAuth, request_of("GET"), expires=60)))
+    over = as_received(sign(SigV4QueryAuth, request_of("GET"), expires=-1))
+    assert head_refusal(verifier, over) == "IncompleteSignatureException"
+
+
+def test_the_signature_itself_is_left_for_later(verifier, signed):
+    verifier.check_head(signed(secret="another"))
+    assert refusal(verifier, signed(secret="another")).code == "InvalidSignatureException"

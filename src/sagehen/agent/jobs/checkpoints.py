@@ -182,7 +182,10 @@ class Checkpoints:
             if left and last:
                 raise Unavailable(f"Checkpoints are still being written: {left[0]}.")
             self._seen = {path: one.signature for path, one in now.items()}
-            gone = [path for path in self._stored if path not in now]
+            # Files that are missing with their whole folder were not deleted one by one: who knows
+            # what became of it. They stay in the store.
+            is_there = self._folder.is_dir()
+            gone = [path for path in self._stored if path not in now] if is_there else []
             # Who has had a file open for so long does not write what is to take the others' place.
             all_go = len(may_go) == len(changed)
             if gone and all_go and not any(self._looks[path] < MOST_LOOKS for path in left):

@@ -1,5 +1,6 @@
 """Reports of ended attempts, on disk until control has heard of them."""
 
+import contextlib
 import logging
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def _read(path: Path) -> JobReport | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=JobReport)
     except (OSError, msgspec.MsgspecError) as error:
-        log.warning("The report %s cannot be read: %s", path.name, error)
-        path.unlink(missing_ok=True)
+        log.warning("The report %s cannot be read and is set aside: %s", path.name, error)
+        with contextlib.suppress(OSError):
+            path.rename(path.with_suffix(".unreadable"))
         return None

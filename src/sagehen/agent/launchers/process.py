@@ -18,7 +18,7 @@ from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
 from sagehen.agent.launchers.watch import Watch
 from sagehen.agent.limits import NO_LIMITS, InstanceLimit, LimitHits, Limits, describe_hit
 from sagehen.agent.memory import TreeMemory, kernel_kills
-from sagehen.agent.process_tree import end_trees, tree_cpu_seconds
+from sagehen.agent.process_tree import end_trees, tree_cpu_seconds, tree_listening_ports
 from sagehen.clock import SYSTEM, Clock
 
 __all__ = ["ContainerProcess", "ProcessLauncher"]
@@ -116,6 +116,14 @@ class ContainerProcess:
             return 0.0
         return await asyncio.to_thread(tree_cpu_seconds, self._process.pid)
 
+    async def listening_ports(self) -> list[int]:
+        if self.has_ended:
+            return []
+        return await asyncio.to_thread(tree_listening_ports, self._process.pid)
+
+    def note(self, line: str) -> None:
+        self._log.add(f"sagehen: {line}")
+
     def hits(self) -> LimitHits:
         if self._group is not None and not self.has_ended:
             self._group_hits = self._group.hits()
@@ -151,6 +159,7 @@ class ProcessLauncher:
         cgroups: where there are any.
         orphans: told to adopt where this process has no children but containers.
         mounts: containers see their base at /opt/ml; see `can_mount`.
+        umask: containers'; this process's own where it is negative.
     """
 
     def __init__(
@@ -160,7 +169,9 @@ class ProcessLauncher:
         clock: Clock = SYSTEM,
         *,
         mounts: bool = False,
+        umask: int = -1,
     ) -> None:
+        self._umask = umask
         self._cgroups = cgroups
         self._mounts = mounts
         self._orphans = orphans or Orphans()
@@ -186,7 +197,9 @@ class ProcessLauncher:
             group = self._cgroups.make(plan.instance_id, plan.name, plan.limits)
         try:
             procs = group.procs if group else None
-            process = await spawn(plan, output, procs, self._orphans, mounts=self._mounts)
+            process = await spawn(
+                plan, output, procs, self._orphans, mounts=self._mounts, umask=self._umask
+            )
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
         except BaseException:
             if group is not None:

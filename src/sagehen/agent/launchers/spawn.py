@@ -27,7 +27,13 @@ _BECOME = (sys.executable, "-ISs", str(Path(become_container.__file__)))
 
 
 async def spawn(
-    plan: LaunchPlan, output: int, procs: Path | None, orphans: Orphans, *, mounts: bool = False
+    plan: LaunchPlan,
+    output: int,
+    procs: Path | None,
+    orphans: Orphans,
+    *,
+    mounts: bool = False,
+    umask: int = -1,
 ) -> subprocess.Popen[bytes]:
     """A process that runs `plan`; `orphans` expects it.
 
@@ -35,13 +41,14 @@ async def spawn(
         output: what it writes its standard output and error to.
         procs: the `cgroup.procs` of the cgroup that it is to join first.
         mounts: it is to see its base at /opt/ml, and what else is special to it.
+        umask: its own; this process's where it is negative.
 
     Raises:
         OSError: its command cannot be run, it could not join, or nothing could be mounted.
     """
     report, report_end = os.pipe2(os.O_CLOEXEC)
     try:
-        process = _fork(plan, output, report_end, procs, mounts)
+        process = _fork(plan, output, report_end, procs, mounts, umask)
     except (OSError, ValueError):
         os.close(report)
         raise
@@ -96,7 +103,7 @@ def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def _fork(
-    plan: LaunchPlan, output: int, report: int, procs: Path | None, mounts: bool
+    plan: LaunchPlan, output: int, report: int, procs: Path | None, mounts: bool, umask: int
 ) -> subprocess.Popen[bytes]:
     # By the event loop's thread, which lives as long as the agent: the kernel ends a child with
     # the thread that started it. By subprocess, not by the loop: uvloop runs Python in the child
@@ -112,6 +119,7 @@ def _fork(
         cwd=plan.folder,
         start_new_session=True,
         pass_fds=(report,),
+        umask=umask,
     )
 
 

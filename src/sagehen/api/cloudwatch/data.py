@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from sagehen.api.call import Call
 from sagehen.api.cloudwatch.expressions import Points, evaluate
-from sagehen.api.cloudwatch.metrics import value
+from sagehen.api.cloudwatch.metrics import value, whole_second
 from sagehen.api.cloudwatch.queries import Query, read_queries
 from sagehen.api.cloudwatch.refusals import invalid_token, over_limit, refused
 from sagehen.errors import LimitExceeded
@@ -44,11 +44,11 @@ def get_metric_data(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _range(params: dict[str, Any]) -> tuple[int, int]:
-    start, end = params["StartTime"], params["EndTime"]
+    start, end = whole_second(params["StartTime"]), whole_second(params["EndTime"])
     if start == end:
         raise refused("The parameter StartTime must not equal parameter EndTime.")
     if start > end:
-        raise refused("The parameter StartTime must be less than the parameter EndTime.")
+        raise refused("The parameter EndTime must be greater than StartTime.")
     return int(start.timestamp() // 60), math.ceil(end.timestamp() / 60)
 
 

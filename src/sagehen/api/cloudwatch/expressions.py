@@ -6,6 +6,7 @@ Read by Python's own parser, of which only these forms are let through; nothing 
 import ast
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from sagehen.api.cloudwatch.refusals import refused
@@ -18,6 +19,8 @@ Points = dict[int, float]
 Operand = Points | float
 Value = Operand | list[Points]
 
+_QUERY = re.compile(r"\s*select\s+\w+\s*\(", re.IGNORECASE)
+"""How a query of Metrics Insights begins: a query of ours may have the Id `select`."""
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -51,6 +54,12 @@ def evaluate(
     Raises:
         AwsError: it is none, or it is one that is not supported.
     """
+    if _QUERY.match(expression):
+        raise _wrong(
+            query_id,
+            "queries of Metrics Insights (SELECT) are not implemented by Sagehen; ask for each "
+            "metric by MetricStat, and add them up by an expression such as SUM(METRICS())",
+        )
     try:
         # CloudWatch's power; a `**` of its own it does not have.
         tree = ast.parse(expression.replace("^", "**").strip(), mode="eval")

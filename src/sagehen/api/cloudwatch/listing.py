@@ -6,8 +6,9 @@ from itertools import islice
 from typing import Any
 
 from sagehen.api.call import Call
-from sagehen.api.cloudwatch.refusals import invalid, invalid_token
+from sagehen.api.cloudwatch.refusals import invalid
 from sagehen.store.sample_reads import MetricName, metrics
+from sagehen.wire.faults import AwsError
 
 __all__ = ["list_metrics"]
 
@@ -68,7 +69,11 @@ def _read_token(token: str | None) -> int:
     try:
         text = base64.urlsafe_b64decode(token.encode()).decode("ascii")
         if not text.isdecimal() or len(text) > 18:
-            raise invalid_token()
+            raise _bad_token()
         return int(text)
     except (binascii.Error, ValueError):
-        raise invalid_token() from None
+        raise _bad_token() from None
+
+
+def _bad_token() -> AwsError:
+    return invalid("Request parameter NextToken is invalid")

@@ -2,13 +2,22 @@
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any
 
 from sagehen.api.cloudwatch.refusals import invalid
 from sagehen.domain.series import Dimensions
 from sagehen.domain.statistics import Statistics
 
-__all__ = ["STATISTICS", "Statistic", "is_percentile", "period_minutes", "read_dimensions", "value"]
+__all__ = [
+    "STATISTICS",
+    "Statistic",
+    "is_percentile",
+    "period_minutes",
+    "read_dimensions",
+    "value",
+    "whole_second",
+]
 
 Statistic = str
 """`Average` and the like, or a percentile such as `p99.9`."""
@@ -72,6 +81,11 @@ def period_minutes(seconds: int) -> int:
             f"{seconds} seconds."
         )
     return seconds // 60
+
+
+def whole_second(moment: datetime) -> datetime:
+    """CloudWatch's times have no fractions: what is less than a second apart is the same time."""
+    return moment.replace(microsecond=0)
 
 
 def _is_text(text: str) -> bool:

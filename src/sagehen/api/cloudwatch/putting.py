@@ -19,6 +19,8 @@ LARGEST_VALUE = 2.0**360
 PAST_SECONDS = 14 * 86_400
 FUTURE_SECONDS = 2 * 3600
 _RESERVED = ("AWS/", "/aws/")
+_JAVAS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""What CloudWatch calls numbers that are none."""
 
 
 def put_metric_data(call: Call, params: dict[str, Any]) -> dict[str, Any]:
@@ -141,5 +143,5 @@ def _of_set(given: dict[str, float], path: str) -> Statistics:
 
 def _number(value: float, path: str) -> float:
     if not math.isfinite(value) or abs(value) > LARGEST_VALUE:
-        raise invalid(f"The value {value} for parameter {path} is invalid.")
+        raise invalid(f"The value {_JAVAS.get(str(value), value)} for parameter {path} is invalid.")
     return float(value)

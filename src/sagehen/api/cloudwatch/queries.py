@@ -52,6 +52,12 @@ def read_queries(params: dict[str, Any]) -> list[Query]:
     shortest = min(
         (one["MetricStat"]["Period"] // 60 for one in given if "MetricStat" in one), default=1
     )
+    for place, one in enumerate(given, 1):
+        if "MetricStat" not in one and "Expression" not in one:
+            # CloudWatch's own message ends so, too.
+            raise refused(
+                f"The parameter MetricDataQueries.member.{place}.MetricStat is required.\n"
+            )
     queries = [_query(one, max(shortest, 1)) for one in given]
     if len({query.id for query in queries}) < len(queries):
         raise refused("The values for parameter id in MetricDataQueries are not unique.")
@@ -67,7 +73,7 @@ def _query(given: dict[str, Any], shortest: int) -> Query:
             f"The value {query_id[:64]} for parameter MetricDataQueries.Id is invalid: it begins "
             "with a lowercase letter, and has letters, digits and underscores."
         )
-    if ("MetricStat" in given) == ("Expression" in given):
+    if "MetricStat" in given and "Expression" in given:
         raise refused(
             f"The query '{query_id}' must have either MetricStat or Expression, and not both."
         )

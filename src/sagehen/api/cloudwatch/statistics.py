@@ -8,7 +8,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
-from sagehen.api.cloudwatch.metrics import is_percentile, period_minutes, read_dimensions, value
+from sagehen.api.cloudwatch.metrics import (
+    is_percentile,
+    period_minutes,
+    read_dimensions,
+    value,
+    whole_second,
+)
 from sagehen.api.cloudwatch.refusals import combination, invalid, over_limit
 from sagehen.domain.series import Series
 from sagehen.domain.statistics import Statistics
@@ -64,7 +70,7 @@ def _statistics(params: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _window(params: dict[str, Any]) -> Window:
-    start, end = params["StartTime"], params["EndTime"]
+    start, end = whole_second(params["StartTime"]), whole_second(params["EndTime"])
     if start >= end:
         raise invalid("The parameter StartTime must be less than the parameter EndTime.")
     period = period_minutes(params["Period"])

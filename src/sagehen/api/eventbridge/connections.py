@@ -41,7 +41,12 @@ def update_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 def describe_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """All of a connection but its secrets."""
     record = _KIND.read(call, params["Name"])
-    return {**_changed(record), "Name": record.name, **_without_secrets(record.definition)}
+    return {
+        **_changed(record),
+        "Name": record.name,
+        **_without_secrets(record.definition),
+        "SecretArn": call.arns.connection_secret(record.name, record.arn),
+    }
 
 
 def list_connections(call: Call, params: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +94,7 @@ def _check(_: Connection, definition: dict[str, Any]) -> None:
         raise invalid(f"ApiKeyName {key} is no name of a header.")
 
 
-_KIND = Kind(EVENT_CONNECTIONS, "Connection", "connection", "connections", _check)
+_KIND = Kind(EVENT_CONNECTIONS, "Connection", "connection", "Connection", "connections", _check)
 
 
 def _changed(record: EventResource) -> dict[str, Any]:

@@ -70,10 +70,17 @@ def _check(connection: Connection, definition: dict[str, Any]) -> None:
         raise invalid(f"Parameter InvocationEndpoint is not valid. Reason: {url} is no URL.")
     arn = definition["ConnectionArn"]
     if EVENT_CONNECTIONS.by_arn(connection, arn) is None:
-        raise missing("Connection", arn)
+        raise missing(f"Connection '{arn}'")
 
 
-_KIND = Kind(EVENT_DESTINATIONS, "ApiDestination", "api-destination", "API destinations", _check)
+_KIND = Kind(
+    EVENT_DESTINATIONS,
+    "ApiDestination",
+    "api-destination",
+    "An api-destination",
+    "API destinations",
+    _check,
+)
 
 
 def _connection_of(record: EventResource) -> str:

@@ -30,11 +30,7 @@ def bad_pattern(why: str) -> AwsError:
 
 
 def no_bus(name: str) -> AwsError:
-    return AwsError(
-        "ResourceNotFoundException",
-        f"Event bus {name} does not exist. Sagehen has one: default.",
-        400,
-    )
+    return missing(f"Event bus {name}")
 
 
 def no_rule(name: str) -> AwsError:
@@ -43,9 +39,9 @@ def no_rule(name: str) -> AwsError:
     )
 
 
-def missing(kind: str, name: str) -> AwsError:
-    """`kind` is `Connection` or `ApiDestination`."""
-    return AwsError("ResourceNotFoundException", f"{kind} {name} does not exist.", 400)
+def missing(what: str) -> AwsError:
+    """`what` begins a sentence: `Connection 'mine'`."""
+    return AwsError("ResourceNotFoundException", f"{what} does not exist.", 400)
 
 
 def existing(kind: str, name: str) -> AwsError:

@@ -31,6 +31,8 @@ class Kind:
     """As refusals have it: `ApiDestination`."""
     in_arn: str
     """`api-destination`."""
+    subject: str
+    """As refusals of one that is not there begin: `An api-destination`."""
     plural: str
     """`API destinations`."""
     check: Check
@@ -68,7 +70,10 @@ class Kind:
     def read(self, call: Call, name: str) -> EventResource:
         """The one of that name; raises AwsError."""
         with call.database.read() as connection:
-            return self.get(connection, name)
+            record = self.records.get(connection, name)
+        if record is None:
+            raise missing(f"Failed to describe the {self.in_arn}(s). {self.subject} '{name}'")
+        return record
 
     def drop(self, call: Call, name: str) -> EventResource:
         """Forget the one of that name; raises AwsError."""
@@ -81,5 +86,5 @@ class Kind:
         """The one of that name, in the caller's transaction; raises AwsError."""
         record = self.records.get(connection, name, lock)
         if record is None:
-            raise missing(self.name, name)
+            raise missing(f"{self.subject} '{name}'")
         return record

@@ -5,9 +5,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
-from sagehen.api.eventbridge.refusals import invalid, over_limit
+from sagehen.api.eventbridge.refusals import invalid, no_bus, no_rule, over_limit
 from sagehen.store import event_rules, tags
-from sagehen.wire.faults import AwsError
 
 __all__ = ["list_tags_for_resource", "read_tags", "tag_resource", "untag_resource"]
 
@@ -59,4 +58,4 @@ def _check_exists(call: Call, connection: Connection, arn: str) -> None:
     # A rule of the default bus may be named with it, too.
     names = (call.arns.event_rule(name), call.arns.event_rule(f"default/{name}"))
     if arn not in names or event_rules.get(connection, name) is None:
-        raise AwsError("ResourceNotFoundException", f"Rule {arn} does not exist.", 400)
+        raise no_bus(name) if ":event-bus/" in arn else no_rule(name)

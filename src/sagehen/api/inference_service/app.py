@@ -35,13 +35,13 @@ from sagehen.api.inference_service.intake import Accepted, Asked, Intake
 from sagehen.api.inference_service.jobs import Jobs
 from sagehen.api.inference_service.refusals import Failed, Malformed, Refused
 from sagehen.api.inference_service.service import Service, load_service
-from sagehen.api.same_site import foreign_page
+from sagehen.api.own_site import OwnSite
+from sagehen.api.request_body import BodyBudget, BodyTooLarge, ClientGone
 from sagehen.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
 from sagehen.store import inference_services
 from sagehen.store.database import Database
-from sagehen.wire.claims import is_presigned
 from sagehen.wire.http import Request
-from sagehen.wire.sigv2 import is_old_link
+from sagehen.wire.scope import Signing, signing_of
 
 __all__ = ["InferenceServices"]
 
@@ -70,8 +70,18 @@ class _Exchange:
 class InferenceServices:
     """Answers the requests of all services; the others it leaves alone."""
 
-    def __init__(self, database: Database, intake: Intake, jobs: Jobs, counts: Counts) -> None:
+    def __init__(
+        self,
+        database: Database,
+        intake: Intake,
+        jobs: Jobs,
+        counts: Counts,
+        site: OwnSite,
+        bodies: BodyBudget,
+    ) -> None:
         self._database = database
+        self._site = site
+        self._bodies = bodies
         self._intake = intake
         self._jobs = jobs
         self._counts = counts
@@ -128,7 +138,7 @@ class InferenceServices:
         except _Forbidden:
             self._counts.forbidden(exchange.service.stage)
             return FORBIDDEN
-        except _ClientGone:
+        except ClientGone:
             return None
         except Exception as error:
             return _failure(error)
@@ -145,14 +155,17 @@ class InferenceServices:
         return accepted_answer(service, accepted)
 
     async def _accept(self, exchange: _Exchange, api_key: str) -> Accepted:
-        """Whatever is wrong is told in the words of the profile: raises Refused, _ClientGone."""
+        """Whatever is wrong is told in the words of the profile: raises Refused, ClientGone."""
         service = exchange.service
         try:
-            body = await _whole(exchange.receive, service.settings.max_body_bytes)
-            idempotency_key = _idempotency_key(exchange.request)
-            asked = Asked(body=body, api_key=api_key, idempotency_key=idempotency_key)
-            return await self._intake.accept(service, asked)
-        except (Refused, _ClientGone):
+            most_bytes = service.settings.max_body_bytes
+            async with self._bodies.read(exchange.receive, most_bytes) as body:
+                idempotency_key = _idempotency_key(exchange.request)
+                asked = Asked(body=body, api_key=api_key, idempotency_key=idempotency_key)
+                return await self._intake.accept(service, asked)
+        except BodyTooLarge as error:
+            raise Malformed(f"The body may have {most_bytes} bytes at most.") from error
+        except (Refused, ClientGone):
             raise
         except SagehenError as error:
             raise Failed(str(error)) from error
@@ -183,7 +196,7 @@ class InferenceServices:
         if exchange.service.settings.require_api_key:
             return await asyncio.to_thread(self._key_name, exchange.request)
         # No page of another site can send a key. Where none is asked for, only this keeps it out.
-        if foreign_page(exchange.request.headers) is not None:
+        if self._site.foreign_page(exchange.request.headers) is not None:
             raise _Forbidden
         return ""
 
@@ -203,15 +216,12 @@ class _Forbidden(Exception):
     """No key, or a wrong one."""
 
 
-class _ClientGone(Exception):
-    """The client closed the connection before its request was whole."""
-
-
 def _is_signed(request: Request) -> bool:
     """As AWS signs, by a header or by the query; whether it is right is S3's to say."""
-    query = request.raw_query
-    by_header = request.headers.get("authorization", "").startswith("AWS")
-    return by_header or is_presigned(query) or is_old_link(query)
+    signing = signing_of(request)
+    if signing is Signing.HEADER:  # Of another kind, and no concern of ours, behind a proxy.
+        return request.headers["authorization"].startswith("AWS")
+    return signing is not Signing.NOWHERE
 
 
 def _idempotency_key(request: Request) -> str | None:
@@ -230,20 +240,6 @@ def _failure(error: Exception) -> Answer:
         return plain_answer(status, str(error))
     log.error("A request failed.", exc_info=error, extra={"action": "inference"})
     return plain_answer(500, INTERNAL)
-
-
-async def _whole(receive: Receive, most_bytes: int) -> bytes:
-    body = bytearray()
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _ClientGone
-        body += message.get("body", b"")
-        if len(body) > most_bytes:
-            raise Malformed(f"The body may have {most_bytes} bytes at most.")
-        more = message.get("more_body", False)
-    return bytes(body)
 
 
 async def _send(send: Send, answer: Answer) -> None:

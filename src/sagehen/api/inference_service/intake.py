@@ -82,7 +82,7 @@ class Intake:
         self._settings = settings
         self._slots = slots
         self._clock = clock
-        self._arns = ArnMaker(settings.account_id, settings.region)
+        self._arns = ArnMaker.of(settings)
 
     async def accept(self, service: Service, asked: Asked) -> Accepted:
         """Have a job made; when this returns, it and its slot are on disk.

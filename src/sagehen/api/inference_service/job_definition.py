@@ -52,7 +52,7 @@ def make_definition(
     )
     definition: dict[str, Any] = {
         "TrainingJobName": name,
-        "RoleArn": settings.role_arn or f"arn:aws:iam::{arns.account_id}:role/{ROLE}",
+        "RoleArn": settings.role_arn or arns.role(ROLE),
         "AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File"},
         "OutputDataConfig": {"S3OutputPath": settings.result_root},
         "ResourceConfig": {

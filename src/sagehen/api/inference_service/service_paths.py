@@ -5,9 +5,8 @@ GET    …/{stage}          one service; 404 where there is none
 PUT    …/{stage}          make it, or change it; 200 with the service as it is then
 DELETE …/{stage}          stop its jobs and take it away; 200, 404 where there is none
 
-Signed with the account's keys, SigV4, for the service `execute-api`. A refusal is
-`{"message": "…"}`: 400 for what cannot be right, 403 for the signature, 409 for the service that
-sagehen.toml describes, which these paths only show.
+A refusal is `{"message": "…"}`: 400 for what cannot be right, 403 for the signature or the token,
+409 for the service that sagehen.toml describes, which these paths only show.
 
 The body of PUT is a JSON object of the keys of `[inference_service]`, with the same names, values
 and defaults (sagehen.settings.inference_service); `stage` may be left out. All of it is replaced: a
@@ -37,8 +36,7 @@ them, and their notices still come. The bucket and the topic stay.
 from starlette.routing import Route
 
 from sagehen.api.inference_service.services import Services
-from sagehen.api.signed_paths import Asked, signed_route
-from sagehen.wire.sigv4 import Verifier
+from sagehen.api.own_routes import Asked, own_route
 
 __all__ = ["service_routes"]
 
@@ -46,7 +44,7 @@ LARGEST_BODY_BYTES = 2**20
 _AT = "/_sagehen/inference-services"
 
 
-def service_routes(verifier: Verifier, services: Services) -> list[Route]:
+def service_routes(services: Services) -> list[Route]:
     """To be served with the other own paths."""
 
     def get(asked: Asked) -> object:
@@ -60,6 +58,6 @@ def service_routes(verifier: Verifier, services: Services) -> list[Route]:
 
     acts = {"GET": get, "PUT": put, "DELETE": delete}
     return [
-        signed_route(verifier, _AT, {"GET": lambda _: services.all()}),
-        signed_route(verifier, _AT + "/{stage}", acts, LARGEST_BODY_BYTES),
+        own_route(_AT, {"GET": lambda _: services.all()}),
+        own_route(_AT + "/{stage}", acts, LARGEST_BODY_BYTES),
     ]

@@ -54,7 +54,7 @@ class Services:
         self._slots = slots
         self._stop_job = stop_job
         self._clock = clock
-        self._arns = ArnMaker(settings.account_id, settings.region)
+        self._arns = ArnMaker.of(settings)
 
     def begin(self) -> None:
         """Make the state have the service of the settings, as it is now, or none of them."""

@@ -14,24 +14,15 @@ __all__ = ["OPERATIONS"]
 
 _MISSING = {
     "GetBucketCors": ("NoSuchCORSConfiguration", "The CORS configuration does not exist"),
-    "GetBucketEncryption": (
-        "ServerSideEncryptionConfigurationNotFoundError",
-        "The server side encryption configuration was not found",
-    ),
     "GetBucketLifecycleConfiguration": (
         "NoSuchLifecycleConfiguration",
         "The lifecycle configuration does not exist",
-    ),
-    "GetBucketOwnershipControls": (
-        "OwnershipControlsNotFoundError",
-        "The bucket ownership controls were not found",
     ),
     "GetBucketPolicy": ("NoSuchBucketPolicy", "The bucket policy does not exist"),
     "GetBucketReplication": (
         "ReplicationConfigurationNotFoundError",
         "The replication configuration was not found",
     ),
-    "GetBucketTagging": ("NoSuchTagSet", "The TagSet does not exist"),
     "GetBucketWebsite": (
         "NoSuchWebsiteConfiguration",
         "The specified bucket does not have a website configuration",
@@ -39,10 +30,6 @@ _MISSING = {
     "GetObjectLockConfiguration": (
         "ObjectLockConfigurationNotFoundError",
         "Object Lock configuration does not exist for this bucket",
-    ),
-    "GetPublicAccessBlock": (
-        "NoSuchPublicAccessBlockConfiguration",
-        "The public access block configuration was not found",
     ),
 }
 _EMPTY = {

@@ -13,6 +13,7 @@ from sagehen.api.s3.exchange import (
 from sagehen.api.s3.faults import not_implemented
 from sagehen.api.s3.operations import OPERATIONS, find_operation
 from sagehen.api.s3.owner import check_expected_owner
+from sagehen.api.s3.versions import check_version
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request, Response
 from sagehen.wire.serialize import serialize_error
@@ -35,8 +36,10 @@ async def handle(
         response = await _answer(request, body, call, identity)
     except AwsError as error:
         response = serialize_error(service("s3"), None, error, call.request_id)
-        if not body.begun and _has_body(request):
-            # What the client sends after all, or does not, cannot be told from its next request.
+        if not body.begun and "expect" in request.headers:
+            # The client may send the body after all, or not: it cannot be told from the next
+            # request. Without `Expect` the body comes, and is discarded: closing the connection
+            # while it comes would take the answer from whoever is still sending.
             response.headers["connection"] = "close"
     response.headers.setdefault("x-amz-request-id", call.request_id)
     return response
@@ -51,11 +54,7 @@ async def _answer(request: Request, body: Stream, call: Call, identity: Identity
     if act is None:
         raise not_implemented(name)
     refuse_unknown(request.headers)
+    if key:
+        check_version(query, key)
     check_expected_owner(exchange)
     return await act(exchange)
-
-
-def _has_body(request: Request) -> bool:
-    return (
-        "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
-    )

@@ -15,6 +15,7 @@ __all__ = [
     "encryption_headers",
     "object_headers",
     "read_attributes",
+    "refuse_encryption",
     "refuse_unknown",
     "written_headers",
 ]
@@ -38,7 +39,9 @@ _ENCRYPTION = (
     "x-amz-server-side-encryption-aws-kms-key-id",
     "x-amz-server-side-encryption-bucket-key-enabled",
 )
-_ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
+_DEFAULT_ENCRYPTION = {_ENCRYPTION[0]: "AES256"}
+_BY_KMS = ("aws:kms", "aws:kms:dsse")
+_ENCRYPTIONS = ("AES256", *_BY_KMS)
 _STORAGE_CLASSES = (
     "STANDARD",
     "REDUCED_REDUNDANCY",
@@ -49,21 +52,12 @@ _STORAGE_CLASSES = (
     "DEEP_ARCHIVE",
     "GLACIER_IR",
 )
-_CANNED_ACLS = (
-    "private",
-    "public-read",
-    "public-read-write",
-    "authenticated-read",
-    "aws-exec-read",
-    "bucket-owner-read",
-    "bucket-owner-full-control",
-    "log-delivery-write",
-)
 _REFUSED = (
     "x-amz-server-side-encryption-customer-",
     "x-amz-copy-source-server-side-encryption-customer-",
     "x-amz-object-lock-",
     "x-amz-grant-",
+    "x-amz-server-side-encryption-context",
     "x-amz-if-match-",
     "x-amz-mfa",
     "x-amz-write-offset-bytes",
@@ -77,13 +71,12 @@ def refuse_unknown(headers: Mapping[str, str]) -> None:
             raise not_implemented(f"The header {name}")
     if headers.get("x-amz-bucket-object-lock-enabled", "false").lower() == "true":
         raise not_implemented("Object lock")
-    acl = headers.get("x-amz-acl")
-    if acl is not None and acl not in _CANNED_ACLS:
-        raise invalid_argument("The canned ACL is not known.", "x-amz-acl", acl)
+    if headers.get("x-amz-bucket-namespace", "global") != "global":
+        raise not_implemented("A bucket namespace other than global")
 
 
-def read_attributes(headers: Mapping[str, str]) -> Attributes:
-    """What the headers of a write say about the object.
+def read_attributes(headers: Mapping[str, str], acl: str = "private") -> Attributes:
+    """What the headers of a write say about the object, whose access control list was read.
 
     Raises:
         AwsError: InvalidStorageClass, InvalidTag, MetadataTooLarge and the like.
@@ -100,7 +93,17 @@ def read_attributes(headers: Mapping[str, str]) -> Attributes:
         metadata=_read_metadata(headers),
         tags=_read_tags(headers.get("x-amz-tagging", "")),
         storage_class=_read_storage_class(headers),
+        acl=acl,
     )
+
+
+def refuse_encryption(headers: Mapping[str, str]) -> None:
+    """Raises AwsError where a request that writes no object of its own asks for encryption."""
+    for name in _ENCRYPTION:
+        if name in headers:
+            raise invalid_argument(
+                f"{name} header is not supported for this operation.", name, headers[name]
+            )
 
 
 def object_headers(info: ObjectInfo) -> dict[str, str]:
@@ -108,6 +111,7 @@ def object_headers(info: ObjectInfo) -> dict[str, str]:
     attributes = info.attributes
     headers = {
         "content-type": DEFAULT_CONTENT_TYPE,
+        **_DEFAULT_ENCRYPTION,
         **attributes.headers,
         "accept-ranges": "bytes",
         "etag": f'"{info.etag}"',
@@ -131,12 +135,20 @@ def written_headers(info: ObjectInfo) -> dict[str, str]:
 
 
 def encryption_headers(attributes: Attributes) -> dict[str, str]:
-    """The encryption that was asked for, repeated."""
-    return {name: attributes.headers[name] for name in _ENCRYPTION if name in attributes.headers}
+    """The encryption that was asked for, or else the default of every bucket, as S3 says it."""
+    asked = {name: attributes.headers[name] for name in _ENCRYPTION if name in attributes.headers}
+    return {**_DEFAULT_ENCRYPTION, **asked}
 
 
 def _check_encryption(kept: Mapping[str, str]) -> None:
     algorithm = kept.get(_ENCRYPTION[0])
+    if _ENCRYPTION[1] in kept and algorithm not in _BY_KMS:
+        raise invalid_argument(
+            "Server Side Encryption with AWS KMS managed key requires HTTP header "
+            "x-amz-server-side-encryption : aws:kms",
+            _ENCRYPTION[0],
+            algorithm or "null",
+        )
     if algorithm is not None and algorithm not in _ENCRYPTIONS:
         raise AwsError(
             "InvalidEncryptionAlgorithmError",

@@ -92,7 +92,9 @@ def plan_body(exchange: Exchange, algorithm: str | None = None) -> Plan:
     Raises:
         AwsError: it is of no known length, too large, or its digests are malformed.
     """
-    if "content-length" not in exchange.headers:
+    # What is sent by aws-chunked says how long it is in a header of its own.
+    is_encoded = exchange.identity.payload_mode.startswith("STREAMING-")
+    if "content-length" not in exchange.headers and not is_encoded:
         raise _no_length("content-length")
     return _plan(exchange, read_asked(exchange.headers), algorithm, LARGEST_OBJECT_BYTES)
 

@@ -1,12 +1,21 @@
 """The operations on buckets themselves."""
 
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from sagehen.api.s3.acl import new_bucket_acl
 from sagehen.api.s3.body import read_document
+from sagehen.api.s3.bucket_settings import read_ownership
 from sagehen.api.s3.exchange import Exchange
 from sagehen.api.s3.faults import not_implemented
 from sagehen.api.s3.owner import owner_element
+from sagehen.api.s3.tags import tags_of
 from sagehen.api.s3.times import iso_time
 from sagehen.api.s3.xml import child_text, children, document, element, parse, text
 from sagehen.domain.bucket_names import is_bucket_name
+from sagehen.domain.bucket_settings import NEW_BUCKET, BucketSettings
 from sagehen.objects import faults
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Response
@@ -15,7 +24,6 @@ __all__ = [
     "create_bucket",
     "delete_bucket",
     "get_bucket_location",
-    "get_bucket_versioning",
     "head_bucket",
     "list_buckets",
 ]
@@ -25,14 +33,15 @@ _FIRST_REGION = "us-east-1"
 
 async def create_bucket(exchange: Exchange) -> Response:
     _check_name(exchange.bucket)
-    _check_location(await read_document(exchange), exchange.call.settings.region)
-    await exchange.run(lambda: _create(exchange))
+    changes = _read_changes(exchange, await read_document(exchange))
+    await exchange.run(lambda: _create(exchange, changes))
     return Response(200, {"location": f"/{exchange.bucket}"})
 
 
 async def head_bucket(exchange: Exchange) -> Response:
     await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
-    return Response(200, {"x-amz-bucket-region": exchange.call.settings.region})
+    headers = {"x-amz-bucket-region": exchange.call.settings.region}
+    return Response(200, {"content-type": "application/xml", **headers})
 
 
 async def delete_bucket(exchange: Exchange) -> Response:
@@ -45,14 +54,6 @@ async def get_bucket_location(exchange: Exchange) -> Response:
     region = exchange.call.settings.region
     head = document("LocationConstraint", ["" if region == _FIRST_REGION else region])
     return Response(200, {"content-type": "application/xml"}, head)
-
-
-async def get_bucket_versioning(exchange: Exchange) -> Response:
-    """Empty: versioning was never switched on."""
-    await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
-    return Response(
-        200, {"content-type": "application/xml"}, document("VersioningConfiguration", [])
-    )
 
 
 async def list_buckets(exchange: Exchange) -> Response:
@@ -86,11 +87,13 @@ async def list_buckets(exchange: Exchange) -> Response:
     return Response(200, {"content-type": "application/xml"}, body)
 
 
-def _create(exchange: Exchange) -> None:
+def _create(exchange: Exchange, changes: Mapping[str, Any]) -> None:
     try:
-        exchange.store.create_bucket(exchange.bucket)
+        settings = msgspec.structs.replace(NEW_BUCKET, **changes)
+        exchange.store.create_bucket(exchange.bucket, settings)
     except faults.BucketExists:
-        if exchange.call.settings.region == _FIRST_REGION:
+        kept = exchange.store.bucket(exchange.bucket).settings
+        if exchange.call.settings.region == _FIRST_REGION and _has(kept, changes):
             # The first region has always answered so when the bucket is the caller's own.
             return
         raise AwsError(
@@ -112,14 +115,30 @@ def _check_name(name: str) -> None:
         )
 
 
-def _check_location(data: bytes, region: str) -> None:
-    given = None
+def _has(settings: BucketSettings, changes: Mapping[str, Any]) -> bool:
+    return all(getattr(settings, name) == value for name, value in changes.items())
+
+
+def _read_changes(exchange: Exchange, data: bytes) -> dict[str, Any]:
+    """The settings that the request gives its bucket; those it does not name are left out."""
+    changes: dict[str, Any] = {}
+    location = None
     if data.strip():
         root = parse(data, "CreateBucketConfiguration")
-        for name in ("Bucket", "Location", "Tags"):
+        for name in ("Bucket", "Location"):
             if children(root, name):
                 raise not_implemented(f"{name} in CreateBucketConfiguration")
-        given = child_text(root, "LocationConstraint")
+        location = child_text(root, "LocationConstraint")
+        for tags in children(root, "Tags"):
+            changes["tags"] = tags_of(tags, "new bucket")
+    _check_location(location, exchange.call.settings.region)
+    if (ownership := read_ownership(exchange.headers)) is not None:
+        changes["ownership"] = ownership
+    acl = new_bucket_acl(exchange.headers, msgspec.structs.replace(NEW_BUCKET, **changes))
+    return {**changes, "acl": acl} if "x-amz-acl" in exchange.headers else changes
+
+
+def _check_location(given: str | None, region: str) -> None:
     if not given and region == _FIRST_REGION:
         return
     if given == region == _FIRST_REGION:

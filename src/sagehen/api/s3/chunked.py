@@ -5,6 +5,7 @@
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
 from enum import Enum, auto
 
@@ -17,6 +18,10 @@ _MOST_LINE_BYTES = 2048
 _MOST_TRAILERS = 8
 _MOST_CHUNK_BYTES = 5 * 2**30
 _TRAILER_SIGNATURE = "x-amz-trailer-signature"
+_SIZE = re.compile(rb"[0-9a-fA-F]{1,16}")
+"""Python's int would read signs, blanks, underscores and `0x` as well."""
+_SIGNATURE = re.compile(rb"chunk-signature=([0-9a-f]{64})")
+_BLANKS = " \t"
 
 
 class _Expecting(Enum):
@@ -48,7 +53,9 @@ class ChunkedDecoder:
         A chunk's bytes come out before its signature is checked: use none before `finish`.
         """
         self._buffer += data
-        while self._buffer and self._expecting is not _Expecting.NOTHING:
+        while self._buffer:
+            if self._expecting is _Expecting.NOTHING:
+                raise _malformed()
             if self._expecting is _Expecting.DATA:
                 yield self._take_data()
             elif (line := self._take_line()) is not None:
@@ -100,13 +107,13 @@ class ChunkedDecoder:
 
     def _read_head(self, line: bytes) -> None:
         size, _, extension = line.partition(b";")
-        try:
-            self._left = int(size, 16)
-        except ValueError:
-            raise _malformed() from None
-        if not 0 <= self._left <= _MOST_CHUNK_BYTES:
+        if not _SIZE.fullmatch(size):
             raise _malformed()
-        self._signature = extension.partition(b"chunk-signature=")[2].decode("latin-1")
+        self._left = int(size, 16)
+        if self._left > _MOST_CHUNK_BYTES:
+            raise _malformed()
+        signature = _SIGNATURE.fullmatch(extension)
+        self._signature = signature[1].decode() if signature else ""
         if self._left:
             self._expecting = _Expecting.DATA
         else:
@@ -122,7 +129,9 @@ class ChunkedDecoder:
         name, colon, value = line.decode("latin-1").partition(":")
         if not colon or len(self.trailers) == _MOST_TRAILERS:
             raise _malformed()
-        name, value = name.strip().lower(), value.strip()
+        name, value = name.strip(_BLANKS).lower(), value.strip(_BLANKS)
+        if name in self.trailers:
+            raise _malformed()
         self.trailers[name] = value
         if name != _TRAILER_SIGNATURE:
             self._trailer_text += f"{name}:{value}\n".encode("latin-1")

@@ -5,6 +5,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from sagehen.api.s3.acl import written_acl
 from sagehen.api.s3.attributes import encryption_headers, read_attributes
 from sagehen.api.s3.checksums import checksum_elements, read_algorithm
 from sagehen.api.s3.conditions import (
@@ -36,7 +37,7 @@ def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
         AwsError: InvalidArgument where the header is not `bucket/key`.
     """
     given = headers[_SOURCE]
-    path, _, version = given.partition("?versionId=")
+    path, has_version, version = given.partition("?versionId=")
     try:
         bucket, _, key = unquote(path, errors="strict").removeprefix("/").partition("/")
     except UnicodeDecodeError:
@@ -47,7 +48,8 @@ def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
             _SOURCE,
             given,
         )
-    check_version({"versionId": version})
+    if has_version:
+        check_version({"versionId": version}, key)
     return bucket, key
 
 
@@ -60,12 +62,13 @@ def check_source(headers: Mapping[str, str], source: ObjectInfo) -> None:
 
 async def copy_object(exchange: Exchange) -> Response:
     bucket, key = read_source(exchange.headers)
+    said = read_attributes(exchange.headers, await written_acl(exchange))
     copy = Copy(
         source_bucket=bucket,
         source_key=key,
         bucket=exchange.bucket,
         key=exchange.key,
-        describe=_describer(exchange, bucket, key),
+        describe=_describer(exchange, bucket, key, said),
         algorithm=read_algorithm(exchange.headers),
         condition=read_write_condition(exchange.headers),
     )
@@ -88,10 +91,11 @@ async def copy_object(exchange: Exchange) -> Response:
     return Response(200, headers, body)
 
 
-def _describer(exchange: Exchange, bucket: str, key: str) -> Callable[[ObjectInfo], Attributes]:
+def _describer(
+    exchange: Exchange, bucket: str, key: str, said: Attributes
+) -> Callable[[ObjectInfo], Attributes]:
     """What the copy of a source has; it raises AwsError where that cannot be copied."""
     headers = exchange.headers
-    said = read_attributes(headers)
     replace = _directive(headers, "x-amz-metadata-directive")
     replace_tags = _directive(headers, "x-amz-tagging-directive")
     if (bucket, key) == (exchange.bucket, exchange.key) and not replace:
@@ -111,6 +115,7 @@ def _describer(exchange: Exchange, bucket: str, key: str) -> Callable[[ObjectInf
             metadata=kept.metadata,
             tags=tags,
             storage_class=said.storage_class,
+            acl=said.acl,
         )
 
     return describe

@@ -10,12 +10,20 @@ from urllib.parse import unquote, unquote_plus
 from sagehen.api.call import Call
 from sagehen.api.s3.faults import invalid_argument, speaking_s3
 from sagehen.objects import ObjectStore
-from sagehen.wire.claims import is_presigned
 from sagehen.wire.faults import AwsError
 from sagehen.wire.http import Request, Response
+from sagehen.wire.scope import Signing, signing_of
 from sagehen.wire.sigv4 import Identity
 
-__all__ = ["Exchange", "Operation", "Stream", "read_target", "with_hoisted_headers"]
+__all__ = [
+    "Exchange",
+    "Operation",
+    "Stream",
+    "check_key",
+    "header_value",
+    "read_target",
+    "with_hoisted_headers",
+]
 
 Result = TypeVar("Result")
 
@@ -73,7 +81,7 @@ class Exchange:
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """Do blocking work in a thread; the store's faults come out as S3's errors."""
-        with speaking_s3(self.bucket, self.key):
+        with speaking_s3(self.bucket, self.key, self.query.get("uploadId", "")):
             return await asyncio.to_thread(work)
 
 
@@ -83,18 +91,25 @@ Operation = Callable[[Exchange], Awaitable[Response]]
 def read_target(request: Request) -> tuple[str, str, dict[str, str]]:
     """The bucket, the key and the query of a path-style request.
 
+    The path is decoded before it is divided, as it is where a signature is checked.
+
     Raises:
-        AwsError: InvalidURI, KeyTooLongError.
+        AwsError: InvalidURI, KeyTooLongError, InvalidArgument.
     """
-    raw_bucket, _, raw_key = request.raw_path.lstrip("/").partition("/")
     try:
-        bucket = unquote(raw_bucket, errors="strict")
-        key = unquote(raw_key, errors="strict")
+        path = unquote(request.raw_path, errors="strict")
         query = _read_query(request.raw_query)
     except UnicodeDecodeError:
         raise AwsError(
             "InvalidURI", "Couldn't parse the specified URI: it is not UTF-8.", 400
         ) from None
+    bucket, _, key = path.lstrip("/").partition("/")
+    check_key(key)
+    return bucket, key, query
+
+
+def check_key(key: str) -> None:
+    """Raises AwsError KeyTooLongError."""
     if (size := len(key.encode())) > MOST_KEY_BYTES:
         raise AwsError(
             "KeyTooLongError",
@@ -103,7 +118,6 @@ def read_target(request: Request) -> tuple[str, str, dict[str, str]]:
             Size=size,
             MaxSizeAllowed=MOST_KEY_BYTES,
         )
-    return bucket, key, query
 
 
 def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
@@ -112,19 +126,24 @@ def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
     Of the older links none: their signature leaves such parameters out, so anyone could add some.
 
     Raises:
-        AwsError: InvalidArgument, where one could not have come as a header.
+        AwsError: InvalidArgument, where one could not have come as a header, or comes twice.
     """
-    if "authorization" in request.headers or not is_presigned(request.raw_query):
+    if signing_of(request) is not Signing.LINK:
         return request
-    hoisted = {
-        name.lower(): _header_value(name, value)
-        for name, value in query.items()
-        if name.lower().startswith("x-amz-") and name.lower() not in _LINK_PARAMETERS
-    }
+    hoisted: dict[str, str] = {}
+    for name, value in query.items():
+        header = name.lower()
+        if not header.startswith("x-amz-") or header in _LINK_PARAMETERS:
+            continue
+        made = header_value(name, value)
+        if {**hoisted, **request.headers}.get(header, made) != made:
+            raise invalid_argument("The header comes more than once.", name, value)
+        hoisted[header] = made
     return replace(request, headers={**hoisted, **request.headers}) if hoisted else request
 
 
-def _header_value(name: str, value: str) -> str:
+def header_value(name: str, value: str) -> str:
+    """A value from elsewhere as it would have come in a header. Raises AwsError InvalidArgument."""
     if not _HEADER_NAME.fullmatch(name.lower()) or _CONTROL.search(value):
         raise invalid_argument("Invalid header name or value.", name, value)
     # As headers come: each byte a character.
@@ -134,6 +153,10 @@ def _header_value(name: str, value: str) -> str:
 def _read_query(raw: str) -> dict[str, str]:
     query: dict[str, str] = {}
     for pair in raw.split("&") if raw else ():
-        name, _, value = pair.partition("=")
-        query.setdefault(unquote_plus(name, errors="strict"), unquote_plus(value, errors="strict"))
+        raw_name, _, raw_value = pair.partition("=")
+        name = unquote_plus(raw_name, errors="strict")
+        value = unquote_plus(raw_value, errors="strict")
+        # A signature says nothing of their order: whoever has a request could swap them.
+        if query.setdefault(name, value) != value:
+            raise invalid_argument("The parameter comes more than once.", name, value)
     return query

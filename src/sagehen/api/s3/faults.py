@@ -31,7 +31,11 @@ _ANSWERS: dict[type[SagehenError], tuple[str, int, str | None]] = {
     ),
     faults.BadPart: ("InvalidPart", 400, None),
     faults.BadPartOrder: ("InvalidPartOrder", 400, None),
-    faults.PartTooSmall: ("EntityTooSmall", 400, None),
+    faults.PartTooSmall: (
+        "EntityTooSmall",
+        400,
+        "Your proposed upload is smaller than the minimum allowed size",
+    ),
     faults.DigestMismatch: ("BadDigest", 400, None),
     faults.KeyNotStorable: ("InvalidArgument", 400, None),
     faults.NotSupported: ("NotImplemented", 501, None),
@@ -40,8 +44,8 @@ _ANSWERS: dict[type[SagehenError], tuple[str, int, str | None]] = {
 
 
 @contextmanager
-def speaking_s3(bucket: str, key: str) -> Iterator[None]:
-    """Turns the store's faults into AwsError."""
+def speaking_s3(bucket: str, key: str, upload_id: str = "") -> Iterator[None]:
+    """Turns the store's faults into AwsError, with the members that say what was meant."""
     try:
         yield
     except faults.ConditionFailed as error:
@@ -55,11 +59,32 @@ def speaking_s3(bucket: str, key: str) -> Iterator[None]:
         for kind in type(error).__mro__:
             if kind in _ANSWERS:
                 code, status, message = _ANSWERS[kind]
-                names = {"NoSuchBucket": {"BucketName": bucket}, "NoSuchKey": {"Key": key}}
+                names: dict[str, dict[str, object]] = {
+                    "BucketNotEmpty": {"BucketName": bucket},
+                    "InvalidPart": {"UploadId": upload_id, **_part_members(error)},
+                    "InvalidPartOrder": {"UploadId": upload_id},
+                    "EntityTooSmall": _part_members(error),
+                    "NoSuchBucket": {"BucketName": bucket},
+                    "NoSuchKey": {"Key": key},
+                    "NoSuchUpload": {"UploadId": upload_id},
+                }
                 raise AwsError(
                     code, message or str(error), status, **names.get(code, {})
                 ) from error
         raise
+
+
+def _part_members(error: SagehenError) -> dict[str, object]:
+    if isinstance(error, faults.PartTooSmall):
+        return {
+            "PartNumber": error.number,
+            "ETag": error.etag,
+            "ProposedSize": error.size,
+            "MinSizeAllowed": error.least,
+        }
+    if isinstance(error, faults.BadPart):
+        return {"PartNumber": error.number, "ETag": error.etag}
+    return {}
 
 
 def invalid_argument(message: str, name: str, value: str) -> AwsError:

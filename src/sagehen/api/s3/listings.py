@@ -15,16 +15,19 @@ from sagehen.domain.objects import Listing, ListingQuery, ObjectInfo
 from sagehen.wire.http import Response
 
 __all__ = [
+    "MOST_NAMES",
     "Encode",
     "list_object_versions",
     "list_objects",
     "list_objects_v2",
     "name_encoder",
+    "read_int",
     "read_limit",
 ]
 
-_MOST_NAMES = 1000
+MOST_NAMES = 1000
 _MOST_DIGITS = 10
+_MOST_INT = 2**31 - 1
 
 Encode = Callable[[str], str]
 
@@ -58,7 +61,7 @@ async def list_objects_v2(exchange: Exchange) -> Response:
     inner = [
         *_said(exchange, encode),
         text("KeyCount", len(page.objects) + len(page.common_prefixes)),
-        text("StartAfter", encode(start_after)) if start_after else "",
+        text("StartAfter", encode(start_after)) if start_after and token is None else "",
         text("ContinuationToken", token) if token is not None else "",
         text("NextContinuationToken", _write_token(page.last)) if page.truncated else "",
         *(_contents(info, encode, owner) for info in page.objects),
@@ -107,12 +110,25 @@ def read_limit(exchange: Exchange, name: str) -> int:
     Raises:
         AwsError: it is no number.
     """
-    given = exchange.query.get(name, str(_MOST_NAMES))
-    if not given.isascii() or not given.isdigit() or len(given) > _MOST_DIGITS:
+    given = exchange.query.get(name)
+    return min(read_int(name, given), MOST_NAMES) if given is not None else MOST_NAMES
+
+
+def read_int(name: str, given: str) -> int:
+    """A number of 31 bits. Raises AwsError InvalidArgument where it is none."""
+    digits = given.removeprefix("-")
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
+    number = int(given) if is_number else _MOST_INT + 1
+    if not -_MOST_INT <= number <= _MOST_INT:
         raise invalid_argument(
             f"Provided {name} not an integer or within integer range", name, given
         )
-    return min(int(given), _MOST_NAMES)
+    if number < 0:
+        said = "maxKeys" if name == "max-keys" else name
+        raise invalid_argument(
+            f"Argument {said} must be an integer between 0 and {_MOST_INT}", name, given
+        )
+    return number
 
 
 async def _page(exchange: Exchange, after: str) -> Listing:
@@ -170,8 +186,10 @@ def _write_token(last: str) -> str:
 
 def _read_token(token: str) -> str:
     try:
-        return base64.b64decode(token, altchars=b"-_", validate=True).decode()
+        if last := base64.b64decode(token, altchars=b"-_", validate=True).decode():
+            return last
     except (binascii.Error, ValueError):
-        raise invalid_argument(
-            "The continuation token provided is incorrect", "continuation-token", token
-        ) from None
+        pass
+    raise invalid_argument(
+        "The continuation token provided is incorrect", "continuation-token", token
+    )

@@ -3,7 +3,8 @@
 import re
 from xml.etree.ElementTree import Element
 
-from sagehen.api.s3.attributes import encryption_headers, read_attributes
+from sagehen.api.s3.acl import written_acl
+from sagehen.api.s3.attributes import encryption_headers, read_attributes, refuse_encryption
 from sagehen.api.s3.body import LARGEST_OBJECT_BYTES, plan_body, read_document, take
 from sagehen.api.s3.checksums import (
     checksum_elements,
@@ -45,7 +46,7 @@ _XML = {"content-type": "application/xml"}
 
 async def create_multipart_upload(exchange: Exchange) -> Response:
     headers = exchange.headers
-    attributes = read_attributes(headers)
+    attributes = read_attributes(headers, await written_acl(exchange))
     algorithm = read_algorithm(headers)
     kind = _read_kind(headers.get("x-amz-checksum-type"), algorithm)
     upload = await exchange.run(
@@ -70,6 +71,7 @@ async def create_multipart_upload(exchange: Exchange) -> Response:
 
 async def upload_part(exchange: Exchange) -> Response:
     number = _read_number(exchange)
+    refuse_encryption(exchange.headers)
     asked = read_asked(exchange.headers)
     upload = await get_upload(exchange)
     if asked and upload.algorithm and asked.algorithm != upload.algorithm:

@@ -5,17 +5,20 @@ from collections.abc import Mapping
 
 from sagehen.api.s3 import (
     absent,
+    acl,
+    bucket_settings,
     buckets,
     copy,
     listings,
     multipart,
+    object_attributes,
     objects,
-    owner,
     reading,
     tags,
     uploads,
 )
 from sagehen.api.s3.exchange import Operation
+from sagehen.api.s3.faults import invalid_argument
 from sagehen.wire.services import service
 
 __all__ = ["OPERATIONS", "find_operation"]
@@ -30,11 +33,11 @@ OPERATIONS: Mapping[str, Operation] = {
     "DeleteObject": objects.delete_object,
     "DeleteObjectTagging": tags.delete_object_tagging,
     "DeleteObjects": objects.delete_objects,
-    "GetBucketAcl": owner.get_acl,
+    "GetBucketAcl": acl.get_acl,
     "GetBucketLocation": buckets.get_bucket_location,
-    "GetBucketVersioning": buckets.get_bucket_versioning,
     "GetObject": reading.get_object,
-    "GetObjectAcl": owner.get_acl,
+    "GetObjectAcl": acl.get_acl,
+    "GetObjectAttributes": object_attributes.get_object_attributes,
     "GetObjectTagging": tags.get_object_tagging,
     "HeadBucket": buckets.head_bucket,
     "HeadObject": reading.head_object,
@@ -44,13 +47,14 @@ OPERATIONS: Mapping[str, Operation] = {
     "ListObjects": listings.list_objects,
     "ListObjectsV2": listings.list_objects_v2,
     "ListParts": uploads.list_parts,
-    "PutBucketAcl": owner.put_acl,
+    "PutBucketAcl": acl.put_acl,
     "PutObject": objects.put_object,
-    "PutObjectAcl": owner.put_acl,
+    "PutObjectAcl": acl.put_acl,
     "PutObjectTagging": tags.put_object_tagging,
     "UploadPart": multipart.upload_part,
     "UploadPartCopy": multipart.upload_part_copy,
     **absent.OPERATIONS,
+    **bucket_settings.OPERATIONS,
 }
 
 # Those that share method and path with others, and differ in a header or a query's value.
@@ -72,15 +76,23 @@ _OF_UPLOAD = {
 def find_operation(
     method: str, bucket: str, key: str, query: Mapping[str, str], headers: Mapping[str, str]
 ) -> str:
-    """The operation's name, as in botocore's model; for what is not in it, its method and path."""
+    """The operation's name, as in botocore's model; for what is not in it, its method and path.
+
+    Raises:
+        AwsError: InvalidArgument, where several parameters name one. A signature says nothing of
+            their order.
+    """
+    naming = sorted(query.keys() & _subresources())
+    if len(naming) > 1:
+        why = f"Conflicting query string parameters: {', '.join(naming)}"
+        raise invalid_argument(why, "ResourceType", naming[0])
     level = 2 if key else 1 if bucket else 0
     plain, by_subresource = _operations()
-    for name in query:
+    for name in naming:
         found = by_subresource.get((method, level, name))
         if found is not None:
             return found
-        if name in _subresources():
-            return f"{method} with ?{name}"
+        return f"{method} with ?{name}"
     copying = method == "PUT" and "x-amz-copy-source" in headers
     if level == 2 and "uploadId" in query and method in _OF_UPLOAD:
         return "UploadPartCopy" if copying else _OF_UPLOAD[method]

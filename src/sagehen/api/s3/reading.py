@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from sagehen.api.s3.attributes import OF_THE_CONTENT, object_headers
+from sagehen.api.s3.attributes import OF_THE_CONTENT, object_headers, refuse_encryption
 from sagehen.api.s3.body import SMALL_BYTES
 from sagehen.api.s3.checksums import checksum_headers
 from sagehen.api.s3.conditions import Verdict, judge, precondition_failed, read_range
 from sagehen.api.s3.exchange import Exchange
 from sagehen.api.s3.faults import invalid_argument
-from sagehen.api.s3.versions import check_version
 from sagehen.domain.objects import Blob, ObjectInfo
 from sagehen.objects import OpenObject
 from sagehen.wire.faults import AwsError
@@ -22,7 +21,7 @@ Span = tuple[int, int]
 
 
 async def head_object(exchange: Exchange) -> Response:
-    check_version(exchange.query)
+    refuse_encryption(exchange.headers)
 
     def look() -> Response:
         if "partNumber" not in exchange.query:
@@ -35,7 +34,7 @@ async def head_object(exchange: Exchange) -> Response:
 
 
 async def get_object(exchange: Exchange) -> Response:
-    check_version(exchange.query)
+    refuse_encryption(exchange.headers)
 
     def begin() -> Response:
         found = exchange.store.open(exchange.bucket, exchange.key)

@@ -2,8 +2,7 @@
 
 from sagehen.api.s3.checksums import element_name
 from sagehen.api.s3.exchange import Exchange
-from sagehen.api.s3.faults import invalid_argument
-from sagehen.api.s3.listings import Encode, name_encoder, read_limit
+from sagehen.api.s3.listings import Encode, name_encoder, read_int, read_limit
 from sagehen.api.s3.multipart import get_upload
 from sagehen.api.s3.owner import owner_element
 from sagehen.api.s3.times import iso_time
@@ -18,14 +17,9 @@ __all__ = ["list_multipart_uploads", "list_parts"]
 async def list_parts(exchange: Exchange) -> Response:
     upload = await get_upload(exchange)
     limit = read_limit(exchange, "max-parts")
-    marker = exchange.query.get("part-number-marker", "0") or "0"
-    if not marker.isascii() or not marker.isdigit() or len(marker) > 9:
-        raise invalid_argument(
-            "Provided part-number-marker not an integer or within integer range",
-            "part-number-marker",
-            marker,
-        )
-    found = await exchange.run(lambda: exchange.store.uploads.parts(upload, int(marker), limit + 1))
+    given = exchange.query.get("part-number-marker") or "0"
+    marker = read_int("part-number-marker", given)
+    found = await exchange.run(lambda: exchange.store.uploads.parts(upload, marker, limit + 1))
     parts = found[:limit]
     truncated = len(found) > limit
     account = exchange.call.settings.account_id

@@ -11,6 +11,7 @@ from sagehen.domain.filter_policy import ATTRIBUTES, BODY, read_policy
 from sagehen.domain.queues import DeadLetters
 from sagehen.domain.webhooks import read_secret
 from sagehen.errors import Invalid
+from sagehen.wire.faults import AwsError
 
 __all__ = ["check_subscription_attributes", "check_topic_attributes"]
 
@@ -24,56 +25,66 @@ _QUEUE_ARN = re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,8
 Check = Callable[[str], object]
 
 
-def check_topic_attributes(given: dict[str, str]) -> dict[str, str]:
+def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str, str]:
     """What is kept of a topic's attributes: an empty value takes one back.
+
+    Args:
+        within: the parameter that they are members of, for the message: `Attributes` where all are
+            given at once.
 
     Raises:
         AwsError: there is no such attribute, or its value cannot be.
     """
-    return _kept(given, _TOPIC_CHECKS)
+    return _kept(given, _TOPIC_CHECKS, within)
 
 
-def check_subscription_attributes(given: dict[str, str], protocol: str) -> dict[str, str]:
+def check_subscription_attributes(
+    given: dict[str, str], protocol: str, within: str = ""
+) -> dict[str, str]:
     """What is kept of all of a subscription's attributes.
 
     Raises:
         AwsError: as above, also where they do not go together or with the protocol.
     """
-    kept = _kept(given, _SUBSCRIPTION_CHECKS)
+    kept = _kept(given, _SUBSCRIPTION_CHECKS, within)
     for name, protocols in _ONLY_FOR.items():
         if name in kept and protocol not in protocols:
             raise invalid(name, f"{name} is not supported for protocol type [{protocol}]")
-    _check_filter(kept)
+    _check_filter(kept, within)
     return kept
 
 
-def _kept(given: dict[str, str], checks: dict[str, Check]) -> dict[str, str]:
+def _kept(given: dict[str, str], checks: dict[str, Check], within: str) -> dict[str, str]:
     for name, value in given.items():
         if name not in checks:
             built = ", ".join(sorted(checks))
             raise invalid("AttributeName", f"{name[:64]} is none that Sagehen has: {built}")
         if value:
-            _check(name, value, checks[name])
+            _check(name, value, checks[name], within)
     return {name: value for name, value in given.items() if value}
 
 
-def _check(name: str, value: str, check: Check) -> None:
+def _check(name: str, value: str, check: Check, within: str) -> None:
     if len(value.encode()) > LONGEST_VALUE_BYTES:
         raise invalid(name, f"it is over {LONGEST_VALUE_BYTES} bytes")
     try:
         check(value)
     except (Invalid, msgspec.MsgspecError, RecursionError) as error:
-        raise invalid(f"{name}: {error}") from None
+        raise _wrong(name, error, within) from None
 
 
-def _check_filter(kept: dict[str, str]) -> None:
+def _wrong(name: str, error: Exception, within: str) -> AwsError:
+    return invalid(within, f"{name}: {error}") if within else invalid(f"{name}: {error}")
+
+
+def _check_filter(kept: dict[str, str], within: str) -> None:
     """A policy is read by its scope, whichever of the two came first."""
     policy = kept.get("FilterPolicy")
     if policy:
         try:
             read_policy(policy, kept.get("FilterPolicyScope", ATTRIBUTES))
         except Invalid as error:
-            raise invalid(f"FilterPolicy: {error}") from None
+            raise _wrong("FilterPolicy", error, within) from None
 
 
 def _one_of(*allowed: str) -> Check:
@@ -82,6 +93,16 @@ def _one_of(*allowed: str) -> Check:
             raise Invalid(f"Invalid value [{value[:64]}]. Allowed values are: {', '.join(allowed)}")
 
     return check
+
+
+def _flag(value: str) -> None:
+    if value not in ("true", "false"):
+        raise Invalid(f"Invalid value [{value[:64]}]. Must be true or false.")
+
+
+def _scope(value: str) -> None:
+    if value not in (ATTRIBUTES, BODY):
+        raise Invalid(f"Invalid value [{value[:64]}]. Please use either {BODY} or {ATTRIBUTES}")
 
 
 def _json(value: str) -> None:
@@ -116,8 +137,8 @@ _TOPIC_CHECKS: dict[str, Check] = {
 _SUBSCRIPTION_CHECKS: dict[str, Check] = {
     "DeliveryPolicy": read_subscription_policy,
     "FilterPolicy": _json,
-    "FilterPolicyScope": _one_of(ATTRIBUTES, BODY),
-    "RawMessageDelivery": _one_of("true", "false"),
+    "FilterPolicyScope": _scope,
+    "RawMessageDelivery": _flag,
     "RedrivePolicy": _dead_letters,
     "WebhookSecret": read_secret,
 }

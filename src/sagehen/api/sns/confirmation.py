@@ -8,14 +8,13 @@ import msgspec
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
-from sagehen.api.sns.refusals import invalid
+from sagehen.api.sns.refusals import check_arn_length, invalid
 from sagehen.domain.notices import Notice
 from sagehen.domain.topics import PostKind, SubscriptionRecord, SubscriptionState
 from sagehen.store import deliveries, subscriptions, topics
 from sagehen.wire.faults import AwsError
 
 __all__ = [
-    "LINKED",
     "TOKEN_SECONDS",
     "ask_to_confirm",
     "confirm_subscription",
@@ -24,8 +23,6 @@ __all__ = [
     "unsubscribe",
 ]
 
-LINKED = ("ConfirmSubscription", "Unsubscribe")
-"""What a link in a message asks for, unsigned."""
 TOKEN_SECONDS = 2 * 24 * 3600.0
 
 _SUBSCRIBED = (
@@ -80,8 +77,7 @@ def confirm_subscription(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 def unsubscribe(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Delete a subscription and what is on its way to it; none there is well."""
     arn = params["SubscriptionArn"]
-    if arn.count(":") != 6 or not arn.startswith("arn:"):
-        raise invalid("SubscriptionArn", "An ARN must have at least 6 elements")
+    check_arn_length("SubscriptionArn", arn)
     with call.database.write() as connection:
         found = subscriptions.get(connection, arn, lock=True)
         if found is None or found.state is SubscriptionState.DELETED:

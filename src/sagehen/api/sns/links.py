@@ -1,20 +1,26 @@
 """The links in messages: GET requests that nobody signs, and that only their receivers know."""
 
-from urllib.parse import parse_qs
-
-from sagehen.api.sns.confirmation import LINKED
 from sagehen.wire.http import Request
+from sagehen.wire.parameters import parameters_of
+from sagehen.wire.scope import Signing, signing_of
 
-__all__ = ["asked_by_link"]
+__all__ = ["LINKED", "looks_like_link"]
+
+LINKED = frozenset((("sns", "ConfirmSubscription"), ("sns", "Unsubscribe")))
+"""The operations, by service and name, that may be carried out for somebody who has not signed:
+those of a SubscribeURL and an UnsubscribeURL. No other ever may."""
 
 
-def asked_by_link(request: Request) -> bool:
-    """Whether a request is a SubscribeURL or an UnsubscribeURL that was followed."""
+def looks_like_link(request: Request) -> bool:
+    """Whether an unsigned request has the form of such a link.
+
+    What it asks for is `wire.match`'s to say, and nothing is done unless that is in `LINKED`.
+    """
     return (
         request.method == "GET"
         and request.raw_path == "/"
-        and "Action=" in request.raw_query
-        and "authorization" not in request.headers
-        and "X-Amz-Signature=" not in request.raw_query
-        and parse_qs(request.raw_query).get("Action", [""])[0] in LINKED
+        and "transfer-encoding" not in request.headers
+        and request.headers.get("content-length", "0") == "0"
+        and signing_of(request) is Signing.NOWHERE
+        and any(name == "Action" for name, _ in parameters_of(request.raw_query))
     )

@@ -60,10 +60,14 @@ def _mail(call: Call, endpoint: str) -> None:
 
 def _queue(call: Call, endpoint: str) -> None:
     if endpoint.endswith(".fifo"):
-        raise invalid("Endpoint", "FIFO SQS Queues can not be subscribed to standard SNS topics")
+        # The words come twice in SNS, too.
+        raise invalid(
+            "Invalid parameter: Endpoint",
+            "FIFO SQS Queues can not be subscribed to standard SNS topics",
+        )
     name = endpoint.rpartition(":")[2]
     if not name or endpoint != call.arns.sqs(name):
-        raise invalid("SQS endpoint ARN", f"a queue of this server: {call.arns.sqs('NAME')}")
+        raise invalid("SQS endpoint ARN")
 
 
 _CHECKS: dict[str, Callable[[Call, str], None]] = {

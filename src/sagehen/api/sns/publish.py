@@ -20,7 +20,8 @@ __all__ = ["publish", "publish_batch"]
 LARGEST_MESSAGE_BYTES = 262_144
 LONGEST_SUBJECT = 100
 MOST_ENTRIES = 10
-_ENTRY_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
+LONGEST_ENTRY_ID = 80
+_ENTRY_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_ENTRY_ID}}}")
 _SUBJECT = re.compile(r"[\x21-\x7e][\x20-\x7e]*")
 
 
@@ -84,7 +85,11 @@ def _notice(call: Call, arn: str, given: dict[str, Any]) -> tuple[Notice, int]:
     if structure not in (None, "json"):
         raise invalid("MessageStructure", "it may be json only")
     if "MessageDeduplicationId" in given:
-        raise invalid("MessageDeduplicationId", "it is for FIFO topics only")
+        raise invalid(
+            "MessageDeduplicationId",
+            "The request includes MessageDeduplicationId parameter that is not valid for this "
+            "topic type",
+        )
     notice = Notice(
         message_id=str(uuid.uuid4()),
         topic_arn=arn,
@@ -120,16 +125,25 @@ def _check_entries(entries: list[dict[str, Any]]) -> None:
     if len(entries) > MOST_ENTRIES:
         raise AwsError(
             "TooManyEntriesInBatchRequest",
-            f"The batch request contains more entries than permissible: {MOST_ENTRIES}.",
+            "The batch request contains more entries than permissible.",
         )
     ids = [entry["Id"] for entry in entries]
     if len(set(ids)) < len(ids):
-        raise AwsError("BatchEntryIdsNotDistinct", "Two or more batch entries have the same Id.")
-    if not all(_ENTRY_ID.fullmatch(one) for one in ids):
         raise AwsError(
-            "InvalidBatchEntryId",
-            "An Id of a batch entry has up to 80 letters, digits, hyphens and underscores.",
+            "BatchEntryIdsNotDistinct",
+            "Two or more batch entries in the request have the same Id.",
         )
+    for one in ids:
+        if not _ENTRY_ID.fullmatch(one):
+            fault = (
+                "is too long"
+                if len(one) > LONGEST_ENTRY_ID
+                else "contains an impermissible character"
+            )
+            raise AwsError(
+                "InvalidBatchEntryId",
+                f"The Id of a batch entry in the batch request {fault}: {one[:512]}",
+            )
 
 
 def _failed(entry_id: str, error: AwsError) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sagehen.api.sns.confirmation import TOKEN_SECONDS, ask_to_confirm, new_toke
 from sagehen.api.sns.listing import PAGE_SIZE, after, page_of
 from sagehen.api.sns.policies import effective_subscription_policy
 from sagehen.api.sns.protocols import check_endpoint
-from sagehen.api.sns.refusals import invalid, no_subscription
+from sagehen.api.sns.refusals import check_arn_length, invalid, no_subscription
 from sagehen.api.sns.topics import existing_topic
 from sagehen.domain.topics import SubscriptionRecord, SubscriptionState, TopicRecord
 from sagehen.domain.webhooks import new_secret
@@ -36,10 +36,10 @@ LISTED_PENDING = "PendingConfirmation"
 def subscribe(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Add a subscription, or find the one of that endpoint; who has to confirm it is asked to."""
     protocol, endpoint = params["Protocol"], params.get("Endpoint", "")
-    check_endpoint(call, protocol, endpoint)
-    given = check_subscription_attributes(params.get("Attributes", {}), protocol)
     with call.database.write() as connection:
         topic = existing_topic(connection, params["TopicArn"], lock=True)
+        check_endpoint(call, protocol, endpoint)
+        given = check_subscription_attributes(params.get("Attributes", {}), protocol, "Attributes")
         found = subscriptions.find(connection, topic.arn, protocol, endpoint)
         if found is None:
             found = _new(call, connection, topic, protocol, endpoint, given)
@@ -153,8 +153,7 @@ def _check_filters(connection: Connection, topic_arn: str) -> None:
 
 
 def _existing(connection: Connection, arn: str, lock: bool = False) -> SubscriptionRecord:
-    if arn.count(":") != 6 or not arn.startswith("arn:"):
-        raise invalid("SubscriptionArn", "An ARN must have at least 6 elements")
+    check_arn_length("SubscriptionArn", arn)
     found = subscriptions.get(connection, arn, lock)
     if found is None or found.state is SubscriptionState.DELETED:
         raise no_subscription()

@@ -52,7 +52,7 @@ def read_tags(given: list[dict[str, str]]) -> dict[str, str]:
 def _check_count(count: int) -> None:
     if count > MOST_TAGS:
         raise AwsError(
-            "TagLimitExceeded", f"Could not complete request: tag quota of {MOST_TAGS} exceeded"
+            "TagLimitExceeded", "Could not complete request: tag quota of per resource exceeded"
         )
 
 

@@ -10,7 +10,7 @@ from sagehen.api.call import Call
 from sagehen.api.sns.attributes import check_topic_attributes
 from sagehen.api.sns.listing import PAGE_SIZE, after, page_of
 from sagehen.api.sns.policies import effective_topic_policy
-from sagehen.api.sns.refusals import invalid, no_topic
+from sagehen.api.sns.refusals import check_arn_length, invalid, no_topic
 from sagehen.api.sns.tags import read_tags
 from sagehen.domain.topics import SubscriptionState, TopicRecord
 from sagehen.store import subscriptions, tags, topics
@@ -29,11 +29,24 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
 
 
+_OWNERS_ACTIONS = (
+    "GetTopicAttributes",
+    "SetTopicAttributes",
+    "AddPermission",
+    "RemovePermission",
+    "DeleteTopic",
+    "Subscribe",
+    "ListSubscriptionsByTopic",
+    "Publish",
+)
+
+
 def create_topic(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Make a topic, or find the one of that name if its attributes and tags are those given."""
     arn = call.arns.sns(_name(params))
     given = params.get("Attributes", {})
-    attributes, given_tags = check_topic_attributes(given), read_tags(params.get("Tags", []))
+    attributes = check_topic_attributes(given, "Attributes")
+    given_tags = read_tags(params.get("Tags", []))
     with call.database.write() as connection:
         kept = topics.get(connection, arn)
         if kept is not None:
@@ -112,6 +125,7 @@ def _name(params: dict[str, Any]) -> str:
 
 
 def _arn(arn: str) -> str:
+    check_arn_length("TopicArn", arn)
     if not _ARN.fullmatch(arn):
         raise invalid("TopicArn")
     return arn
@@ -144,7 +158,7 @@ def _default_policy(call: Call, arn: str) -> str:
         "Sid": "__default_statement_ID",
         "Effect": "Allow",
         "Principal": {"AWS": "*"},
-        "Action": ["SNS:Publish", "SNS:Subscribe"],
+        "Action": [f"SNS:{action}" for action in _OWNERS_ACTIONS],
         "Resource": arn,
         "Condition": {"StringEquals": {"AWS:SourceOwner": call.settings.account_id}},
     }

@@ -1,15 +1,15 @@
-"""The attributes of queues: which there are, and what each may be."""
+"""The attributes of queues, which there are and what each may be; the names of messages' own."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from sagehen.api.sqs.refusals import bad_attribute, fifo
+from sagehen.api.sqs.refusals import bad_attribute, fifo, unknown_attribute
 from sagehen.domain.queues import DeadLetters
-from sagehen.wire.faults import AwsError
+from sagehen.wire.services import service
 
-__all__ = ["DEFAULTS", "check_queue_attributes"]
+__all__ = ["DEFAULTS", "check_attribute_names", "check_queue_attributes"]
 
 DEFAULTS = {
     "DelaySeconds": "0",
@@ -36,10 +36,29 @@ def check_queue_attributes(given: dict[str, str]) -> dict[str, str]:
         if name in _FIFO or (name in _MAY_BE_EMPTY and not value):
             continue
         if name not in _CHECKS:
-            raise AwsError("InvalidAttributeName", f"Unknown Attribute {name[:64]}.", 400)
+            raise unknown_attribute(name)
         if not _CHECKS[name](value):
             raise bad_attribute(name)
     return {name: value for name, value in given.items() if value and name not in _FIFO}
+
+
+def check_attribute_names(names: Iterable[str], of_messages: bool) -> None:
+    """Refuse names that no attribute has.
+
+    Args:
+        of_messages: whether names of a message's attributes are known beside those of a queue's,
+            as ReceiveMessage knows them.
+
+    Raises:
+        AwsError: it names the first that is unknown.
+    """
+    shapes = ("QueueAttributeName", "MessageSystemAttributeName")
+    known = {
+        one for shape in shapes[: 1 + of_messages] for one in service("sqs").shape_for(shape).enum
+    }
+    for name in names:
+        if name not in known:
+            raise unknown_attribute(name)
 
 
 def _between(least: int, most: int) -> Callable[[str], bool]:

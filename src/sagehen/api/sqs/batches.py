@@ -14,11 +14,17 @@ MOST_ENTRIES = 10
 _ENTRY_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
-def check_batch(entries: list[dict[str, Any]]) -> None:
-    """Raises AwsError where there are none or too many entries, or their Ids are wrong."""
+def check_batch(operation: str, entries: list[dict[str, Any]]) -> None:
+    """Raises AwsError where there are none or too many entries, or their Ids are wrong.
+
+    Args:
+        operation: what is done to each: `SendMessage`, for example.
+    """
     if not entries:
         raise AwsError(
-            "EmptyBatchRequest", "There should be at least one entry in the request.", 400
+            "EmptyBatchRequest",
+            f"There should be at least one {operation}BatchRequestEntry in the request.",
+            400,
         )
     if len(entries) > MOST_ENTRIES:
         raise AwsError(

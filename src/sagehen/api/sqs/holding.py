@@ -25,7 +25,6 @@ LONGEST_VISIBILITY = 43_200
 
 async def delete_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Delete a message that was received; one that is gone already is well."""
-    read_receipt(params["ReceiptHandle"])
 
     def work(connection: Connection) -> None:
         _delete(connection, find_queue(call, connection, params), params)
@@ -36,10 +35,10 @@ async def delete_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 async def delete_message_batch(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Delete up to ten messages; which of them could not be is told one by one."""
-    check_batch(params["Entries"])
 
     def work(connection: Connection) -> dict[str, Any]:
         queue = find_queue(call, connection, params)
+        check_batch("DeleteMessage", params["Entries"])
         done, failed = try_each(params["Entries"], lambda entry: _delete(connection, queue, entry))
         return batch_answer([{"Id": one} for one in done], failed)
 
@@ -58,10 +57,10 @@ async def change_message_visibility(call: Call, params: dict[str, Any]) -> dict[
 
 async def change_message_visibility_batch(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """The same for up to ten messages."""
-    check_batch(params["Entries"])
 
     def work(connection: Connection) -> dict[str, Any]:
         queue = find_queue(call, connection, params)
+        check_batch("ChangeMessageVisibility", params["Entries"])
         done, failed = try_each(
             params["Entries"], lambda entry: _change(call, connection, queue, entry)
         )

@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
-from sagehen.api.sqs.attributes import DEFAULTS, check_queue_attributes
+from sagehen.api.sqs.attributes import DEFAULTS, check_attribute_names, check_queue_attributes
 from sagehen.api.sqs.refusals import bad_attribute, bad_value, fifo, no_queue, out_of_range
 from sagehen.api.sqs.tags import read_tags
 from sagehen.api.sqs.urls import find_queue, queue_url
@@ -96,9 +96,10 @@ def list_dead_letter_source_queues(call: Call, params: dict[str, Any]) -> dict[s
 
 def get_queue_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """The attributes that are asked for, all of them strings."""
-    wanted = set(params.get("AttributeNames", ()))
+    wanted = dict.fromkeys(params.get("AttributeNames", ()))
     with call.database.read() as connection:
         queue = find_queue(call, connection, params)
+        check_attribute_names(wanted, of_messages=False)
         known = {
             **DEFAULTS,
             **queue.attributes,
@@ -114,7 +115,6 @@ def get_queue_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 def set_queue_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Set attributes; the others stay."""
-    check_queue_attributes(params["Attributes"])
     with call.database.write() as connection:
         queue = find_queue(call, connection, params, lock=True)
         kept = check_queue_attributes({**queue.attributes, **params["Attributes"]})

@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
+from sagehen.api.sqs.attributes import check_attribute_names
 from sagehen.api.sqs.receipts import write_receipt
 from sagehen.api.sqs.received import describe_message
 from sagehen.api.sqs.refusals import out_of_range
@@ -41,7 +42,7 @@ async def receive_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     wait = params.get("WaitTimeSeconds", taken.queue.wait_seconds)
     if not taken.messages and wait > 0:
         try:
-            taken = await _wait(call, params, call.clock.now() + wait)
+            taken = await _wait(call, params, call.clock.monotonic() + wait)
         except LimitExceeded as error:
             raise AwsError("RequestThrottled", str(error), 403) from None
     if not taken.messages:
@@ -51,7 +52,7 @@ async def receive_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _wait(call: Call, params: dict[str, Any], deadline: float) -> _Taken:
-    """Take what comes until `deadline`."""
+    """Take what comes until `deadline`, on the monotonic clock: the other one may be set."""
     name = queue_name(params)
     with call.arrivals.waiting(name) as come:
         while True:
@@ -60,16 +61,20 @@ async def _wait(call: Call, params: dict[str, Any], deadline: float) -> _Taken:
             now = call.clock.now()
             if taken.next_at is not None and taken.next_at <= now:
                 call.arrivals.wake_one(name)
-            if taken.messages or now >= deadline or call.arrivals.closed:
+            rest = deadline - call.clock.monotonic()
+            if taken.messages or rest <= 0 or call.arrivals.closed:
                 return taken
-            soonest = min(deadline, taken.next_at or deadline)
+            if taken.next_at is not None:
+                rest = min(rest, taken.next_at - now)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(come.wait(), max(soonest - now, LEAST_REST_SECONDS))
+                await asyncio.wait_for(come.wait(), max(rest, LEAST_REST_SECONDS))
 
 
 async def _take(call: Call, params: dict[str, Any]) -> _Taken:
     def work(connection: Connection) -> _Taken:
         queue = find_queue(call, connection, params)
+        for member in ("AttributeNames", "MessageSystemAttributeNames"):
+            check_attribute_names(params.get(member, ()), of_messages=True)
         now = call.clock.now()
         most = _move_dead(call, connection, queue, now)
         visibility = params.get("VisibilityTimeout", queue.visibility_seconds)

@@ -2,7 +2,15 @@
 
 from sagehen.wire.faults import AwsError
 
-__all__ = ["bad_attribute", "bad_value", "fifo", "missing", "no_queue", "out_of_range"]
+__all__ = [
+    "bad_attribute",
+    "bad_value",
+    "fifo",
+    "missing",
+    "no_queue",
+    "out_of_range",
+    "unknown_attribute",
+]
 
 
 def no_queue() -> AwsError:
@@ -18,9 +26,11 @@ def bad_value(why: str) -> AwsError:
 
 
 def out_of_range(parameter: str, value: object, least: int, most: int) -> AwsError:
+    # SQS has other words for the one than for the others.
+    bounds = f">= {least} and <= {most}" if parameter == "WaitTimeSeconds" else ""
     return bad_value(
-        f"Value {value} for parameter {parameter} is invalid. Reason: Must be between {least} and "
-        f"{most}, if provided."
+        f"Value {value} for parameter {parameter} is invalid. Reason: Must be "
+        f"{bounds or f'between {least} and {most}'}, if provided."
     )
 
 
@@ -29,6 +39,10 @@ def bad_attribute(name: str, why: str = "") -> AwsError:
     return AwsError(
         "InvalidAttributeValue", f"Invalid value for the parameter {name}.{reason}", 400
     )
+
+
+def unknown_attribute(name: str) -> AwsError:
+    return AwsError("InvalidAttributeName", f"Unknown Attribute {name[:64]}.", 400)
 
 
 def fifo() -> AwsError:

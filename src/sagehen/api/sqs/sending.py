@@ -1,12 +1,18 @@
 """SendMessage, SendMessageBatch."""
 
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Connection
 
 from sagehen.api.call import Call
-from sagehen.api.message_attributes import attributes_size, is_text, read_attributes
+from sagehen.api.message_attributes import (
+    EmptyAttribute,
+    attributes_size,
+    is_text,
+    read_attributes,
+)
 from sagehen.api.sqs.batches import batch_answer, check_batch, try_each
 from sagehen.api.sqs.digests import md5_of_attributes, md5_of_body
 from sagehen.api.sqs.refusals import bad_value, missing, out_of_range
@@ -41,27 +47,20 @@ async def send_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
 
 async def send_message_batch(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Put up to ten messages into a queue; which of them could not be is told one by one."""
-    entries = params["Entries"]
-    check_batch(entries)
-    made, failed = try_each(entries, _message)
-    if sum(map(_size, made.values())) > LARGEST_BYTES:
-        raise AwsError(
-            "BatchRequestTooLong",
-            f"Batch requests cannot be longer than {LARGEST_BYTES} bytes.",
-            400,
-        )
 
-    def work(connection: Connection) -> tuple[dict[str, NewMessage], list[dict[str, Any]]]:
+    def work(connection: Connection) -> dict[str, Any]:
         queue = find_queue(call, connection, params)
+        check_batch("SendMessage", params["Entries"])
+        made, failed = try_each(params["Entries"], _message)
+        _check_batch_size(made.values())
         given = [{"Id": entry_id, "message": one} for entry_id, one in made.items()]
         fitting, larger = try_each(given, lambda one: _check_size(queue, one["message"]))
         if fitting:
             messages.send(connection, queue, list(fitting.values()), call.clock.now())
-        return fitting, larger
+        answers = [{"Id": entry_id, **_answer(one)} for entry_id, one in fitting.items()]
+        return batch_answer(answers, failed + larger)
 
-    sent, larger = await call.writes.join(work)
-    answers = [{"Id": entry_id, **_answer(one)} for entry_id, one in sent.items()]
-    return batch_answer(answers, failed + larger)
+    return await call.writes.join(work)
 
 
 def _message(given: dict[str, Any]) -> NewMessage:
@@ -96,12 +95,28 @@ def _attributes(given: dict[str, Any]) -> dict[str, MessageAttribute]:
         )
     try:
         return read_attributes(given)
+    except EmptyAttribute as error:
+        raise bad_value(
+            f"Message (user) attribute '{error.name}' must contain a non-empty value of type "
+            f"'{error.kind}'."
+        ) from None
     except Invalid as error:
         raise bad_value(str(error)) from None
 
 
 def _size(message: NewMessage) -> int:
     return len(message.body.encode()) + attributes_size(message.content.attributes)
+
+
+def _check_batch_size(batch: Iterable[NewMessage]) -> None:
+    size = sum(map(_size, batch))
+    if size > LARGEST_BYTES:
+        raise AwsError(
+            "BatchRequestTooLong",
+            f"Batch requests cannot be longer than {LARGEST_BYTES} bytes. You have sent {size} "
+            "bytes.",
+            400,
+        )
 
 
 def _check_size(queue: QueueRecord, message: NewMessage) -> NewMessage:

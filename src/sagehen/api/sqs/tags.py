@@ -3,7 +3,7 @@
 from typing import Any
 
 from sagehen.api.call import Call
-from sagehen.api.sqs.refusals import bad_value
+from sagehen.api.sqs.refusals import bad_value, missing
 from sagehen.api.sqs.urls import find_queue
 from sagehen.store import tags
 
@@ -15,9 +15,11 @@ LONGEST_KEY, LONGEST_VALUE = 128, 256
 
 def tag_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Set tags of a queue, over those of the same key."""
-    given = read_tags(params["Tags"])
     with call.database.write() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
+        if not params["Tags"]:
+            raise missing("Tags")
+        given = read_tags(params["Tags"])
         read_tags(tags.get(connection, arn) | given)
         tags.put(connection, arn, given)
     return {}
@@ -27,6 +29,8 @@ def untag_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     """Take tags off a queue; keys that it has not are no error."""
     with call.database.write() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
+        if not params["TagKeys"]:
+            raise missing("TagKeys")
         tags.delete(connection, arn, params["TagKeys"])
     return {}
 

@@ -2,16 +2,13 @@
 
 POST …/{job}/interrupt         take its capacity back: it is begun again, from its checkpoints
 POST …/interrupt?count=n       the same, of so many spot jobs; of all where no count is given
-
-Signed with the account's keys, SigV4, for the service `execute-api`.
 """
 
 from typing import Any, Protocol
 
 from sagehen.api.own_answers import number_in
-from sagehen.api.signed_paths import Asked, signed_route
+from sagehen.api.own_routes import Asked, own_route
 from sagehen.errors import NotFound
-from sagehen.wire.sigv4 import Verifier
 
 __all__ = ["Interrupting", "JobPaths"]
 
@@ -29,12 +26,12 @@ class Interrupting(Protocol):
 class JobPaths:
     """`routes` are to be served with the other own paths."""
 
-    def __init__(self, verifier: Verifier, interrupts: Interrupting) -> None:
+    def __init__(self, interrupts: Interrupting) -> None:
         self._interrupts = interrupts
         at = "/_sagehen/jobs"
         self.routes = [
-            signed_route(verifier, at + "/interrupt", {"POST": self._interrupt_some}),
-            signed_route(verifier, at + "/{name}/interrupt", {"POST": self._interrupt_one}),
+            own_route(at + "/interrupt", {"POST": self._interrupt_some}),
+            own_route(at + "/{name}/interrupt", {"POST": self._interrupt_one}),
         ]
 
     async def _interrupt_one(self, asked: Asked) -> dict[str, Any]:

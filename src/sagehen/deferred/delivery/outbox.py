@@ -91,9 +91,9 @@ class Outbox:
                 lambda connection: deliveries.finish(connection, parcel.delivery)
             )
         elif delay is not None:
-            due_at = self._clock.now() + delay
+            now, wait = self._clock.now(), delay
             await self._writes.join(
-                lambda connection: deliveries.postpone(connection, parcel.delivery, due_at)
+                lambda connection: deliveries.postpone(connection, parcel.delivery, now, wait)
             )
             self._log(parcel, answer, "A delivery failed and is tried again.")
         elif await self._writes.join(lambda connection: _give_up(connection, parcel, answer)):

@@ -1,15 +1,20 @@
 """Frees what topics and queues no longer need: subscriptions nobody confirmed, old messages, and
 more deliveries than may wait."""
 
+import logging
+
 from sqlalchemy import Connection
 
 from sagehen.clock import Clock
+from sagehen.clock_jumps import ClockJumps
 from sagehen.deferred.delivery.outbox import Outbox
 from sagehen.deferred.sweeping import keep_sweeping
-from sagehen.store import messages, queues, subscriptions
+from sagehen.store import deliveries, messages, queues, subscriptions
 from sagehen.store.grouped import GroupedWrites
 
 __all__ = ["TopicSweeps"]
+
+log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 30.0
 AT_ONCE = 500
@@ -30,6 +35,8 @@ class TopicSweeps:
         self._outbox = outbox
         self._clock = clock
         self._most_waiting = most_waiting
+        self._jumps = ClockJumps(clock)
+        self._is_first = True
 
     async def run(self) -> None:
         """Sweep until cancelled."""
@@ -37,9 +44,23 @@ class TopicSweeps:
 
     async def sweep(self) -> None:
         """Free all there is to free, a little at a time."""
+        # While no server ran, the clock may have been set as well.
+        if self._jumps.look() is not None or self._is_first:
+            await self._writes.join(self._bound_waits)
+            self._is_first = False
         while await self._writes.join(self._sweep_some) > 0:
             pass
         await self._outbox.shed(self._most_waiting)
+
+    def _bound_waits(self, connection: Connection) -> None:
+        now = self._clock.now()
+        bounded = messages.bound_waits(connection, queues.all(connection), now)
+        bounded += deliveries.bound_waits(connection, now)
+        if bounded:
+            log.warning(
+                "The clock was set back: messages and deliveries wait no longer for it.",
+                extra={"action": "clock_set", "count": bounded},
+            )
 
     def _sweep_some(self, connection: Connection) -> int:
         now = self._clock.now()

@@ -5,6 +5,8 @@ The first word of a reason says whose fault it is: `ClientError:` the caller's o
 SageMaker; the others are our own (docs/compatibility.md).
 """
 
+import re
+
 from sagehen.domain.asynchronous import AsyncState, QueuedRequest
 from sagehen.errors import SagehenError
 
@@ -26,6 +28,11 @@ __all__ = [
 ]
 
 LONGEST_REASON = 1024
+LONGEST_LINE = 300
+"""Of what a container said."""
+_TRACEBACK = "Traceback (most recent call last):"
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)\b(: .*)?$")
+_JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)+)"', re.IGNORECASE)
 
 
 class Failure(SagehenError):
@@ -53,14 +60,35 @@ class Failure(SagehenError):
         self.metric = metric
 
 
-def answered_with_error(status: int) -> Failure:
-    """The container answered, but not with 2xx; the failure object is what it said."""
+def answered_with_error(status: int, said: bytes = b"") -> Failure:
+    """The container answered, but not with 2xx; the failure object is what it said.
+
+    Args:
+        said: the beginning of that, whose most telling line stands in brackets behind SageMaker's
+            sentence.
+    """
     theirs = 400 <= status < 500
     who, side = ("ClientError", "client") if theirs else ("InternalServerError", "server")
     return Failure(
         f"{who}: Received {side} error ({status}) from model. See the SageMaker Endpoint logs in "
         "your account for more information."
+        + (f" ({line})" if (line := _telling_line(said)) else "")
     )
+
+
+def _telling_line(said: bytes) -> str:
+    """The exception of a traceback, the message in JSON, or the first line."""
+    text = said.decode("utf-8", "replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    if any(line.startswith(_TRACEBACK) for line in lines):
+        raised = [line for line in lines if _EXCEPTION.match(line)]
+        chosen = raised[-1] if raised else lines[0]
+    else:
+        found = _JSON_MESSAGE.search(text)
+        chosen = found[1] if found else lines[0]
+    return chosen if len(chosen) <= LONGEST_LINE else chosen[:LONGEST_LINE] + "…"
 
 
 def timed_out(seconds: float) -> Failure:

@@ -95,7 +95,8 @@ class Work:
             if answer.is_success:
                 await self._succeed(job, answer, ending)
             else:
-                await self._fail(job, answered_with_error(answer.status), ending, answer)
+                failure = answered_with_error(answer.status, answer.spool.beginning)
+                await self._fail(job, failure, ending, answer)
         finally:
             answer.spool.discard()
 

@@ -1,16 +1,17 @@
 """The functions that answer where a script leaves them out, as the inference toolkit's do."""
 
 import contextlib
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from sagehen.errors import SagehenError
 from sagehen.modelserver.adapters.codecs import UnsupportedFormat, decode, encode
 from sagehen.modelserver.adapters.media import media_type
 from sagehen.modelserver.contract import Answer
 from sagehen.modelserver.replies import traceback_answer
+from sagehen.modelserver.tracebacks import user_traceback
 
 __all__ = ["Handlers", "encode_accepted", "missing", "toolkit_error"]
 
@@ -22,8 +23,8 @@ def toolkit_error(problem: Exception) -> Answer:
     with contextlib.suppress(TypeError, ValueError):
         own = int(getattr(problem, "status_code", status))
         status = own if 400 <= own < 600 else 500
-    lines = "".join(traceback.format_exception(problem))
-    return traceback_answer(status, str(getattr(problem, "message", problem)), lines)
+    message = str(getattr(problem, "message", problem))
+    return traceback_answer(status, message, user_traceback(problem))
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,21 @@ class Handlers:
     """What a script has in the place of `transform_fn`, under names of a framework's own."""
     failed: Callable[[Exception], Answer] = toolkit_error
     """The answer to a request whose script raises."""
+    needed: tuple[str, ...] = ()
+    """What a script without `transform_fn` has to have."""
+
+    def check_whole(self, module: ModuleType) -> None:
+        """Raises MissingFunction where a request could not be answered: better now than then."""
+        if hasattr(module, "transform_fn") or self.transform_of(module) is not None:
+            return
+        for name in self.needed:
+            if not hasattr(module, name):
+                raise MissingFunction(name)
 
     @classmethod
     def of_toolkit(cls) -> "Handlers":
-        return cls(missing("model_fn"), decode, missing("predict_fn"), encode_accepted)
+        functions = missing("model_fn"), decode, missing("predict_fn"), encode_accepted
+        return cls(*functions, needed=("predict_fn",))
 
 
 def missing(name: str) -> Callable[..., Any]:
@@ -56,7 +68,7 @@ def missing(name: str) -> Callable[..., Any]:
     return absent_model if name == "model_fn" else absent
 
 
-class MissingFunction(Exception):
+class MissingFunction(SagehenError):
     """The script lacks a function that has no default."""
 
     def __init__(self, name: str) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sagehen.errors import Unavailable
+from sagehen.extras import missing_library
 from sagehen.modelserver.adapters import codecs
 from sagehen.modelserver.adapters.arrays import ArrayModel, encoded, rows_of
 from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
@@ -30,7 +30,7 @@ _ENDS = ("\nend of trees", "\nfeature importances:", "\nfeature_importances:")
 def adapter(environment: Environment) -> "LightGBMAdapter":
     """Raises Unavailable if LightGBM is not installed."""
     if importlib.util.find_spec("lightgbm") is None:
-        raise Unavailable("LightGBM is not installed: pip install 'sagehen[lightgbm]'")
+        raise missing_library("LightGBM", "lightgbm")
     return LightGBMAdapter(environment)
 
 

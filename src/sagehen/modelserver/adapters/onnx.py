@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sagehen.errors import Unavailable
+from sagehen.extras import missing_library
 from sagehen.modelserver.adapters import codecs
 from sagehen.modelserver.adapters import named_tensors as tensors
 from sagehen.modelserver.adapters.arrays import encoded, in_groups, read, refused, rows_of
@@ -28,7 +28,7 @@ Outputs = dict[str, Any]
 def adapter(environment: Environment) -> "OnnxAdapter":
     """Raises Unavailable if ONNX Runtime is not installed."""
     if importlib.util.find_spec("onnxruntime") is None:
-        raise Unavailable("ONNX Runtime is not installed: pip install 'sagehen[onnx]'")
+        raise missing_library("ONNX Runtime", "onnx")
     return OnnxAdapter(environment)
 
 

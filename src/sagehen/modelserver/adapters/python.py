@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sagehen.modelserver.adapters.handlers import Handlers
+from sagehen.modelserver.adapters.model_file import nested_hint
 from sagehen.modelserver.adapters.script import (
     CODE_FOLDER,
     Scripted,
@@ -29,5 +30,6 @@ class PythonAdapter(Scripted):
             raise ScriptError(
                 f"The model's archive has no {CODE_FOLDER}/{self._environment.program}: "
                 "put the script with model_fn and predict_fn there."
+                + nested_hint(model_dir, (f"{CODE_FOLDER}/{self._environment.program}",))
             )
         return load_script(script, model_dir, Handlers.of_toolkit(), self._environment)

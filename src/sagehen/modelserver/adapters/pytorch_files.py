@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from sagehen.modelserver.adapters.model_file import ModelFileError
+from sagehen.modelserver.adapters.model_file import ModelFileError, nested_hint
 from sagehen.modelserver.adapters.torch_runtime import device
 
 __all__ = ["load_torchscript"]
@@ -23,10 +23,16 @@ def load_torchscript(model_dir: str) -> Any:
     try:
         module = torch.jit.load(path, map_location=device())
     except (RuntimeError, ValueError, OSError, EOFError) as problem:
+        reason = _first_line(problem)
+        if _is_state_dict(path):
+            reason = (
+                "It holds a state_dict: the weights alone, which the model_fn gives to a model by "
+                "load_state_dict."
+            )
         raise ModelFileError(
             f"Failed to load {path.name}. Please ensure model is saved using torchscript, as by "
             "torch.jit.save(torch.jit.script(model), path), or bring a code/inference.py with a "
-            f"model_fn. {_first_line(problem)}"
+            f"model_fn. {reason}"
         ) from problem
     return module.eval()
 
@@ -41,7 +47,19 @@ def _model_file(folder: Path) -> Path:
     raise ModelFileError(
         f"Exactly one .pth or .pt file is required for PyTorch models without a model_fn in "
         f"code/inference.py; the archive has: {names}."
+        + nested_hint(folder, tuple(f"*{suffix}" for suffix in SUFFIXES))
     )
+
+
+def _is_state_dict(path: Path) -> bool:
+    import torch
+
+    try:
+        # Tensors alone, which no code of the file's is run for; mapped, not read.
+        held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception:  # whatever torch makes of a file that is none of its own
+        return False
+    return isinstance(held, dict) and any(isinstance(one, torch.Tensor) for one in held.values())
 
 
 def _first_line(problem: Exception) -> str:

@@ -17,6 +17,7 @@ from sagehen.modelserver.adapters.pieces import bytes_of, in_pieces, is_in_piece
 from sagehen.modelserver.contract import Answer, Refusal, Request
 from sagehen.modelserver.environment import Environment
 from sagehen.modelserver.replies import by_model
+from sagehen.modelserver.tracebacks import user_traceback
 
 __all__ = [
     "Script",
@@ -131,6 +132,8 @@ class ScriptModel:
         self._model = _taking(_own(module, "model_fn") or defaults.model_fn, 1)(
             str(model_dir), context
         )
+        # Behind model_fn, whose own errors come first.
+        defaults.check_whole(module)
         if (warm_up := _own(module, "model_warmup_fn")) is not None:
             _taking(warm_up, 2)(str(model_dir), self._model, context)
 
@@ -144,7 +147,7 @@ class ScriptModel:
         except (Refusal, MemoryError):
             raise
         except Exception as problem:
-            log.error("The model's code raised.", exc_info=problem)
+            log.error("The model's code raised.\n%s", user_traceback(problem).rstrip())
             return by_model(self._failed(problem))
 
     def _transformed(self, request: Request, accept: str, context: Context) -> Any:

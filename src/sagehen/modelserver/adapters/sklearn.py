@@ -4,11 +4,11 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from sagehen.errors import Unavailable
+from sagehen.extras import missing_library
 from sagehen.modelserver.adapters import codecs
 from sagehen.modelserver.adapters.arrays import ArrayModel
 from sagehen.modelserver.adapters.handlers import Handlers, encode_accepted
-from sagehen.modelserver.adapters.model_file import ModelFileError, unpickled
+from sagehen.modelserver.adapters.model_file import ModelFileError, nested_hint, unpickled
 from sagehen.modelserver.adapters.script import Scripted, find_script, load_script
 from sagehen.modelserver.contract import BatchModel, CallModel
 from sagehen.modelserver.environment import Environment
@@ -21,7 +21,7 @@ MODEL_FILES = ("model.joblib", "model.pkl", "model.pickle")
 def adapter(environment: Environment) -> "SklearnAdapter":
     """Raises Unavailable if scikit-learn is not installed."""
     if importlib.util.find_spec("sklearn") is None:
-        raise Unavailable("scikit-learn is not installed: pip install 'sagehen[sklearn]'")
+        raise missing_library("scikit-learn", "sklearn")
     return SklearnAdapter(environment)
 
 
@@ -37,7 +37,14 @@ class SklearnAdapter(Scripted):
         if script is not None:
             handlers = Handlers(load_model_file, decode_rows, _predict, encode_accepted)
             return load_script(script, model_dir, handlers, self._environment)
-        return ArrayModel(load_model_file(str(model_dir)).predict, self._environment)
+        model = load_model_file(str(model_dir))
+        if not hasattr(model, "predict"):
+            (name, *_) = (one for one in MODEL_FILES if (model_dir / one).is_file())
+            raise ModelFileError(
+                f"{name} holds a {type(model).__name__}, which has no predict method: save the "
+                "model itself, or take it out in the model_fn of a code/inference.py."
+            )
+        return ArrayModel(model.predict, self._environment)
 
 
 def load_model_file(model_dir: str) -> Any:
@@ -49,6 +56,7 @@ def load_model_file(model_dir: str) -> Any:
     raise ModelFileError(
         "Please provide a model_fn implementation: the model's archive has no code/inference.py, "
         f"and none of {', '.join(MODEL_FILES)}."
+        + nested_hint(Path(model_dir), ("code/inference.py", *MODEL_FILES))
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sagehen.errors import Unavailable
+from sagehen.extras import missing_library
 from sagehen.modelserver.adapters import codecs
 from sagehen.modelserver.adapters import named_tensors as tensors
 from sagehen.modelserver.adapters.arrays import in_groups
@@ -48,7 +48,7 @@ Outputs = dict[str, Any]
 def adapter(environment: Environment) -> "TensorFlowAdapter":
     """Raises Unavailable if TensorFlow is not installed."""
     if importlib.util.find_spec("tensorflow") is None:
-        raise Unavailable("TensorFlow is not installed: pip install 'sagehen[tensorflow]'")
+        raise missing_library("TensorFlow", "tensorflow")
     return TensorFlowAdapter(environment)
 
 

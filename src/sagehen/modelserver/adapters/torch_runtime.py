@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sagehen.errors import Unavailable
+from sagehen.extras import missing_library
 
 __all__ = ["device", "inference", "prepare", "require", "script_error"]
 
@@ -16,7 +16,7 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
 def require(package: str, name: str, extra: str) -> None:
     """Raises Unavailable if the package is not installed, without importing it."""
     if importlib.util.find_spec(package) is None:
-        raise Unavailable(f"{name} is not installed: pip install 'sagehen[{extra}]'")
+        raise missing_library(name, extra)
 
 
 def prepare(threads: int) -> Any:

@@ -5,13 +5,14 @@ import pickle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sagehen.modelserver.adapters.model_file import ModelFileError
+from sagehen.modelserver.adapters.model_file import ModelFileError, nested_hint, top_files
 from sagehen.modelserver.adapters.xgboost_library import Booster, BoosterError, Library
 
 __all__ = ["LoadedFile", "load_boosters", "model_files"]
 
 
 _OLD_BINARY = b"binf"
+_LIGHTGBM = b"tree\nversion="
 
 
 class LoadedFile(NamedTuple):
@@ -44,11 +45,12 @@ def model_files(model_dir: Path) -> list[Path]:
     """
     if not model_dir.is_dir():
         raise ModelFileError(f"There is no model folder {model_dir}.")
-    paths = sorted(
-        path for path in model_dir.iterdir() if path.is_file() and not path.name.startswith(".")
-    )
+    paths = sorted(top_files(model_dir))
     if not paths:
-        raise ModelFileError("The model's archive has no model file at its top level.")
+        raise ModelFileError(
+            "The model's archive has no model file at its top level."
+            + nested_hint(model_dir, ("*",))
+        )
     return paths
 
 
@@ -57,9 +59,15 @@ def _load(library: Library, path: Path) -> LoadedFile:
     if content[:1] == b"{" and not content.rstrip().endswith(b"}"):
         # The library would try to reserve whatever the missing lengths seem to say.
         raise ModelFileError(f"Model {path.name} cannot be loaded: the file is cut off.")
+    if content.startswith(_LIGHTGBM):
+        raise ModelFileError(
+            f"Model {path.name} cannot be loaded: it is a LightGBM model. Deploy it with the image "
+            "sagehen-lightgbm."
+        )
     booster = Booster(library)
+    inside = _pickled_booster(content)
     try:
-        if (inside := _pickled_booster(content)) is not None:
+        if inside is not None:
             booster.unserialize(inside)
             return LoadedFile(booster, pickled=True)
         booster.load(content)
@@ -70,7 +78,14 @@ def _load(library: Library, path: Path) -> LoadedFile:
                 f"Model {path.name} cannot be loaded: it is in XGBoost's old binary form, which "
                 "the XGBoost installed here does not read any more. Load it with an older one and "
                 "save it as JSON or UBJSON, or install an older one here: "
-                "pip install 'xgboost-cpu<3'"
+                "pip install 'xgboost-cpu<3.1'"
+            ) from problem
+        if inside is not None:
+            raise ModelFileError(
+                f"Model {path.name} cannot be loaded: it is a pickled Booster, of another XGBoost "
+                "than the one installed here reads. Unpickle it with the XGBoost that pickled it, "
+                "and save it by booster.save_model('model.json'), or, before 1.0, in its binary "
+                "form, which an XGBoost from 1.0 to 3.0 can load and save as JSON."
             ) from problem
         raise ModelFileError(f"Model {path.name} cannot be loaded: {problem}") from problem
     return LoadedFile(booster, pickled=False)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sagehen.errors import SagehenError, Unavailable
+from sagehen.errors import SagehenError
+from sagehen.extras import missing_library
 from sagehen.modelserver.memory import join_freed_pieces
 
 __all__ = ["Booster", "BoosterError", "Library", "Scores", "average", "find_library", "vote"]
@@ -67,7 +68,7 @@ def find_library() -> Library:
             path = Path(folder, "lib", name)
             if path.exists():
                 return Library(path)
-    raise Unavailable("XGBoost is not installed: pip install 'sagehen[xgboost]'")
+    raise missing_library("XGBoost", "xgboost")
 
 
 class Booster:

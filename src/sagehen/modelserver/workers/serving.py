@@ -4,7 +4,6 @@ import logging
 import socket
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Generator
 from contextlib import closing
@@ -15,6 +14,7 @@ from sagehen.modelserver.contract import Adapter, Answer, BatchModel, CallModel,
 from sagehen.modelserver.memory import give_memory_back
 from sagehen.modelserver.replies import failure
 from sagehen.modelserver.streaming import AHEAD_BYTES
+from sagehen.modelserver.tracebacks import user_traceback
 from sagehen.modelserver.workers.frames import frame
 from sagehen.modelserver.workers.inbox import Inbox, Order
 from sagehen.modelserver.workers.messages import (
@@ -153,11 +153,7 @@ def _failed(model: int, problem: BaseException) -> Failed:
         kind = "memory"
     elif isinstance(problem, SagehenError):
         kind = "said"
-    return Failed(model, kind, _text(str(problem)), _text(_traceback(problem)))
-
-
-def _traceback(problem: BaseException) -> str:
-    return "".join(traceback.format_exception(problem))
+    return Failed(model, kind, _text(str(problem)), _text(user_traceback(problem)))
 
 
 def _text(text: str) -> str:

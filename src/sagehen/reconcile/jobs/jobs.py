@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from sagehen.clock_jumps import ClockJump
 from sagehen.domain.jobs import JobSpec
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStage, JobStatus, SecondaryStatus, TrainingJobRecord
 from sagehen.domain.training_course import Course
 from sagehen.domain.training_events import training_event
 from sagehen.reconcile.jobs.agent_view import AgentView
-from sagehen.reconcile.jobs.clock_jumps import ClockJump
 from sagehen.reconcile.jobs.limits import JobLimits
 from sagehen.reconcile.jobs.metrics import add_metrics
 from sagehen.reconcile.jobs.plan import Presence, admit, give_up, plan_job

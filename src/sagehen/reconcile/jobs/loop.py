@@ -6,16 +6,16 @@ wake (an operation's commit · agent's report · time) → hold the lease → pa
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from sagehen.clock import Clock
+from sagehen.clock_jumps import ClockJumps
 from sagehen.domain.jobs import JobList, JobReport, JobSpec, StopRequest
 from sagehen.domain.names import ArnMaker
 from sagehen.domain.training import JobStage
 from sagehen.errors import Invalid, NotFound, SagehenError
 from sagehen.reconcile.jobs.agent_view import AgentView
-from sagehen.reconcile.jobs.clock_jumps import ClockJumps
 from sagehen.reconcile.jobs.jobs import Asks, JobPass, OnEnd
 from sagehen.reconcile.jobs.limits import JobLimits
 from sagehen.reconcile.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
@@ -131,8 +131,8 @@ class JobLoop(LeasedLoop):
         """Ask the agent for all at once. What does not get through is asked for again."""
         asking = [
             *(self._put(spec) for spec in asks.put),
-            *(self._tell("stop", one, self._agent.stop_job(one)) for one in asks.stop),
-            *(self._tell("delete", one, self._agent.delete_job(one)) for one in asks.delete),
+            *(self._tell("stop", one, self._agent.stop_job) for one in asks.stop),
+            *(self._tell("delete", one, self._agent.delete_job) for one in asks.delete),
         ]
         if not asking:
             return
@@ -154,9 +154,11 @@ class JobLoop(LeasedLoop):
             self._view.note_asked(spec.attempt_id)
             raise
 
-    async def _tell(self, verb: str, attempt_id: str, asked: Awaitable[None]) -> None:
+    async def _tell(
+        self, verb: str, attempt_id: str, ask: Callable[[str], Awaitable[None]]
+    ) -> None:
         try:
-            await asked
+            await ask(attempt_id)
         except NotFound:
             # Of what it has told of, its next answer tells as much.
             self._view.note_absent(attempt_id)

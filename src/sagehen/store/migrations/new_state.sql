@@ -16,7 +16,7 @@ CREATE TABLE blobs (
 );
 CREATE TABLE buckets (
 	name VARCHAR(63) NOT NULL, 
-	created_at DOUBLE NOT NULL, 
+	created_at DOUBLE NOT NULL, settings TEXT, 
 	CONSTRAINT pk_buckets PRIMARY KEY (name)
 );
 CREATE TABLE endpoint_configs (
@@ -153,7 +153,7 @@ CREATE TABLE deliveries (
 	kind VARCHAR(32) NOT NULL, 
 	attempts INTEGER NOT NULL, 
 	due_at DOUBLE NOT NULL
-);
+, delay_seconds DOUBLE);
 CREATE INDEX ix_deliveries_notice_id ON deliveries (notice_id);
 CREATE INDEX ix_deliveries_subscription_arn ON deliveries (subscription_arn, due_at);
 CREATE TABLE emptied_queues (
@@ -176,7 +176,7 @@ CREATE TABLE queue_messages (
 	receives INTEGER NOT NULL, 
 	first_received_at DOUBLE, 
 	receipt VARCHAR(32)
-);
+, hidden_seconds DOUBLE);
 CREATE INDEX ix_queue_messages_sent ON queue_messages (queue_id, sent_at);
 CREATE INDEX ix_queue_messages_visible ON queue_messages (queue_id, visible_at);
 CREATE TABLE queues (
@@ -368,4 +368,9 @@ CREATE TABLE stacks (
 	claim JSON, 
 	CONSTRAINT pk_stacks PRIMARY KEY (name)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0008');
+CREATE TABLE state_identity (
+	number INTEGER NOT NULL, 
+	state_id VARCHAR(32) NOT NULL, 
+	CONSTRAINT pk_state_identity PRIMARY KEY (number)
+);
+INSERT INTO alembic_version (version_num) VALUES ('0010');

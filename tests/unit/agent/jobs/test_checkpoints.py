@@ -219,6 +219,25 @@ async def test_nothing_is_deleted_there_before_what_is_new_has_arrived(
     assert stored(objects) == {"step-2": b"2"}
 
 
+async def test_nothing_is_deleted_there_because_the_whole_folder_is_gone(
+    running: Running, objects: ObjectStore
+) -> None:
+    (running.folder / "step-1").write_text("1")
+    await running.look(2)
+    assert stored(objects) == {"step-1": b"1"}
+    running.folder.rename(running.folder.with_name("elsewhere"))
+    await running.look(2)
+    assert stored(objects) == {"step-1": b"1"}
+    running.folder.mkdir()
+    (running.folder / "step-2").write_text("2")
+    await running.look(3)
+    assert stored(objects) == {"step-2": b"2"}
+    running.folder.rename(running.folder.with_name("elsewhere too"))
+    running.jobs.jobs.stop("j-1", StopRequest())
+    await running.jobs.ends()
+    assert stored(objects) == {"step-2": b"2"}
+
+
 async def test_older_files_are_stored_before_newer_ones(
     running: Running, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -347,7 +347,7 @@ async def test_a_stopping_agent_interrupts_its_jobs_and_the_next_one_tells(
     assert (await second.ends()).outcome is Outcome.INTERRUPTED
 
 
-async def test_a_report_that_cannot_be_read_is_as_good_as_none(
+async def test_a_report_that_cannot_be_read_is_as_good_as_none_and_is_kept_aside(
     around: JobSurroundings, home: Home
 ) -> None:
     (home.ended_jobs / "j-1.json").write_text("{")
@@ -355,7 +355,8 @@ async def test_a_report_that_cannot_be_read_is_as_good_as_none(
     jobs = JobsUnderTest(around)
     await jobs.jobs.start()
     assert jobs.jobs.list().jobs == ()
-    assert list(home.ended_jobs.iterdir()) == []
+    assert [path.name for path in home.ended_jobs.iterdir()] == ["j-1.unreadable"]
+    assert (home.ended_jobs / "j-1.unreadable").read_text() == "{"
 
 
 @pytest.mark.parametrize(

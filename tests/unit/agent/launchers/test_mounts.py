@@ -155,6 +155,8 @@ def test_who_is_not_root_has_it_too_and_no_more_rights_than_before() -> None:
         ran = subprocess.run(
             ["/usr/bin/python3", "-c", AS_ANOTHER_USER, "-", str(base), str(NOBODY)],
             input=Path(become_container.__file__).read_text(),
+            # Not the tests' own, which may be closed to others: a container starts in its folder.
+            cwd=base,
             capture_output=True,
             text=True,
             check=False,

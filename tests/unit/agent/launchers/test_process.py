@@ -46,6 +46,19 @@ async def say_self(folder: Path) -> list[str]:
     return process.last_lines()
 
 
+async def test_a_container_has_the_mask_of_the_servers_user_and_not_the_servers(
+    tmp_path: Path,
+) -> None:
+    before = os.umask(0o077)
+    try:
+        launcher = ProcessLauncher(umask=0o027)
+        process = await launcher.start(plan(tmp_path, "sh", "-c", "umask"))
+        assert await process.wait() == 0
+    finally:
+        os.umask(before)
+    assert process.last_lines() == ["0027"]
+
+
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 def test_a_container_is_alone_with_what_it_is_given(tmp_path: Path, run) -> None:
     with open(os.devnull) as inherited:

@@ -190,13 +190,20 @@ def test_an_expression_has_one_page(filled, monkeypatch):
     ("asked", "words"),
     [
         (ask(query(), EndTime=NOON), "must not equal"),
-        (ask(query(), EndTime=NOON - MINUTE), "must be less than"),
+        (ask(query(), EndTime=NOON + timedelta(microseconds=999_999)), "must not equal"),
+        (
+            ask(query(), EndTime=NOON - MINUTE),
+            "The parameter EndTime must be greater than StartTime.",
+        ),
         (ask(query(), query()), "not unique"),
         (ask(query("M1")), "lowercase"),
         (ask(query("m-1")), "lowercase"),
         (ask(query(ReturnData=False)), "ReturnData"),
         (ask(), "ReturnData"),
-        (ask({"Id": "m1"}), "either MetricStat or Expression"),
+        (
+            ask(query(), {"Id": "m2"}),
+            "The parameter MetricDataQueries.member.2.MetricStat is required.\n",
+        ),
         (ask({**query(), "Expression": "1"}), "either MetricStat or Expression"),
         (ask(query(Stat="tm90")), "Stat"),
         (ask(query(Metric={"Namespace": "n"})), "MetricName"),
@@ -209,6 +216,21 @@ def test_what_is_refused(cloudwatch, asked, words):
     told = cloudwatch.refuses("GetMetricData", **asked)
     assert told[0] == "ValidationError"
     assert words in told[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('SELECT SUM(m) FROM "A"', "queries of Metrics Insights (SELECT)"),
+        ("  select avg(m) from A group by b", "queries of Metrics Insights (SELECT)"),
+        ("SEARCH('{A} m', 'Sum', 60)", "SEARCH is not supported"),
+    ],
+)
+def test_expressions_that_are_queries_are_refused_by_name(filled, text, what):
+    code, message = filled.refuses("GetMetricData", **ask(query(), expression("q", text)))
+    assert code == "ValidationError"
+    assert message.startswith("Error in expression 'q': ")
+    assert what in message
 
 
 def test_a_period_that_is_none(cloudwatch):

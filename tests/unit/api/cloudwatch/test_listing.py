@@ -58,7 +58,10 @@ def test_pages(cloudwatch, monkeypatch):
     "token", ["", "?", "\u00e9", "bm8=", "LTE=", "MQ", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5"]
 )
 def test_tokens_that_are_none_of_ours(cloudwatch, token):
-    assert cloudwatch.refuses("ListMetrics", NextToken=token)[0] == "InvalidNextToken"
+    assert cloudwatch.refuses("ListMetrics", NextToken=token) == (
+        "InvalidParameterValue",
+        "Request parameter NextToken is invalid",
+    )
 
 
 def test_accounts(cloudwatch):

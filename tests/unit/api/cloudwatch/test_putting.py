@@ -74,8 +74,16 @@ def test_a_thousand_at_once(cloudwatch):
         ([{**DATUM, "MetricName": "\u00e9"}], "InvalidParameterValue", "MetricName"),
         ([{**DATUM, "Values": [1.0]}], "InvalidParameterCombination", "mutually exclusive"),
         ([{**DATUM, "Counts": [1.0]}], "InvalidParameterCombination", "Counts"),
-        ([DATUM, {**DATUM, "Value": float("nan")}], "InvalidParameterValue", "member.2.Value"),
-        ([{**DATUM, "Value": float("inf")}], "InvalidParameterValue", "member.1.Value"),
+        (
+            [DATUM, {**DATUM, "Value": float("nan")}],
+            "InvalidParameterValue",
+            "The value NaN for parameter MetricData.member.2.Value is invalid.",
+        ),
+        (
+            [{**DATUM, "Value": float("-inf")}],
+            "InvalidParameterValue",
+            "The value -Infinity for parameter MetricData.member.1.Value is invalid.",
+        ),
         ([{**DATUM, "Value": -(2.0**361)}], "InvalidParameterValue", "member.1.Value"),
         ([{**DATUM, "StorageResolution": 5}], "InvalidParameterValue", "StorageResolution"),
         ([{**DATUM, "Unit": "Litres"}], "ValidationError", "enum value set"),

@@ -110,6 +110,11 @@ def test_a_metric_that_is_not_there_has_no_points(cloudwatch):
         ({"Statistics": None}, "InvalidParameterCombination", "At least one"),
         ({"ExtendedStatistics": ["p1"]}, "InvalidParameterCombination", "together"),
         ({"EndTime": NOON}, "InvalidParameterValue", "StartTime must be less than"),
+        (
+            {"EndTime": NOON + timedelta(microseconds=999_999)},
+            "InvalidParameterValue",
+            "The parameter StartTime must be less than the parameter EndTime.",
+        ),
         ({"StartTime": NOON + 99 * MINUTE}, "InvalidParameterValue", "StartTime must be less"),
         ({"Period": 90}, "InvalidParameterValue", "multiple of 60"),
         ({"Period": 10}, "InvalidParameterValue", "keeps samples by the minute"),

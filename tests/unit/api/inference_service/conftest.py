@@ -17,6 +17,8 @@ from sagehen.api.inference_service.intake import Intake
 from sagehen.api.inference_service.jobs import Jobs
 from sagehen.api.inference_service.services import Services
 from sagehen.api.inference_service.slots import Slots
+from sagehen.api.own_site import OwnSite
+from sagehen.api.request_body import BodyBudget
 from sagehen.api.training.creation import create_training_job_row
 from sagehen.domain.inference_service import ApiKeyRecord
 from sagehen.domain.names import ArnMaker
@@ -76,6 +78,8 @@ class House:
             Intake(*stuff, self.objects, self.settings, self.slots, self.clock),
             Jobs(*stuff, self.slots, self._stop),
             self.counts,
+            OwnSite(),
+            BodyBudget(2**28),
         )
         self.housekeeping = Housekeeping(self.slots, self.clock)
         self.services.begin()

@@ -11,12 +11,15 @@ import boto3
 import pytest
 import uvicorn
 from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from starlette.routing import Router
 
 from sagehen.api.app import Application
 from sagehen.api.arrivals import Arrivals
 from sagehen.api.call import Call
+from sagehen.api.own_site import OwnSite
+from sagehen.api.request_body import BodyBudget
 from sagehen.clock import SYSTEM
 from sagehen.domain.names import ArnMaker
 from sagehen.home import prepare_home
@@ -42,7 +45,14 @@ class S3Server:
         self.store = LocalObjectStore(self.database, self.home.objects, SYSTEM)
         verifier = Verifier({ACCESS_KEY: SECRET_KEY}, SYSTEM, region)
         app = Application(
-            {}, verifier, self._call, Router(), asynchronous=Router(), inference=_nobody
+            {},
+            verifier,
+            self._call,
+            Router(),
+            asynchronous=Router(),
+            inference=_nobody,
+            site=OwnSite(),
+            bodies=BodyBudget(2**28),
         )
         config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", loop="asyncio")
         self._server = uvicorn.Server(config)
@@ -91,6 +101,10 @@ class S3Server:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def credentials(self) -> Credentials:
+        return Credentials(ACCESS_KEY, SECRET_KEY)
 
     def client(self, **config: Any) -> Any:
         """A boto3 client that repeats nothing."""

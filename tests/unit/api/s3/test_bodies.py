@@ -6,7 +6,8 @@ import hmac
 import http.client
 import socket
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -44,13 +45,17 @@ def put(server: Any, bucket: str) -> Put:
     """`put(body, payload, headers)` puts the key `k`; gives status and error code."""
 
     def send(
-        body: bytes | Callable[[dict[str, str]], bytes], payload: str, **headers: str
+        body: bytes | Callable[[dict[str, str]], bytes | Iterator[bytes]],
+        payload: str,
+        **headers: str,
     ) -> tuple[int, str]:
         dashed = {name.replace("_", "-"): value for name, value in headers.items()}
         signed = sign(f"{server.url}/{bucket}/k", dashed, payload)
         sent = body(signed) if callable(body) else body
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
-        connection.request("PUT", f"/{bucket}/k", sent, signed)
+        # Of a body that is refused early, not all is taken; the answer is there all the same.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.request("PUT", f"/{bucket}/k", sent, signed)
         answer = connection.getresponse()
         text = answer.read().decode()
         connection.close()
@@ -167,6 +172,44 @@ def test_chunks_with_a_trailer(
     assert put(missing, UNSIGNED_TRAILER, **headers) == (400, "MalformedTrailerError")
 
 
+def in_pieces(body: bytes, size: int = 100_000) -> Iterator[bytes]:
+    """A body of unsaid length, which http.client sends by `Transfer-Encoding: chunked`."""
+    return (body[at : at + size] for at in range(0, len(body), size))
+
+
+@pytest.mark.parametrize("kind", ["unsigned trailer", "signed", "signed trailer"])
+def test_chunks_need_no_length_of_their_own(
+    put: Put, stored: Callable[[], bytes], kind: str
+) -> None:
+    trailer = f"x-amz-checksum-crc32:{crc32(DATA)}"
+    headers = {"x_amz_decoded_content_length": str(len(DATA)), "content_encoding": "aws-chunked"}
+    if "trailer" in kind:
+        headers["x_amz_trailer"] = "x-amz-checksum-crc32"
+    mode = {"signed": SIGNED, "signed trailer": f"{SIGNED}-TRAILER"}.get(kind, UNSIGNED_TRAILER)
+
+    def send(data: bytes) -> tuple[int, str]:
+        def body(signed: dict[str, str]) -> Iterator[bytes]:
+            if mode == UNSIGNED_TRAILER:
+                return in_pieces(chunked(data, trailer))
+            return in_pieces(chunk_signer(data, trailer if "trailer" in kind else "")(signed))
+
+        return put(body, mode, **headers)
+
+    assert send(DATA) == (200, "")
+    assert stored() == DATA
+    assert send(DATA[:-1]) == (400, "IncompleteBody")
+    assert send(DATA + b"!") == (400, "IncompleteBody")
+    headers.pop("x_amz_decoded_content_length")
+    assert send(b"few") == (411, "MissingContentLength")
+
+
+def test_other_bodies_need_a_length(put: Put) -> None:
+    no_length = (411, "MissingContentLength")
+    assert put(lambda _: in_pieces(b"few"), "UNSIGNED-PAYLOAD") == no_length
+    more = {"x_amz_decoded_content_length": "3"}
+    assert put(lambda _: in_pieces(b"few"), "UNSIGNED-PAYLOAD", **more) == no_length
+
+
 def test_chunks_that_are_not_what_they_say(put: Put) -> None:
     headers = {"x_amz_decoded_content_length": str(len(DATA))}
     whole = chunked(DATA)
@@ -181,6 +224,33 @@ def test_chunks_that_are_not_what_they_say(put: Put) -> None:
     assert put(whole, UNSIGNED_TRAILER, **headers) == (411, "MissingContentLength")
 
 
+@pytest.mark.parametrize(
+    "size", [b"+5", b"-5", b"0x5", b"0_5", b" 5", b"5 ", b"", b"0" * 16 + b"5"]
+)
+def test_a_chunk_s_size_is_hexadecimal_digits(put: Put, size: bytes) -> None:
+    headers = {"x_amz_decoded_content_length": "5"}
+    assert put(b"5\r\nhello\r\n0\r\n\r\n", UNSIGNED_TRAILER, **headers) == (200, "")
+    wrong = size + b"\r\nhello\r\n0\r\n\r\n"
+    assert put(wrong, UNSIGNED_TRAILER, **headers) == (400, "InvalidRequest")
+
+
+@pytest.mark.parametrize("rest", [b"x", b"\r\n", b"5\r\nworld\r\n0\r\n\r\n"])
+@pytest.mark.parametrize("length", [5, len(DATA)])
+def test_nothing_follows_the_last_chunk(put: Put, rest: bytes, length: int) -> None:
+    headers = {"x_amz_decoded_content_length": str(length)}
+    wrong = chunked(DATA[:length]) + rest
+    assert put(wrong, UNSIGNED_TRAILER, **headers) == (400, "InvalidRequest")
+
+
+def test_a_trailer_comes_once(put: Put) -> None:
+    headers = {
+        "x_amz_decoded_content_length": str(len(DATA)),
+        "x_amz_trailer": "x-amz-checksum-crc32",
+    }
+    trailers = [f"x-amz-checksum-crc32:{crc32(data)}" for data in (b"", DATA)]
+    assert put(chunked(DATA, *trailers), UNSIGNED_TRAILER, **headers) == (400, "InvalidRequest")
+
+
 def test_every_chunk_may_be_signed(put: Put, stored: Callable[[], bytes]) -> None:
     headers = {"x_amz_decoded_content_length": str(len(DATA)), "content_encoding": "aws-chunked"}
     assert put(chunk_signer(DATA), SIGNED, **headers) == (200, "")
@@ -189,7 +259,11 @@ def test_every_chunk_may_be_signed(put: Put, stored: Callable[[], bytes]) -> Non
     def tampered(signed: dict[str, str]) -> bytes:
         return bytes(chunk_signer(DATA)(signed)).replace(b"some bytes", b"more bytes")
 
+    def with_more(signed: dict[str, str]) -> bytes:
+        return bytes(chunk_signer(DATA)(signed)).replace(b";chunk", b";x=y;chunk")
+
     assert put(tampered, SIGNED, **headers) == (403, "SignatureDoesNotMatch")
+    assert put(with_more, SIGNED, **headers) == (403, "SignatureDoesNotMatch")
     assert put(chunked(DATA), SIGNED, **headers) == (403, "SignatureDoesNotMatch")
 
 

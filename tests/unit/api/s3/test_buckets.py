@@ -12,11 +12,15 @@ def test_a_bucket_lives(s3: Any, refused: Refused) -> None:
     name = "a-bucket.that-lives"
     assert s3.create_bucket(Bucket=name)["Location"] == f"/{name}"
     s3.create_bucket(Bucket=name)
-    assert s3.head_bucket(Bucket=name)["BucketRegion"] == "us-east-1"
+    head = s3.head_bucket(Bucket=name)
+    assert head["BucketRegion"] == "us-east-1"
+    assert head["ResponseMetadata"]["HTTPHeaders"]["content-type"] == "application/xml"
     assert s3.get_bucket_location(Bucket=name)["LocationConstraint"] is None
     assert name in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]
     s3.put_object(Bucket=name, Key="k")
-    assert refused(s3.delete_bucket, Bucket=name) == ("BucketNotEmpty", 409)
+    with pytest.raises(s3.exceptions.ClientError, match="not empty") as caught:
+        s3.delete_bucket(Bucket=name)
+    assert caught.value.response["Error"]["BucketName"] == name
     s3.delete_object(Bucket=name, Key="k")
     s3.delete_bucket(Bucket=name)
     assert refused(s3.head_bucket, Bucket=name) == ("404", 404)
@@ -72,11 +76,10 @@ def test_settings_that_are_not_there_read_as_not_set(
 
 
 def test_what_is_not_there_is_refused_by_name(s3: Any, bucket: str, refused: Refused) -> None:
-    versioning = {"Status": "Enabled"}
-    answer = refused(s3.put_bucket_versioning, Bucket=bucket, VersioningConfiguration=versioning)
+    answer = refused(s3.put_bucket_policy, Bucket=bucket, Policy="{}")
     assert answer == ("NotImplemented", 501)
-    with pytest.raises(s3.exceptions.ClientError, match="PutBucketVersioning"):
-        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration=versioning)
+    with pytest.raises(s3.exceptions.ClientError, match="PutBucketPolicy is not implemented"):
+        s3.put_bucket_policy(Bucket=bucket, Policy="{}")
     with pytest.raises(s3.exceptions.ClientError, match="GetObjectTorrent"):
         s3.get_object_torrent(Bucket=bucket, Key="k")
     with pytest.raises(s3.exceptions.ClientError, match="x-amz-object-lock-mode"):

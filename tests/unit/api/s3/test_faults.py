@@ -50,3 +50,13 @@ def test_an_operation_is_found_by_what_is_asked(
     method: str, query: dict[str, str], name: str
 ) -> None:
     assert find_operation(method, "bucket", "", query, {}) == name
+
+
+@pytest.mark.parametrize("names", [("acl", "tagging"), ("tagging", "acl")])
+def test_a_query_names_one_operation(names: tuple[str, str]) -> None:
+    """A signature says nothing of the order of parameters."""
+    with pytest.raises(
+        AwsError, match="Conflicting query string parameters: acl, tagging"
+    ) as caught:
+        find_operation("GET", "bucket", "key", dict.fromkeys(names, ""), {})
+    assert (caught.value.code, caught.value.status) == ("InvalidArgument", 400)

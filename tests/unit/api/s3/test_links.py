@@ -6,9 +6,8 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
-from botocore.auth import S3SigV4QueryAuth
+from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 
 Ask = Callable[..., tuple[int, dict[str, str], bytes]]
 
@@ -58,11 +57,53 @@ def test_a_link_is_good_for_what_it_names_only(signer: Any, bucket: str, ask: As
     assert ask("GET", link)[0] == 404
 
 
+@pytest.mark.parametrize("operation", ["list_objects", "list_objects_v2", "head_bucket"])
+def test_a_link_leads_to_a_bucket(signer: Any, bucket: str, ask: Ask, operation: str) -> None:
+    link = signer.generate_presigned_url(operation, Params={"Bucket": bucket})
+    method = "HEAD" if operation == "head_bucket" else "GET"
+    assert ask(method, link)[0] == 200
+    assert ask(method, link.replace(bucket, bucket + "x"))[0] == 403
+
+
 @pytest.fixture
-def link(server: Any, s3: Any) -> Callable[..., str]:
+def old(server: Any) -> Any:
+    return server.client(signature_version="s3")
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "tagging",
+        "%74agging",
+        "acl",
+        "%61cl",
+        "upload%49d=u",
+        "response-content-t%79pe=text/x-odd",
+        "attributes",
+        "legal-hold",
+        "%72etention",
+    ],
+)
+def test_what_an_old_link_asks_for_is_signed(
+    old: Any, s3: Any, bucket: str, ask: Ask, added: str
+) -> None:
+    s3.put_object(Bucket=bucket, Key="a", Body=b"hello")
+    link = old.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "a"})
+    assert ask("GET", link)[2] == b"hello"
+    status, headers, _ = ask("GET", f"{link}&{added}")
+    assert (status, headers["content-type"]) == (403, "application/xml")
+
+
+def test_an_old_link_says_everything_once(old: Any, bucket: str, ask: Ask) -> None:
+    link = old.generate_presigned_url("list_objects", Params={"Bucket": bucket})
+    for added in ("Expires=9999999999", "Signature=x", "%41WSAccessKeyId=x"):
+        assert ask("GET", f"{link}&{added}")[0] == 400
+
+
+@pytest.fixture
+def link(server: Any) -> Callable[..., str]:
     """`link(method, path, parameters)`: a signed URL whose headers are in its query."""
-    keys = s3._request_signer._credentials
-    auth = S3SigV4QueryAuth(Credentials(keys.access_key, keys.secret_key), "s3", "us-east-1")
+    auth = S3SigV4QueryAuth(server.credentials, "s3", "us-east-1")
 
     def make(method: str, path: str, parameters: dict[str, str]) -> str:
         query = urlencode(parameters, quote_via=quote)
@@ -104,6 +145,57 @@ def test_what_could_not_be_a_header_is_refused_in_a_query(
     status, _, body = ask("PUT", link("PUT", f"/{bucket}/a", parameters), b"x")
     assert status == 400
     assert b"<Code>InvalidArgument</Code>" in body
+
+
+def test_a_header_comes_once_in_a_query(bucket: str, ask: Ask, link: Callable[..., str]) -> None:
+    for names in (("x-amz-acl", "X-Amz-Acl"), ("X-Amz-Acl", "x-amz-acl")):
+        given = dict(zip(names, ("private", "public-read"), strict=True))
+        status, _, body = ask("PUT", link("PUT", f"/{bucket}/a", given), b"x")
+        assert (status, b"<Code>InvalidArgument</Code>" in body) == (400, True)
+
+
+@pytest.mark.parametrize("slash", ["%2F", "%2f"])
+def test_a_slash_may_be_encoded(server: Any, s3: Any, bucket: str, ask: Ask, slash: str) -> None:
+    """It is the same text to a signature, so it leads to the same object."""
+    s3.put_object(Bucket=bucket, Key="a/b", Body=b"hello")
+    signed = AWSRequest(method="GET", url=f"{server.url}/{bucket}/a/b")
+    S3SigV4Auth(server.credentials, "s3", "us-east-1").add_auth(signed)
+    for path in (f"/{bucket}{slash}a/b", f"/{bucket}/a{slash}b", f"/{bucket}{slash}a{slash}b"):
+        assert ask("GET", f"{path}?", **dict(signed.headers))[2] == b"hello"
+
+
+def test_a_parameter_comes_once(server: Any, bucket: str, ask: Ask) -> None:
+    """Its signature says nothing of their order."""
+    signed = AWSRequest(method="GET", url=f"{server.url}/{bucket}?prefix=a&prefix=b")
+    S3SigV4Auth(server.credentials, "s3", "us-east-1").add_auth(signed)
+    for query in ("prefix=a&prefix=b", "prefix=b&prefix=a"):
+        status, _, body = ask("GET", f"/{bucket}?{query}", **dict(signed.headers))
+        assert (status, b"<Code>InvalidArgument</Code>" in body) == (400, True)
+
+
+def test_a_parameter_s_name_may_be_encoded(
+    bucket: str, ask: Ask, s3: Any, link: Callable[..., str]
+) -> None:
+    s3.put_object(Bucket=bucket, Key="a", Body=b"hello")
+    signed = link("GET", f"/{bucket}/a", {})
+    for name in ("Credential", "Signature", "SignedHeaders", "Algorithm"):
+        encoded = signed.replace(f"X-Amz-{name}", f"X-Amz-%{ord(name[0]):02X}{name[1:]}")
+        assert ask("GET", encoded)[2] == b"hello"
+    spoilt = signed.replace("X-Amz-Credential", "X-Amz-%43redential")[:-1]
+    assert ask("GET", spoilt)[0] == 403
+
+
+@pytest.mark.parametrize("service", ["sns", "sagemaker", "sts", "kinesis"])
+def test_a_link_for_another_service_whose_names_are_encoded(
+    server: Any, bucket: str, ask: Ask, service: str
+) -> None:
+    """It was taken for S3's by one reader, and was an internal error to the next."""
+    auth = S3SigV4QueryAuth(server.credentials, service, "us-east-1")
+    request = AWSRequest(method="GET", url=f"{server.url}/{bucket}/a")
+    auth.add_auth(request)
+    for link in (request.url, request.url[:-1]):
+        status, _, _ = ask("GET", link.replace("X-Amz-Credential", "X-Amz-%43redential"))
+        assert 400 <= status < 500
 
 
 def test_a_link_ends(signer: Any, bucket: str, ask: Ask) -> None:

@@ -52,6 +52,10 @@ def test_start_after(s3: Any, filled: str) -> None:
     assert [item["Key"] for item in page["Contents"]] == ["a/b/2", "a/c"]
     assert page["IsTruncated"]
     assert page["StartAfter"] == "a/b/1"
+    token = page["NextContinuationToken"]
+    rest = s3.list_objects_v2(Bucket=filled, StartAfter="a/b/1", ContinuationToken=token)
+    assert rest["Contents"][0]["Key"] == "b"
+    assert "StartAfter" not in rest
 
 
 def test_what_an_entry_tells(s3: Any, filled: str) -> None:
@@ -68,7 +72,8 @@ def test_what_an_entry_tells(s3: Any, filled: str) -> None:
 def test_bounds_and_bad_values(s3: Any, filled: str, refused: Refused) -> None:
     assert s3.list_objects_v2(Bucket=filled, MaxKeys=0)["KeyCount"] == 0
     assert s3.list_objects_v2(Bucket=filled, MaxKeys=9999)["MaxKeys"] == 1000
-    bad = [{"MaxKeys": -1}, {"ContinuationToken": "?"}, {"EncodingType": "base9"}]
+    bad: list[dict[str, Any]] = [{"MaxKeys": -1}, {"MaxKeys": 2**31}, {"EncodingType": "base9"}]
+    bad += [{"ContinuationToken": token} for token in ("?", "")]
     for more in bad:
         assert refused(s3.list_objects_v2, Bucket=filled, **more) == ("InvalidArgument", 400)
     assert refused(s3.list_objects_v2, Bucket="no-such") == ("NoSuchBucket", 404)

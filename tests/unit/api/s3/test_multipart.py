@@ -108,7 +108,18 @@ def test_what_cannot_be_completed(s3: Any, begin: Any, refused: Refused) -> None
     def code(chosen: list[Any]) -> str:
         return refused(finish, **upload, MultipartUpload={"Parts": chosen})[0]
 
-    assert code(parts) == "EntityTooSmall"
+    with pytest.raises(s3.exceptions.ClientError) as caught:
+        finish(**upload, MultipartUpload={"Parts": parts})
+    error = caught.value.response["Error"]
+    message = "Your proposed upload is smaller than the minimum allowed size"
+    assert (error["Code"], error["Message"]) == ("EntityTooSmall", message)
+    said = {name: error[name] for name in ("ETag", "PartNumber", "ProposedSize", "MinSizeAllowed")}
+    assert said == {
+        "ETag": parts[0]["ETag"].strip('"'),
+        "PartNumber": "1",
+        "ProposedSize": "5",
+        "MinSizeAllowed": str(5 * MIB),
+    }
     assert code(parts[::-1]) == "InvalidPartOrder"
     assert code([{"PartNumber": 3, "ETag": '"x"'}]) == "InvalidPart"
     assert code([{"PartNumber": 1, "ETag": '"x"'}]) == "InvalidPart"
@@ -133,6 +144,9 @@ def test_an_aborted_upload_is_gone(s3: Any, begin: Any, refused: Refused, server
     part = {**upload, "PartNumber": 1, "Body": b""}
     assert refused(s3.upload_part, **part) == ("NoSuchUpload", 404)
     assert refused(s3.abort_multipart_upload, **upload) == ("NoSuchUpload", 404)
+    with pytest.raises(s3.exceptions.ClientError) as caught:
+        s3.list_parts(**upload)
+    assert caught.value.response["Error"]["UploadId"] == upload["UploadId"]
 
 
 def test_parts_copied_from_an_object(s3: Any, begin: Any, refused: Refused) -> None:
@@ -164,6 +178,30 @@ def test_uploads_and_parts_are_listed(s3: Any, bucket: str) -> None:
     send(s3, upload, b"1", b"22", b"333")
     pages = s3.get_paginator("list_parts").paginate(**upload, PaginationConfig={"PageSize": 2})
     assert [part["Size"] for page in pages for part in page["Parts"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["MaxParts", "PartNumberMarker"])
+def test_numbers_of_a_list_have_bounds(s3: Any, begin: Any, name: str) -> None:
+    upload = begin()
+    said = {"MaxParts": "max-parts", "PartNumberMarker": "part-number-marker"}[name]
+    below = f"Argument {said} must be an integer between 0 and 2147483647"
+    with pytest.raises(s3.exceptions.ClientError, match=below):
+        s3.list_parts(**upload, **{name: -42})
+    beyond = f"Provided {said} not an integer or within integer range"
+    with pytest.raises(s3.exceptions.ClientError, match=beyond):
+        s3.list_parts(**upload, **{name: 2**31})
+    s3.list_parts(**upload, **{name: 2**31 - 1})
+
+
+def test_an_encryption_is_of_the_whole_upload(server: Any, begin: Any) -> None:
+    client, upload = server.client(), begin()
+
+    def ask(request: Any, **_: Any) -> None:
+        request.headers["x-amz-server-side-encryption"] = "AES256"
+
+    client.meta.events.register("before-sign.s3", ask)
+    with pytest.raises(client.exceptions.ClientError, match="not supported for this operation"):
+        client.upload_part(**upload, PartNumber=1, Body=b"x")
 
 
 def test_the_transfer_manager_up_down_and_across(s3: Any, bucket: str, tmp_path: Path) -> None:

@@ -87,7 +87,29 @@ def test_a_part_can_be_read_by_its_number(
 
 def test_there_is_one_version(s3: Any, target: dict[str, str], refused: Refused) -> None:
     assert s3.head_object(**target, VersionId="null")["ContentLength"] == len(DATA)
-    assert refused(s3.get_object, **target, VersionId="other") == ("NoSuchVersion", 404)
+    for read in (s3.get_object, s3.get_object_tagging, s3.get_object_acl, s3.delete_object):
+        assert refused(read, **target, VersionId="nope") == ("InvalidArgument", 400)
+        assert refused(read, **target, VersionId="") == ("InvalidArgument", 400)
+        assert refused(read, **target, VersionId="K" * 32) == ("NoSuchVersion", 404)
+    assert refused(s3.head_object, **target, VersionId="nope") == ("400", 400)
+    with pytest.raises(s3.exceptions.ClientError, match=r"Invalid version id specified$"):
+        s3.get_object(**target, VersionId="nope")
+    source = {**target, "VersionId": "nope"}
+    copy = {"Bucket": target["Bucket"], "Key": "copy", "CopySource": source}
+    assert refused(s3.copy_object, **copy) == ("InvalidArgument", 400)
+
+
+def test_a_read_asks_for_no_encryption(server: Any, target: dict[str, str]) -> None:
+    client = server.client()
+
+    def ask(request: Any, **_: Any) -> None:
+        request.headers["x-amz-server-side-encryption"] = "AES256"
+
+    client.meta.events.register("before-sign.s3", ask)
+    with pytest.raises(client.exceptions.ClientError, match="not supported for this operation"):
+        client.get_object(**target)
+    with pytest.raises(client.exceptions.ClientError, match="400"):
+        client.head_object(**target)
 
 
 def test_a_reader_keeps_what_it_opened(s3: Any, target: dict[str, str], server: Any) -> None:

@@ -16,13 +16,13 @@ from sagehen.deferred.delivery.receivers import Receivers
 from sagehen.deferred.delivery.topic_sweeps import TopicSweeps
 from sagehen.deferred.delivery.verdicts import Answer, Parcel, Verdict
 from sagehen.domain.notices import Notice
-from sagehen.domain.queues import QueueRecord
+from sagehen.domain.queues import NewMessage, QueueRecord
 from sagehen.domain.topics import SubscriptionRecord, SubscriptionState, TopicRecord
 from sagehen.store import messages, queues, subscriptions, topics
 from sagehen.store.database import Database
 from sagehen.store.grouped import GroupedWrites
 from sagehen.store.held_lease import HeldLease
-from support.clock import HandClock
+from support.clock import HandClock, SteppedClock
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t"
 
@@ -194,6 +194,31 @@ async def test_no_more_wait_for_a_dead_receiver_than_may(world: World) -> None:
     assert notices == 3
     await sweeps.sweep()
     assert world.left() == 3
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_after_the_clock_was_set_back_all_goes_on(world: World, restarted: bool) -> None:
+    queue = QueueRecord(name="q", queue_id="q", created_at=0, modified_at=0, attributes={})
+    clock = SteppedClock(20_000)
+    sweeps = TopicSweeps(world.writes, world.outbox(), clock, most_waiting=3)
+    await sweeps.sweep()
+    world.clock.seconds = clock.now()
+    world.subscribe("http://a/")
+    world.publish("1")
+    with world.database.write() as connection:
+        queues.insert(connection, queue)
+        new = NewMessage(message_id="m", body="b")
+        messages.send(connection, queue, [new], clock.now())
+        assert len(messages.receive(connection, queue, 1, 20, clock.now())) == 1
+    clock.jump(-18_000)
+    world.clock.seconds = clock.now()
+    if restarted:
+        sweeps = TopicSweeps(world.writes, world.outbox(), clock, most_waiting=3)
+    await sweeps.sweep()
+    await turns(world.deliverer())
+    assert world.posted == [("http://a/", "1")]
+    with world.database.write() as connection:
+        assert messages.next_visible(connection, queue, clock.now()) == clock.now() + 20
 
 
 async def test_a_refusal_is_final(world: World) -> None:

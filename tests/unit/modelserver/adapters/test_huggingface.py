@@ -324,7 +324,7 @@ def test_a_model_of_the_hub_that_cannot_be_had_says_what_to_do(load, monkeypatch
 
 def test_a_missing_framework_is_named_with_what_to_install(environment, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(Unavailable, match=r"pip install 'sagehen\[huggingface\]'"):
+    with pytest.raises(Unavailable, match=r"pip install 'torch>=2\.4' 'transformers>=4\.57'"):
         adapter(environment("huggingface"))
 
 

@@ -183,5 +183,5 @@ def test_a_script_gets_the_booster(load_as, train, put, put_script, data, monkey
 
 def test_without_lightgbm_it_says_how_to_install_it(environment, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(Unavailable, match=r"pip install 'sagehen\[lightgbm\]'"):
+    with pytest.raises(Unavailable, match=r"pip install 'lightgbm>="):
         adapter(environment("lightgbm"))

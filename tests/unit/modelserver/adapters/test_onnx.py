@@ -256,5 +256,5 @@ def test_a_script_may_leave_the_model_and_the_prediction_to_the_adapter(
 
 def test_without_the_runtime_it_says_how_to_install_it(environment, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(Unavailable, match=r"pip install 'sagehen\[onnx\]'"):
+    with pytest.raises(Unavailable, match=r"pip install 'onnxruntime>="):
         adapter(environment("onnx"))

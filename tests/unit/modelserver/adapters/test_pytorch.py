@@ -201,7 +201,9 @@ def test_threads_are_those_of_openmp(load):
 def test_a_missing_framework_is_named_with_what_to_install(environment, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(Unavailable, match=r"pip install 'sagehen\[torch\]'"):
+    with pytest.raises(
+        Unavailable, match=r"pip install 'torch>=2\.4' \(without a GPU add --extra-index-url"
+    ):
         adapter(environment("pytorch"))
 
 

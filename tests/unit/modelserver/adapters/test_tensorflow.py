@@ -381,5 +381,5 @@ def test_libraries_beside_the_script_are_found(scripted, invoke, base_dir):
 
 def test_without_tensorflow_it_says_how_to_install_it(environment, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(Unavailable, match=r"pip install 'sagehen\[tensorflow\]'"):
+    with pytest.raises(Unavailable, match=r"pip install 'tensorflow-cpu>="):
         adapter(environment("tensorflow"))

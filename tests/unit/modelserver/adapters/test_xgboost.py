@@ -1,4 +1,5 @@
 import json
+import pickle
 import sys
 
 import numpy as np
@@ -244,7 +245,7 @@ def test_selected_outputs_of_an_objective_without_them(train, put_model, load, b
         (b"\x80\x04cos\nnothing_of_the_kind\n.", "xgboost-model cannot be loaded"),
         (b"", "xgboost-model cannot be loaded"),
         (b"{L", "cut off"),
-        (b"binf\x00\x00\x00?", "old binary form.*pip install 'xgboost-cpu<3'"),
+        (b"binf\x00\x00\x00?", "old binary form.*pip install 'xgboost-cpu<3.1'"),
         (None, "no model file"),
     ],
 )
@@ -255,7 +256,25 @@ def test_what_does_not_load_is_named(load, base_dir, content, message):
         load()
 
 
+class OldBooster:
+    """Pickled as an XGBoost before 1.0 pickles a Booster: with the old binary form inside."""
+
+    def __reduce__(self):
+        state = {"handle": bytearray(b"\x00\x00\x00?" + bytes(200))}
+        return object.__new__, (xgboost.Booster,), state
+
+
+def test_a_pickled_booster_that_is_too_old_is_named(load, base_dir):
+    (base_dir / "model" / "xgboost-model").write_bytes(pickle.dumps(OldBooster()))
+    with pytest.raises(ModelFileError) as caught:
+        load()
+    message = str(caught.value)
+    assert "Model xgboost-model cannot be loaded: it is a pickled Booster" in message
+    assert "save_model" in message
+    assert "learner.cc" not in message
+
+
 def test_without_xgboost_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(Unavailable, match=r"pip install 'sagehen\[xgboost\]'"):
+    with pytest.raises(Unavailable, match=r"pip install 'xgboost-cpu>="):
         find_library()

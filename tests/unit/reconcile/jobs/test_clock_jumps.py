@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagehen.reconcile.jobs.clock_jumps import ClockJump, ClockJumps
+from sagehen.clock_jumps import ClockJump, ClockJumps
 from support.clock import SteppedClock
 from support.training_jobs import BEGAN, running_job, spot, waiting_job
 

@@ -1,0 +1,62 @@
+"""`sagehen jobs`: training jobs from the command line."""
+
+import json
+
+import pytest
+
+from support.cli import run_command
+from support.server import eventually
+
+
+@pytest.fixture(scope="module")
+def jobs(server, deploy):
+    """Two jobs of which one fails; both have ended."""
+    deploy.training_job(
+        "cmd-good", "sh", "-c", "echo seen by the command; echo 1 > /opt/ml/model/x"
+    )
+    deploy.training_job("cmd-bad", "sh", "-c", "echo trouble > /opt/ml/output/failure; exit 3")
+    sagemaker = server.client("sagemaker")
+
+    def has_ended(name):
+        told = sagemaker.describe_training_job(TrainingJobName=name)
+        return told["TrainingJobStatus"] in ("Completed", "Failed")
+
+    for name in ("cmd-good", "cmd-bad"):
+        eventually(lambda name=name: has_ended(name))
+    return server
+
+
+def told(server, *words):
+    ended = run_command(*words, "--home", server.home)
+    assert ended.status == 0, ended.stderr
+    return ended.stdout
+
+
+def test_they_are_listed(jobs):
+    rows = {line.split()[0]: line.split() for line in told(jobs, "jobs", "list").splitlines()}
+    assert rows["cmd-good"][1:3] == ["Completed", "Completed"]
+    assert rows["cmd-bad"][1:3] == ["Failed", "Failed"]
+    failed = json.loads(told(jobs, "jobs", "list", "--status", "failed", "--json"))
+    assert "cmd-bad" in {job["TrainingJobName"] for job in failed}
+    assert {job["TrainingJobStatus"] for job in failed} == {"Failed"}
+    assert len(json.loads(told(jobs, "jobs", "list", "-n", "1", "--json"))) == 1
+
+
+def test_one_is_shown(jobs):
+    shown = told(jobs, "jobs", "show", "cmd-bad")
+    assert "Status: Failed (Failed)" in shown
+    assert "Failure reason: AlgorithmError" in shown
+    assert "trouble" in shown
+    described = json.loads(told(jobs, "jobs", "show", "cmd-good", "--json"))
+    assert described["TrainingJobStatus"] == "Completed"
+    assert "ResponseMetadata" not in described
+
+
+def test_its_log_is_read(jobs):
+    assert "seen by the command" in told(jobs, "logs", "cmd-good")
+
+
+def test_one_that_is_not_there_is_said(jobs):
+    ended = run_command("jobs", "show", "nothing", "--home", jobs.home)
+    assert ended.status == 1
+    assert "DescribeTrainingJob: Requested resource not found" in ended.stderr

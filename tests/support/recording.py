@@ -1,0 +1,252 @@
+"""The real application in this process, with each operation of each served service replaced by a
+recorder: what has been carried out is what got past signatures, matching and parsing.
+
+Parameters are not held against the models' limits here: the fewer refusals, the more would show.
+Invocations go to the gateway's admission, as its dispatcher has it; the endpoint's look-up records.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+from unittest import mock
+from urllib.parse import unquote
+
+from starlette.routing import Router
+from starlette.types import Message, Receive, Scope, Send
+
+from sagehen.api.app import Application
+from sagehen.api.async_intake import NewRequest
+from sagehen.api.async_invocations import AsyncInvocations
+from sagehen.api.call import Call
+from sagehen.api.own_access import Guard, Metrics
+from sagehen.api.own_routes import Asked, own_route
+from sagehen.api.own_site import OwnSite
+from sagehen.api.request_body import BodyBudget
+from sagehen.api.s3.exchange import Exchange
+from sagehen.clock import Clock
+from sagehen.domain.asynchronous import AsyncRequest
+from sagehen.gateway.admission import Admission
+from sagehen.gateway.call import CallReader
+from sagehen.gateway.faults import Texts
+from sagehen.gateway.fields import joined_fields
+from sagehen.gateway.operations import INVOKE, INVOKE_STREAM, Operation
+from sagehen.gateway.parameters import ParameterCheck
+from sagehen.gateway.target import read_target
+from sagehen.wire.faults import AwsError
+from sagehen.wire.http import Request, Response
+from sagehen.wire.services import SERVED, service
+from sagehen.wire.sigv4 import Verifier
+
+__all__ = ["OWN_PATH", "Answer", "Executed", "Recording", "recording"]
+
+OWN_PATH = "/_sagehen/stacks/{name}"
+"""Of the server's own paths, one that is to be signed."""
+
+
+class Executed(NamedTuple):
+    """An operation that was carried out."""
+
+    service: str
+    operation: str
+    params: Mapping[str, Any]
+    by_link: bool = False
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+
+
+@dataclass
+class Recording:
+    """`await ask(request)` has the application answer; `executed` is what it carried out."""
+
+    app: Application
+    admissions: Mapping[str, Admission]
+    """Of the gateway, by the last part of an invocation's path."""
+    executed: list[Executed] = field(default_factory=list)
+
+    async def ask(
+        self, request: Request, headers: list[tuple[bytes, bytes]] | None = None
+    ) -> Answer:
+        """As the gateway's dispatcher has it: an invocation is admitted there, all else goes to
+        control.
+
+        Args:
+            headers: in the place of the request's own, where some come more than once.
+        """
+        target = f"{request.raw_path}?{request.raw_query}".removesuffix("?").encode("latin-1")
+        found = read_target(target)
+        if found.endpoint and request.method == "POST" and "upload" not in found.query:
+            admission = self.admissions.get(found.action)
+            if admission is not None:
+                return self._invoke(admission, target, request, headers)
+        return await self._ask_control(request, headers)
+
+    def _invoke(
+        self,
+        admission: Admission,
+        target: bytes,
+        request: Request,
+        headers: list[tuple[bytes, bytes]] | None,
+    ) -> Answer:
+        lines = _lines(request) if headers is None else headers
+        asked = SimpleNamespace(
+            method=request.method.encode(),
+            target=target,
+            headers=lines,
+            fields=joined_fields(lines),
+            request_id=b"r",
+        )
+        try:
+            admission.admit(asked, hashlib.sha256(request.body).hexdigest())
+        except AwsError as error:
+            return Answer(error.status or 400, error.message.encode())
+        raise AssertionError("There are no endpoints.")
+
+    async def _ask_control(
+        self, request: Request, headers: list[tuple[bytes, bytes]] | None
+    ) -> Answer:
+        scope: Scope = {
+            "type": "http",
+            "method": request.method,
+            "path": unquote(request.raw_path),
+            "raw_path": request.raw_path.encode("latin-1"),
+            "query_string": request.raw_query.encode("latin-1"),
+            "root_path": "",
+            "headers": _lines(request) if headers is None else headers,
+        }
+        body: list[Message] = [{"type": "http.request", "body": request.body}]
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return body.pop() if body else {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        await self.app(scope, cast("Receive", receive), cast("Send", send))
+        parts = [one.get("body", b"") for one in sent if one["type"] == "http.response.body"]
+        return Answer(sent[0]["status"], b"".join(parts))
+
+
+def _gathered(value: str) -> str:
+    """A header's value without the blanks that a signature says nothing of."""
+    return re.sub("[ \t]+", " ", value.strip(" \t"))
+
+
+def _lines(request: Request) -> list[tuple[bytes, bytes]]:
+    return [
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()
+    ]
+
+
+@contextmanager
+def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
+    """The application, until the block ends."""
+    executed: list[Executed] = []
+
+    def operation(service_name: str, name: str) -> Any:
+        async def record(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+            executed.append(Executed(service_name, name, params, call.by_link))
+            raise AwsError("Recorded", "", 299)
+
+        return record
+
+    def of_s3(name: str) -> Any:
+        async def record(exchange: Exchange) -> Response:
+            named = {
+                f"the header {header}": _gathered(value)
+                for header, value in exchange.headers.items()
+                if header.startswith("x-amz-")
+            }
+            params = {"Bucket": exchange.bucket, "Key": exchange.key, **exchange.query, **named}
+            executed.append(Executed("s3", name, params))
+            raise AwsError("Recorded", "", 299)
+
+        return record
+
+    class Intake:
+        async def put(self, request: NewRequest) -> AsyncRequest:
+            params = {
+                name: _gathered(value) if isinstance(value, str) else value
+                for name, value in request.params.items()
+            }
+            executed.append(Executed("sagemaker-runtime", "InvokeEndpointAsync", params))
+            raise AwsError("Recorded", "", 299)
+
+    async def own(asked: Asked) -> object:
+        params = {**asked.path, **asked.query, "body": asked.body}
+        executed.append(Executed("execute-api", asked.method, params))
+        raise AwsError("Recorded", "", 299)
+
+    operations = {
+        name: {one: operation(name, one) for one in service(name).operation_names}
+        for name in SERVED
+        if name not in ("s3", "sagemaker-runtime")
+    }
+    objects = {name: of_s3(name) for name in service("s3").operation_names}
+
+    class Store:
+        """What a browser's form gets to; the other ways to objects end at their operations."""
+
+        def __getattr__(self, name: str) -> Any:
+            executed.append(Executed("s3", "PostObject", {"store": name}))
+            raise AwsError("Recorded", "", 299)
+
+    own_paths = Router([own_route(OWN_PATH, dict.fromkeys(("GET", "PUT", "DELETE"), own))])
+    site, bodies = OwnSite(allowed_hosts=["h"]), BodyBudget(2**30)
+    app = Application(
+        operations,
+        verifier,
+        lambda request_id: _call(request_id, clock, Store()),
+        Guard(own_paths, verifier, "the token", site, Metrics("127.0.0.1", False), bodies),
+        AsyncInvocations(verifier, cast("Any", Intake()), clock, bodies),
+        _nobody,
+        site,
+        bodies,
+    )
+    admissions = {
+        "invocations": _admission(INVOKE, verifier, executed),
+        "invocations-response-stream": _admission(INVOKE_STREAM, verifier, executed),
+    }
+    with (
+        mock.patch("sagehen.api.s3.app.OPERATIONS", objects),
+        mock.patch("sagehen.api.app.validate", return_value=None),
+    ):
+        yield Recording(app, admissions, executed)
+
+
+def _admission(operation: Operation, verifier: Verifier, executed: list[Executed]) -> Admission:
+    class Routes:
+        def get(self, name: str) -> None:
+            executed.append(Executed("sagemaker-runtime", operation.name, {"EndpointName": name}))
+            raise AwsError("Recorded", "", 299)
+
+    calls = CallReader(operation, ParameterCheck({}, lambda params: None))
+    texts = Texts("000000000000", "us-east-1")
+    return Admission(calls, verifier, cast("Any", Routes()), cast("Any", None), texts, lambda: 0.5)
+
+
+async def _nobody(scope: Scope, receive: Receive, send: Send) -> bool:
+    return False
+
+
+def _call(request_id: str, clock: Clock, objects: object) -> Call:
+    settings = SimpleNamespace(account_id="000000000000")
+    return Call(
+        settings=cast("Any", settings),
+        database=cast("Any", None),
+        writes=cast("Any", None),
+        objects=cast("Any", objects),
+        clock=clock,
+        arns=cast("Any", None),
+        request_id=request_id,
+        hint=lambda: None,
+        seal=lambda envelope: envelope.message,
+        arrivals=cast("Any", None),
+    )
