@@ -12,7 +12,7 @@ __all__ = [
     "Answer",
     "BatchModel",
     "CallModel",
-    "JointCaller",
+    "JointPredictor",
     "Refusal",
     "Request",
     "Rows",
@@ -54,10 +54,10 @@ class Request:
         "abandoned",
         "answer",
         "body",
+        "counter",
         "headers",
         "method",
         "path",
-        "runner",
         "stay",
     )
 
@@ -76,15 +76,15 @@ class Request:
         self.answer: Answer | None = None
         self.abandoned = False  # whoever asked has gone
         self.stay: Stay | None = None  # of a large body
-        self.runner: Counting | None = None  # whose queue it is in, where that counts its requests
+        self.counter: RequestCounter | None = None  # told of the answer
         self._on_answer = on_answer
 
     def respond(self, answer: Answer) -> None:
         """Answer, once; called on the event loop. A second answer is dropped."""
         if self.answer is None:
             self.answer = answer
-            if self.runner is not None:
-                self.runner.answered()
+            if self.counter is not None:
+                self.counter.answered()
             self._on_answer(self)
 
     def header(self, name: bytes) -> str:
@@ -92,11 +92,11 @@ class Request:
         return self.headers.get(name, b"").decode("latin-1")
 
 
-class Counting(Protocol):
-    """The part of a queue that is one model's."""
+class RequestCounter(Protocol):
+    """Counts the requests of one model in a queue of several."""
 
     def answered(self) -> None:
-        """One of its requests has its answer."""
+        """Called once by each request when it has its answer."""
 
 
 class Rows(Protocol):
@@ -128,15 +128,17 @@ class BatchModel(Protocol):
         """Free what the model holds."""
 
 
-class JointCaller(Protocol):
+class JointPredictor(Protocol):
     """Predicts for several models in one call, never two calls at once.
 
-    A BatchModel may have one as its `joint`, the same as others have; a model without one, or with
-    None, is predicted by itself.
+    Models with the same JointPredictor as their attribute `joint` are predicted together. A
+    BatchModel without the attribute, or with None, is predicted alone.
     """
 
     def predict_jointly(self, batch: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
-        """One prediction per model and rows of `batch`, in its order. Raises Refusal."""
+        """One prediction per pair of a model and its rows, in the order of `batch`.
+
+        Raises Refusal."""
 
 
 class CallModel(Protocol):

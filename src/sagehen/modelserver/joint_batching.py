@@ -1,4 +1,9 @@
-"""Batching over several models: what is ready for any in one turn is predicted in one call."""
+"""Batching over several models: requests that are ready in one turn of the event loop are predicted
+in one call, whichever models they are for.
+
+    JointRunner (one per model) --small body--> Batcher over all models --> JointPredictor
+                                --large body--> the model's own Batcher --> the model
+"""
 
 import asyncio
 import sys
@@ -9,17 +14,17 @@ from typing import Any, NamedTuple
 from sagehen.clock import Clock
 from sagehen.modelserver.batch_limits import BatchLimits
 from sagehen.modelserver.batching import Batcher
-from sagehen.modelserver.contract import Answer, BatchModel, JointCaller, Request
+from sagehen.modelserver.contract import Answer, BatchModel, JointPredictor, Request, Runner
 from sagehen.modelserver.replies import queue_full
 
 __all__ = ["JointBatching", "JointRunner"]
 
-LARGEST_JOINT_BYTES = 4 * 1024
-"""A larger body has many rows: its own model's call, which takes them all, is quicker."""
+MAX_JOINT_BYTES = 4 * 1024
+"""A larger body has many rows, which a call of its own predicts more quickly."""
 
 
-class _Part:
-    """The rows of one request, and whose model they are for."""
+class _ModelRows:
+    """The decoded rows of one request, and their model."""
 
     __slots__ = ("count", "model", "rows")
 
@@ -29,91 +34,92 @@ class _Part:
         self.count = int(rows.count)
 
 
-class _Predicted(NamedTuple):
+class _ModelPrediction(NamedTuple):
     model: BatchModel
     prediction: Any
 
 
-class _Joint:
-    """All models of one caller as the one model of a Batcher. Each request knows its own."""
+class _AllModels:
+    """A BatchModel that stands for all models of one JointPredictor."""
 
-    def __init__(self, caller: JointCaller) -> None:
-        self._caller = caller
+    def __init__(self, predictor: JointPredictor) -> None:
+        self._predictor = predictor
 
     def decode(self, body: bytes, content_type: str) -> Any:
-        raise NotImplementedError("the request says of which model it is")
+        raise NotImplementedError("only the whole request tells its model")
 
-    def decode_request(self, request: Request) -> _Part:
-        assert isinstance(request.runner, JointRunner)
-        model = request.runner.model
-        return _Part(model, model.decode(request.body, request.header(b"content-type")))
+    def decode_request(self, request: Request) -> _ModelRows:
+        assert isinstance(request.counter, JointRunner)
+        model = request.counter.model
+        return _ModelRows(model, model.decode(request.body, request.header(b"content-type")))
 
-    def predict(self, batch: Sequence[_Part]) -> list[_Predicted]:
-        predictions = self._caller.predict_jointly([(part.model, part.rows) for part in batch])
+    def predict(self, batch: Sequence[_ModelRows]) -> list[_ModelPrediction]:
+        predictions = self._predictor.predict_jointly([(part.model, part.rows) for part in batch])
         return [
-            _Predicted(part.model, prediction)
+            _ModelPrediction(part.model, prediction)
             for part, prediction in zip(batch, predictions, strict=True)
         ]
 
-    def encode(self, prediction: _Predicted, accept: str) -> Answer:
+    def encode(self, prediction: _ModelPrediction, accept: str) -> Answer:
         return prediction.model.encode(prediction.prediction, accept)
 
     def close(self) -> None: ...
 
 
 class JointBatching:
-    """The queue before all models of one container that are predicted together."""
+    """The queue in front of all models of one JointPredictor."""
 
     def __init__(
         self,
-        caller: JointCaller,
+        predictor: JointPredictor,
         executor: Executor,
         max_waiting: int,
         limits: BatchLimits,
         clock: Clock,
     ) -> None:
-        """`max_waiting` requests of each model."""
+        """`max_waiting` bounds the requests of each model."""
         self._max_waiting = max_waiting
-        # Each model's queue has its bound.
-        self._batcher = Batcher(_Joint(caller), executor, sys.maxsize, limits, clock)
+        # No bound on all models together: each JointRunner has one.
+        self._batcher = Batcher(_AllModels(predictor), executor, sys.maxsize, limits, clock)
 
-    def runner(self, model: BatchModel, own: Batcher) -> "JointRunner":
-        """The queue before one of the models. `own` takes what is better not predicted together."""
+    def runner(self, model: BatchModel, own: Runner) -> "JointRunner":
+        """The queue in front of one of the models; `own` takes its large bodies."""
         return JointRunner(model, own, self._batcher, self._max_waiting)
 
 
 class JointRunner:
-    """One model's part of the queue."""
+    """One model's requests in the joint queue: their number is bounded, and their end awaited,
+    without regard to other models."""
 
-    def __init__(self, model: BatchModel, own: Batcher, joint: Batcher, max_waiting: int) -> None:
+    def __init__(self, model: BatchModel, own: Runner, joint: Batcher, max_waiting: int) -> None:
         self.model = model
         self._own = own
         self._joint = joint
         self._max_waiting = max_waiting
-        self._under_way = 0
-        """Requests of this model in the joint queue, or worked on."""
+        self._unanswered = 0
+        """Requests of this model in the joint queue, or being predicted."""
         self._idle: asyncio.Future[None] | None = None
 
     def submit(self, request: Request) -> None:
-        if len(request.body) > LARGEST_JOINT_BYTES:
+        if len(request.body) > MAX_JOINT_BYTES:
             self._own.submit(request)
-        elif self._under_way >= self._max_waiting:
+        elif self._unanswered >= self._max_waiting:
             request.respond(queue_full())
         else:
-            self._under_way += 1
-            request.runner = self
+            self._unanswered += 1
+            request.counter = self
             self._joint.submit(request)
 
     def answered(self) -> None:
-        """One of its requests has its answer."""
-        self._under_way -= 1
-        if not self._under_way and self._idle is not None:
+        """Called by a request of this queue when it has its answer."""
+        self._unanswered -= 1
+        if not self._unanswered and self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
 
     async def drained(self) -> None:
         await self._own.drained()
-        if self._under_way:
+        if self._unanswered:
             self._idle = self._idle or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._idle)
 

@@ -16,7 +16,7 @@ from sagehen.container.install import Wanted
 from sagehen.modelserver.adapters.script import find_requirements
 from sagehen.modelserver.batching import Batcher
 from sagehen.modelserver.calling import Caller
-from sagehen.modelserver.contract import Adapter, BatchModel, JointCaller, Runner
+from sagehen.modelserver.contract import Adapter, BatchModel, JointPredictor, Runner
 from sagehen.modelserver.environment import Environment
 from sagehen.modelserver.joint_batching import JointBatching
 from sagehen.modelserver.memory import give_memory_back
@@ -69,7 +69,7 @@ class Loader:
             environment.variables,
         )
         self._pools: dict[str, _Pool] = {}  # by the interpreter
-        self._joint: dict[JointCaller, JointBatching] = {}
+        self._joint: dict[JointPredictor, JointBatching] = {}
 
     async def load(
         self, name: str, url: str, on_lost: Callable[[str], None] | None = None
@@ -123,14 +123,13 @@ class Loader:
         assert isinstance(model, BatchModel), "what answers request by request needs a worker"
         settings = self._environment
         queue, limits = settings.batch_queue, settings.batches
-        own = Batcher(model, self._work, queue, limits, clock=self._clock)
-        caller: JointCaller | None = getattr(model, "joint", None)
-        runner: Runner = own
-        if caller is not None:
-            if caller not in self._joint:
-                made = JointBatching(caller, self._work, queue, limits, self._clock)
-                self._joint[caller] = made
-            runner = self._joint[caller].runner(model, own)
+        runner: Runner = Batcher(model, self._work, queue, limits, clock=self._clock)
+        predictor: JointPredictor | None = getattr(model, "joint", None)
+        if predictor is not None:
+            if predictor not in self._joint:
+                joint = JointBatching(predictor, self._work, queue, limits, self._clock)
+                self._joint[predictor] = joint
+            runner = self._joint[predictor].runner(model, runner)
         return LoadedModel(name, url, runner, partial(self._in_thread, model.close))
 
     async def _load_in_workers(

@@ -11,7 +11,7 @@ from sagehen.clock import SYSTEM
 from sagehen.modelserver.batch_limits import NATURAL, BatchLimits
 from sagehen.modelserver.batching import Batcher
 from sagehen.modelserver.contract import Answer, Request
-from sagehen.modelserver.joint_batching import LARGEST_JOINT_BYTES, JointBatching
+from sagehen.modelserver.joint_batching import MAX_JOINT_BYTES, JointBatching
 
 
 class Named(Upper):
@@ -80,7 +80,7 @@ async def test_one_bad_row_fails_its_own_request_only(executor):
 
 async def test_a_large_body_is_its_own_model_s(executor):
     world = World(executor)
-    large = "w" * (LARGEST_JOINT_BYTES + 1)
+    large = "w" * (MAX_JOINT_BYTES + 1)
     got = await world.answers(("a", large), ("b", "y"))
     assert got == [Answer(200, f"a {large.upper()}".encode()), Answer(200, b"b Y")]
     assert world.together.calls == [["b"]]

@@ -4,6 +4,7 @@ import json
 import threading
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["XGBoostAdapter", "XGBoostModel", "adapter"]
 
-MOST_JOINT_ROWS = 6
-"""Of one model in one call: for more the library's own call is quicker."""
+MAX_JOINT_ROWS = 6
+"""Of one model: with more rows, a call of the library for them is quicker."""
 
 CSV, JSON, JSON_LINES = "text/csv", "application/json", "application/jsonlines"
 RECORDIO = "application/x-recordio-protobuf"
@@ -67,54 +68,64 @@ class XGBoostAdapter(Scripted):
     def __init__(self, environment: Environment, library: Library) -> None:
         super().__init__(environment)
         self._library = library
-        self._joint: _JointXGBoost | None = None
-        if environment.multi_model:
-            from sagehen.modelserver.adapters.xgboost_forest import ForestPool  # brings in NumPy
-
-            self._joint = _JointXGBoost(ForestPool())
+        self._joint_predictor: _JointPredictor | None = None
+        self._making = threading.Lock()
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)
         if script is not None:
             return load_script_model(script, model_dir, self._environment)
         files = load_boosters(self._library, model_dir, self._environment.ensemble)
-        return XGBoostModel(files, self._environment, self._joint)
+        joint = self._joint() if self._environment.multi_model else None
+        return XGBoostModel(files, self._environment, joint)
+
+    def _joint(self) -> "_JointPredictor":
+        """The same for all models, which two threads may load at once."""
+        with self._making:
+            if self._joint_predictor is None:
+                # Imports NumPy, which single models and scripts' workers do without.
+                from sagehen.modelserver.adapters.xgboost_forest import ForestPool
+
+                self._joint_predictor = _JointPredictor(ForestPool())
+            return self._joint_predictor
 
 
-class _JointXGBoost:
-    """Predicts for several models in one call."""
+class _JointPredictor:
+    """Predicts for several models in one call. Implements the contract's JointPredictor."""
 
     def __init__(self, pool: "ForestPool") -> None:
         self.pool = pool
 
     def predict_jointly(self, batch: Sequence[tuple["XGBoostModel", Table]]) -> list[list[Any]]:
-        """A score a row, for each table."""
-        by_model: dict[XGBoostModel, list[int]] = {}
-        for place, (model, _) in enumerate(batch):
-            by_model.setdefault(model, []).append(place)
-        predictions: list[Any] = [None] * len(batch)
-        jointly: list[int] = []
-        for model, places in by_model.items():
-            tables = [batch[at][1] for at in places]
-            if sum(table.count for table in tables) <= MOST_JOINT_ROWS:
-                found = None
-            else:
-                found = model.predict_if_free(tables)
-            if found is None:
-                jointly += places
+        """For each table, a score a row."""
+        predictions: list[list[Any]] = [[] for _ in batch]
+        joint: list[int] = []
+        for model, places in _places_by_model(batch).items():
+            tables = [batch[place][1] for place in places]
+            scores = None
+            if sum(table.count for table in tables) > MAX_JOINT_ROWS:
+                scores = model.predict_if_free(tables)
+            if scores is None:
+                joint += places
                 continue
-            for at, prediction in zip(places, found, strict=True):
-                predictions[at] = prediction
+            for place, prediction in zip(places, scores, strict=True):
+                predictions[place] = prediction
         rows = [
-            (model.forest, row)
-            for model, table in (batch[at] for at in jointly)
-            if model.forest is not None
-            for row in table.rows()
+            (batch[place][0].joint_forest, row) for place in joint for row in batch[place][1].rows()
         ]
-        scores = iter(self.pool.predict(rows) if rows else ())
-        for at in jointly:
-            predictions[at] = [next(scores) for _ in range(batch[at][1].count)]
+        next_scores = iter(self.pool.predict(rows))
+        for place in joint:
+            predictions[place] = list(islice(next_scores, batch[place][1].count))
         return predictions
+
+
+def _places_by_model(
+    batch: Sequence[tuple["XGBoostModel", Table]],
+) -> "dict[XGBoostModel, list[int]]":
+    places: dict[XGBoostModel, list[int]] = {}
+    for place, (model, _) in enumerate(batch):
+        places.setdefault(model, []).append(place)
+    return places
 
 
 class XGBoostModel:
@@ -124,11 +135,11 @@ class XGBoostModel:
         self,
         files: Sequence[LoadedFile],
         environment: Environment,
-        joint: _JointXGBoost | None = None,
+        joint: _JointPredictor | None = None,
     ) -> None:
         self._boosters: list[Booster] = [file.booster for file in files]
-        self._asked = threading.Lock()
-        """Held while the boosters predict: they do so for one thread at a time."""
+        self._predicting = threading.Lock()
+        """A booster predicts for one thread at a time."""
         self._strict = files[0].pickled
         self._features = self._boosters[0].features
         self._objective = self._boosters[0].objective
@@ -142,13 +153,20 @@ class XGBoostModel:
         )
         self._encoders = self._choose_encoders()
         self._warm_up()
-        self.forest: Forest | None = None
-        """Its trees, where it can be predicted together with others."""
+        self._forest: Forest | None = None
         self._pool = None
         if joint is not None and len(self._boosters) == 1:
             self._pool = joint.pool
-            self.forest = joint.pool.add(self._boosters[0])
-        self.joint = joint if self.forest is not None else None
+            self._forest = joint.pool.add(self._boosters[0])
+        self.joint = joint if self._forest is not None else None
+        """Predicts this model's rows together with those of other models, if it can."""
+
+    @property
+    def joint_forest(self) -> "Forest":
+        """The trees that `joint` predicts with."""
+        if self._forest is None:
+            raise RuntimeError("the model is closed, or is not predicted with others")
+        return self._forest
 
     def _warm_up(self) -> None:
         """The first call prepares the trees; better now than under the first request."""
@@ -200,17 +218,17 @@ class XGBoostModel:
 
     def predict(self, batch: Sequence[Table]) -> list[list[Any]]:
         """For each table, a score a row: a number, or a list of numbers."""
-        with self._asked:
+        with self._predicting:
             return self._predict(batch)
 
     def predict_if_free(self, batch: Sequence[Table]) -> list[list[Any]] | None:
-        """The same; None where another thread is asking."""
-        if not self._asked.acquire(blocking=False):
+        """As `predict`; None if another thread is predicting with this model."""
+        if not self._predicting.acquire(blocking=False):
             return None
         try:
             return self._predict(batch)
         finally:
-            self._asked.release()
+            self._predicting.release()
 
     def _predict(self, batch: Sequence[Table]) -> list[list[Any]]:
         rows = sum(table.count for table in batch)
@@ -271,9 +289,9 @@ class XGBoostModel:
         return {**encoders, RECORDIO: _selected_records} if self._selected else encoders
 
     def close(self) -> None:
-        if self.forest is not None and self._pool is not None:
-            self._pool.remove(self.forest)
-            self.forest = None
+        if self._forest is not None and self._pool is not None:
+            self._pool.remove(self._forest)
+            self._forest = None
         for booster in self._boosters:
             booster.close()
 

@@ -89,6 +89,8 @@ class Booster:
             ctypes.byref(part) for part in (self._shape, self._dimensions, self._values)
         )
         self._predict_dense = library.function("XGBoosterPredictFromDense")
+        self.content_bytes = 0
+        """Of the file or pickle that the model was read from."""
         self.features = 0
         self.rounds = 0
         """Of those that count; 0 for all."""
@@ -108,6 +110,7 @@ class Booster:
         self._prepare()
 
     def _buffer(self, content: bytes) -> tuple[Any, Any, Any]:
+        self.content_bytes = len(content)
         return self._handle, content, ctypes.c_uint64(len(content))
 
     def _prepare(self) -> None:
@@ -133,7 +136,7 @@ class Booster:
         self._settings = json.dumps(settings).encode()
 
     def save(self) -> bytes:
-        """The model as JSON, in the form of the library's version. Raises BoosterError."""
+        """The model as JSON, in the format of the library's version. Raises BoosterError."""
         length, content = ctypes.c_uint64(), ctypes.POINTER(ctypes.c_char)()
         self._library.call(
             "XGBoosterSaveModelToBuffer",
