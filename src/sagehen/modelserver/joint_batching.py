@@ -91,6 +91,8 @@ class JointRunner:
     """One model's requests in the joint queue: their number is bounded, and their end awaited,
     without regard to other models."""
 
+    __slots__ = ("_idle", "_joint", "_max_waiting", "_own", "_unanswered", "model")
+
     def __init__(self, model: BatchModel, own: Runner, joint: Batcher, max_waiting: int) -> None:
         self.model = model
         self._own = own

@@ -98,34 +98,38 @@ class _JointPredictor:
 
     def predict_jointly(self, batch: Sequence[tuple["XGBoostModel", Table]]) -> list[list[Any]]:
         """For each table, a score a row."""
+        rows: dict[XGBoostModel, int] = {}
+        for model, table in batch:
+            rows[model] = rows.get(model, 0) + table.count
+        apart = {model for model, count in rows.items() if count > MAX_JOINT_ROWS}
+        return self._predict_apart(batch, apart) if apart else self._predict_together(batch)
+
+    def _predict_apart(
+        self, batch: Sequence[tuple["XGBoostModel", Table]], apart: "set[XGBoostModel]"
+    ) -> list[list[Any]]:
+        """Has the models in `apart` predict their own rows, but for busy ones."""
         predictions: list[list[Any]] = [[] for _ in batch]
-        joint: list[int] = []
-        for model, places in _places_by_model(batch).items():
-            tables = [batch[place][1] for place in places]
-            scores = None
-            if sum(table.count for table in tables) > MAX_JOINT_ROWS:
-                scores = model.predict_if_free(tables)
+        together = [place for place, (model, _) in enumerate(batch) if model not in apart]
+        for model in apart:
+            own = [place for place, (other, _) in enumerate(batch) if other is model]
+            scores = model.predict_if_free([batch[place][1] for place in own])
             if scores is None:
-                joint += places
+                together += own
                 continue
-            for place, prediction in zip(places, scores, strict=True):
+            for place, prediction in zip(own, scores, strict=True):
                 predictions[place] = prediction
-        rows = [
-            (batch[place][0].joint_forest, row) for place in joint for row in batch[place][1].rows()
-        ]
-        next_scores = iter(self.pool.predict(rows))
-        for place in joint:
-            predictions[place] = list(islice(next_scores, batch[place][1].count))
+        rest = self._predict_together([batch[place] for place in together])
+        for place, prediction in zip(together, rest, strict=True):
+            predictions[place] = prediction
         return predictions
 
-
-def _places_by_model(
-    batch: Sequence[tuple["XGBoostModel", Table]],
-) -> "dict[XGBoostModel, list[int]]":
-    places: dict[XGBoostModel, list[int]] = {}
-    for place, (model, _) in enumerate(batch):
-        places.setdefault(model, []).append(place)
-    return places
+    def _predict_together(self, batch: Sequence[tuple["XGBoostModel", Table]]) -> list[list[Any]]:
+        rows = [(model.joint_forest, row) for model, table in batch for row in table.rows()]
+        scores = self.pool.predict(rows)
+        if len(rows) == len(batch) and all(table.count == 1 for _, table in batch):
+            return [[score] for score in scores]
+        following = iter(scores)
+        return [list(islice(following, table.count)) for _, table in batch]
 
 
 class XGBoostModel:

@@ -147,6 +147,15 @@ def test_models_of_these_kinds_are_all_supported(booster):
     assert ForestPool().add(booster) is not None
 
 
+def test_the_sign_of_a_zero_beside_a_model_of_more_trees():
+    pool, row = ForestPool(), array("f", [0.0] * FEATURES)
+    short = written([Leaf(-0.0)], "reg:squarederror", "-0E0")
+    long = written([Leaf(1.0)] * 3, "reg:squarederror", "5E-1")
+    scores = pool.predict([(pool.add(short), row), (pool.add(long), row)])
+    assert as_bytes(scores) == library_scores(short, [row]) + library_scores(long, [row])
+    assert str(scores[0]) == "-0.0"
+
+
 def test_more_trees_than_are_walked_at_once(rows, monkeypatch):
     pool = ForestPool()
     boosters = [booster_of(trained(seed=seed)) for seed in range(3)]
