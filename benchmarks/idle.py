@@ -1,10 +1,11 @@
 """What a server costs that nobody asks anything: memory, processor time, syncs and wake-ups.
 
-    python3 benchmarks/idle.py [--endpoints 0,1,5] [--seconds 60] [--before TREE] [--save]
+    python3 benchmarks/idle.py [--endpoints 0,1,5] [--seconds 60] [--before ENV] [--save]
 
 One server is started, rests, and is measured; then with one XGBoost endpoint, and with five. Syncs
 are counted by strace (where it is installed) in a span of its own, as strace itself takes time.
-With `--before`, the folder of another checkout, its server is measured first in the same way.
+With `--before`, an environment that has another version, its server is measured first. It must be
+an environment of its own: instances take their code from the one that they are started in.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from inside import Inside
 from machine import describe_machine
 from others import foreign_seconds
 from peer_results import verdict
-from sides import Server, deploy, server
+from sides import TOOLS, Server, deploy, server
 
 SETTLE_SECONDS = 30.0
 """After a start or a deployment, whose work is over by then."""
@@ -83,13 +84,13 @@ ALL = "all"
 
 def main() -> None:
     arguments = parse_arguments()
-    sides: list[tuple[str, Path | None]] = [("now", None)]
+    sides = [("now", TOOLS)]
     if arguments.before is not None:
-        sides.insert(0, ("before", arguments.before / "src"))
+        sides.insert(0, ("before", arguments.before / "bin"))
     results = [
         result
-        for side, source in sides
-        for result in measure_side(side, source, arguments.endpoints, arguments.seconds)
+        for side, tools in sides
+        for result in measure_side(side, tools, arguments.endpoints, arguments.seconds)
     ]
     report = render(results, arguments.seconds)
     print(report)
@@ -100,17 +101,16 @@ def main() -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = options(__doc__, seconds=60)
     parser.add_argument("--endpoints", type=numbers, default=[0, 1, 5])
-    parser.add_argument("--before", type=Path, help="a checkout to be measured beside this one")
+    parser.add_argument("--before", type=Path, help="an environment with another version")
     return parser.parse_args()
 
 
 def measure_side(
-    side: str, source: Path | None, endpoints: Sequence[int], seconds: float
+    side: str, tools: Path, endpoints: Sequence[int], seconds: float
 ) -> Iterator[Result]:
-    variables = {} if source is None else {"PYTHONPATH": str(source)}
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder:
         model = make_model(Path(folder)).model
-        with server(Path(folder), **variables) as running:
+        with server(Path(folder), tools) as running:
             deployed = 0
             for wanted in endpoints:
                 for number in range(deployed, wanted):

@@ -2,14 +2,14 @@
 
     python3 benchmarks/many_against_one.py [--models 1000] [--trees 50] [--seconds 5]
                                            [--repeats 5] [--connections 1,8,64]
-                                           [--before TREE] [--save]
+                                           [--before ENV] [--save]
 
 One server has three endpoints: a single-model endpoint, one like it that predicts every row by
 itself (SAGEMAKER_TS_BATCH_SIZE 1), and a multi-model endpoint. The last is called for one of its
 models only, and for all of them at random. All models are of one size. Besides requests a second,
 each measurement gives the processor time that the gateways and the instance took for a request,
-which says more on a machine that others use too. With `--before`, the folder of another checkout,
-its server runs beside this one's and takes turns with it.
+which says more on a machine that others use too. With `--before`, an environment that has another
+version, its server runs beside this one's and takes turns with it.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -42,7 +43,7 @@ from house import ask
 from inside import Inside
 from machine import describe_machine
 from many_models import Catalog, make_catalog, uniform
-from others import Others
+from others import Others, foreign_seconds
 from peer_results import verdict
 from sides import Failed, Server, Side, server
 
@@ -79,14 +80,14 @@ def main() -> None:
     many_models.TREES = (arguments.trees,)
     catalog = make_catalog(arguments.models)
     others = Others(ignored=arguments.at_once)
-    trees: list[tuple[str, Path | None]] = [("now", None)]
+    versions = [("now", sides.TOOLS)]
     if arguments.before is not None:
-        trees.insert(0, ("before", arguments.before / "src"))
+        versions.insert(0, ("before", arguments.before / "bin"))
     with ExitStack() as stack:
         targets = [
             target
-            for name, source in trees
-            for target in stack.enter_context(started(name, source, catalog, arguments.models))
+            for name, tools in versions
+            for target in stack.enter_context(started(name, tools, catalog, arguments.models))
         ]
         results = measure_all(targets, arguments, others)
     report = render(results, arguments, others)
@@ -101,19 +102,16 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--trees", type=int, default=50, help="of each model")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--connections", type=numbers, default=[1, 8, 64])
-    parser.add_argument("--before", type=Path, help="a checkout to be measured beside this one")
+    parser.add_argument("--before", type=Path, help="an environment with another version")
     return parser.parse_args()
 
 
 @contextmanager
-def started(
-    name: str, source: Path | None, catalog: Catalog, models: int
-) -> Iterator[list[Target]]:
+def started(name: str, tools: Path, catalog: Catalog, models: int) -> Iterator[list[Target]]:
     """A server with the endpoints, and every model loaded."""
-    variables = {} if source is None else {"PYTHONPATH": str(source)}
     with (
         tempfile.TemporaryDirectory(prefix="sgh-") as folder,
-        server(Path(folder), **variables) as running,
+        server(Path(folder), tools) as running,
     ):
         model = Path(folder) / "model.ubj"
         model.write_bytes(catalog.model(0))
@@ -148,7 +146,8 @@ def targets_of(
         return running.signed_request(endpoint, question.split()[1], Accept="text/csv")
 
     draws = uniform(models, QUESTIONS)
-    one = [f"0 {row}" for row in catalog.rows]
+    # As many requests as of all models: what the client and the gateway go through is the same.
+    one = [f"0 {catalog.rows[at % len(catalog.rows)]}" for at in range(QUESTIONS)]
     for title, endpoint in ((SINGLE, "single"), (ALONE, "alone")):
         side = Side(title, *running.address, partial(single, endpoint))
         yield Target(tree, title, side, one, gateways, instance_of(endpoint))
@@ -183,13 +182,20 @@ def measure_target(target: Target, connections: int, seconds: float, others: Oth
 
 
 def counted(target: Target, connections: int, seconds: float) -> Measured:
+    others, began = foreign_seconds(), time.perf_counter()
     before = cpu_seconds(target.gateways), cpu_seconds([target.instance])
     result = put_under_load(target.side, target.questions, connections, seconds)
     after = cpu_seconds(target.gateways), cpu_seconds([target.instance])
     gateway, instance = (
         (now - then) / result["answers"] * 1e6 for now, then in zip(after, before, strict=True)
     )
-    return {**result, "gateway_us": gateway, "instance_us": instance}
+    others_cores = (foreign_seconds() - others) / (time.perf_counter() - began)
+    return {
+        **result,
+        "gateway_us": gateway,
+        "instance_us": instance,
+        "others_cores": max(0.0, others_cores),
+    }
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
@@ -205,12 +211,21 @@ def render(results: Results, arguments: argparse.Namespace, others: Others) -> s
         *heading("Many models against one"),
         *describe_machine(),
         others.describe(),
+        beside(results),
         f"- {arguments.models:,} XGBoost models of {arguments.trees} trees; medians of "
         f"{arguments.repeats} turns of {arguments.seconds:g} s each. CPU is of a request.",
     ]
     for connections in arguments.connections:
         lines += table(results, connections)
     return "\n".join([*lines, "", "## Targets", "", *targets_met(results, arguments), ""])
+
+
+def beside(results: Results) -> str:
+    used = sorted(one["others_cores"] for measured in results.values() for one in measured)
+    return (
+        f"- Other processes used {used[len(used) // 2]:.2f} cores in the middle measurement, "
+        f"{used[-1]:.2f} at most: compare processor times, and shares of the same turn."
+    )
 
 
 def table(results: Results, connections: int) -> list[str]:

@@ -12,6 +12,7 @@ __all__ = [
     "Answer",
     "BatchModel",
     "CallModel",
+    "JointPredictor",
     "Refusal",
     "Request",
     "Rows",
@@ -48,7 +49,17 @@ class Refusal(Exception):
 class Request:
     """One HTTP request, complete, and the way back. Header names are lower-case bytes."""
 
-    __slots__ = ("_on_answer", "abandoned", "answer", "body", "headers", "method", "path", "stay")
+    __slots__ = (
+        "_on_answer",
+        "abandoned",
+        "answer",
+        "body",
+        "counter",
+        "headers",
+        "method",
+        "path",
+        "stay",
+    )
 
     def __init__(
         self,
@@ -65,17 +76,27 @@ class Request:
         self.answer: Answer | None = None
         self.abandoned = False  # whoever asked has gone
         self.stay: Stay | None = None  # of a large body
+        self.counter: RequestCounter | None = None  # told of the answer
         self._on_answer = on_answer
 
     def respond(self, answer: Answer) -> None:
         """Answer, once; called on the event loop. A second answer is dropped."""
         if self.answer is None:
             self.answer = answer
+            if self.counter is not None:
+                self.counter.answered()
             self._on_answer(self)
 
     def header(self, name: bytes) -> str:
         """The header's value, `""` if it was not sent."""
         return self.headers.get(name, b"").decode("latin-1")
+
+
+class RequestCounter(Protocol):
+    """Counts the requests of one model in a queue of several."""
+
+    def answered(self) -> None:
+        """Called once by each request when it has its answer."""
 
 
 class Rows(Protocol):
@@ -105,6 +126,19 @@ class BatchModel(Protocol):
 
     def close(self) -> None:
         """Free what the model holds."""
+
+
+class JointPredictor(Protocol):
+    """Predicts for several models in one call, never two calls at once.
+
+    Models with the same JointPredictor as their attribute `joint` are predicted together. A
+    BatchModel without the attribute, or with None, is predicted alone.
+    """
+
+    def predict_jointly(self, batch: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
+        """One prediction per pair of a model and its rows, in the order of `batch`.
+
+        Raises Refusal."""
 
 
 class CallModel(Protocol):

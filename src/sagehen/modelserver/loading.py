@@ -16,8 +16,9 @@ from sagehen.container.install import Wanted
 from sagehen.modelserver.adapters.script import find_requirements, misplaced_script
 from sagehen.modelserver.batching import Batcher
 from sagehen.modelserver.calling import Caller
-from sagehen.modelserver.contract import Adapter, BatchModel, Runner
+from sagehen.modelserver.contract import Adapter, BatchModel, JointPredictor, Runner
 from sagehen.modelserver.environment import Environment
+from sagehen.modelserver.joint_batching import JointBatching
 from sagehen.modelserver.memory import give_memory_back
 from sagehen.modelserver.replies import not_loaded
 from sagehen.modelserver.workers.pool import WorkerPool
@@ -68,6 +69,7 @@ class Loader:
             environment.variables,
         )
         self._pools: dict[str, _Pool] = {}  # by the interpreter
+        self._joint: dict[JointPredictor, JointBatching] = {}
 
     async def load(
         self, name: str, url: str, on_lost: Callable[[str], None] | None = None
@@ -122,9 +124,14 @@ class Loader:
         model = await self._in_thread(self._adapter.load, Path(url))
         assert isinstance(model, BatchModel), "what answers request by request needs a worker"
         settings = self._environment
-        runner = Batcher(
-            model, self._work, settings.batch_queue, settings.batches, clock=self._clock
-        )
+        queue, limits = settings.batch_queue, settings.batches
+        runner: Runner = Batcher(model, self._work, queue, limits, clock=self._clock)
+        predictor: JointPredictor | None = getattr(model, "joint", None)
+        if predictor is not None:
+            if predictor not in self._joint:
+                joint = JointBatching(predictor, self._work, queue, limits, self._clock)
+                self._joint[predictor] = joint
+            runner = self._joint[predictor].runner(model, runner)
         return LoadedModel(name, url, runner, partial(self._in_thread, model.close))
 
     async def _load_in_workers(

@@ -21,6 +21,13 @@ class Table:
     columns: int
     cells: "array[float]"
 
+    def rows(self) -> "list[array[float]]":
+        """The cells, row by row."""
+        if self.count == 1:
+            return [self.cells]
+        width = self.columns
+        return [self.cells[at * width : (at + 1) * width] for at in range(self.count)]
+
 
 def parse_csv(body: bytes, form: str = "f") -> Table:
     """Rows without a header, of numbers in an array's `form`; an empty cell is missing.

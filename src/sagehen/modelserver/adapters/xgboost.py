@@ -1,10 +1,12 @@
 """XGBoost models as SageMaker's XGBoost container serves them, in its formats and words."""
 
 import json
+import threading
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sagehen.modelserver.adapters.json_text import json_text
 from sagehen.modelserver.adapters.media import media_type
@@ -26,7 +28,13 @@ from sagehen.modelserver.adapters.xgboost_script import load_script_model
 from sagehen.modelserver.contract import Answer, BatchModel, CallModel, Refusal
 from sagehen.modelserver.environment import Environment
 
+if TYPE_CHECKING:
+    from sagehen.modelserver.adapters.xgboost_forest import Forest, ForestPool
+
 __all__ = ["XGBoostAdapter", "XGBoostModel", "adapter"]
+
+MAX_JOINT_ROWS = 6
+"""Of one model: with more rows, a call of the library for them is quicker."""
 
 CSV, JSON, JSON_LINES = "text/csv", "application/json", "application/jsonlines"
 RECORDIO = "application/x-recordio-protobuf"
@@ -60,20 +68,82 @@ class XGBoostAdapter(Scripted):
     def __init__(self, environment: Environment, library: Library) -> None:
         super().__init__(environment)
         self._library = library
+        self._joint_predictor: _JointPredictor | None = None
+        self._making = threading.Lock()
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)
         if script is not None:
             return load_script_model(script, model_dir, self._environment)
         files = load_boosters(self._library, model_dir, self._environment.ensemble)
-        return XGBoostModel(files, self._environment)
+        joint = self._joint() if self._environment.multi_model else None
+        return XGBoostModel(files, self._environment, joint)
+
+    def _joint(self) -> "_JointPredictor":
+        """The same for all models, which two threads may load at once."""
+        with self._making:
+            if self._joint_predictor is None:
+                # Imports NumPy, which single models and scripts' workers do without.
+                from sagehen.modelserver.adapters.xgboost_forest import ForestPool
+
+                self._joint_predictor = _JointPredictor(ForestPool())
+            return self._joint_predictor
+
+
+class _JointPredictor:
+    """Predicts for several models in one call. Implements the contract's JointPredictor."""
+
+    def __init__(self, pool: "ForestPool") -> None:
+        self.pool = pool
+
+    def predict_jointly(self, batch: Sequence[tuple["XGBoostModel", Table]]) -> list[list[Any]]:
+        """For each table, a score a row."""
+        rows: dict[XGBoostModel, int] = {}
+        for model, table in batch:
+            rows[model] = rows.get(model, 0) + table.count
+        apart = {model for model, count in rows.items() if count > MAX_JOINT_ROWS}
+        return self._predict_apart(batch, apart) if apart else self._predict_together(batch)
+
+    def _predict_apart(
+        self, batch: Sequence[tuple["XGBoostModel", Table]], apart: "set[XGBoostModel]"
+    ) -> list[list[Any]]:
+        """Has the models in `apart` predict their own rows, but for busy ones."""
+        predictions: list[list[Any]] = [[] for _ in batch]
+        together = [place for place, (model, _) in enumerate(batch) if model not in apart]
+        for model in apart:
+            own = [place for place, (other, _) in enumerate(batch) if other is model]
+            scores = model.predict_if_free([batch[place][1] for place in own])
+            if scores is None:
+                together += own
+                continue
+            for place, prediction in zip(own, scores, strict=True):
+                predictions[place] = prediction
+        rest = self._predict_together([batch[place] for place in together])
+        for place, prediction in zip(together, rest, strict=True):
+            predictions[place] = prediction
+        return predictions
+
+    def _predict_together(self, batch: Sequence[tuple["XGBoostModel", Table]]) -> list[list[Any]]:
+        rows = [(model.joint_forest, row) for model, table in batch for row in table.rows()]
+        scores = self.pool.predict(rows)
+        if len(rows) == len(batch) and all(table.count == 1 for _, table in batch):
+            return [[score] for score in scores]
+        following = iter(scores)
+        return [list(islice(following, table.count)) for _, table in batch]
 
 
 class XGBoostModel:
     """One model, or several whose predictions are averaged (or voted on)."""
 
-    def __init__(self, files: Sequence[LoadedFile], environment: Environment) -> None:
+    def __init__(
+        self,
+        files: Sequence[LoadedFile],
+        environment: Environment,
+        joint: _JointPredictor | None = None,
+    ) -> None:
         self._boosters: list[Booster] = [file.booster for file in files]
+        self._predicting = threading.Lock()
+        """A booster predicts for one thread at a time."""
         self._strict = files[0].pickled
         self._features = self._boosters[0].features
         self._objective = self._boosters[0].objective
@@ -87,6 +157,20 @@ class XGBoostModel:
         )
         self._encoders = self._choose_encoders()
         self._warm_up()
+        self._forest: Forest | None = None
+        self._pool = None
+        if joint is not None and len(self._boosters) == 1:
+            self._pool = joint.pool
+            self._forest = joint.pool.add(self._boosters[0])
+        self.joint = joint if self._forest is not None else None
+        """Predicts this model's rows together with those of other models, if it can."""
+
+    @property
+    def joint_forest(self) -> "Forest":
+        """The trees that `joint` predicts with."""
+        if self._forest is None:
+            raise RuntimeError("the model is closed, or is not predicted with others")
+        return self._forest
 
     def _warm_up(self) -> None:
         """The first call prepares the trees; better now than under the first request."""
@@ -138,6 +222,19 @@ class XGBoostModel:
 
     def predict(self, batch: Sequence[Table]) -> list[list[Any]]:
         """For each table, a score a row: a number, or a list of numbers."""
+        with self._predicting:
+            return self._predict(batch)
+
+    def predict_if_free(self, batch: Sequence[Table]) -> list[list[Any]] | None:
+        """As `predict`; None if another thread is predicting with this model."""
+        if not self._predicting.acquire(blocking=False):
+            return None
+        try:
+            return self._predict(batch)
+        finally:
+            self._predicting.release()
+
+    def _predict(self, batch: Sequence[Table]) -> list[list[Any]]:
         rows = sum(table.count for table in batch)
         if rows == 0:
             return [[] for _ in batch]
@@ -196,6 +293,9 @@ class XGBoostModel:
         return {**encoders, RECORDIO: _selected_records} if self._selected else encoders
 
     def close(self) -> None:
+        if self._forest is not None and self._pool is not None:
+            self._pool.remove(self._forest)
+            self._forest = None
         for booster in self._boosters:
             booster.close()
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from sagehen.errors import SagehenError
 from sagehen.extras import missing_library
+from sagehen.modelserver.memory import join_freed_pieces
 
 __all__ = ["Booster", "BoosterError", "Library", "Scores", "average", "find_library", "vote"]
 
@@ -39,6 +40,7 @@ class Library:
     """The shared library, loaded."""
 
     def __init__(self, path: Path) -> None:
+        join_freed_pieces()
         self._library = ctypes.CDLL(str(path))
         self._library.XGBGetLastError.restype = ctypes.c_char_p
 
@@ -87,7 +89,11 @@ class Booster:
             ctypes.byref(part) for part in (self._shape, self._dimensions, self._values)
         )
         self._predict_dense = library.function("XGBoosterPredictFromDense")
+        self.content_bytes = 0
+        """Of the file or pickle that the model was read from."""
         self.features = 0
+        self.rounds = 0
+        """Of those that count; 0 for all."""
         self.objective = ""
         self.classes = 0
 
@@ -104,6 +110,7 @@ class Booster:
         self._prepare()
 
     def _buffer(self, content: bytes) -> tuple[Any, Any, Any]:
+        self.content_bytes = len(content)
         return self._handle, content, ctypes.c_uint64(len(content))
 
     def _prepare(self) -> None:
@@ -116,16 +123,29 @@ class Booster:
         # From plain memory the linear booster does not predict, and dart sums in another order.
         self._needs_matrix = learner["gradient_booster"]["name"] != "gbtree"
         best = self._attribute(b"best_iteration")
+        self.rounds = int(best) + 1 if best else 0
         settings = {
             "type": 0,
             "training": False,
             "iteration_begin": 0,
-            "iteration_end": int(best) + 1 if best else 0,
+            "iteration_end": self.rounds,
             "missing": float("nan"),
             "strict_shape": False,
             "cache_id": 0,
         }
         self._settings = json.dumps(settings).encode()
+
+    def save(self) -> bytes:
+        """The model as JSON, in the format of the library's version. Raises BoosterError."""
+        length, content = ctypes.c_uint64(), ctypes.POINTER(ctypes.c_char)()
+        self._library.call(
+            "XGBoosterSaveModelToBuffer",
+            self._handle,
+            b'{"format":"json"}',
+            ctypes.byref(length),
+            ctypes.byref(content),
+        )
+        return ctypes.string_at(content, length.value)
 
     def _configuration(self) -> Any:
         length, text = ctypes.c_uint64(), ctypes.c_char_p()
