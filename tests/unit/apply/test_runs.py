@@ -16,7 +16,7 @@ from sagehen.apply.stack import claimed, load_stack
 from sagehen.apply.template import read_template
 from sagehen.apply.waiting import Interrupted, Work
 from sagehen.errors import AlreadyExists, Invalid
-from support.apply_world import Crash, World
+from support.apply_world import Crash
 
 MODEL, CONFIG, ENDPOINT = (
     f"AWS::SageMaker::{name}" for name in ("Model", "EndpointConfig", "Endpoint")
