@@ -15,7 +15,6 @@ from botocore.exceptions import ClientError
 from xdist.remote import Producer
 
 from support.deploy import Deployer
-from support.rewritten import rewrite_once
 from support.schedule import FileScheduling
 from support.server import ONE_THREAD, Server, eventually, server_maker
 from support.service_models import read_once
@@ -32,15 +31,10 @@ LONG = Path(__file__).with_name("wire")
 """A file of half a minute, which one worker would run by itself when the others have ended."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
-        rewrite_once(config)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without looking for garbage: nearly all that is made here stays to the end, and what
-    is left is no concern of any collection during the tests either."""
+    """Collects tests with the garbage collector off: nearly all that collection makes stays to the
+    end, so the collector need not look at it during the tests either."""
     gc.disable()
     try:
         return (yield)
