@@ -48,6 +48,7 @@ async def test_a_model_error_has_its_members(house, variant):
 
 @pytest.mark.parametrize("name", ["nobody", "a/b c", "x" * 64])
 async def test_a_validation_error(house, name):
+    house.table()
     await house.start()
     with pytest.raises(ClientError) as caught:
         await house.boto("invoke_endpoint", EndpointName=name, Body=b"")
