@@ -4,7 +4,6 @@ import json
 import threading
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +28,9 @@ from sagehen.modelserver.contract import Answer, BatchModel, CallModel, Refusal
 from sagehen.modelserver.environment import Environment
 
 if TYPE_CHECKING:
-    from sagehen.modelserver.adapters.xgboost_forest import Forest, ForestPool
+    from sagehen.modelserver.adapters.xgboost_forest import Forest, JointPredictor
 
 __all__ = ["XGBoostAdapter", "XGBoostModel", "adapter"]
-
-MAX_JOINT_ROWS = 6
-"""Of one model: with more rows, a call of the library for them is quicker."""
 
 CSV, JSON, JSON_LINES = "text/csv", "application/json", "application/jsonlines"
 RECORDIO = "application/x-recordio-protobuf"
@@ -68,7 +64,7 @@ class XGBoostAdapter(Scripted):
     def __init__(self, environment: Environment, library: Library) -> None:
         super().__init__(environment)
         self._library = library
-        self._joint_predictor: _JointPredictor | None = None
+        self._joint_predictor: JointPredictor | None = None
         self._making = threading.Lock()
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
@@ -79,57 +75,15 @@ class XGBoostAdapter(Scripted):
         joint = self._joint() if self._environment.multi_model else None
         return XGBoostModel(files, self._environment, joint)
 
-    def _joint(self) -> "_JointPredictor":
+    def _joint(self) -> "JointPredictor":
         """The same for all models, which two threads may load at once."""
         with self._making:
             if self._joint_predictor is None:
                 # Imports NumPy, which single models and scripts' workers do without.
-                from sagehen.modelserver.adapters.xgboost_forest import ForestPool
+                from sagehen.modelserver.adapters.xgboost_forest import ForestPool, JointPredictor
 
-                self._joint_predictor = _JointPredictor(ForestPool())
+                self._joint_predictor = JointPredictor(ForestPool())
             return self._joint_predictor
-
-
-class _JointPredictor:
-    """Predicts for several models in one call. Implements the contract's JointPredictor."""
-
-    def __init__(self, pool: "ForestPool") -> None:
-        self.pool = pool
-
-    def predict_jointly(self, batch: Sequence[tuple["XGBoostModel", Table]]) -> list[list[Any]]:
-        """For each table, a score a row."""
-        rows: dict[XGBoostModel, int] = {}
-        for model, table in batch:
-            rows[model] = rows.get(model, 0) + table.count
-        apart = {model for model, count in rows.items() if count > MAX_JOINT_ROWS}
-        return self._predict_apart(batch, apart) if apart else self._predict_together(batch)
-
-    def _predict_apart(
-        self, batch: Sequence[tuple["XGBoostModel", Table]], apart: "set[XGBoostModel]"
-    ) -> list[list[Any]]:
-        """Has the models in `apart` predict their own rows, but for busy ones."""
-        predictions: list[list[Any]] = [[] for _ in batch]
-        together = [place for place, (model, _) in enumerate(batch) if model not in apart]
-        for model in apart:
-            own = [place for place, (other, _) in enumerate(batch) if other is model]
-            scores = model.predict_if_free([batch[place][1] for place in own])
-            if scores is None:
-                together += own
-                continue
-            for place, prediction in zip(own, scores, strict=True):
-                predictions[place] = prediction
-        rest = self._predict_together([batch[place] for place in together])
-        for place, prediction in zip(together, rest, strict=True):
-            predictions[place] = prediction
-        return predictions
-
-    def _predict_together(self, batch: Sequence[tuple["XGBoostModel", Table]]) -> list[list[Any]]:
-        rows = [(model.joint_forest, row) for model, table in batch for row in table.rows()]
-        scores = self.pool.predict(rows)
-        if len(rows) == len(batch) and all(table.count == 1 for _, table in batch):
-            return [[score] for score in scores]
-        following = iter(scores)
-        return [list(islice(following, table.count)) for _, table in batch]
 
 
 class XGBoostModel:
@@ -139,7 +93,7 @@ class XGBoostModel:
         self,
         files: Sequence[LoadedFile],
         environment: Environment,
-        joint: _JointPredictor | None = None,
+        joint: "JointPredictor | None" = None,
     ) -> None:
         self._boosters: list[Booster] = [file.booster for file in files]
         self._predicting = threading.Lock()
@@ -226,7 +180,13 @@ class XGBoostModel:
             return self._predict(batch)
 
     def predict_if_free(self, batch: Sequence[Table]) -> list[list[Any]] | None:
-        """As `predict`; None if another thread is predicting with this model."""
+        """As `predict`; None if another thread is predicting with this model.
+
+        Raises:
+            RuntimeError: the model is closed.
+        """
+        if self.joint is not None and self._forest is None:
+            raise RuntimeError("the model is closed")
         if not self._predicting.acquire(blocking=False):
             return None
         try:

@@ -12,12 +12,15 @@ supported or compare unequal are left to the library.
 
 import random
 import threading
+import weakref
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from sagehen.modelserver.adapters.table import Table
 from sagehen.modelserver.adapters.xgboost_library import Booster
 from sagehen.modelserver.adapters.xgboost_trees import (
     Floats,
@@ -28,12 +31,14 @@ from sagehen.modelserver.adapters.xgboost_trees import (
     read_trees,
 )
 
-__all__ = ["Forest", "ForestPool", "Row"]
+__all__ = ["MAX_JOINT_ROWS", "Forest", "ForestPool", "JointPredictor", "Row"]
 
 INITIAL_NODES = 64 * 1024
 MAX_WALKED_TREES = 64 * 1024
 """Trees that are walked at once; bounds what a call allocates to a few megabytes."""
 COMPARED_ROWS = 16
+MAX_JOINT_ROWS = 12
+"""Of one model in a call for several: with more rows, a call of the library for them is quicker."""
 
 Span = tuple[int, int]
 """First node, and the node behind the last."""
@@ -223,3 +228,69 @@ def _scores(sums: Floats, forests: Sequence[Forest]) -> list[float]:
         float(sums[at] if forest.transform is None else forest.transform(sums[[at]])[0])
         for at, forest in enumerate(forests)
     ]
+
+
+class Model(Protocol):
+    """The part of an XGBoostModel that a JointPredictor uses."""
+
+    @property
+    def joint_forest(self) -> Forest: ...
+
+    def predict_if_free(self, batch: Sequence[Table], /) -> list[list[Any]] | None: ...
+
+
+class JointPredictor:
+    """Predicts for several models in one call. Implements the contract's JointPredictor."""
+
+    def __init__(self, pool: "ForestPool") -> None:
+        self.pool = pool
+        self._last: Callable[[], Model | None] = lambda: None
+        """The last model that was alone in a call."""
+
+    def predict_jointly(self, batch: Sequence[tuple[Model, Table]]) -> list[list[Any]]:
+        """For each table, a score a row."""
+        rows: dict[Model, int] = {}
+        for model, table in batch:
+            rows[model] = rows.get(model, 0) + table.count
+        if len(rows) == 1:
+            return self._predict_one(batch)
+        apart = {model for model, count in rows.items() if count > MAX_JOINT_ROWS}
+        return self._predict_apart(batch, apart) if apart else self._predict_together(batch)
+
+    def _predict_one(self, batch: Sequence[tuple[Model, Table]]) -> list[list[Any]]:
+        """Predicts for a single model: by the library, which is quicker unless it has but one row
+        of a model that is not in the processor's cache."""
+        model = batch[0][0]
+        if model is self._last() or sum(table.count for _, table in batch) > 1:
+            scores = model.predict_if_free([table for _, table in batch])
+            if scores is not None:
+                return scores
+        self._last = weakref.ref(model)
+        return self._predict_together(batch)
+
+    def _predict_apart(
+        self, batch: Sequence[tuple[Model, Table]], apart: set[Model]
+    ) -> list[list[Any]]:
+        """Has the models in `apart` predict their own rows, but for busy ones."""
+        predictions: list[list[Any]] = [[] for _ in batch]
+        together = [place for place, (model, _) in enumerate(batch) if model not in apart]
+        for model in apart:
+            own = [place for place, (other, _) in enumerate(batch) if other is model]
+            scores = model.predict_if_free([batch[place][1] for place in own])
+            if scores is None:
+                together += own
+                continue
+            for place, prediction in zip(own, scores, strict=True):
+                predictions[place] = prediction
+        rest = self._predict_together([batch[place] for place in together])
+        for place, prediction in zip(together, rest, strict=True):
+            predictions[place] = prediction
+        return predictions
+
+    def _predict_together(self, batch: Sequence[tuple[Model, Table]]) -> list[list[Any]]:
+        rows = [(model.joint_forest, row) for model, table in batch for row in table.rows()]
+        scores = self.pool.predict(rows)
+        if len(rows) == len(batch) and all(table.count == 1 for _, table in batch):
+            return [[score] for score in scores]
+        following = iter(scores)
+        return [list(islice(following, table.count)) for _, table in batch]

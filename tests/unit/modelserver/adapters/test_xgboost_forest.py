@@ -22,8 +22,8 @@ from tests.unit.modelserver.adapters.xgboost_models import (
 from tests.unit.modelserver.conftest import FEATURES, trained
 
 from sagehen.modelserver.adapters import xgboost_forest, xgboost_trees
-from sagehen.modelserver.adapters.xgboost import MAX_JOINT_ROWS, adapter
-from sagehen.modelserver.adapters.xgboost_forest import INITIAL_NODES, ForestPool
+from sagehen.modelserver.adapters.xgboost import adapter
+from sagehen.modelserver.adapters.xgboost_forest import INITIAL_NODES, MAX_JOINT_ROWS, ForestPool
 
 OBJECTIVES = sorted(xgboost_trees._OBJECTIVES)
 
@@ -266,6 +266,35 @@ def test_a_busy_booster_is_not_asked_by_a_second_thread(two_models, rows, as_csv
         assert calls == []
     assert model.joint.predict_jointly([(model, table)]) == expected
     assert len(calls) == 1
+
+
+def test_rows_of_one_model_are_the_librarys_unless_it_is_a_single_row_of_another(
+    two_models, rows, as_csv, monkeypatch
+):
+    first, second = two_models
+    one = first.decode(as_csv(rows[:1]), "text/csv")
+    joint = first.joint
+    together = []
+    predict = joint.pool.predict
+    monkeypatch.setattr(joint.pool, "predict", lambda given: together.append(1) or predict(given))
+    expected = first.predict([one])
+    assert joint.predict_jointly([(first, one), (first, one)]) == expected * 2
+    assert together == []
+    assert joint.predict_jointly([(first, one)]) == expected
+    assert together == [1], "its trees may have to be fetched from memory"
+    assert joint.predict_jointly([(first, one)]) == expected
+    assert together == [1]
+    assert joint.predict_jointly([(second, one)]) == second.predict([one])
+    assert joint.predict_jointly([(first, one)]) == expected
+    assert together == [1, 1, 1]
+
+
+def test_a_closed_model_does_not_predict_alone(two_models, rows, as_csv):
+    model, _ = two_models
+    table = model.decode(as_csv(rows), "text/csv")
+    model.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        model.joint.predict_jointly([(model, table)])
 
 
 def test_a_closed_model_frees_its_nodes_and_its_rows_are_not_given_others_scores(
