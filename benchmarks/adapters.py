@@ -25,9 +25,9 @@ from frame import heading, keep, options, row_of
 from machine import describe_machine
 from sides import Failed
 
-from sagehen.errors import Unavailable
-from sagehen.modelserver.adapters import make_adapter
-from sagehen.modelserver.environment import read_environment
+from sagehen.base.errors import Unavailable
+from sagehen.containers.modelserver.adapters import make_adapter
+from sagehen.containers.modelserver.environment import read_environment
 
 ROWS = (1, 64)
 ROUND_SECONDS = 0.01

@@ -20,10 +20,20 @@ from others import Others
 from sides import Server, server
 from sqlalchemy import Connection
 
-from sagehen.domain.asynchronous import AsyncRequest, AsyncState, Outcome, Output
-from sagehen.domain.ordered_ids import ordered_id
-from sagehen.store import async_leases, async_requests
-from sagehen.store.database import Database
+from sagehen.services.sagemaker.async_inference import (
+    lease_store as async_leases,
+)
+from sagehen.services.sagemaker.async_inference import (
+    request_store as async_requests,
+)
+from sagehen.services.sagemaker.async_inference.invocations import ordered_id
+from sagehen.services.sagemaker.async_inference.records import (
+    AsyncRequest,
+    AsyncState,
+    Outcome,
+    Output,
+)
+from sagehen.state.database import Database
 
 AT_ONCE = 64
 """Requests that a step is about."""

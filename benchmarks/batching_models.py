@@ -148,7 +148,7 @@ KINDS = (
         "application/json",
         "[[%s]]",
         ("onnxruntime",),
-        modules=("onnxruntime", "skl2onnx", "sagehen.modelserver.adapters.onnx"),
+        modules=("onnxruntime", "skl2onnx", "sagehen.containers.modelserver.adapters.onnx.adapter"),
         tolerance=1e-4,
     ),
     Kind(

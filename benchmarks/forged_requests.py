@@ -36,8 +36,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from mutations import MUTATIONS, mutated
 
-from sagehen.api.sns.links import LINKED
-from sagehen.wire.sigv4 import Verifier
+from sagehen.services.messaging.sns.confirmation import LINKED
+from sagehen.wire.signatures.sigv4 import Verifier
 from support.forging import (
     KEY,
     REGION,

@@ -255,7 +255,7 @@ def memory(running: Server) -> dict[str, float]:
     sizes = dict.fromkeys(ROLES, 0.0)
     for process in psutil.Process(running.pid).children():
         for role in ROLES:
-            if f"sagehen.roles.{role}" in process.cmdline():
+            if f"sagehen.app.roles.{role}" in process.cmdline():
                 sizes[role] += process.memory_info().rss / 2**20
     return sizes
 

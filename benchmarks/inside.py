@@ -11,8 +11,8 @@ import msgspec
 import psutil
 from sides import Server
 
-from sagehen.domain.routes import InstanceRoute, RouteTable
-from sagehen.gateway.board import Board
+from sagehen.frame.routes import InstanceRoute, RouteTable
+from sagehen.gateway.routing.inflight import Board
 
 MIB = 2**20
 MODEL_SERVERS = "model servers, mean"

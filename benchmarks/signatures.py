@@ -16,9 +16,9 @@ from botocore.credentials import Credentials
 from frame import heading, keep, options, row_of
 from machine import describe_machine
 
-from sagehen.clock import SYSTEM
+from sagehen.base.clock import SYSTEM
 from sagehen.wire.http import Request
-from sagehen.wire.sigv4 import Verifier
+from sagehen.wire.signatures.sigv4 import Verifier
 
 KEY, SECRET, REGION = "AKSHBENCHMARK", "a-secret", "us-east-1"
 PATH = "/endpoints/house/invocations"

@@ -8,8 +8,8 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from sagehen.store.migrate import upgrade
-from sagehen.store.revision import NEW_STATE
+from sagehen.state.migrate import upgrade
+from sagehen.state.revision import NEW_STATE
 
 _HEAD = "-- Made by scripts/new_state.py from the migrations.\n"
 

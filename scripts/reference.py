@@ -10,16 +10,16 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from sagehen.api.operations import OPERATIONS
-from sagehen.api.s3.operations import OPERATIONS as S3_OPERATIONS
-from sagehen.apply.aws import Place
-from sagehen.apply.kinds import KINDS, Kind
-from sagehen.apply.kinds.sagemaker import EndpointKind, SageMakerKind
-from sagehen.config import PREFIX
-from sagehen.metrics import METRICS, OWN, Metric
-from sagehen.metrics import Kind as MetricKind
-from sagehen.settings import Settings
-from sagehen.settings.section import Section
+from sagehen.app.api.application import OPERATIONS
+from sagehen.apply.client import Place
+from sagehen.apply.resources import KINDS, Kind
+from sagehen.apply.resources.sagemaker import EndpointKind, SageMakerKind
+from sagehen.base.config import PREFIX
+from sagehen.base.metrics import METRICS, OWN, Metric
+from sagehen.base.metrics import Kind as MetricKind
+from sagehen.base.settings import Settings
+from sagehen.base.settings.section import Section
+from sagehen.services.s3.operations import OPERATIONS as S3_OPERATIONS
 
 DOCS = Path(__file__).parent.parent / "docs"
 CONTENTS_START, CONTENTS_END = "<!-- contents: start -->", "<!-- contents: end -->"

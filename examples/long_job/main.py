@@ -157,7 +157,7 @@ class Story:
 def kill_agent(running: psutil.Process) -> None:
     """kill -9 of what runs containers; the job's own process goes with it."""
     for child in running.children():
-        if "sagehen.roles.agent" in child.cmdline():
+        if "sagehen.app.roles.agent" in child.cmdline():
             child.kill()
             print(f"Killed the agent (process {child.pid}), and the job with it.\n")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagehen.api.sns.links import LINKED
+from sagehen.services.messaging.sns.confirmation import LINKED
 from support.forging import (
     Base,
     Forged,

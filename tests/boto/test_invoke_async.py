@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
-from sagehen.cli import app
+from sagehen.app.cli import app
 from support.asynchronous import BUCKET, AsyncEndpoint
 from support.deploy import DOUBLE
 from support.plain_http import ask

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagehen.agent.container_log import ContainerLog
+from sagehen.agent.instances.container_log import ContainerLog
 from support.deploy import Deployer
 from support.server import Server, eventually
 

@@ -1,4 +1,4 @@
-"""S3 through the whole server: gateway, control, disk. Its details are in tests/unit/api/s3."""
+"""S3 through the whole server. Its details are in tests/unit/services/s3."""
 
 import base64
 import http.client

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sagehen.modelserver.adapters.model_file import ModelFileError
-from sagehen.modelserver.contract import Refusal
-from sagehen.modelserver.environment import read_environment
+from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
+from sagehen.containers.modelserver.contract import Refusal
+from sagehen.containers.modelserver.environment import read_environment
 
 GUIDE = Path(__file__).parents[2] / "docs" / "howto" / "add-an-adapter.md"
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from sagehen.modelserver.environment import read_environment
+from sagehen.containers.modelserver.environment import read_environment
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "container-contract.md").read_text()
 SOURCES = [
     path
-    for folder in ("agent", "container", "modelserver")
+    for folder in ("agent", "containers")
     for path in (ROOT / "src" / "sagehen" / folder).rglob("*.py")
-    if "jobs" not in path.parts  # They have a page of their own.
+    if not {"jobs", "training_toolkit"} & set(path.parts)  # They have a page of their own.
 ]
 VARIABLE = re.compile(r"(SAGEMAKER|SAGEHEN|SM)_([A-Z]+_)*[A-Z]+|MAX_CONTENT_LENGTH")
 PUT_TOGETHER = {"SAGEMAKER_TS_BATCH_SIZE", "SAGEMAKER_TS_MAX_BATCH_DELAY"}

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from sagehen.agent.limits import InstanceLimit
-from sagehen.gateway.limits import Limit
-from sagehen.settings import Settings
+from sagehen.agent.instances.limits import InstanceLimit
+from sagehen.base.settings import Settings
+from sagehen.gateway.client.limits import Limit
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
 ROW = re.compile(r"^\| `([a-z_]+)` \| ([^|]+) \|", re.MULTILINE)

@@ -9,9 +9,9 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-from sagehen.api.inference_service.notices import notice_of
-from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
-from sagehen.domain.training import JobStatus
+from sagehen.services.inference_service.notices import notice_of
+from sagehen.services.inference_service.records import InferenceJobRecord, InferenceState
+from sagehen.services.sagemaker.training.records import JobStatus
 from support.server import Server, eventually
 
 GUIDE = Path(__file__).parents[2] / "docs" / "howto" / "long-jobs.md"

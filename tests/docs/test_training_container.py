@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "training-container.md").read_text()
 SOURCES = [
     path
-    for folder in ("agent/jobs", "scriptrunner")
+    for folder in ("agent/jobs", "containers/training_toolkit")
     for path in (ROOT / "src" / "sagehen" / folder).rglob("*.py")
 ]
 VARIABLE = re.compile(r"(SAGEMAKER|SAGEHEN|AWS|TRAINING_JOB)_([A-Z]+_)*[A-Z]+")

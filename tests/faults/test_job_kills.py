@@ -18,31 +18,41 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, select
 
-from sagehen.api.training.creation import create_training_job_row
-from sagehen.api.training.stopping import stop_training_job_row
-from sagehen.clock import SYSTEM
-from sagehen.credentials import make_credentials, make_token
-from sagehen.domain.events import ENABLED, RuleRecord, TargetRecord
-from sagehen.domain.inference_service import InferenceJobRecord, InferenceState
-from sagehen.domain.names import ArnMaker
-from sagehen.domain.queues import QueueRecord
-from sagehen.domain.topics import SubscriptionRecord, SubscriptionState, TopicRecord
-from sagehen.domain.training import SecondaryStatus, TrainingJobRecord
-from sagehen.home import prepare_home
-from sagehen.objects import open_object_store
-from sagehen.settings import Settings
-from sagehen.store import (
-    event_rules,
-    event_targets,
-    inference_jobs,
-    queues,
-    subscriptions,
-    topics,
-    training_jobs,
+from sagehen.base.clock import SYSTEM
+from sagehen.base.credentials import make_credentials, make_token
+from sagehen.base.home import prepare_home
+from sagehen.base.settings import Settings
+from sagehen.frame.arns import ArnMaker
+from sagehen.services.inference_service import job_store as inference_jobs
+from sagehen.services.inference_service.records import InferenceJobRecord, InferenceState
+from sagehen.services.messaging.events import (
+    rule_store as event_rules,
 )
-from sagehen.store.database import Database
-from sagehen.store.messages import MESSAGES
-from sagehen.store.migrate import upgrade
+from sagehen.services.messaging.events import (
+    target_store as event_targets,
+)
+from sagehen.services.messaging.events.records import ENABLED, RuleRecord, TargetRecord
+from sagehen.services.messaging.sns import (
+    subscription_store as subscriptions,
+)
+from sagehen.services.messaging.sns import (
+    topic_store as topics,
+)
+from sagehen.services.messaging.sns.records import (
+    SubscriptionRecord,
+    SubscriptionState,
+    TopicRecord,
+)
+from sagehen.services.messaging.sqs import queue_store as queues
+from sagehen.services.messaging.sqs.message_store import MESSAGES
+from sagehen.services.messaging.sqs.records import QueueRecord
+from sagehen.services.s3.storage import open_object_store
+from sagehen.services.sagemaker.training import store as training_jobs
+from sagehen.services.sagemaker.training.creation import create_training_job_row
+from sagehen.services.sagemaker.training.operations import stop_training_job_row
+from sagehen.services.sagemaker.training.records import SecondaryStatus, TrainingJobRecord
+from sagehen.state.database import Database
+from sagehen.state.migrate import upgrade
 from support.crashing import CRASHES, Crash, Roles
 from support.server import eventually
 

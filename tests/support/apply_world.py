@@ -3,8 +3,8 @@ wants one."""
 
 from typing import Any
 
-from sagehen.apply.kinds import Kind, Live
-from sagehen.errors import AlreadyExists, Conflict, NotFound
+from sagehen.apply.resources import Kind, Live
+from sagehen.base.errors import AlreadyExists, Conflict, NotFound
 
 
 class Crash(BaseException):

@@ -17,7 +17,7 @@ class Ended(NamedTuple):
 
 def run_command(*words: object) -> Ended:
     """As `sagehen words…`; what it does not catch is raised."""
-    from sagehen.cli import app
+    from sagehen.app.cli import app
 
     done = CliRunner().invoke(app, [str(word) for word in words])
     if done.exception is not None and not isinstance(done.exception, SystemExit):

@@ -89,18 +89,18 @@ class Roles:
 
 def _run(role: str, settings: dict[str, str], crash: Crash | None) -> None:
     os.environ.update(settings)
-    sys.argv = [f"sagehen.roles.{role}", "--parent", str(os.getppid())]
+    sys.argv = [f"sagehen.app.roles.{role}", "--parent", str(os.getppid())]
     log = os.open(Path(settings["SAGEHEN_HOME"]) / "logs" / f"{role}.log", _APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     if crash is not None:
         _INSTALL[crash.what](crash)
-    from sagehen.config import load_settings
-    from sagehen.handed_settings import hand_over
-    from sagehen.reconcile import leased_loop
-    from sagehen.reconcile.jobs import loop
-    from sagehen.roles import agent, control
-    from sagehen.roles.common import run, start_role
+    from sagehen.app.roles import agent, control
+    from sagehen.app.roles.common import run, start_role
+    from sagehen.base.config import load_settings
+    from sagehen.base.handed_settings import hand_over
+    from sagehen.frame import leased_loop
+    from sagehen.services.sagemaker.training.reconciler import loop
 
     # What the test itself writes into the state tells no other process.
     leased_loop.LONGEST_REST_SECONDS = loop.LONGEST_REST_SECONDS = 0.05

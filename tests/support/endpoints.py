@@ -2,8 +2,8 @@
 
 import msgspec
 
-from sagehen.domain.records import EndpointStatus
-from sagehen.store import endpoints
+from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
+from sagehen.services.sagemaker.hosting.records import EndpointStatus
 
 ARN = "arn:aws:sagemaker:us-east-1:000000000000:endpoint/"
 CONFIG_ARN = "arn:aws:sagemaker:us-east-1:000000000000:endpoint-config/"

@@ -4,8 +4,13 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from sagehen.domain.containers import ContainerSpec, InstanceReport, InstanceSpec, InstanceState
-from sagehen.domain.records import (
+from sagehen.frame.container_specs import (
+    ContainerSpec,
+    InstanceReport,
+    InstanceSpec,
+    InstanceState,
+)
+from sagehen.services.sagemaker.hosting.records import (
     Deployment,
     EndpointRecord,
     EndpointStatus,

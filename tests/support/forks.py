@@ -18,7 +18,7 @@ FORKING = multiprocessing.get_context("forkserver")
 WARM = "support.warm_models"
 _SCRIPTS = ["boto3", "xgboost", "sklearn.datasets", "sklearn.model_selection", "sagemaker"]
 """xgboost and scikit-learn bring numpy, scipy and pandas."""
-_ROLES = ["sagehen.roles.agent", "sagehen.roles.control"]
+_ROLES = ["sagehen.app.roles.agent", "sagehen.app.roles.control"]
 
 
 @functools.cache

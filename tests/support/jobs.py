@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from sagehen.agent.jobs.context import JobSurroundings
 from sagehen.agent.jobs.jobs import Jobs
-from sagehen.agent.jobs.surroundings import JobSurroundings
-from sagehen.domain.jobs import JobReport, JobSpec
+from sagehen.frame.job_specs import JobReport, JobSpec
 
 LOOK_SECONDS = 2.03
 """From one look at checkpoints to the next: nothing else is waited for so long."""

@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from sagehen.agent.artifacts import ArtifactCache
-from sagehen.agent.faults import ModelRefused, NoRoom
-from sagehen.agent.model_cache import ModelCache, ModelCachePlan
-from sagehen.agent.model_names import opaque_name
-from sagehen.agent.tallies import ModelTallies
-from sagehen.domain.locations import Location
+from sagehen.agent.artifacts.artifacts import ArtifactCache
+from sagehen.agent.errors import ModelRefused, NoRoom
+from sagehen.agent.multimodel.cache import ModelCache, ModelCachePlan
+from sagehen.agent.multimodel.container_client import opaque_name
+from sagehen.agent.multimodel.loaded_models import ModelTallies
+from sagehen.frame.s3_locations import Location
 
 KIB = 1024
 SIZE = 100 * KIB

@@ -18,28 +18,31 @@ from urllib.parse import unquote
 from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
 
-from sagehen.api.app import Application
-from sagehen.api.async_intake import NewRequest
-from sagehen.api.async_invocations import AsyncInvocations
-from sagehen.api.call import Call
-from sagehen.api.own_access import Guard, Metrics
-from sagehen.api.own_routes import Asked, own_route
-from sagehen.api.own_site import OwnSite
-from sagehen.api.request_body import BodyBudget
-from sagehen.api.s3.exchange import Exchange
-from sagehen.clock import Clock
-from sagehen.domain.asynchronous import AsyncRequest
-from sagehen.gateway.admission import Admission
-from sagehen.gateway.call import CallReader
-from sagehen.gateway.faults import Texts
-from sagehen.gateway.fields import joined_fields
-from sagehen.gateway.operations import INVOKE, INVOKE_STREAM, Operation
-from sagehen.gateway.parameters import ParameterCheck
-from sagehen.gateway.target import read_target
-from sagehen.wire.faults import AwsError
+from sagehen.app.api.application import Application
+from sagehen.base.clock import Clock
+from sagehen.frame.asgi import BodyBudget
+from sagehen.frame.context import Call
+from sagehen.frame.own_paths.access import Guard, Metrics, OwnSite
+from sagehen.frame.own_paths.routes import Asked, own_route
+from sagehen.gateway.admission.admission import Admission
+from sagehen.gateway.admission.errors import Texts
+from sagehen.gateway.admission.params import (
+    INVOKE,
+    INVOKE_STREAM,
+    CallReader,
+    Operation,
+    ParameterCheck,
+    joined_fields,
+    read_target,
+)
+from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.sagemaker.async_inference.intake import NewRequest
+from sagehen.services.sagemaker.async_inference.invocations import AsyncInvocations
+from sagehen.services.sagemaker.async_inference.records import AsyncRequest
+from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request, Response
 from sagehen.wire.services import SERVED, service
-from sagehen.wire.sigv4 import Verifier
+from sagehen.wire.signatures.sigv4 import Verifier
 
 __all__ = ["OWN_PATH", "Answer", "Executed", "Recording", "recording"]
 
@@ -215,8 +218,8 @@ def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
         "invocations-response-stream": _admission(INVOKE_STREAM, verifier, executed),
     }
     with (
-        mock.patch("sagehen.api.s3.app.OPERATIONS", objects),
-        mock.patch("sagehen.api.app.validate", return_value=None),
+        mock.patch("sagehen.services.s3.app.OPERATIONS", objects),
+        mock.patch("sagehen.app.api.application.validate", return_value=None),
     ):
         yield Recording(app, admissions, executed)
 

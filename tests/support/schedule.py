@@ -4,7 +4,7 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 TOGETHER = (
-    "tests/unit/modelserver/adapters/",
+    "tests/unit/containers/modelserver/adapters/",
     "tests/boto/cli/",
     "tests/boto/sdk/",
     "tests/faults/load/",

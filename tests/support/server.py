@@ -130,7 +130,7 @@ class Server:
             (word.rpartition(".")[2], child)
             for child in children(self.process.pid)
             for word in _command(child)
-            if word.startswith("sagehen.roles.")
+            if word.startswith("sagehen.app.roles.")
         ]
 
     @property

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sagehen.domain.routes import (
+from sagehen.frame.routes import (
     ContainerAddress,
     ContainerRoute,
     ExecutionMode,

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from typer.testing import CliRunner
 
-from sagehen.cli import app
+from sagehen.app.cli import app
 from support.deploy import IMAGE, ROLE
 from support.server import SAGEHEN
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Dialect, event
 
-from sagehen.settings import Settings
-from sagehen.store.database import Database
+from sagehen.base.settings import Settings
+from sagehen.state.database import Database
 
 __all__ = ["copied_state", "settings_of"]
 

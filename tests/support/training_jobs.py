@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from sagehen.domain.jobs import (
+from sagehen.base.errors import Invalid, NotFound, Unavailable
+from sagehen.frame.job_specs import (
     JobList,
     JobPhase,
     JobReport,
@@ -15,13 +16,12 @@ from sagehen.domain.jobs import (
     PhaseChange,
     StopRequest,
 )
-from sagehen.domain.training import (
+from sagehen.services.sagemaker.training.records import (
     JobStage,
     SecondaryStatus,
     TrainingJobRecord,
     Transition,
 )
-from sagehen.errors import Invalid, NotFound, Unavailable
 
 BEGAN = 1000.0
 """When every job of `waiting_job` was created."""

@@ -113,7 +113,8 @@ def test_script_that_cannot_load_fails_the_endpoint(deploy, name, script, said):
     if name.startswith("raises"):
         (log,) = (deploy.server.home / "logs" / "endpoints" / name).rglob("primary.log")
         assert log.read_text().count("Traceback (most recent call last)") == 1
-        assert "sagehen/modelserver" not in log.read_text(), "frames of the user's code only"
+        frames = log.read_text()
+        assert "sagehen/containers/modelserver" not in frames, "frames of the user's code only"
     deploy.sagemaker.delete_endpoint(EndpointName=name)
 
 

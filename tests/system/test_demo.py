@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sagehen import demo
+from sagehen.app import demo
 from support.server import SAGEHEN, Server, clean_environment, eventually, run_to_its_end
 
 

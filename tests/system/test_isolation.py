@@ -1,6 +1,6 @@
 """What one endpoint's code does hurts no other endpoint."""
 
-from sagehen.home import Home
+from sagehen.base.home import Home
 from support.deploy import IMAGE
 from support.mounts import may_mount
 

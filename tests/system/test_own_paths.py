@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.routing import Route
 
-from sagehen.address import reachable_urls
-from sagehen.api.async_paths import AsyncPaths
-from sagehen.api.inference_service.service_paths import service_routes
-from sagehen.api.own_access import Access, access_of
-from sagehen.api.own_paths import OwnPaths
-from sagehen.api.stacks import stack_routes
-from sagehen.api.training.job_paths import JobPaths
+from sagehen.app.api.own_paths import OwnPaths
+from sagehen.base.address import reachable_urls
+from sagehen.frame.own_paths.access import Access, access_of
+from sagehen.services.inference_service.own_paths import service_routes
+from sagehen.services.sagemaker.async_inference.own_paths import AsyncPaths
+from sagehen.services.sagemaker.training.own_paths import JobPaths
+from sagehen.services.stacks.own_paths import stack_routes
 from support.cli import run_command
 from support.plain_http import ask
 

@@ -64,7 +64,7 @@ def test_the_wheel_has_every_file_of_the_package(built: Path) -> None:
         for path in (SOURCE / "sagehen").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert "sagehen/store/migrations/new_state.sql" in files
+    assert "sagehen/state/migrations/new_state.sql" in files
     packed = {name for name in digests(wheel(built)) if name.startswith("sagehen/")}
     assert packed == files
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
-from sagehen.store.database import Database
-from sagehen.store.migrate import upgrade
-from sagehen.store.tables import METADATA
+from sagehen.state.database import Database
+from sagehen.state.migrate import upgrade
+from sagehen.state.rows import METADATA
 from support.postgres import running_postgres
 from support.state import copied_state
 

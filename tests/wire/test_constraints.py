@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sagehen.wire.faults import AwsError
+from sagehen.wire.errors import AwsError
 from sagehen.wire.services import service
-from sagehen.wire.validate import validate
+from sagehen.wire.validation.validate import validate
 
 DEEPEST = 5
 NUMBERS = ("integer", "long", "float", "double")

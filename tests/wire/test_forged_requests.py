@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from sagehen.api.s3.operations import OPERATIONS as S3
-from sagehen.api.sns.links import LINKED
+from sagehen.services.messaging.sns.confirmation import LINKED
+from sagehen.services.s3.operations import OPERATIONS as S3
 from sagehen.wire.services import service
-from sagehen.wire.sigv4 import Verifier
+from sagehen.wire.signatures.sigv4 import Verifier
 from support.forging import (
     KEY,
     REGION,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from sagehen.wire.faults import AwsError
+from sagehen.wire.errors import AwsError
 from sagehen.wire.match import match
 from sagehen.wire.parse import parse
 from sagehen.wire.serialize import serialize, serialize_error

@@ -1,37 +1,92 @@
-"""The agent: the instances of this node, by id."""
+"""The agent: the instances of this node, by id.
+
+Reads model data from the object store, which blocks, without blocking the agent.
+"""
 
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from sagehen.agent.artifacts import ArtifactCache
+from sagehen.agent.artifacts.artifacts import ArtifactCache
+from sagehen.agent.artifacts.fetch import StoredObject
 from sagehen.agent.changes import Changes
-from sagehen.agent.container_plan import ContainerPlace
-from sagehen.agent.instance import Instance
+from sagehen.agent.instances.container_plan import ContainerPlace
+from sagehen.agent.instances.instance import Instance
+from sagehen.agent.instances.leftovers import clear_leftovers, prune_logs
+from sagehen.agent.jobs.context import JobSurroundings
 from sagehen.agent.jobs.jobs import Jobs
-from sagehen.agent.jobs.surroundings import JobSurroundings
-from sagehen.agent.launcher import Launcher
+from sagehen.agent.launchers.launcher import Launcher
 from sagehen.agent.launchers.process import ProcessLauncher
-from sagehen.agent.leftovers import clear_leftovers
-from sagehen.agent.log_folders import prune_logs
 from sagehen.agent.messages import InstanceList, LoadedModel, Sample
 from sagehen.agent.node import Node, Pace
-from sagehen.agent.stored import StoredModelData
-from sagehen.clock import Clock
-from sagehen.domain.containers import InstanceSpec, InstanceState
-from sagehen.errors import Invalid, NotFound, Unavailable
-from sagehen.home import Home
-from sagehen.objects import ObjectStore
+from sagehen.base.clock import Clock
+from sagehen.base.errors import Invalid, NotFound, Unavailable
+from sagehen.base.home import Home
+from sagehen.frame.container_specs import InstanceSpec, InstanceState
+from sagehen.frame.s3_locations import Location
+from sagehen.services.s3.storage import ObjectStore
+from sagehen.services.s3.storage.records import ListingQuery, ObjectInfo
+from sagehen.services.s3.storage.store import OpenObject
 
 if TYPE_CHECKING:
-    from sagehen.settings import Settings
+    from sagehen.base.settings import Settings
 
-__all__ = ["Agent"]
+__all__ = ["Agent", "StoredModelData"]
 
 log = logging.getLogger(__name__)
+
+OBJECTS_PER_PAGE = 1000
+
+
+class StoredModelData:
+    """`ModelDataReader` over an object store."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+
+    async def head(self, location: Location) -> StoredObject:
+        info = await asyncio.to_thread(self._objects.head, location.bucket, location.key)
+        return _describe(info)
+
+    async def read(self, location: Location, etag: str) -> AsyncIterator[bytes]:
+        # Each turn in a thread costs more than reading a small object: those take one.
+        opened, chunks, chunk = await asyncio.to_thread(self._begin, location, etag)
+        try:
+            left = opened.info.size
+            while chunk:
+                left -= len(chunk)
+                yield chunk
+                chunk = await asyncio.to_thread(next, chunks, b"") if left > 0 else b""
+        finally:
+            opened.close()
+
+    def _begin(self, location: Location, etag: str) -> tuple[OpenObject, Iterator[bytes], bytes]:
+        opened = self._objects.open(location.bucket, location.key)
+        try:
+            if opened.info.etag != etag:
+                raise Unavailable(f"{location.url} was overwritten while it was fetched.")
+            chunks = iter(opened.chunks())
+            return opened, chunks, next(chunks, b"")
+        except BaseException:
+            opened.close()
+            raise
+
+    async def list(self, location: Location) -> AsyncIterator[StoredObject]:
+        after, more = "", True
+        while more:
+            query = ListingQuery(prefix=location.key, after=after, limit=OBJECTS_PER_PAGE)
+            page = await asyncio.to_thread(self._objects.list_page, location.bucket, query)
+            for info in page.objects:
+                yield _describe(info)
+            after, more = page.last, page.truncated
+
+
+def _describe(info: ObjectInfo) -> StoredObject:
+    return StoredObject(info.key, info.size, info.etag)
+
 
 THREADS = 32
 """For what blocks: the disk, the object store, /proc."""

@@ -1,17 +1,25 @@
-"""The agent's HTTP API, for control and the gateways of this machine."""
+"""The agent's HTTP API, for control and the gateways of this machine.
 
+What the agent's HTTP routes have in common: bodies read, long polls, answers written.
+
+The agent's HTTP routes for training jobs' attempts.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from sagehen.agent.agent import Agent
-from sagehen.agent.answers import answer_json, answer_list, read_body
-from sagehen.agent.faults import ModelNotReady, ModelRefused, NoRoom
-from sagehen.agent.jobs.routes import job_routes
-from sagehen.agent.messages import Failure, LoadRequest, TouchRequest
-from sagehen.domain.containers import InstanceSpec
-from sagehen.errors import (
+from sagehen.agent.errors import ModelNotReady, ModelRefused, NoRoom
+from sagehen.agent.jobs.jobs import Jobs
+from sagehen.agent.messages import Failure, Interrupted, InterruptRequest, LoadRequest, TouchRequest
+from sagehen.base.errors import (
     ArtifactError,
     ArtifactMissing,
     ArtifactRejected,
@@ -21,8 +29,109 @@ from sagehen.errors import (
     SagehenError,
     Unavailable,
 )
+from sagehen.frame.container_specs import InstanceSpec
+from sagehen.frame.job_specs import JobSpec, StopRequest
 
-__all__ = ["create_app"]
+__all__ = ["answer_json", "answer_list", "create_app", "job_routes", "read_body"]
+
+MOST_BODY_BYTES = 2**20
+
+_T = TypeVar("_T")
+
+
+async def read_body(request: Request, kind: type[_T]) -> _T:
+    """The body as `kind`. Raises Invalid."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BODY_BYTES:
+            raise Invalid(f"The body is larger than {MOST_BODY_BYTES} bytes.")
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise Invalid(f"The body is not what is expected: {error}") from error
+
+
+def answer_json(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+async def answer_list(
+    request: Request,
+    list_now: Callable[[], object],
+    wait: Callable[[int, float], Coroutine[Any, Any, object]],
+) -> Response:
+    """A list that has versions: now, or with `since` a long poll of `wait_seconds`."""
+    since = request.query_params.get("since")
+    if since is None:
+        return answer_json(list_now())
+    try:
+        seconds = float(request.query_params.get("wait_seconds", "0"))
+        version = int(since)
+    except ValueError as error:
+        raise Invalid(f"A query parameter is not a number: {error}") from error
+    return await _unless_disconnected(request, wait(version, seconds))
+
+
+async def _unless_disconnected(request: Request, wait: Coroutine[Any, Any, object]) -> Response:
+    """The answer, given up when nobody waits for it: a stopping server waits for its handlers."""
+    answering = asyncio.create_task(wait)
+    watching = asyncio.create_task(_disconnected(request))
+    try:
+        await asyncio.wait({answering, watching}, return_when=asyncio.FIRST_COMPLETED)
+        return answer_json(answering.result()) if answering.done() else Response(status_code=204)
+    finally:
+        answering.cancel()
+        watching.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def job_routes(jobs: Jobs) -> list[Route]:
+    """`/jobs`, and what is below it."""
+    routes = _JobRoutes(jobs)
+    return [
+        Route("/jobs", routes.list, methods=["GET"]),
+        Route("/jobs/metrics", routes.metrics, methods=["GET"]),
+        Route("/jobs/interrupt", routes.interrupt, methods=["POST"]),
+        Route("/jobs/{id}", routes.put, methods=["PUT"]),
+        Route("/jobs/{id}", routes.delete, methods=["DELETE"]),
+        Route("/jobs/{id}/stop", routes.stop, methods=["POST"]),
+    ]
+
+
+class _JobRoutes:
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    async def list(self, request: Request) -> Response:
+        return await answer_list(request, self._jobs.list, self._jobs.wait_for_change)
+
+    async def metrics(self, request: Request) -> Response:
+        return answer_json(await self._jobs.samples())
+
+    async def interrupt(self, request: Request) -> Response:
+        wanted = await read_body(request, InterruptRequest)
+        return answer_json(Interrupted(attempt_ids=self._jobs.interrupt(wanted.jobs)), 202)
+
+    async def put(self, request: Request) -> Response:
+        spec = await read_body(request, JobSpec)
+        if spec.attempt_id != request.path_params["id"]:
+            raise Invalid("The path and the body name different attempts.")
+        self._jobs.put(spec)
+        return Response(status_code=202)
+
+    async def stop(self, request: Request) -> Response:
+        wanted = await read_body(request, StopRequest)
+        self._jobs.stop(request.path_params["id"], wanted)
+        return Response(status_code=202)
+
+    async def delete(self, request: Request) -> Response:
+        self._jobs.delete(request.path_params["id"])
+        return Response(status_code=202)
 
 
 def create_app(agent: Agent) -> Starlette:

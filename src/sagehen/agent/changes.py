@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sagehen.clock import Clock
+from sagehen.base.clock import Clock
 
 __all__ = ["Changes"]
 

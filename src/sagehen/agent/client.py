@@ -17,9 +17,9 @@ from sagehen.agent.messages import (
     LoadRequest,
     Sample,
 )
-from sagehen.domain.containers import InstanceSpec
-from sagehen.domain.jobs import JobList, JobSpec, StopRequest
-from sagehen.errors import Invalid, NotFound, SagehenError, Unavailable
+from sagehen.base.errors import Invalid, NotFound, SagehenError, Unavailable
+from sagehen.frame.container_specs import InstanceSpec
+from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
 
 __all__ = ["AgentClient"]
 

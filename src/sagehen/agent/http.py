@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import httptools
 
-from sagehen.errors import Unavailable
+from sagehen.base.errors import Unavailable
 
 __all__ = ["Answer", "exchange"]
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from sagehen.domain.containers import InstanceReport
+from sagehen.frame.container_specs import InstanceReport
 
 __all__ = [
     "Failure",

@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sagehen.agent.artifacts import ArtifactCache
-from sagehen.agent.launcher import Launcher
-from sagehen.agent.ports import Ports
-from sagehen.clock import Clock
-from sagehen.home import Home
+from sagehen.agent.artifacts.artifacts import ArtifactCache
+from sagehen.agent.instances.container_plan import Ports
+from sagehen.agent.launchers.launcher import Launcher
+from sagehen.base.clock import Clock
+from sagehen.base.home import Home
 
 if TYPE_CHECKING:
-    from sagehen.settings import Settings
+    from sagehen.base.settings import Settings
 
 __all__ = ["Node", "Pace"]
 

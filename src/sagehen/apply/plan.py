@@ -3,32 +3,77 @@
 Pure: facts in, decision out. The steps go in the order in which resources need one another; what
 is replaced or no longer wanted is removed behind them, so that nothing that serves loses what it
 stands on.
+
+Where two values differ: what is kept and what is wanted, what is wanted and what is there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 import msgspec
 
-from sagehen.apply.desired import Desired
-from sagehen.apply.differences import Difference, differences, missing_from
 from sagehen.apply.hidden import is_equal, revealed
-from sagehen.apply.kinds import Live, comparable
-from sagehen.apply.record import Kept, StackContent
-from sagehen.errors import AlreadyExists, Invalid
+from sagehen.apply.resources import Live, comparable
+from sagehen.apply.stack import Kept, StackContent
+from sagehen.apply.template.desired import Desired
+from sagehen.base.errors import AlreadyExists, Invalid
 
 __all__ = [
     "Action",
+    "Difference",
     "Lives",
     "Plan",
     "Removal",
     "Step",
+    "differences",
     "is_same",
     "live_key",
     "make_plan",
+    "missing_from",
     "plan_removal",
 ]
+
+
+class Difference(msgspec.Struct, frozen=True):
+    path: str
+    """`PrimaryContainer.Image`, `ProductionVariants[0].InstanceType`."""
+    before: Any
+    """None where there was nothing."""
+    after: Any
+
+    @property
+    def member(self) -> str:
+        """The property that it is in."""
+        return self.path.partition(".")[0].partition("[")[0]
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]:
+    """All of them, as deep down as both have the same form."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in {**before, **after}:
+            below = f"{path}.{name}" if path else str(name)
+            yield from differences(before.get(name), after.get(name), below)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for number, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from differences(one, other, f"{path}[{number}]")
+    elif before != after:
+        yield Difference(path, before, after)
+
+
+def missing_from(there: Any, wanted: Any, path: str = "") -> Iterator[Difference]:
+    """What of `wanted` is not so `there`, which may have more, such as defaults."""
+    if isinstance(wanted, dict) and isinstance(there, dict):
+        for name, value in wanted.items():
+            below = f"{path}.{name}" if path else str(name)
+            yield from missing_from(there.get(name), value, below)
+    elif isinstance(wanted, list) and isinstance(there, list) and len(wanted) == len(there):
+        for number, (one, other) in enumerate(zip(there, wanted, strict=True)):
+            yield from missing_from(one, other, f"{path}[{number}]")
+    elif there != wanted and not (there is None and wanted in ({}, [])):
+        yield Difference(path, there, wanted)
+
 
 Lives = Mapping[tuple[str, str], Live]
 """By type and name; what is not in it is not there."""

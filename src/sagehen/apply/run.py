@@ -12,20 +12,18 @@ from types import FrameType
 
 import typer
 
-from sagehen.apply.aws import Aws, Place
-from sagehen.apply.connect import connect
-from sagehen.apply.desired import Resolver
-from sagehen.apply.kinds import KINDS
-from sagehen.apply.parameters import read_assignments
-from sagehen.apply.perform import look_at, perform
+from sagehen.apply.client import Aws, Place, connect
+from sagehen.apply.perform import Interrupted, Work, look_at, perform
 from sagehen.apply.plan import Plan, make_plan, plan_removal
-from sagehen.apply.reading import read_template_file
+from sagehen.apply.resources import KINDS
 from sagehen.apply.show import render_outputs, render_plan
 from sagehen.apply.stack import Stack, claimed, load_stack
-from sagehen.apply.template import read_template
-from sagehen.apply.waiting import Interrupted, Work
-from sagehen.errors import Invalid
-from sagehen.terminal import err, out
+from sagehen.apply.template.desired import Resolver
+from sagehen.apply.template.parameters import read_assignments
+from sagehen.apply.template.reading import read_template_file
+from sagehen.apply.template.template import read_template
+from sagehen.base.errors import Invalid
+from sagehen.base.terminal import err, out
 
 __all__ = ["CHANGES", "INTERRUPTED", "Options", "apply_template", "delete_stack"]
 

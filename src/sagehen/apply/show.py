@@ -7,8 +7,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sagehen.apply.differences import Difference
-from sagehen.apply.plan import Action, Plan, Removal, Step
+from sagehen.apply.plan import Action, Difference, Plan, Removal, Step
 
 __all__ = ["render_outputs", "render_plan"]
 

@@ -1,4 +1,7 @@
-"""A stack's record on the server, claimed for one run and written before and after each step."""
+"""A stack's record on the server, claimed for one run and written before and after each step.
+
+What a stack's record holds: the resources that were made, and what each was made of.
+"""
 
 import getpass
 import hashlib
@@ -9,17 +12,75 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import psutil
 
-from sagehen.apply.aws import Aws
-from sagehen.apply.hidden import is_equal
-from sagehen.apply.record import Kept, StackContent
-from sagehen.errors import Conflict, Invalid, NotFound, SagehenError
+from sagehen.apply.client import Aws
+from sagehen.apply.hidden import has_plain, is_equal, masked
+from sagehen.base.errors import Conflict, Invalid, NotFound, SagehenError
 
-__all__ = ["CLAIM_SECONDS", "Journal", "Stack", "claimed", "load_stack"]
+__all__ = [
+    "CLAIM_SECONDS",
+    "Journal",
+    "Kept",
+    "Phase",
+    "Stack",
+    "StackContent",
+    "claimed",
+    "load_stack",
+]
+
+Phase = Literal["creating", "ready", "updating"]
+"""Written before a step and after it: whoever finds another than `ready` finishes that step."""
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource of the stack."""
+
+    logical_id: str
+    type: str
+    name: str
+    """What the API knows it by; empty where that is told only when it is made."""
+    properties: dict[str, Any]
+    attributes: dict[str, str] = {}
+    """Ref, and what Fn::GetAtt is asked for."""
+    needs: tuple[str, ...] = ()
+    """The logical ids of those that had to be there before it."""
+    deletion_policy: str = "Delete"
+    hidden: tuple[str, ...] = ()
+    """Where in its properties there is what parameters with NoEcho are, or is made of it. On the
+    server there are markers in its place (`hidden.py`)."""
+    phase: Phase = "ready"
+
+
+class StackContent(msgspec.Struct, frozen=True, kw_only=True):
+    resources: dict[str, Kept] = {}
+    """By logical id."""
+    leftovers: tuple[Kept, ...] = ()
+    """Replaced, and to be deleted once all else has succeeded."""
+    outputs: dict[str, str] = {}
+    """Those that have something of a parameter with NoEcho are markers."""
+
+    @property
+    def has_plain(self) -> bool:
+        """Whether a version before has written in clear what is to be hidden."""
+        kept = (*self.resources.values(), *self.leftovers)
+        return any(has_plain(one.properties, one.hidden) for one in kept)
+
+    def masked(self) -> "StackContent":
+        """The same, with markers for all that is to be hidden."""
+        resources = {name: _masked(one) for name, one in self.resources.items()}
+        leftovers = tuple(map(_masked, self.leftovers))
+        return msgspec.structs.replace(self, resources=resources, leftovers=leftovers)
+
+
+def _masked(kept: Kept) -> Kept:
+    if not kept.hidden:
+        return kept
+    return msgspec.structs.replace(kept, properties=masked(kept.properties, kept.hidden))
+
 
 CLAIM_SECONDS = 60.0
 _RENEW_SECONDS = 15.0

@@ -6,33 +6,28 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from sagehen.clock import Clock
-from sagehen.domain.container_ends import read_end
-from sagehen.gateway.access_log import AccessLog
-from sagehen.gateway.admission import Admission
-from sagehen.gateway.board import Board
-from sagehen.gateway.body import Held
-from sagehen.gateway.call import CallReader
-from sagehen.gateway.counters import Counters
+from sagehen.base.clock import Clock
+from sagehen.base.home import Home
+from sagehen.frame.container_specs import read_end
+from sagehen.gateway.admission.admission import Admission
+from sagehen.gateway.admission.errors import Texts
+from sagehen.gateway.admission.params import INVOKE, INVOKE_STREAM, CallReader, Operation, check_of
+from sagehen.gateway.client.limits import ClientLimits, InvocationLimits
+from sagehen.gateway.container.pool import Pool
 from sagehen.gateway.dispatch import Dispatcher
-from sagehen.gateway.faults import Texts
-from sagehen.gateway.gateway import Gateway
-from sagehen.gateway.invoker import Invoker
-from sagehen.gateway.limits import ClientLimits, InvocationLimits
-from sagehen.gateway.live import Live
-from sagehen.gateway.models import LoadedModels
-from sagehen.gateway.operations import INVOKE, INVOKE_STREAM, Operation
-from sagehen.gateway.parameters import check_of
-from sagehen.gateway.pool import Pool
-from sagehen.gateway.routes import Routes
-from sagehen.gateway.server import Server
-from sagehen.gateway.sessions import Sessions
-from sagehen.gateway.shadow import Shadows
-from sagehen.home import Home
-from sagehen.wire.sigv4 import Verifier
+from sagehen.gateway.gateway import Gateway, Server
+from sagehen.gateway.invocation.invoker import Held, Invoker, Live
+from sagehen.gateway.metrics.counters import Counters
+from sagehen.gateway.metrics.request_metrics import AccessLog
+from sagehen.gateway.multimodel.models import LoadedModels
+from sagehen.gateway.routing.inflight import Board
+from sagehen.gateway.routing.routes import Routes
+from sagehen.gateway.routing.sessions import Sessions
+from sagehen.gateway.routing.shadow import Shadows
+from sagehen.wire.signatures.sigv4 import Verifier
 
 if TYPE_CHECKING:
-    from sagehen.settings import Settings
+    from sagehen.base.settings import Settings
 
 __all__ = ["make_gateway"]
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from sagehen.clock import Clock
+from sagehen.base.clock import Clock
 
 __all__ = ["IDLE_SECONDS", "Duties", "Duty", "keep_doing"]
 

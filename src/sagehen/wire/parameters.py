@@ -2,7 +2,7 @@
 
 from urllib.parse import parse_qsl
 
-from sagehen.wire.faults import AwsError
+from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request
 
 __all__ = ["check_each_once", "form_parameters", "is_form", "parameters_of", "spellings"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from sagehen.wire.cbor_body import read_cbor
-from sagehen.wire.faults import AwsError
+from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request
 from sagehen.wire.json_body import read_json
 from sagehen.wire.services import CBOR, OperationModel
@@ -32,7 +32,7 @@ def parse(request: Request, operation: OperationModel) -> dict[str, Any]:
             return read_json(shape, request.body)
         if protocol == CBOR:
             return read_cbor(shape, request.body)
-        from sagehen.wire.parsers import read_with_moto  # see `moto_models`
+        from sagehen.wire.parsers import read_with_moto
 
         return read_with_moto(request, operation)
     except Malformed as error:

@@ -13,9 +13,9 @@ from moto.core import parse as moto
 
 from sagehen.wire import values
 from sagehen.wire.http import Request
+from sagehen.wire.match import path_labels
 from sagehen.wire.moto_models import as_motos
 from sagehen.wire.parameters import form_parameters, parameters_of
-from sagehen.wire.rest import path_labels
 from sagehen.wire.services import OperationModel, Shape
 from sagehen.wire.values import Malformed
 

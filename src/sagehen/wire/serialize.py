@@ -8,11 +8,11 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from sagehen.wire.cbor_body import encode_cbor, write_cbor
-from sagehen.wire.faults import AwsError
+from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Response
 from sagehen.wire.json_body import write_json
 from sagehen.wire.services import CBOR, OperationModel, ServiceModel, Shape
-from sagehen.wire.xml_text import escape_controls
+from sagehen.wire.values import escape_controls
 
 __all__ = ["serialize", "serialize_error"]
 
@@ -47,7 +47,7 @@ def serialize(
         else:
             response = Response(200, _CBOR_HEADERS.copy(), write_cbor(shape, result or {}))
     else:
-        from sagehen.wire.serializers import write_with_moto  # see `moto_models`
+        from sagehen.wire.serializers import write_with_moto
 
         response = write_with_moto(operation, result or {}, request_id)
     response.headers.update(_ids(service, request_id))

@@ -14,8 +14,7 @@ from moto.core import serialize as moto
 from sagehen.wire.http import Response
 from sagehen.wire.moto_models import as_motos
 from sagehen.wire.services import OperationModel, Shape
-from sagehen.wire.values import as_utc
-from sagehen.wire.xml_text import escape_controls
+from sagehen.wire.values import as_utc, escape_controls
 
 __all__ = ["write_with_moto"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from botocore.loaders import Loader
 from botocore.model import OperationModel, ServiceModel, Shape
 
-from sagehen.wire.faults import AwsError
+from sagehen.wire.errors import AwsError
 
 __all__ = [
     "CBOR",

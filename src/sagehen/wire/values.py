@@ -1,4 +1,7 @@
-"""Single values as they stand on the wire, read strictly: what is not of its type is refused."""
+"""Single values as they stand on the wire, read strictly: what is not of its type is refused.
+
+Text in XML.
+"""
 
 import base64
 import binascii
@@ -8,7 +11,17 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-__all__ = ["Malformed", "as_meant", "as_utc", "blob", "boolean", "integer", "number", "timestamp"]
+__all__ = [
+    "Malformed",
+    "as_meant",
+    "as_utc",
+    "blob",
+    "boolean",
+    "escape_controls",
+    "integer",
+    "number",
+    "timestamp",
+]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _BITS = {"integer": 31, "long": 63}
@@ -116,3 +129,11 @@ def _shown(value: Any) -> str:
     if isinstance(value, (int, float)):
         return str(value)[:64]
     return "the value"
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")
+
+
+def escape_controls(xml: str) -> str:
+    """XML text with what it cannot hold raw as character references."""
+    return _CONTROLS.sub(lambda found: f"&#x{ord(found[0]):x};", xml)

@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 import sagehen.apply.run
-from sagehen.apply.connect import connect
-from sagehen.cli import app
-from sagehen.errors import NotFound
+from sagehen.app.cli import app
+from sagehen.apply.client import connect
+from sagehen.base.errors import NotFound
 from support.stacks import resource, served
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from sagehen.store.migrate import upgrade
+from sagehen.state.migrate import upgrade
 from support.warm import PLAIN, run_script
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

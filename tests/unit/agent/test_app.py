@@ -13,12 +13,12 @@ from sagehen.agent.client import AgentClient
 from sagehen.agent.http import Answer, exchange
 from sagehen.agent.messages import LoadedModel, LoadRequest, TouchRequest
 from sagehen.agent.node import Pace
-from sagehen.clock import SYSTEM
-from sagehen.domain.containers import InstanceReport, InstanceSpec, InstanceState
-from sagehen.errors import Invalid, NotFound, Unavailable
-from sagehen.home import Home
-from sagehen.objects import ObjectStore
-from sagehen.settings import Settings
+from sagehen.base.clock import SYSTEM
+from sagehen.base.errors import Invalid, NotFound, Unavailable
+from sagehen.base.home import Home
+from sagehen.base.settings import Settings
+from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
+from sagehen.services.s3.storage import ObjectStore
 from support.agents import served
 
 MakeSpec = Callable[..., InstanceSpec]

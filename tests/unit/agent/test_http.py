@@ -7,7 +7,7 @@ import pytest
 
 from sagehen.agent import http
 from sagehen.agent.http import exchange
-from sagehen.errors import Unavailable
+from sagehen.base.errors import Unavailable
 
 Serve = Callable[[bytes | None], Awaitable[str]]
 

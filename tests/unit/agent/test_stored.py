@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from sagehen.agent import stored
-from sagehen.agent.artifacts import ArtifactCache
-from sagehen.agent.model_data import ModelData
-from sagehen.agent.stored import StoredModelData
-from sagehen.clock import SYSTEM
-from sagehen.domain.locations import Location, parse_location
-from sagehen.errors import ArtifactMissing, NotFound, Unavailable
-from sagehen.objects import ObjectStore
+from sagehen.agent import agent as stored
+from sagehen.agent.agent import StoredModelData
+from sagehen.agent.artifacts.artifacts import ArtifactCache
+from sagehen.agent.artifacts.fetch import ModelData
+from sagehen.base.clock import SYSTEM
+from sagehen.base.errors import ArtifactMissing, NotFound, Unavailable
+from sagehen.frame.s3_locations import Location, parse_location
+from sagehen.services.s3.storage import ObjectStore
 
 Put = Callable[[str, bytes], None]
 

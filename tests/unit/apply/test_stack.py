@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from sagehen.apply import stack as stacks
-from sagehen.apply.record import Kept, StackContent
-from sagehen.apply.stack import Journal, Stack, claimed, load_stack
-from sagehen.errors import Conflict, Invalid, NotFound
+from sagehen.apply.stack import Journal, Kept, Stack, StackContent, claimed, load_stack
+from sagehen.base.errors import Conflict, Invalid, NotFound
 from support.apply_world import World
 
 

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from sagehen.apply import waiting
-from sagehen.apply.waiting import Work, poll
-from sagehen.errors import Unavailable
+from sagehen.apply import perform as waiting
+from sagehen.apply.perform import Work, poll
+from sagehen.base.errors import Unavailable
 
 
 class Passing(threading.Event):

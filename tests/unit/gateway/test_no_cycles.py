@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from sagehen.domain.routes import VariantRoute
+from sagehen.frame.routes import VariantRoute
 
 STREAM = "/endpoints/price/invocations-response-stream"
 LIST_MODELS = b"GET /models HTTP/1.1\r\nHost: x\r\n%b\r\n"

@@ -5,9 +5,8 @@ import zlib
 
 import pytest
 
-from sagehen.wire.compression import decompressed
-from sagehen.wire.faults import AwsError
-from sagehen.wire.http import Request
+from sagehen.wire.errors import AwsError
+from sagehen.wire.http import Request, decompressed
 
 BODY = b"Action=PutMetricData" * 100
 

@@ -5,7 +5,7 @@ import re
 import botocore.session
 import pytest
 
-from sagehen.wire.faults import AwsError
+from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request
 from sagehen.wire.match import likely_model, match, not_implemented
 from sagehen.wire.services import service as read_service

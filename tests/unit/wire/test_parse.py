@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagehen.wire.faults import AwsError
+from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request
 from sagehen.wire.parse import parse
 from sagehen.wire.services import CBOR, service

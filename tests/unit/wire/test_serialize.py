@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import cbor2
 import pytest
 
-from sagehen.wire.faults import AwsError
+from sagehen.wire.errors import AwsError
 from sagehen.wire.serialize import serialize, serialize_error
 from sagehen.wire.services import CBOR, PROTOCOLS, service
 from support.oracle import client_model, code_of_class, error_as_client_reads, read_by_client

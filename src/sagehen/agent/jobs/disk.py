@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from sagehen.agent.jobs.allowance import Allowance, used_bytes
+from sagehen.agent.jobs.disk_allowance import Allowance, used_bytes
 from sagehen.agent.jobs.failures import JobFailed, disk_full
-from sagehen.agent.jobs.place import HostPlace
-from sagehen.clock import Clock
+from sagehen.agent.jobs.host_folders import HostPlace
+from sagehen.base.clock import Clock
 
 __all__ = ["Room", "read_room", "watch_room", "watch_volumes"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sagehen.agent.failures import LONGEST_REASON, explain
-from sagehen.errors import SagehenError
+from sagehen.agent.instances.failures import LONGEST_REASON, explain
+from sagehen.base.errors import SagehenError
 
 __all__ = [
     "JobFailed",

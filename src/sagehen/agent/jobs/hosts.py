@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sagehen.agent.faults import CannotStart
+from sagehen.agent.errors import CannotStart
+from sagehen.agent.instances.limits import Utilization
+from sagehen.agent.jobs.container_plan import plan_job_launch
+from sagehen.agent.jobs.context import JobSurroundings
 from sagehen.agent.jobs.failures import (
     JobFailed,
     cannot_run,
@@ -12,15 +15,12 @@ from sagehen.agent.jobs.failures import (
     out_of_memory,
     script_failed,
 )
+from sagehen.agent.jobs.host_folders import HostPlace
 from sagehen.agent.jobs.metrics import JobMetrics
 from sagehen.agent.jobs.network import JobNetwork, claim_network
-from sagehen.agent.jobs.orders import Orders
-from sagehen.agent.jobs.place import HostPlace
-from sagehen.agent.jobs.plan import plan_job_launch
-from sagehen.agent.jobs.surroundings import JobSurroundings
-from sagehen.agent.launcher import Process
+from sagehen.agent.jobs.stop_request import Orders
+from sagehen.agent.launchers.launcher import Process
 from sagehen.agent.messages import JobSample
-from sagehen.agent.utilization import Utilization
 
 __all__ = ["Host", "Hosts"]
 

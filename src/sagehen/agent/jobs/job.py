@@ -2,31 +2,31 @@
 
 Starting ─► Downloading ─► Training ─► Uploading ─► an outcome
     └────────────┴─────────────┴─► an outcome: failed, told to end, or its capacity was taken back
+
+How an attempt ended, as far as its containers are concerned.
 """
 
 import asyncio
 import logging
 from collections.abc import Coroutine
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from sagehen.agent.artifacts.folders import is_disk_full, remove_tree
 from sagehen.agent.changes import Changes
-from sagehen.agent.folders import is_disk_full, remove_tree
-from sagehen.agent.jobs.configs import prepare_place
-from sagehen.agent.jobs.data import JobData
+from sagehen.agent.jobs.context import EndedReports, JobSurroundings
+from sagehen.agent.jobs.data.data import JobData
+from sagehen.agent.jobs.data.transfers import DiskFull
 from sagehen.agent.jobs.disk import watch_room, watch_volumes
-from sagehen.agent.jobs.ending import Ending
 from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code
+from sagehen.agent.jobs.host_folders import host_places, prepare_place
 from sagehen.agent.jobs.hosts import Hosts
 from sagehen.agent.jobs.metrics import JobMetrics
-from sagehen.agent.jobs.orders import Orders
-from sagehen.agent.jobs.place import host_places
-from sagehen.agent.jobs.reports import EndedReports
-from sagehen.agent.jobs.surroundings import JobSurroundings
-from sagehen.agent.jobs.transfers import DiskFull
+from sagehen.agent.jobs.stop_request import Orders
 from sagehen.agent.messages import JobSample
-from sagehen.domain.jobs import (
+from sagehen.frame.job_specs import (
     JobPhase,
     JobReport,
     JobSpec,
@@ -35,9 +35,29 @@ from sagehen.domain.jobs import (
     StopRequest,
 )
 
-__all__ = ["Job"]
+__all__ = ["Ending", "Job"]
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    outcome: Outcome
+    reason: str | None = None
+    exit_code: int | None = None
+    fits: bool = True
+    """It has not filled its disk."""
+
+    @property
+    def outputs_are_kept(self) -> bool:
+        return self.fits and self.outcome is not Outcome.INTERRUPTED
+
+    def without_room(self, why: JobFailed) -> "Ending":
+        """The same, where what it left could not be stored."""
+        if not self.outputs_are_kept:
+            return self  # It goes on from what is kept, or has said why it ended.
+        said = "" if self.reason is None else f"{self.reason} "
+        return replace(self, outcome=Outcome.FAILED, reason=str(JobFailed(f"{said}{why}")))
 
 
 class _Told(Exception):

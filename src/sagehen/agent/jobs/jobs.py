@@ -7,14 +7,13 @@ from collections.abc import Coroutine
 from typing import Any
 
 from sagehen.agent.changes import Changes
+from sagehen.agent.instances.leftovers import prune_job_logs
+from sagehen.agent.jobs.context import EndedReports, JobSurroundings
+from sagehen.agent.jobs.host_folders import check_spec
 from sagehen.agent.jobs.job import Job
-from sagehen.agent.jobs.place import check_spec
-from sagehen.agent.jobs.reports import EndedReports
-from sagehen.agent.jobs.surroundings import JobSurroundings
-from sagehen.agent.log_folders import prune_job_logs
 from sagehen.agent.messages import JobSample
-from sagehen.domain.jobs import JobList, JobReport, JobSpec, Outcome, StopRequest
-from sagehen.errors import Invalid, NotFound, Unavailable
+from sagehen.base.errors import Invalid, NotFound, Unavailable
+from sagehen.frame.job_specs import JobList, JobReport, JobSpec, Outcome, StopRequest
 
 __all__ = ["Jobs"]
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import regex
 
-from sagehen.clock import Clock
-from sagehen.domain.expressions import compile_expression
-from sagehen.domain.jobs import JobMetric, MetricDefinition
-from sagehen.errors import Invalid
+from sagehen.base.clock import Clock
+from sagehen.base.errors import Invalid
+from sagehen.frame.job_specs import JobMetric, MetricDefinition
+from sagehen.frame.regular_expressions import compile_expression
 
 __all__ = ["JobMetrics", "PrintedLines", "check_definitions"]
 

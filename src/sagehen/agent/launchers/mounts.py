@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sagehen.agent.faults import CannotStart
-from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.errors import CannotStart
+from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.spawn import spawn
 

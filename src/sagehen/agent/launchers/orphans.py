@@ -7,7 +7,7 @@ import os
 
 import psutil
 
-from sagehen.agent.process_tree import children, end_trees
+from sagehen.agent.instances.process_tree import children, end_trees
 
 __all__ = ["Orphans"]
 

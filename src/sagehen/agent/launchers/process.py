@@ -8,18 +8,29 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-from sagehen.agent.container_log import ContainerLog
-from sagehen.agent.faults import CannotStart
-from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.errors import CannotStart
+from sagehen.agent.instances.container_log import ContainerLog
+from sagehen.agent.instances.limits import (
+    NO_LIMITS,
+    InstanceLimit,
+    LimitHits,
+    Limits,
+    describe_hit,
+)
+from sagehen.agent.instances.process_tree import (
+    TreeMemory,
+    end_trees,
+    kernel_kills,
+    tree_cpu_seconds,
+    tree_listening_ports,
+)
 from sagehen.agent.launchers.cgroups import Cgroup, Cgroups
+from sagehen.agent.launchers.launcher import LaunchPlan
+from sagehen.agent.launchers.limit_watch import Watch
 from sagehen.agent.launchers.mounts import OPT_ML
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
-from sagehen.agent.launchers.watch import Watch
-from sagehen.agent.limits import NO_LIMITS, InstanceLimit, LimitHits, Limits, describe_hit
-from sagehen.agent.memory import TreeMemory, kernel_kills
-from sagehen.agent.process_tree import end_trees, tree_cpu_seconds, tree_listening_ports
-from sagehen.clock import SYSTEM, Clock
+from sagehen.base.clock import SYSTEM, Clock
 
 __all__ = ["ContainerProcess", "ProcessLauncher"]
 

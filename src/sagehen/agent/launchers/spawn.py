@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sagehen.agent.launcher import LaunchPlan
 from sagehen.agent.launchers import become_container
+from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.orphans import Orphans
 
 __all__ = ["kill_group", "spawn", "watch_end"]

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sagehen.agent.jobs import data, disk
+from sagehen.agent.jobs import disk
+from sagehen.agent.jobs.data import data
+from sagehen.agent.jobs.data.transfers import PAUSE_SECONDS, ROOM_SECONDS
 from sagehen.agent.jobs.disk import Room
-from sagehen.agent.jobs.room_wait import PAUSE_SECONDS, ROOM_SECONDS
-from sagehen.domain.jobs import (
+from sagehen.base.errors import StateFull
+from sagehen.base.home import Home
+from sagehen.frame.job_specs import (
     ChannelSpec,
     CheckpointSpec,
     JobPhase,
@@ -17,11 +20,9 @@ from sagehen.domain.jobs import (
     Outcome,
     StopRequest,
 )
-from sagehen.domain.objects import Attributes, ListingQuery
-from sagehen.errors import StateFull
-from sagehen.home import Home
-from sagehen.objects import ObjectStore
-from sagehen.objects.faults import StorageFull
+from sagehen.services.s3.storage import ObjectStore
+from sagehen.services.s3.storage.errors import StorageFull
+from sagehen.services.s3.storage.records import Attributes, ListingQuery
 from support.clock import SteppedClock
 from support.jobs import JobsUnderTest, MakeSpec
 

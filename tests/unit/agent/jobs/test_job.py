@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sagehen.agent.jobs.surroundings import JobSurroundings
-from sagehen.domain.jobs import JobPhase, JobReport, Outcome, StopRequest
-from sagehen.errors import Invalid, NotFound, Unavailable
-from sagehen.home import Home
+from sagehen.agent.jobs.context import JobSurroundings
+from sagehen.base.errors import Invalid, NotFound, Unavailable
+from sagehen.base.home import Home
+from sagehen.frame.job_specs import JobPhase, JobReport, Outcome, StopRequest
 from support.clock import SteppedClock
 from support.jobs import JobsUnderTest, MakeSpec
 from support.processes import children_with

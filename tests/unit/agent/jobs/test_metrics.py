@@ -3,8 +3,8 @@ import regex
 
 from sagehen.agent.jobs import metrics
 from sagehen.agent.jobs.metrics import JobMetrics
-from sagehen.domain.jobs import JobMetric, MetricDefinition, StopRequest
-from sagehen.errors import Invalid
+from sagehen.base.errors import Invalid
+from sagehen.frame.job_specs import JobMetric, MetricDefinition, StopRequest
 from support.clock import HandClock, SteppedClock
 from support.jobs import JobsUnderTest, MakeSpec
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from sagehen.agent.jobs.surroundings import JobSurroundings
+from sagehen.agent.jobs.context import JobSurroundings
 from sagehen.agent.launchers.process import ProcessLauncher
-from sagehen.domain.jobs import CheckpointSpec, Outcome
-from sagehen.home import Home
+from sagehen.base.home import Home
+from sagehen.frame.job_specs import CheckpointSpec, Outcome
 from support.jobs import JobsUnderTest, MakeSpec
 from support.mounts import may_mount
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from sagehen.agent.jobs import network
+from sagehen.agent.jobs.context import JobSurroundings
 from sagehen.agent.jobs.network import JobNetwork, claim_network
-from sagehen.agent.jobs.surroundings import JobSurroundings
 from sagehen.agent.launchers.process import ProcessLauncher
-from sagehen.domain.jobs import Outcome
-from sagehen.home import Home
+from sagehen.base.home import Home
+from sagehen.frame.job_specs import Outcome
 from support.jobs import JobsUnderTest, MakeSpec
 from support.mounts import may_mount
 

@@ -6,12 +6,12 @@ import hashlib
 import sys
 from pathlib import Path
 
-from sagehen.agent.jobs.surroundings import JobPace, JobSurroundings
-from sagehen.clock import SYSTEM
-from sagehen.domain.jobs import CheckpointSpec, Outcome, StopRequest
-from sagehen.domain.objects import ListingQuery
-from sagehen.errors import NotFound
-from sagehen.objects import ObjectStore
+from sagehen.agent.jobs.context import JobPace, JobSurroundings
+from sagehen.base.clock import SYSTEM
+from sagehen.base.errors import NotFound
+from sagehen.frame.job_specs import CheckpointSpec, Outcome, StopRequest
+from sagehen.services.s3.storage import ObjectStore
+from sagehen.services.s3.storage.records import ListingQuery
 from support.jobs import JobsUnderTest, MakeSpec
 
 WRITER = """

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sagehen.agent.launchers import cgroups, own_cgroup
+from sagehen.agent.instances.limits import InstanceLimit, Limits
+from sagehen.agent.launchers import cgroups
+from sagehen.agent.launchers import cgroups as own_cgroup
 from sagehen.agent.launchers.cgroups import Cgroups, open_cgroups
-from sagehen.agent.limits import InstanceLimit, Limits
 
 LIMITS = Limits(memory_bytes=2**28, processes=50, cpus=2, vcpus=4)
 

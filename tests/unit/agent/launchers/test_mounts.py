@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sagehen.agent.faults import CannotStart
-from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.errors import CannotStart
 from sagehen.agent.launchers import become_container, mounts
+from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.mounts import OPT_ML, can_mount
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher

@@ -13,11 +13,11 @@ import psutil
 import pytest
 import uvloop
 
-from sagehen.agent.faults import CannotStart
-from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.errors import CannotStart
+from sagehen.agent.instances.limits import InstanceLimit, Limits
 from sagehen.agent.launchers import become_container, spawn
+from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.process import ContainerProcess, ProcessLauncher
-from sagehen.agent.limits import InstanceLimit, Limits
 from support.processes import children_with
 
 WORKER = "import subprocess, sys; p = subprocess.Popen(['sleep', '1000']); print(p.pid, flush=True)"
@@ -161,10 +161,10 @@ async def test_what_it_leaves_behind_is_ended_too(tmp_path: Path) -> None:
 
 ORPHANS = """
 import asyncio, os, pathlib, signal, sys
-from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
-from sagehen.agent.process_tree import children
+from sagehen.agent.instances.process_tree import children
 folder = pathlib.Path(sys.argv[1])
 SCRIPT = "setsid env -i sh -c 'setsid sleep 1002 & sleep 1002' & sleep 0.2; echo ready; sleep 1000"
 async def main():
@@ -234,7 +234,7 @@ async def test_one_that_is_killed_by_others_does_not_blame_a_limit(tmp_path: Pat
 def test_a_container_does_not_outlive_its_agent(tmp_path: Path) -> None:
     script = f"""
 import asyncio, pathlib
-from sagehen.agent.launcher import LaunchPlan
+from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.process import ProcessLauncher
 folder = pathlib.Path({str(tmp_path)!r})
 async def main():

@@ -1,0 +1,151 @@
+"""Brings model data from the object store into a folder, unpacked.
+
+Where model data lies in the object store, and what of the store is needed to read it.
+"""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sagehen.agent.artifacts.unpack import MOST_ENTRIES, check_name, make_read_only, unpack
+from sagehen.base.errors import ArtifactRejected
+from sagehen.frame.s3_locations import Location
+
+__all__ = ["ModelData", "ModelDataReader", "StoredObject", "fetch"]
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """One object, as a listing or a HEAD tells of it."""
+
+    key: str
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True)
+class ModelData:
+    """What is to be fetched: an archive, or plain files (an object, or all below a prefix)."""
+
+    location: Location
+    compressed: bool = True
+    etag: str | None = None
+    """The version of one object that is wanted, if it can still be had."""
+
+
+class ModelDataReader(Protocol):
+    """What the agent asks of an object store. Missing things raise NotFound."""
+
+    async def head(self, location: Location) -> StoredObject:
+        """Size and ETag of one object."""
+
+    def read(self, location: Location, etag: str) -> AsyncIterator[bytes]:
+        """The bytes of one object; another ETag by now raises Unavailable."""
+
+    def list(self, location: Location) -> AsyncIterator[StoredObject]:
+        """Every object below a prefix, in the order of their keys."""
+
+
+ARCHIVE = "archive.tar.gz"
+WRITE_BYTES = 4 * 2**20
+"""What is held in memory before it is written; a smaller archive is unpacked from there."""
+
+
+async def fetch(
+    reader: ModelDataReader,
+    data: ModelData,
+    objects: list[StoredObject],
+    folder: Path,
+    *,
+    most_bytes: int,
+) -> int:
+    """Fill `folder`, an empty one, with what `objects` hold, read-only; return its bytes.
+
+    Raises:
+        ArtifactRejected: an archive or a key is not what can be unpacked safely.
+        NotFound, Unavailable: from the reader.
+        OSError: it cannot be written.
+    """
+    if data.compressed:
+        size = await _fetch_archive(reader, data.location, objects[0], folder, most_bytes)
+    else:
+        size = await _fetch_files(reader, data.location, objects, folder, most_bytes)
+    await asyncio.to_thread(make_read_only, folder)
+    return size
+
+
+async def _fetch_archive(
+    reader: ModelDataReader,
+    location: Location,
+    stored: StoredObject,
+    folder: Path,
+    most_bytes: int,
+) -> int:
+    if stored.size > most_bytes:
+        raise ArtifactRejected(f"It has {stored.size} bytes; at most {most_bytes} are allowed.")
+    if stored.size <= WRITE_BYTES:
+        parts = [part async for part in reader.read(location, stored.etag)]
+        content = io.BytesIO(b"".join(parts))
+        unpacked = await asyncio.to_thread(unpack, content, folder, most_bytes=most_bytes)
+        return unpacked.size_bytes
+    archive = folder.parent / ARCHIVE
+    try:
+        await _download(reader, location, stored, archive)
+        unpacked = await asyncio.to_thread(unpack, archive, folder, most_bytes=most_bytes)
+    finally:
+        archive.unlink(missing_ok=True)
+    return unpacked.size_bytes
+
+
+async def _fetch_files(
+    reader: ModelDataReader,
+    location: Location,
+    objects: list[StoredObject],
+    folder: Path,
+    most_bytes: int,
+) -> int:
+    size = sum(stored.size for stored in objects)
+    if size > most_bytes or len(objects) > MOST_ENTRIES:
+        raise ArtifactRejected(
+            f"It has {len(objects)} objects of {size} bytes; at most {MOST_ENTRIES} objects of "
+            f"{most_bytes} bytes are allowed."
+        )
+    for stored in objects:
+        relative = _relative_key(location, stored)
+        if relative.endswith("/") and not stored.size:
+            continue  # What consoles make to show a folder.
+        parts = check_name(relative)
+        if relative != "/".join(parts):
+            raise ArtifactRejected(f"The key {stored.key!r} is no path of a file.")
+        path = folder.joinpath(*parts)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            await _download(reader, Location(location.bucket, stored.key), stored, path)
+        except (FileExistsError, NotADirectoryError):
+            raise ArtifactRejected(
+                f"The key {stored.key!r} is a file where another key needs a folder."
+            ) from None
+    return size
+
+
+def _relative_key(location: Location, stored: StoredObject) -> str:
+    if location.is_prefix:
+        return stored.key[len(location.key) :] or "/"
+    return stored.key.rpartition("/")[2]
+
+
+async def _download(
+    reader: ModelDataReader, location: Location, stored: StoredObject, path: Path
+) -> None:
+    """Write an object to a new file; the disk is waited for in a thread."""
+    with path.open("xb") as file:
+        waiting = bytearray()
+        async for part in reader.read(location, stored.etag):
+            waiting += part
+            if len(waiting) >= WRITE_BYTES:
+                await asyncio.to_thread(file.write, bytes(waiting))
+                waiting.clear()
+        await asyncio.to_thread(file.write, waiting)

@@ -1,0 +1,283 @@
+"""Unpacks model archives from anybody: inside their folder, or not at all.
+
+Nothing is ever written through a link, so that nothing can be written outside; and every link must
+lead, once all is there, to something inside. Python's own `data` filter is not asked as well: it
+follows each member's path from the root on, and chains of links again for each link of them, which
+of 100,000 members takes minutes.
+"""
+
+import errno
+import gzip
+import os
+import stat
+import tarfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from sagehen.base.errors import ArtifactRejected
+
+__all__ = ["Unpacked", "check_name", "make_read_only", "unpack"]
+
+MOST_ENTRIES = 100_000
+LONGEST_NAME_BYTES = 255
+LONGEST_PATH_BYTES = 1024
+COPY_BYTES = 2**20
+MOST_LINKS = 40
+"""As many as Linux follows to open a file."""
+MOST_HEADER_BYTES = 2**20
+"""Of one extended header: tarfile reads it whole into memory."""
+PADDING_BYTES_PER_ENTRY = 4096
+"""What headers and padding may add to an archive, beyond its files."""
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    size_bytes: int
+    files: int
+
+
+def unpack(archive: Path | BinaryIO, folder: Path, *, most_bytes: int) -> Unpacked:
+    """Unpack a tar.gz into `folder`, an empty one. Blocks: call it in a thread.
+
+    What has been unpacked when it fails is left for the caller to remove.
+
+    Raises:
+        ArtifactRejected: it is not a tar.gz, is cut short, would unpack to more than `most_bytes`,
+            or holds something that has no place in model data.
+    """
+    try:
+        with gzip.open(archive, "rb") as plain:
+            reader = _ForwardReader(plain, most_bytes)  # type: ignore[arg-type]
+            with tarfile.open(fileobj=reader, mode="r:") as tar:  # type: ignore[call-overload]
+                unpacked = _Extraction(Path(os.path.realpath(folder)), most_bytes).run(tar)
+            reader.finish()
+            return unpacked
+    except tarfile.ReadError as error:
+        raise ArtifactRejected("It is not a gzip-compressed tar archive.") from error
+    except RecursionError:
+        # tarfile calls itself for each header that describes the next; what it has on the stack
+        # is of no use to anybody.
+        raise ArtifactRejected("It holds a long row of headers of headers.") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
+        raise ArtifactRejected(f"It is broken or cut short: {error}.") from error
+    except (UnicodeError, OverflowError, ValueError) as error:
+        raise ArtifactRejected(f"It has a malformed header: {error}.") from error
+
+
+def check_name(name: str) -> tuple[str, ...]:
+    """The parts of a relative path that is safe to make.
+
+    Raises:
+        ArtifactRejected: it is absolute, climbs with `..`, is too long or holds a NUL.
+    """
+    if "\0" in name:
+        raise ArtifactRejected("It holds a name with a NUL character.")
+    if name.startswith("/"):
+        raise ArtifactRejected(f"It holds the absolute path {_show(name)}.")
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise ArtifactRejected(f"It holds {_show(name)}, which leads out of its folder.")
+    if len(os.fsencode(name)) > LONGEST_PATH_BYTES:
+        raise ArtifactRejected(
+            f"It holds a path of more than {LONGEST_PATH_BYTES} bytes: {_show(name)}."
+        )
+    if any(len(os.fsencode(part)) > LONGEST_NAME_BYTES for part in parts):
+        raise ArtifactRejected(
+            f"It holds a name of more than {LONGEST_NAME_BYTES} bytes: {_show(name)}."
+        )
+    return parts
+
+
+def make_read_only(folder: Path) -> None:
+    """Take the right to write from everything below `folder`, and from itself."""
+    for place, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            path = os.path.join(place, name)
+            if not os.path.islink(path):
+                os.chmod(path, os.stat(path).st_mode & 0o555)
+        os.chmod(place, 0o555)
+
+
+class _ForwardReader:
+    """A file that can only be read forwards, in pieces of a bounded size, up to a bound.
+
+    It keeps tarfile from what a hostile header could ask of it: gigabytes at once, or going back
+    and forth for ever.
+    """
+
+    def __init__(self, file: BinaryIO, most_bytes: int) -> None:
+        self._file = file
+        self._most_bytes = most_bytes
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= MOST_HEADER_BYTES:
+            raise ArtifactRejected(f"It has a header of {size} bytes.")
+        self._check(self._file.tell() + size)
+        return self._file.read(size)
+
+    def seek(self, position: int) -> int:
+        if position < self._file.tell():
+            raise ArtifactRejected("It has a header that points backwards.")
+        self._check(position)
+        return self._file.seek(position)
+
+    def finish(self) -> None:
+        """Read the padding at the end: only there does gzip compare its checksum."""
+        while data := self.read(COPY_BYTES):
+            if data.count(0) != len(data):
+                # tarfile takes a damaged header for the end of the archive.
+                raise ArtifactRejected("It is broken: an entry in it has no valid header.")
+
+    def _check(self, position: int) -> None:
+        padding = MOST_HEADER_BYTES + MOST_ENTRIES * PADDING_BYTES_PER_ENTRY
+        if position > self._most_bytes + padding:
+            raise ArtifactRejected(f"It unpacks to more than {self._most_bytes} bytes.")
+
+
+@dataclass
+class _Extraction:
+    root: Path
+    most_bytes: int
+    size_bytes: int = 0
+    files: int = 0
+    links: list[Path] = field(default_factory=list)
+    known_folders: set[tuple[str, ...]] = field(default_factory=lambda: {()})
+
+    def run(self, tar: tarfile.TarFile) -> Unpacked:
+        for entries, member in enumerate(tar, 1):
+            if entries > MOST_ENTRIES:
+                raise ArtifactRejected(f"It holds more than {MOST_ENTRIES} entries.")
+            self._extract(tar, member)
+            # tarfile remembers every member; ours is the only reference that is needed.
+            tar.members = []  # type: ignore[attr-defined]
+        for link in self.links:
+            self._check_link(link)
+        return Unpacked(self.size_bytes, self.files)
+
+    def _extract(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        parts = check_name(member.name)
+        if member.isdir():
+            self._make_folder(parts)
+            return
+        if not parts:
+            raise ArtifactRejected("It holds a file without a name.")
+        self._make_folder(parts[:-1])
+        path = self.root.joinpath(*parts)
+        self._refuse_special(member)
+        self._clear(path)
+        if member.isreg():
+            self._write_file(tar, member, path)
+        elif member.issym():
+            self._make_link(member, path)
+        else:
+            self._make_hard_link(member, path)
+
+    def _refuse_special(self, member: tarfile.TarInfo) -> None:
+        name = _show(member.name)
+        if not (member.isreg() or member.issym() or member.islnk()):
+            raise ArtifactRejected(f"It holds {name}, a device, pipe or other special file.")
+        if member.isreg() and member.mode & (stat.S_ISUID | stat.S_ISGID):
+            raise ArtifactRejected(f"It holds {name}, a file that runs as another user (setuid).")
+
+    def _make_folder(self, parts: tuple[str, ...]) -> None:
+        """Make the folder and those above it, never through a link."""
+        for depth in range(1, len(parts) + 1):
+            above = parts[:depth]
+            if above in self.known_folders:
+                continue
+            path = self.root.joinpath(*above)
+            try:
+                path.mkdir(mode=0o755)
+            except FileExistsError:
+                raise ArtifactRejected(
+                    f"It holds {_show('/'.join(above))} both as a folder and as something else."
+                ) from None
+            self.known_folders.add(above)
+
+    def _clear(self, path: Path) -> None:
+        """A later entry of the same name replaces the earlier, as in tar; a folder stays."""
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return
+        except OSError:
+            raise ArtifactRejected(
+                f"It holds {_show(str(path.relative_to(self.root)))} both as a folder and as "
+                "something else."
+            ) from None
+
+    def _write_file(self, tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+        self.files += 1
+        self.size_bytes += member.size
+        if self.size_bytes > self.most_bytes:
+            raise ArtifactRejected(f"It unpacks to more than {self.most_bytes} bytes.")
+        mode = 0o755 if member.mode & stat.S_IXUSR else 0o644
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        source = tar.extractfile(member)
+        assert source is not None
+        written = 0
+        with os.fdopen(os.open(path, flags, mode), "wb") as target:
+            while data := source.read(COPY_BYTES):
+                written += target.write(data)
+        if written != member.size:
+            raise ArtifactRejected(f"It ends in the middle of {_show(member.name)}.")
+
+    def _make_link(self, member: tarfile.TarInfo, path: Path) -> None:
+        if "\0" in member.linkname or member.linkname.startswith("/"):
+            raise ArtifactRejected(f"It holds {_show(member.name)}, a link to an absolute path.")
+        path.symlink_to(member.linkname)
+        self.links.append(path)
+
+    def _make_hard_link(self, member: tarfile.TarInfo, path: Path) -> None:
+        parts = check_name(member.linkname)
+        target = self.root.joinpath(*parts)
+        if parts[:-1] not in self.known_folders or not _is_plain_file(target):
+            raise ArtifactRejected(
+                f"It holds {_show(member.name)}, a hard link to {_show(member.linkname)}, "
+                "which is not a file that comes before it."
+            )
+        os.link(target, path, follow_symlinks=False)
+
+    def _check_link(self, link: Path) -> None:
+        if not link.is_symlink():
+            return  # A later entry of the same name has replaced it.
+        name = _show(str(link.relative_to(self.root)))
+        try:
+            leads_to = _followed(link)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise ArtifactRejected(
+                    f"It holds {name}, which leads through more than {MOST_LINKS} links."
+                ) from None
+            leads_to = None
+        if leads_to is None or not leads_to.is_relative_to(self.root):
+            raise ArtifactRejected(
+                f"It holds {name}, a link to {_show(os.readlink(link))}, which is not inside the "
+                "archive."
+            )
+
+
+def _followed(link: Path) -> Path:
+    """Where a link leads in the end, by the kernel: Python's realpath would follow for ever."""
+    descriptor = os.open(link, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+    finally:
+        os.close(descriptor)
+
+
+def _is_plain_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _show(name: str) -> str:
+    """A name for an error message: short, and printable."""
+    return ascii(name if len(name) <= 100 else name[:100] + "…")

@@ -1,0 +1,239 @@
+"""A container's log: bounded on disk however much the container prints, and never in its way.
+
+Writes down when what is in a log was printed; `domain/log_times.py` has the form.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from sagehen.frame.log_times import (
+    ENTRY,
+    HEADER,
+    RESOLUTION_MS,
+    Header,
+    put_aside,
+    read_header,
+    times_path,
+)
+
+__all__ = ["ContainerLog", "LogTimes"]
+
+log = logging.getLogger(__name__)
+
+
+class LogTimes:
+    """The times of one log. Nothing here may fail the log itself: without room there are none.
+
+    Not for several threads at once.
+    """
+
+    def __init__(self, log: Path, now: Callable[[], float]) -> None:
+        self._log = log
+        self._path = times_path(log)
+        self._now = now
+        self._file: BinaryIO | None = None
+        self._header = Header(inode=0, base=0, created_ms=0)
+        self._last_ms = 0
+        self._is_first = True
+        """The next entry is, of its file: it is made however short a time has passed."""
+        self.size = 0
+        """Of the file, in bytes."""
+
+    def open(self, log: BinaryIO, log_size: int) -> None:
+        """Go on with the times of a log file just opened, or begin them."""
+        with contextlib.suppress(OSError):
+            found = os.fstat(log.fileno())
+            self._mend(found.st_ino)
+            self._file = open(self._path, "a+b", buffering=0)  # noqa: SIM115
+            if not self._goes_on(self._file, found.st_ino):
+                self._begin(self._file, found.st_ino)
+                if log_size:
+                    self._add(0, int(found.st_mtime * 1000))
+
+    def note(self, offset: int) -> None:
+        """What comes at `offset` is printed now."""
+        ms = max(self._last_ms, int(self._now() * 1000))
+        if self._is_first or ms - self._last_ms >= RESOLUTION_MS:
+            with contextlib.suppress(OSError):
+                self._add(offset, ms)
+
+    def put_aside(self, log_size: int) -> None:
+        """The log's file, of that size, was put aside, and another is about to be opened."""
+        with contextlib.suppress(OSError):
+            self._path.replace(times_path(put_aside(self._log)))
+        self._header = self._header._replace(base=self._header.base + log_size)
+        self.close()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _mend(self, inode: int) -> None:
+        """Finish what a kill has left half done: the log was put aside, and not its times."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            header = read_header(file.read(HEADER.size))
+        aside = put_aside(self._log)
+        if header is None or header.inode == inode or not aside.exists():
+            return
+        found = aside.stat()
+        if header.inode == found.st_ino:
+            self._header = header
+            self.put_aside(found.st_size)
+
+    def _goes_on(self, file: BinaryIO, inode: int) -> bool:
+        file.seek(0)
+        header = read_header(file.read(HEADER.size))
+        if header is None or header.inode != inode:
+            return False
+        self._header = header
+        entries = (file.seek(0, os.SEEK_END) - HEADER.size) // ENTRY.size
+        self.size = HEADER.size + entries * ENTRY.size
+        file.truncate(self.size)  # An entry may have been cut short by a full disk.
+        if entries:
+            file.seek(self.size - ENTRY.size)
+            self._last_ms = ENTRY.unpack(file.read(ENTRY.size))[1]
+        self._is_first = entries == 0
+        return True
+
+    def _begin(self, file: BinaryIO, inode: int) -> None:
+        created_ms = self._header.created_ms or int(self._now() * 1000)
+        self._header = Header(inode, self._header.base, created_ms)
+        file.truncate(0)
+        file.write(self._header.pack())
+        self.size = HEADER.size
+        self._is_first = True
+
+    def _add(self, offset: int, ms: int) -> None:
+        if self._file is None:
+            return
+        self._file.write(ENTRY.pack(offset, ms))
+        self.size += ENTRY.size
+        self._last_ms, self._is_first = ms, False
+
+
+READ_BYTES = 64 * 1024
+KEPT_BYTES = 8 * 1024
+KEPT_LINES = 40
+
+
+class ContainerLog:
+    """Copies a pipe to a file in a thread of its own, until every writer has closed it.
+
+    A thread, because a slow disk must not hold up the agent's event loop. Where writing fails (a
+    full disk), the output is dropped and still read, so that the container is never blocked.
+    When it was printed is noted in a file beside it.
+
+    Args:
+        most_bytes: of the file and its times; one old file of each is kept.
+        listener: called in that thread with all that is printed, and with nothing at the end.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        most_bytes: int,
+        now: Callable[[], float] = time.time,
+        listener: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self._path = path
+        self._most_bytes = most_bytes
+        self._listener = listener
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+        self._lock = threading.Lock()
+        self._writing = threading.RLock()
+        self._file: BinaryIO | None = None
+        self._size = 0
+        self._times = LogTimes(path, now)
+        self.rotations = 0
+        """How often its file was full."""
+        self._thread: threading.Thread | None = None
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def follow(self, descriptor: int) -> None:
+        """Take over the reading end of a pipe."""
+        self._thread = threading.Thread(
+            target=self._copy, args=(descriptor,), name=f"log {self._path.name}", daemon=True
+        )
+        self._thread.start()
+
+    def settle(self, timeout_seconds: float) -> None:
+        """Wait until all that was printed is kept: for after the container's end. Blocks."""
+        if self._thread is not None:
+            self._thread.join(timeout_seconds)
+
+    def add(self, line: str) -> None:
+        """Add a line of the platform's own, where that can be done; it is none of `last_lines`."""
+        with contextlib.suppress(OSError):
+            self._write(f"{line}\n".encode())
+        self._close()
+
+    def last_lines(self) -> list[str]:
+        with self._lock:
+            data = b"".join(self._tail)[-KEPT_BYTES:]
+        return data.decode("utf-8", "replace").splitlines()[-KEPT_LINES:]
+
+    def _copy(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, "rb", buffering=0) as pipe:
+            while data := pipe.read(READ_BYTES):
+                self._keep(data)
+                try:
+                    self._write(data)
+                except OSError:
+                    self._close()
+                self._tell(data)
+        self._tell(b"")
+        self._close()
+
+    def _tell(self, data: bytes) -> None:
+        if self._listener is not None:
+            try:
+                self._listener(data)
+            except Exception:
+                # What reads along must not end the copying, for which the container would wait.
+                log.exception("What a container printed was not read along.")
+                self._listener = None
+
+    def _keep(self, data: bytes) -> None:
+        with self._lock:
+            self._tail.append(data)
+            self._tail_bytes += len(data)
+            while self._tail_bytes - len(self._tail[0]) >= KEPT_BYTES:
+                self._tail_bytes -= len(self._tail.popleft())
+
+    def _write(self, data: bytes) -> None:
+        with self._writing:
+            self._open()
+            if self._size and self._size + self._times.size + len(data) > self._most_bytes:
+                # What cannot be put aside is not added to either: the bound holds.
+                self._path.replace(put_aside(self._path))
+                self.rotations += 1
+                self._times.put_aside(self._size)
+                self._close()
+                self._open()
+            assert self._file is not None
+            self._times.note(self._size)
+            self._size += self._file.write(data)
+
+    def _open(self) -> None:
+        if self._file is None:
+            self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
+            self._size = self._file.tell()
+            self._times.open(self._file, self._size)
+
+    def _close(self) -> None:
+        with self._writing:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+                self._times.close()

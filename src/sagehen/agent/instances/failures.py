@@ -1,0 +1,120 @@
+"""SageMaker's sentences for what goes wrong, each followed by what helps to mend it."""
+
+import re
+from collections.abc import Sequence
+
+from sagehen.base.container_exits import hint
+from sagehen.base.errors import ArtifactError, ArtifactRejected, SagehenError
+
+__all__ = [
+    "cannot_start",
+    "explain",
+    "failed_artifact",
+    "failed_ping",
+    "service_failure",
+    "shorten",
+]
+
+LONGEST_REASON = 1024
+SHOWN_LINES = 3
+
+_OURS = re.compile(r" INFO sagehen\.containers\.modelserver\b")
+"""What the model server says of itself: nothing that the user's code did."""
+_REASON_FOLLOWS = re.compile(
+    r" ERROR sagehen\.containers\.modelserver\.program: The model could not be loaded\.$"
+)
+_ROUTINE = re.compile(r"([-0-9:, ]+ )?INFO\b")
+_NUMBERED = re.compile(r"container-[0-9]+")
+_OWN_EXCEPTION = re.compile(r"^sagehen\.[\w.]+: ")
+_PLACE = re.compile(r'^File "(?:.*/)?([^"/]+)", line ([0-9]+)$')
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)\b(: .*)?$")
+
+
+def failed_ping(hostname: str, variant: str, cause: str) -> str:
+    """It did not become healthy, or ended before it was."""
+    # Those of a pipeline that are given no name are called containers by SageMaker's own.
+    named = hostname if _NUMBERED.fullmatch(hostname) else f"{hostname} container"
+    return shorten(
+        f"The {named} for production variant {variant} did not pass the ping health "
+        f"check. Please check CloudWatch logs for this endpoint. ({cause})"
+    )
+
+
+def cannot_start(variant: str, cause: str) -> str:
+    """Its command could not be run."""
+    return shorten(
+        "CannotStartContainerError. Please ensure the model container for variant "
+        f"{variant} starts correctly when invoked with 'docker run <image> serve' ({cause})"
+    )
+
+
+def failed_artifact(number: int, url: str, error: SagehenError) -> str:
+    """Model data of the container of that number, from 1, cannot be fetched or unpacked."""
+    if isinstance(error, ArtifactRejected):
+        said = (
+            f'Failed to extract model data archive for container "container_{number}" from URL '
+            f'"{url}". Please ensure that the object located at the URL is a valid tar.gz archive.'
+        )
+    else:
+        said = (
+            f'Failed to download model data for container "container_{number}" from URL: "{url}".'
+        )
+        if type(error) is not ArtifactError:  # which is this machine's disk, and no want of either
+            said += (
+                " Please ensure that there is an object located at the URL and that the role "
+                "passed to CreateModel has permissions to download the object."
+            )
+    return shorten(f"{said} ({error})")
+
+
+def service_failure(cause: str) -> str:
+    """It is our own failing."""
+    return shorten(
+        "Request to service failed. If failure persists after retry, contact customer support. "
+        f"({cause})"
+    )
+
+
+def explain(lines: Sequence[str]) -> str:
+    """The part of a log that tells most: its last exception, or else its last lines."""
+    printed = [line.strip() for line in lines if line.strip() and not _OURS.search(line)]
+    of_the_model = _after_the_last(_REASON_FOLLOWS, printed)
+    printed = of_the_model or printed
+    for at, line in reversed(list(enumerate(printed))):
+        if _EXCEPTION.match(line):
+            place = _place(printed[:at]) if _is_of_syntax(line) else ""
+            return line + place + (hint(line) or (_module_hint(line) if of_the_model else ""))
+        if own := _OWN_EXCEPTION.match(line):
+            return line[own.end() :]
+    troubles = [line for line in printed if not _ROUTINE.match(line)]
+    return " | ".join((troubles or printed)[-SHOWN_LINES:])
+
+
+def _module_hint(line: str) -> str:
+    """What to do about a module that the script of our model server cannot import."""
+    if not line.startswith("ModuleNotFoundError: "):
+        return ""
+    return (
+        " (pack the module into code, beside the script, or name its package in "
+        "code/requirements.txt)"
+    )
+
+
+def _after_the_last(pattern: re.Pattern[str], lines: list[str]) -> list[str]:
+    found = [at for at, line in enumerate(lines) if pattern.search(line)]
+    return lines[found[-1] + 1 :] if found else []
+
+
+def _is_of_syntax(line: str) -> bool:
+    return line.startswith(("SyntaxError", "IndentationError", "TabError"))
+
+
+def _place(above: list[str]) -> str:
+    """Where it is, which an error of syntax says in a line above."""
+    places = [found for line in above if (found := _PLACE.match(line))]
+    return f" ({places[-1][1]}, line {places[-1][2]})" if places else ""
+
+
+def shorten(text: str) -> str:
+    """At most as long as a FailureReason may be."""
+    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 2] + "…)"

@@ -1,0 +1,405 @@
+"""The life of one instance: data fetched, containers started, watched, restarted, stopped.
+
+Starting ─► InService ─► Starting (it died or stopped answering) ─► …
+    └─► Failed (it was never healthy)         any ─► Stopping ─► gone
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+from sagehen.agent.artifacts.artifacts import Artifact
+from sagehen.agent.artifacts.fetch import ModelData
+from sagehen.agent.artifacts.folders import give_folder, remove_tree
+from sagehen.agent.errors import CannotStart
+from sagehen.agent.instances.container_plan import ContainerPlace
+from sagehen.agent.instances.failures import (
+    cannot_start,
+    failed_artifact,
+    failed_ping,
+    service_failure,
+)
+from sagehen.agent.instances.limits import (
+    InstanceLimit,
+    LimitHits,
+    Utilization,
+    add_hits,
+    choose_limits,
+)
+from sagehen.agent.instances.running import RunningContainer, start_container
+from sagehen.agent.messages import LoadedModel, Sample
+from sagehen.agent.multimodel.caches import ModelCaches
+from sagehen.agent.node import Node
+from sagehen.base.errors import ArtifactError, Invalid, SagehenError, Unavailable
+from sagehen.frame.container_specs import (
+    ContainerReport,
+    InstanceReport,
+    InstanceSpec,
+    InstanceState,
+    write_end,
+)
+from sagehen.frame.images import find_launch
+from sagehen.frame.s3_locations import parse_location
+
+__all__ = ["Instance"]
+
+log = logging.getLogger(__name__)
+
+ARTIFACT_RETRY_SECONDS = 2.0
+IDLE_MODELS_SECONDS = 1.0
+
+
+class _Failed(SagehenError):
+    """It will not get healthy; the message is its FailureReason."""
+
+
+class _Unhealthy(SagehenError):
+    """It ended, or did not answer, before it was healthy; the message is a FailureReason."""
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        """
+        Args:
+            final: another start would not help.
+        """
+        super().__init__(reason)
+        self.final = final
+
+
+class Instance:
+    """One instance, from its PUT to its DELETE.
+
+    Args:
+        on_change: called after each change of `report`.
+    """
+
+    def __init__(self, spec: InstanceSpec, node: Node, on_change: Callable[[], None]) -> None:
+        self.spec = spec
+        self.report = InstanceReport(instance_id=spec.instance_id, state=InstanceState.STARTING)
+        self._node = node
+        self._on_change = on_change
+        self._places = [
+            ContainerPlace(node.home, spec, number) for number in range(1, len(spec.containers) + 1)
+        ]
+        self._artifacts: list[Artifact] = []
+        self._running: list[RunningContainer] = []
+        self._run_id = ""
+        self._hits: Counter[InstanceLimit] = Counter()
+        self._models = ModelCaches(spec, node)
+        self._utilization = Utilization(
+            choose_limits(spec.instance_type, node.settings), node.home.path, node.clock
+        )
+        self._life: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    def start(self, after: "Instance | None" = None) -> None:
+        """Begin, once the instance that had the name before, if any, has stopped."""
+        self._life = asyncio.create_task(self._live(after))
+
+    async def stop(self) -> None:
+        """Let the containers finish what they began, then end them; at most some 40 s."""
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        await asyncio.shield(self._ending)
+
+    async def load_model(
+        self,
+        target: str,
+        wait_seconds: float,
+        hostname: str | None = None,
+        short_of_memory: bool = False,
+    ) -> LoadedModel:
+        """See `ModelCaches.load`."""
+        return await self._models.load(target, wait_seconds, hostname, short_of_memory)
+
+    def touch_models(
+        self, names: Iterable[str], given_back: Mapping[str, int], hostname: str | None = None
+    ) -> None:
+        self._models.touch(names, given_back, hostname)
+
+    async def samples(self) -> list[Sample]:
+        processes = [running.process for running in self._running]
+        memory = sum(await asyncio.gather(*(one.memory_bytes() for one in processes)))
+        seconds = sum(await asyncio.gather(*(one.cpu_seconds() for one in processes)))
+        used = await asyncio.to_thread(self._utilization.read, memory, seconds)
+        values: dict[str, float] = {"InstanceMemoryBytes": memory, **used, **self._models.values()}
+        hits = self._hits + Counter(self._running_hits())
+        return [
+            *(self._sample(name, value) for name, value in values.items()),
+            *(self._sample("InstanceLimitHits", hits[limit], limit) for limit in InstanceLimit),
+        ]
+
+    def _running_hits(self) -> LimitHits:
+        return add_hits(running.process.hits() for running in self._running)
+
+    def _sample(self, name: str, value: float, limit: InstanceLimit | None = None) -> Sample:
+        return Sample(
+            name=name,
+            endpoint=self.spec.endpoint_name,
+            variant=self.spec.variant_name,
+            instance=self.spec.instance_id,
+            value=value,
+            limit=limit,
+        )
+
+    async def _end(self) -> None:
+        self._change(InstanceState.STOPPING)
+        if self._work is not None:
+            self._work.cancel()
+        if self._life is not None:
+            await self._life
+
+    async def _live(self, before: "Instance | None") -> None:
+        """Work until that fails or is cancelled, then clear away. Never cancelled itself: what
+        has been started is always seen to its end."""
+        self._work = asyncio.create_task(self._work_after(before))
+        await asyncio.wait({self._work})
+        if self._work.cancelled():
+            await self._finish_containers()
+        await self._stop_containers(self._node.pace.unhealthy_stop_seconds)
+        await self._let_go()
+
+    async def _work_after(self, before: "Instance | None") -> None:
+        try:
+            if before is not None:
+                await before.stop()
+            await self._fetch_artifacts()
+            await self._keep_running()
+        except _Failed as failed:
+            self._fail(str(failed))
+        except Exception as error:
+            log.exception("An instance failed.", extra=self._about("instance_failed"))
+            self._fail(service_failure(f"{type(error).__name__}: {error}"))
+
+    async def _fetch_artifacts(self) -> None:
+        for place in self._places:
+            place.base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (place.folder / "tmp").mkdir(exist_ok=True)
+            url = place.container.model_data_url
+            if place.container.multi_model:
+                (place.base / "models").mkdir(exist_ok=True)
+            elif url is None:
+                (place.base / "model").mkdir(exist_ok=True)
+            else:
+                container = place.container
+                how = (container.model_data_compressed, container.model_data_etag)
+                await self._give(place.base / "model", place, url, *how)
+            if place.code_url is not None and self._serves(place):
+                await self._give(place.code, place, place.code_url)
+
+    def _serves(self, place: ContainerPlace) -> bool:
+        """Whether our model server runs there; others fetch their code themselves."""
+        launch = find_launch(place.container.image, self._node.settings.images)
+        return launch is not None and launch.adapter is not None
+
+    async def _give(
+        self,
+        target: Path,
+        place: ContainerPlace,
+        url: str,
+        compressed: bool = True,
+        etag: str | None = None,
+    ) -> None:
+        """Have `target` be what lies at `url`. Raises _Failed."""
+        seconds = self.spec.download_timeout_seconds
+        try:
+            data = ModelData(parse_location(url), compressed, etag)
+            async with asyncio.timeout(seconds):
+                artifact = await self._acquire(data)
+            self._artifacts.append(artifact)
+            await self._node.artifacts.with_room(
+                lambda: asyncio.to_thread(give_folder, artifact.folder, target, artifact.size_bytes)
+            )
+        except TimeoutError:
+            late = Unavailable(f"It was not there within {seconds:g} s.")
+            raise _Failed(failed_artifact(place.number, url, late)) from None
+        except (ArtifactError, Invalid) as error:
+            raise _Failed(failed_artifact(place.number, url, error)) from error
+
+    async def _acquire(self, data: ModelData) -> Artifact:
+        while True:
+            try:
+                return await self._node.artifacts.acquire(data)
+            except Unavailable as error:
+                log.warning("Model data cannot be had now: %s", error, extra=self._about("fetch"))
+                await self._node.clock.sleep(ARTIFACT_RETRY_SECONDS)
+
+    async def _keep_running(self) -> None:
+        """Start the containers, and again whenever they end. Ends only by failing or a stop."""
+        pace, clock = self._node.pace, self._node.clock
+        delay = pace.first_restart_delay_seconds
+        was_healthy, retried = False, False
+        while True:
+            try:
+                await self._start()
+            except _Unhealthy as error:
+                if not was_healthy and (retried or error.final):
+                    raise _Failed(str(error)) from error
+                retried = True
+                reason = str(error)
+            else:
+                was_healthy = True
+                serving_since = clock.monotonic()
+                reason = await self._serve()
+                await asyncio.to_thread(self._note_end)
+                if clock.monotonic() - serving_since > pace.steady_after_seconds:
+                    delay = pace.first_restart_delay_seconds
+            self._change(InstanceState.STARTING)
+            log.warning("An instance is started again: %s", reason, extra=self._about("restart"))
+            await self._stop_containers(pace.unhealthy_stop_seconds)
+            await clock.sleep(delay)
+            delay = min(delay * 2, pace.longest_restart_delay_seconds)
+
+    async def _start(self) -> None:
+        self._run_id = uuid4().hex
+        try:
+            for place in self._places:
+                self._running.append(await start_container(place, self._node))
+        except CannotStart as error:
+            raise _Failed(cannot_start(self.spec.variant_name, str(error))) from error
+        waits = [asyncio.create_task(running.wait_until_healthy()) for running in self._running]
+        try:
+            await self._watch_start(waits)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _watch_start(self, waits: list[asyncio.Task[None]]) -> None:
+        """Until all are healthy.
+
+        Raises:
+            _Unhealthy: one has ended first, or time is up.
+        """
+        exits = [running.exited for running in self._running]
+        seconds = self.spec.startup_timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                pending = set(waits)
+                while pending and not any(exited.done() for exited in exits):
+                    await asyncio.wait([*pending, *exits], return_when=asyncio.FIRST_COMPLETED)
+                    pending = {wait for wait in waits if not wait.done()}
+        except TimeoutError:
+            late = next(
+                running
+                for running, wait in zip(self._running, waits, strict=True)
+                if not wait.done()
+            )
+            known = (await late.describe_ports(), late.describe_end())
+            causes = [f"/ping did not answer 200 within {seconds:g} s", *filter(None, known)]
+            cause = "; ".join(causes)
+            raise _Unhealthy(self._say_unhealthy(late, cause), final=True) from None
+        for running in self._running:
+            if running.exited.done():
+                reason = self._say_unhealthy(running, running.describe_end())
+                raise _Unhealthy(reason, final=running.will_not_load)
+
+    async def _serve(self) -> str:
+        """Serve until something is wrong; return what."""
+        await self._models.open(self._running)
+        self._change(InstanceState.IN_SERVICE)
+        sweeping = asyncio.create_task(self._unload_idle_models())
+        try:
+            return await self._watch()
+        finally:
+            sweeping.cancel()
+            await asyncio.gather(sweeping, return_exceptions=True)
+
+    def _note_end(self) -> None:
+        """Tell gateways why, for the callers whose requests a container took with it."""
+        ended = [one for one in self._running if one.exited.done()]
+        why = next(filter(None, (one.process.ended_because for one in ended)), None)
+        if why is not None and why.startswith("it "):
+            why = "the container " + why.removeprefix("it ")
+        with contextlib.suppress(OSError):
+            write_end(self._node.home.container_end(self.spec.instance_id), self._run_id, why)
+
+    async def _unload_idle_models(self) -> None:
+        while self._models.are_open:
+            await self._node.clock.sleep(IDLE_MODELS_SECONDS)
+            try:
+                await self._models.unload_idle()
+            except Exception:
+                log.exception("Idle models stay loaded.", extra=self._about("models_kept"))
+
+    async def _watch(self) -> str:
+        pace = self._node.pace
+        failed, told_slots = 0, self._slots()
+        while True:
+            exits = {running.exited for running in self._running}
+            await asyncio.wait(
+                exits, timeout=pace.ping_interval_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            for running in self._running:
+                if running.exited.done():
+                    return running.describe_end()
+            healthy = await asyncio.gather(*(running.is_healthy() for running in self._running))
+            failed = 0 if all(healthy) else failed + 1
+            if self._slots() != told_slots:
+                told_slots = self._slots()
+                self._change(InstanceState.IN_SERVICE)
+            if failed >= pace.pings_failed_in_a_row:
+                return f"/ping failed {failed} times in a row."
+
+    def _slots(self) -> list[int | None]:
+        return [running.slots for running in self._running]
+
+    async def _finish_containers(self) -> None:
+        """End them one after the other: what the first still works on needs the next of them."""
+        clock, pace = self._node.clock, self._node.pace
+        deadline = clock.monotonic() + pace.stop_seconds
+        await self._models.close()
+        for running in self._running:
+            if running is not self._running[0]:
+                await clock.sleep(pace.next_container_seconds)
+            await running.end(max(0, deadline - clock.monotonic()))
+
+    async def _stop_containers(self, grace_seconds: float) -> None:
+        await self._models.close()
+        await asyncio.gather(*(running.end(grace_seconds) for running in self._running))
+        self._hits.update(self._running_hits())
+        self._running.clear()
+
+    async def _let_go(self) -> None:
+        while self._artifacts:
+            await self._node.artifacts.release(self._artifacts.pop())
+        home, instance_id = self._node.home, self.spec.instance_id
+        await asyncio.to_thread(home.container_end(instance_id).unlink, missing_ok=True)
+        await asyncio.to_thread(remove_tree, home.instances / instance_id)
+
+    def _say_unhealthy(self, running: RunningContainer, cause: str) -> str:
+        return failed_ping(running.place.container.hostname, self.spec.variant_name, cause)
+
+    def _fail(self, reason: str) -> None:
+        log.warning("An instance failed: %s", reason, extra=self._about("instance_failed"))
+        self._change(InstanceState.FAILED, reason)
+
+    def _change(self, state: InstanceState, failure_reason: str | None = None) -> None:
+        if self._ending is not None and state is not InstanceState.STOPPING:
+            return
+        containers = tuple(
+            ContainerReport(address=running.address, slots=running.slots)
+            for running in self._running
+        )
+        self.report = InstanceReport(
+            instance_id=self.spec.instance_id,
+            state=state,
+            address=containers[0].address if containers else None,
+            failure_reason=failure_reason,
+            slots=containers[0].slots if containers else None,
+            run_id=self._run_id,
+            containers=containers if len(containers) > 1 else (),
+        )
+        self._on_change()
+
+    def _about(self, action: str) -> dict[str, str]:
+        return {
+            "action": action,
+            "endpoint": self.spec.endpoint_name,
+            "variant": self.spec.variant_name,
+            "instance": self.spec.instance_id,
+        }

@@ -1,0 +1,102 @@
+"""Clears away what an agent that was killed may have left behind.
+
+Keeps the number of log folders bounded: instances and jobs come and go, logs would stay.
+"""
+
+import contextlib
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import psutil
+
+from sagehen.agent.artifacts.folders import remove_tree
+from sagehen.base.home import ATTEMPT_NAME, INSTANCE_NAME, Home
+
+__all__ = ["BASE_MARK", "clear_leftovers", "prune_job_logs", "prune_logs"]
+
+log = logging.getLogger(__name__)
+
+BASE_MARK = "SAGEHEN_BASE_DIR"
+"""A variable of containers: their folder as the machine knows it, whatever they themselves see."""
+
+
+def clear_leftovers(home: Home) -> None:
+    """End containers' processes, remove their folders and sockets. Blocks; before any start.
+
+    The containers end with their agent, but what they started themselves need not. It is known by
+    the folder in its environment, which no one else has.
+    """
+    folders = {home.instances: INSTANCE_NAME, home.jobs: ATTEMPT_NAME}
+    marks = tuple(f"{BASE_MARK}={folder}{os.sep}".encode() for folder in folders)
+    for process in psutil.process_iter():
+        if process.pid != os.getpid() and _has_mark(process.pid, marks):
+            log.warning("Process %d of an earlier container is ended.", process.pid)
+            _kill(process)
+    for folder, ours in folders.items():
+        for left in folder.iterdir():
+            if ours.fullmatch(left.name):
+                remove_tree(left)
+            else:
+                log.warning("%s is none of Sagehen's, and stays.", left)
+    for socket in home.run.glob("i-*.sock"):
+        if INSTANCE_NAME.match(socket.stem):  # A number may follow, of a container.
+            socket.unlink(missing_ok=True)
+
+
+def _has_mark(pid: int, marks: tuple[bytes, ...]) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return any(entry.startswith(marks) for entry in environment.split(b"\0"))
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+        process.wait(timeout=5)
+    except psutil.Error:
+        log.warning("Process %d does not end.", process.pid)
+
+
+MOST_KEPT = 50
+
+
+def prune_logs(logs: Path, running: frozenset[str], most: int = MOST_KEPT) -> None:
+    """Remove the oldest `endpoints/<endpoint>/<variant>/<instance>` folders. Blocks.
+
+    Those of `running` instances stay, and of the others the `most` that were written last.
+    """
+    ended = [
+        path
+        for path in (logs / "endpoints").glob("*/*/*")
+        if path.name not in running and INSTANCE_NAME.fullmatch(path.name)
+    ]
+    ended.sort(key=_written_at, reverse=True)
+    for path in ended[most:]:
+        shutil.rmtree(path, ignore_errors=True)
+        for above in (path.parent, path.parent.parent):
+            with contextlib.suppress(OSError):  # It is not empty, or somebody else has removed it.
+                above.rmdir()
+
+
+def prune_job_logs(logs: Path, running: frozenset[str], most: int) -> None:
+    """Remove the oldest `training-jobs/<job>` folders. Blocks.
+
+    Those of `running` jobs stay, and of the others the `most` that were written last.
+    """
+    ended = [path for path in (logs / "training-jobs").glob("*") if path.name not in running]
+    if len(ended) > most:
+        ended.sort(key=_written_at, reverse=True)
+    for path in ended[most:]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _written_at(folder: Path) -> float:
+    """When something in it was; 0 where nothing is there, any more."""
+    try:
+        return max((file.stat().st_mtime for file in folder.iterdir()), default=0.0)
+    except OSError:
+        return 0.0

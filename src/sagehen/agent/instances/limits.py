@@ -1,0 +1,137 @@
+"""What the containers of one instance may use together, and what they met.
+
+How much an instance uses of what it may, in percent, by SageMaker's names of it.
+"""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagehen.agent.instances.process_tree import machine_memory_bytes
+from sagehen.base.clock import Clock
+from sagehen.frame.instance_types import instance_types
+
+if TYPE_CHECKING:
+    from sagehen.base.settings import Settings
+
+__all__ = [
+    "NO_LIMITS",
+    "InstanceLimit",
+    "LimitHits",
+    "Limits",
+    "Utilization",
+    "add_hits",
+    "choose_limits",
+    "describe_hit",
+]
+
+
+class InstanceLimit(StrEnum):
+    """Named as they are told; docs/reference/limits.md says what becomes of who meets one."""
+
+    MEMORY = "memory"
+    PROCESSES = "processes"
+    CPU = "cpu"
+    LOG = "log"
+
+
+LimitHits = dict[InstanceLimit, int]
+"""How often each was met."""
+_OF_ALL_CONTAINERS = (InstanceLimit.PROCESSES, InstanceLimit.CPU)
+"""Each container tells what the instance met."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Of all containers of an instance together; None is no limit."""
+
+    memory_bytes: int | None = None
+    processes: int | None = None
+    """Threads too."""
+    cpus: int | None = None
+    vcpus: int | None = None
+    """The type's: a share of the machine, in proportion, when everybody wants it."""
+
+
+NO_LIMITS = Limits()
+
+
+def choose_limits(instance_type: str, settings: "Settings") -> Limits:
+    """The instance type's, where this machine has as much; more than it has is no limit."""
+    if not settings.instance_limits:
+        return NO_LIMITS
+    known = instance_types().get(instance_type)
+    machine = machine_memory_bytes()
+    memory = settings.instance_memory_bytes or (known.memory_bytes if known else machine)
+    vcpus = known.vcpus if known else None
+    return Limits(
+        memory_bytes=min(memory, machine),
+        processes=settings.max_instance_processes,
+        cpus=vcpus if vcpus and vcpus < len(os.sched_getaffinity(0)) else None,
+        vcpus=vcpus,
+    )
+
+
+def add_hits(hits: Iterable[LimitHits]) -> LimitHits:
+    """Those of an instance, from those of its containers that ran at the same time."""
+    total: Counter[InstanceLimit] = Counter()
+    for one in hits:
+        for limit, count in one.items():
+            shared = limit in _OF_ALL_CONTAINERS
+            total[limit] = max(total[limit], count) if shared else total[limit] + count
+    return dict(total)
+
+
+def describe_hit(limit: InstanceLimit, limits: Limits) -> str:
+    """Why a container was ended."""
+    if limit is InstanceLimit.MEMORY:
+        mebibytes = (limits.memory_bytes or 0) >> 20
+        return f"it was ended because it passed the {mebibytes} MiB of memory of its instance"
+    return (
+        f"it was ended because it passed the {limits.processes} processes and threads that an "
+        "instance may have (setting max_instance_processes)"
+    )
+
+
+SHORTEST_SECONDS = 0.5
+"""Who asks again sooner is told the same of the processor."""
+
+
+class Utilization:
+    """Of one instance. The processor's is what was used since it was last asked for."""
+
+    def __init__(self, limits: Limits, home: Path, clock: Clock) -> None:
+        self._memory_bytes = limits.memory_bytes or machine_memory_bytes()
+        self._home = home
+        self._clock = clock
+        self._since = clock.monotonic()
+        self._cpu_seconds = 0.0
+        self._cpu_percent = 0.0
+
+    def read(self, memory_bytes: int, cpu_seconds: float) -> dict[str, float]:
+        """All three. Looks at the disk.
+
+        Args:
+            cpu_seconds: what the containers there are have used since they began, of all cores.
+        """
+        disk = shutil.disk_usage(self._home)
+        return {
+            "CPUUtilization": self._cpu(cpu_seconds),
+            "MemoryUtilization": 100 * memory_bytes / self._memory_bytes,
+            "DiskUtilization": 100 * disk.used / disk.total,
+        }
+
+    def _cpu(self, cpu_seconds: float) -> float:
+        """100 is one core; less than there was is a container that began anew."""
+        now = self._clock.monotonic()
+        if now - self._since >= SHORTEST_SECONDS:
+            used = cpu_seconds - self._cpu_seconds
+            used = cpu_seconds if used < 0 else used
+            self._cpu_percent = 100 * used / (now - self._since)
+            self._since, self._cpu_seconds = now, cpu_seconds
+        return self._cpu_percent

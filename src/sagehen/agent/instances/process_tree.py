@@ -1,0 +1,191 @@
+"""Processes and their descendants, as /proc tells of them.
+
+How much memory processes hold. Proportional: pages that workers share are counted once.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import psutil
+
+__all__ = [
+    "TreeMemory",
+    "TreeSize",
+    "children",
+    "descendants",
+    "end_trees",
+    "kernel_kills",
+    "machine_memory_bytes",
+    "measure_tree",
+    "tree_cpu_seconds",
+    "tree_listening_ports",
+    "tree_memory_bytes",
+]
+
+STOPPING_ROUNDS = 50
+"""Each finds what the others had forked by then; what is stopped forks no more."""
+
+_LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
+"""Not every kernel does; psutil looks at every process of the machine instead."""
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_THREADS, _RESIDENT = 17, 21
+"""Places in /proc/PID/stat, behind the name: `num_threads` and `rss`."""
+_TIMES = slice(11, 15)
+"""The same: `utime` and `stime`, then those of children that have ended."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class TreeSize:
+    """What is cheap to know of a process and its descendants."""
+
+    resident_bytes: int
+    """Pages that several of them share are counted several times."""
+    tasks: int
+    """Processes and their threads."""
+
+
+def measure_tree(pid: int) -> TreeSize:
+    """Of what has ended, nothing."""
+    resident = tasks = 0
+    for fields in _stats(pid):
+        resident += int(fields[_RESIDENT]) * _PAGE_BYTES
+        tasks += int(fields[_THREADS])
+    return TreeSize(resident, tasks)
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """Time of the processor that a process and its descendants have used, those too that have
+    ended and were waited for."""
+    return sum(sum(map(int, fields[_TIMES])) for fields in _stats(pid)) / _TICKS
+
+
+def tree_listening_ports(pid: int) -> list[int]:
+    """TCP ports that a process and its descendants listen on, in their order."""
+    ports = set()
+    for one in descendants(pid):
+        with contextlib.suppress(psutil.Error, OSError):
+            found = psutil.Process(one).net_connections("tcp")
+            ports |= {each.laddr.port for each in found if each.status == psutil.CONN_LISTEN}
+    return sorted(ports)
+
+
+def _stats(pid: int) -> Iterator[list[bytes]]:
+    for one in descendants(pid):
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{one}/stat", "rb") as stat:
+            # The name, which may hold anything, is in brackets.
+            yield stat.read().rpartition(b")")[2].split()
+
+
+def end_trees(roots: Iterable[int]) -> None:
+    """End processes with all their descendants, though they go on forking. Blocks for a moment."""
+    roots, stopped, quiet = tuple(roots), set[int](), 0
+    for _ in range(STOPPING_ROUNDS):
+        found = {pid for root in roots for pid in descendants(root)} - stopped
+        # Whose brother ends while they are listed may be left out: once more.
+        quiet = 0 if found else quiet + 1
+        if quiet > 1:
+            break
+        _signal(found, signal.SIGSTOP)
+        stopped |= found
+    _signal(stopped, signal.SIGKILL)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """`pid`, its children, theirs and so on; what ends meanwhile may be left out."""
+    waiting = [pid]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        with contextlib.suppress(OSError, psutil.Error):
+            waiting += children(one)
+
+
+def children(pid: int) -> list[int]:
+    """Raises OSError or psutil.Error: it has ended."""
+    if not _LISTS_CHILDREN:
+        return [child.pid for child in psutil.Process(pid).children()]
+    found: list[int] = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        # Threads come and go.
+        with (
+            contextlib.suppress(FileNotFoundError, ProcessLookupError),
+            open(f"/proc/{pid}/task/{thread}/children") as listed,
+        ):
+            found += map(int, listed.read().split())
+    return found
+
+
+EXACT_SECONDS = 1.0
+"""For so long, what was shared when memory was read in full is taken as still shared."""
+
+
+def machine_memory_bytes() -> int:
+    """All the memory this machine has."""
+    return int(psutil.virtual_memory().total)
+
+
+def kernel_kills() -> int:
+    """How many processes the kernel has ended since its start for want of memory."""
+    with contextlib.suppress(OSError), open("/proc/vmstat") as counts:
+        for line in counts:
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def tree_memory_bytes(pid: int) -> int:
+    """Memory of a process and its descendants; 0 where it has ended. Takes milliseconds."""
+    return sum(map(_proportional_bytes, descendants(pid)))
+
+
+class TreeMemory:
+    """The same, often: the kernel walks all pages to tell what is shared, so that is asked only
+    now and then, and in between how much there is altogether."""
+
+    def __init__(self, pid: int, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._pid = pid
+        self._monotonic = monotonic
+        self._tree: list[int] = []
+        self._shared_bytes = 0
+        self._exact_at = -EXACT_SECONDS
+
+    def read(self) -> int:
+        """In bytes; 0 where it has ended. Blocks for a moment."""
+        tree = list(descendants(self._pid))
+        resident = sum(map(_resident_bytes, tree))
+        now = self._monotonic()
+        if tree != self._tree or now - self._exact_at >= EXACT_SECONDS:
+            exact = sum(map(_proportional_bytes, tree))
+            self._tree, self._exact_at = tree, now
+            self._shared_bytes = max(0, resident - exact)
+        return max(0, resident - self._shared_bytes)
+
+
+def _proportional_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as rollup:
+            for line in rollup:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return _resident_bytes(pid)
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm") as numbers:
+            return int(numbers.read().split()[1]) * _PAGE_BYTES
+    except OSError:
+        return 0

@@ -1,0 +1,139 @@
+"""One container that has been started: its health, its end."""
+
+import asyncio
+import contextlib
+import re
+import signal
+from dataclasses import dataclass
+
+from sagehen.agent.errors import CannotStart
+from sagehen.agent.http import exchange
+from sagehen.agent.instances.container_plan import ContainerPlace, choose_address, plan_launch
+from sagehen.agent.instances.failures import explain
+from sagehen.agent.launchers.launcher import Process
+from sagehen.agent.multimodel.container_client import ModelCalls
+from sagehen.agent.node import Node, Pace
+from sagehen.base.container_exits import WILL_NOT_LOAD
+from sagehen.base.errors import Unavailable
+from sagehen.frame.images import find_launch
+
+__all__ = ["RunningContainer", "start_container"]
+
+SLOTS_HEADER = "x-sagehen-slots"
+SLOTS_VARIABLE = "SAGEHEN_SLOTS"
+KILL_SECONDS = 10.0
+"""How long the kernel may take to end what was killed: more than it ever does."""
+_SLOTS = re.compile("[1-9][0-9]{0,5}")
+
+
+@dataclass(eq=False)
+class RunningContainer:
+    place: ContainerPlace
+    address: str
+    process: Process
+    exited: asyncio.Task[int]
+    pace: Pace
+    is_ours: bool = False
+    """Our model server runs in it."""
+    said_slots: str | None = None
+    """What its `/ping` last said of its slots."""
+
+    @property
+    def slots(self) -> int | None:
+        """How many requests it may work on at once: as the user says, or else the container."""
+        said = (self.place.container.environment.get(SLOTS_VARIABLE), self.said_slots)
+        return next((int(one) for one in said if one and _SLOTS.fullmatch(one)), None)
+
+    async def wait_until_healthy(self) -> None:
+        """Ask until it answers as it should: quickly at first."""
+        interval = self.pace.first_ping_interval_seconds
+        loop = asyncio.get_running_loop()
+        hint_at: float | None = loop.time() + self.pace.port_hint_seconds
+        while not await self.is_healthy():
+            if hint_at is not None and loop.time() >= hint_at:
+                hint_at = None
+                if hint := await self.describe_ports():
+                    await asyncio.to_thread(self.process.note, hint)
+            await asyncio.sleep(interval)
+            interval = min(interval * 1.2, self.pace.longest_ping_interval_seconds)
+
+    async def is_healthy(self) -> bool:
+        """Whether `/ping`, and of a multi-model container `/models` too, answer 200 in time."""
+        try:
+            answer = await exchange(
+                self.address, "GET", "/ping", timeout_seconds=self.pace.ping_timeout_seconds
+            )
+            if answer.status != 200:
+                return False
+            self.said_slots = answer.headers.get(SLOTS_HEADER)
+            return (
+                not self.place.container.multi_model
+                or await ModelCalls(self.address).is_multi_model()
+            )
+        except Unavailable:
+            return False
+
+    async def end(self, grace_seconds: float) -> None:
+        """Ask it to end, and after `grace_seconds` make it."""
+        if grace_seconds > 0:
+            self.process.terminate()
+            await asyncio.wait({self.exited}, timeout=grace_seconds)
+        self.process.kill()
+        await asyncio.wait({self.exited}, timeout=KILL_SECONDS)
+        with contextlib.suppress(OSError):
+            self.place.socket.unlink(missing_ok=True)
+
+    async def describe_ports(self) -> str:
+        """That it does not listen where it should, and where it does; empty where all is well."""
+        if not self.address.startswith("tcp:"):
+            return ""
+        port = int(self.address.rpartition(":")[2])
+        listening = await self.process.listening_ports()
+        if port in listening:
+            return ""
+        hint = f"nothing listens on port {port} (SAGEMAKER_BIND_TO_PORT)"
+        if listening:
+            ports = ", ".join(map(str, listening))
+            hint += f"; the container's processes listen on {ports}"
+        return hint
+
+    @property
+    def will_not_load(self) -> bool:
+        """It has ended because its model does not load, and would do so again."""
+        return self.is_ours and self.exited.done() and self.exited.result() == WILL_NOT_LOAD
+
+    def describe_end(self) -> str:
+        """Why it may have ended, or does not answer, from its log."""
+        reason = explain(self.process.last_lines()) or "it logged nothing"
+        if not self.exited.done():
+            return reason
+        if self.process.ended_because is not None:
+            return f"{self.process.ended_because}; {reason}"
+        if self.will_not_load:
+            return reason
+        status = self.exited.result()
+        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        return f"{reason}; {how}"
+
+
+async def start_container(place: ContainerPlace, node: Node) -> RunningContainer:
+    """Start a container in its folder, which must be there.
+
+    Raises:
+        CannotStart: nothing is known of its image, or its command cannot be run.
+    """
+    launch = find_launch(place.container.image, node.settings.images)
+    if launch is None:
+        raise CannotStart(f"the image {place.container.image} is not known")
+    ports = node.ports.take()
+    try:
+        address = choose_address(place, launch, ports)
+        plan = plan_launch(place, launch, address, ports, node.settings)
+        process = await node.launcher.start(plan)
+    except BaseException:
+        node.ports.give_back(ports)
+        raise
+    exited = asyncio.create_task(process.wait())
+    exited.add_done_callback(lambda _: node.ports.give_back(ports))
+    is_ours = launch.adapter is not None
+    return RunningContainer(place, address, process, exited, node.pace, is_ours)

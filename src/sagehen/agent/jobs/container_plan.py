@@ -1,0 +1,141 @@
+"""How the container of a job's host is to be started: its command, environment, limits."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagehen.agent.instances.container_plan import SYSTEM_PATH, hidden_paths
+from sagehen.agent.instances.leftovers import BASE_MARK
+from sagehen.agent.instances.limits import choose_limits
+from sagehen.agent.jobs.failures import JobFailed
+from sagehen.agent.jobs.host_folders import FIRST_HOST, HostPlace
+from sagehen.agent.jobs.network import SHARED_ADDRESS
+from sagehen.agent.launchers.launcher import LaunchPlan
+from sagehen.base.address import client_url
+from sagehen.base.credentials import load_credentials
+from sagehen.base.home import Home
+from sagehen.base.user_environment import pip_variables
+from sagehen.frame.images import find_launch
+from sagehen.frame.job_specs import JobSpec
+
+if TYPE_CHECKING:
+    from sagehen.base.settings import Settings
+
+__all__ = ["PROGRAM", "plan_job_launch"]
+
+PROGRAM = "sagemaker_program"
+"""The hyperparameter that names the script for our script runner."""
+
+
+def plan_job_launch(
+    place: HostPlace, settings: "Settings", base: Path, master_port: int
+) -> LaunchPlan:
+    """Everything that the launcher must know. Reads two small files.
+
+    Args:
+        base: where the container sees `place.base`.
+        master_port: for its job's first host to listen on.
+
+    Raises:
+        JobFailed: nothing says which program is to run.
+        HomeError: there are no keys to give it.
+    """
+    spec = place.spec
+    command, folder = _command(place, settings)
+    return LaunchPlan(
+        instance_id=f"{spec.attempt_id}-{place.host}",
+        name=place.host,
+        command=command,
+        environment=_environment(place, settings, base, master_port),
+        folder=folder,
+        log=place.log,
+        log_bytes=settings.container_log_bytes,
+        limits=choose_limits(spec.instance_type, settings),
+        base=place.base,
+        hosts=place.hosts,
+        hidden=_hidden(place.home, settings) if spec.network_isolation else (),
+    )
+
+
+def _command(place: HostPlace, settings: "Settings") -> tuple[tuple[str, ...], Path]:
+    """The program, and the folder that it starts in."""
+    spec = place.spec
+    if spec.entrypoint:
+        return (*spec.entrypoint, *spec.arguments), place.code
+    launch = find_launch(spec.image, settings.images)
+    if launch is not None and launch.command is not None:
+        # It stands for the image as it is: SageMaker's `train` would be an argument too many, as
+        # `serve` is for an endpoint's. It starts where sagehen.toml lies, beside which it may be.
+        return (*launch.command, *spec.arguments), place.home.path
+    if PROGRAM in spec.hyperparameters:
+        return (
+            sys.executable,
+            "-m",
+            "sagehen.containers.training_toolkit",
+            *spec.arguments,
+        ), place.code
+    raise JobFailed(_no_program(spec))
+
+
+def _hidden(home: Home, settings: "Settings") -> tuple[Path, ...]:
+    # The server's sockets too: who can reach them needs no keys.
+    return (*hidden_paths(home, settings), home.run)
+
+
+def _no_program(spec: JobSpec) -> str:
+    return (
+        f"AlgorithmError: Nothing says which program the image {spec.image} is to run. Give the "
+        f"hyperparameters {PROGRAM} and sagemaker_submit_directory (the SageMaker SDK does that "
+        "for an entry_point), a ContainerEntrypoint, or the image's command under [images] in "
+        "sagehen.toml."
+    )
+
+
+def _environment(
+    place: HostPlace, settings: "Settings", base: Path, master_port: int
+) -> dict[str, str]:
+    """What we suggest, what the user says, what must be so: in this order, the last wins."""
+    spec = place.spec
+    suggested = {
+        "PATH": f"{place.python.parent}:{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
+        "LANG": "C.UTF-8",
+        "HOME": str(place.folder),
+        "TMPDIR": str(place.tmp),
+        "PYTHONUNBUFFERED": "1",
+        # Models of the Hugging Face Hub are kept where this user keeps them, not by each job.
+        "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
+        "AWS_DEFAULT_REGION": settings.region,
+        "SAGEMAKER_REGION": settings.region,
+        # As AWS's PyTorch containers have it. Who does not see its own /opt/ml has no names either.
+        "MASTER_ADDR": SHARED_ADDRESS if base == place.base else FIRST_HOST,
+        "MASTER_PORT": str(master_port),
+        **pip_variables(),
+        **({} if spec.network_isolation else _access(place.home, settings)),
+    }
+    fixed = {
+        BASE_MARK: str(place.base),
+        "SAGEMAKER_BASE_DIR": str(base),
+        "SAGEMAKER_SUBMIT_DIRECTORY": str(base / "code"),
+        "SAGEHEN_PYTHON": str(place.python),
+        "SAGEHEN_ENVIRONMENTS": str(place.home.environments),
+        "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
+        "TRAINING_JOB_NAME": spec.job_name,
+        "TRAINING_JOB_ARN": spec.job_arn,
+        "AWS_REGION": settings.region,
+    }
+    return suggested | spec.environment | fixed
+
+
+def _access(home: Home, settings: "Settings") -> dict[str, str]:
+    """What a role's credentials are in SageMaker: the script's own boto3 works."""
+    keys = load_credentials(home.credentials)
+    try:
+        address = home.address.read_text().strip()
+    except FileNotFoundError:
+        address = client_url(settings.host, settings.port)
+    return {
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": keys.access_key,
+        "AWS_SECRET_ACCESS_KEY": keys.secret_key,
+    }

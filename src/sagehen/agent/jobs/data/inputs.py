@@ -1,0 +1,244 @@
+"""Which objects a channel is made of, what they are called in its folder, and who gets which.
+
+Manifests: objects that name the objects of a channel.
+
+[{"prefix": "s3://bucket/some/prefix/"}, "relative/path/1", "relative/path/2"]
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+from random import Random
+
+import msgspec
+
+from sagehen.agent.artifacts.unpack import check_name
+from sagehen.agent.jobs.failures import JobFailed, download_failed, nothing_found
+from sagehen.base.errors import ArtifactRejected, Invalid
+from sagehen.frame.job_specs import ChannelSpec
+from sagehen.frame.s3_locations import Location, parse_location
+from sagehen.services.s3.storage import ObjectStore
+from sagehen.services.s3.storage.errors import NoSuchBucket, NoSuchKey
+from sagehen.services.s3.storage.records import ListingQuery, ObjectInfo
+
+__all__ = ["InputObject", "find_inputs", "list_below", "read_manifest", "share"]
+
+MOST_BYTES = 64 * 2**20
+
+
+def read_manifest(objects: ObjectStore, manifest: Location) -> Iterator[tuple[Location, str]]:
+    """Each object it names, with its path below the prefix. Blocks.
+
+    Raises:
+        JobFailed: it is no manifest.
+        NoSuchBucket, NoSuchKey: it is not there.
+    """
+    with objects.open(manifest.bucket, manifest.key) as opened:
+        if opened.info.size > MOST_BYTES:
+            raise _refused(manifest, f"it is larger than {MOST_BYTES} bytes")
+        data = b"".join(opened.chunks())
+    try:
+        entries = msgspec.json.decode(data, type=list[dict[str, str] | str])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _refused(manifest, f"it is not a JSON list of a prefix and names: {error}") from error
+    if not entries or not isinstance(entries[0], dict) or "prefix" not in entries[0]:
+        raise _refused(manifest, 'it does not begin with {"prefix": "s3://…"}')
+    try:
+        prefix = parse_location(entries[0]["prefix"])
+    except Invalid as error:
+        raise _refused(manifest, str(error)) from error
+    for number, entry in enumerate(entries[1:], 2):
+        if not isinstance(entry, str):
+            raise _refused(manifest, f"its entry {number} is not a name")
+        # As text: the prefix need not end where a folder does.
+        yield Location(prefix.bucket, prefix.key + entry), entry
+
+
+def _refused(manifest: Location, why: str) -> JobFailed:
+    return JobFailed(f"ClientError: Data download failed:The manifest {manifest.url}: {why}.")
+
+
+MOST_OBJECTS = 500_000
+"""Of one channel: their names are held in memory."""
+OBJECTS_PER_PAGE = 1000
+GZIP_SUFFIX = ".gz"
+
+
+class InputObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One object that becomes a file."""
+
+    location: Location
+    size: int
+    modified_at: float
+    """Seconds since the epoch."""
+    path: str
+    """Relative, checked: it stays inside its folder."""
+    gunzip: bool = False
+
+
+def find_inputs(
+    objects: ObjectStore, channel: ChannelSpec, check: Callable[[], None]
+) -> list[InputObject]:
+    """All objects of a channel, in the order of their keys. Blocks.
+
+    Args:
+        check: called now and then; what it raises ends this.
+
+    Raises:
+        JobFailed: there are none, or one cannot be a file.
+    """
+    location = parse_location(channel.s3_uri)
+    gunzip = channel.compression == "Gzip"
+    try:
+        if channel.data_type == "S3Prefix":
+            found = _below(objects, location, check)
+        elif channel.data_type == "ManifestFile":
+            found = _named(objects, location, check)
+        else:  # The file itself; which of its attributes are read is up to who reads it.
+            found = iter([(objects.head(location.bucket, location.key), _last(location.key))])
+        inputs = [
+            _input(info, path, gunzip)
+            for info, path in _bounded(found, f"The channel {channel.name}")
+        ]
+    except NoSuchBucket as error:
+        raise JobFailed(nothing_found(location.url, location.bucket, str(error))) from error
+    except NoSuchKey as error:
+        raise JobFailed(download_failed("NoSuchKey", location.url)) from error
+    if not inputs:
+        raise JobFailed(nothing_found(location.url, location.bucket))
+    _refuse_collisions(inputs)
+    return inputs
+
+
+def list_below(
+    objects: ObjectStore, folder: Location, check: Callable[[], None]
+) -> list[InputObject]:
+    """All objects below a folder, of which there may be none. Blocks.
+
+    Raises:
+        JobFailed: one cannot be a file.
+        NoSuchBucket: there is none.
+    """
+    found = _bounded(_below(objects, folder.below(""), check), folder.url)
+    return [_input(info, path, gunzip=False) for info, path in _without_remains(found)]
+
+
+def share(
+    inputs: Sequence[InputObject], channel: ChannelSpec, number: int, hosts: int
+) -> Sequence[InputObject]:
+    """Those of them that the host of that number, from 1, gets."""
+    if channel.distribution != "ShardedByS3Key" or hosts == 1:
+        return inputs
+    ordered = list(inputs)
+    if channel.shuffle_seed is not None:
+        Random(channel.shuffle_seed).shuffle(ordered)
+    return ordered[number - 1 :: hosts]
+
+
+def _below(
+    objects: ObjectStore, prefix: Location, check: Callable[[], None]
+) -> Iterator[tuple[ObjectInfo, str]]:
+    after, more = "", True
+    while more:
+        check()
+        query = ListingQuery(prefix=prefix.key, after=after, limit=OBJECTS_PER_PAGE)
+        page = objects.list_page(prefix.bucket, query)
+        for info in page.objects:
+            if info.size or not info.key.endswith("/"):  # Else it shows a folder in consoles.
+                yield info, _relative(prefix.key, info.key)
+        after, more = page.last, page.truncated
+
+
+def _relative(prefix: str, key: str) -> str:
+    """`data/train` of `data/` or of `data` is `train`; of `data/tr` too, a whole name."""
+    rest = key[len(prefix) :]
+    if not prefix or prefix.endswith("/"):
+        return rest
+    if rest.startswith("/"):
+        return rest[1:]
+    return _last(prefix) + rest
+
+
+def _named(
+    objects: ObjectStore, manifest: Location, check: Callable[[], None]
+) -> Iterator[tuple[ObjectInfo, str]]:
+    for location, path in read_manifest(objects, manifest):
+        check()
+        try:
+            yield objects.head(location.bucket, location.key), path
+        except NoSuchKey as error:
+            raise JobFailed(download_failed("NoSuchKey", location.url)) from error
+        except NoSuchBucket as error:
+            raise JobFailed(nothing_found(location.url, location.bucket, str(error))) from error
+
+
+def _last(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _bounded(
+    found: Iterable[tuple[ObjectInfo, str]], name: str
+) -> Iterator[tuple[ObjectInfo, str]]:
+    for count, one in enumerate(found, 1):
+        if count > MOST_OBJECTS:
+            raise JobFailed(
+                f"ClientError: Data download failed:{name} has more than "
+                f"{MOST_OBJECTS} objects. Put them into fewer, larger ones."
+            )
+        yield one
+
+
+def _input(info: ObjectInfo, path: str, gunzip: bool) -> InputObject:
+    try:
+        parts = check_name(path)
+    except ArtifactRejected as error:
+        raise JobFailed(_not_a_file(info.key, str(error))) from error
+    if not parts or path != "/".join(parts):
+        raise JobFailed(_not_a_file(info.key, "It is no path of a file."))
+    if gunzip:
+        path = path.removesuffix(GZIP_SUFFIX)
+    return InputObject(
+        location=Location(info.bucket, info.key),
+        size=info.size,
+        modified_at=info.modified_at,
+        path=path,
+        gunzip=gunzip,
+    )
+
+
+def _without_remains(
+    found: Iterable[tuple[ObjectInfo, str]],
+) -> list[tuple[ObjectInfo, str]]:
+    """Without what has given way: where a file became a folder, or a folder a file, both are there
+    until the older one is deleted, which an attempt that was ended between did not come to."""
+    files: set[str] = set()
+    folders: set[str] = set()
+    kept = []
+    for info, path in sorted(found, key=lambda one: one[0].modified_at, reverse=True):
+        above = [str(one) for one in PurePosixPath(path).parents]
+        if path not in folders and files.isdisjoint(above):
+            files.add(path)
+            folders.update(above)
+            kept.append((info, path))
+    return sorted(kept, key=lambda one: one[0].key)
+
+
+def _refuse_collisions(inputs: Sequence[InputObject]) -> None:
+    """Two of one path, or one that is a file where another needs a folder."""
+    files: dict[str, str] = {}
+    for one in inputs:
+        key = one.location.key
+        if files.setdefault(one.path, key) != key:
+            why = f"The key {files[one.path]!r} would be the same file, {one.path!r}."
+            raise JobFailed(_not_a_file(key, why))
+    for one in inputs:
+        above = one.path.rpartition("/")[0]
+        while above:
+            if above in files:
+                why = f"The key {files[above]!r} is a file where it needs a folder."
+                raise JobFailed(_not_a_file(one.location.key, why))
+            above = above.rpartition("/")[0]
+
+
+def _not_a_file(key: str, why: str) -> str:
+    shown = ascii(key if len(key) <= 200 else key[:200] + "…")
+    return f"ClientError: Data download failed:The key {shown} cannot be a file: {why}"

@@ -1,0 +1,172 @@
+"""Writes a job's files into the object store: each is there whole, or not at all. Blocks.
+
+Where links of a container lead, seen from outside of it.
+
+Whether, and how, somebody is writing a file: the kernel knows.
+"""
+
+import errno
+import fcntl
+import io
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from sagehen.agent.jobs.failures import JobFailed, upload_failed
+from sagehen.base.errors import Invalid
+from sagehen.frame.s3_locations import Location
+from sagehen.services.s3.storage import ObjectStore
+from sagehen.services.s3.storage.errors import NoSuchBucket
+from sagehen.services.s3.storage.files import Draft
+from sagehen.services.s3.storage.records import Attributes
+
+__all__ = [
+    "PIECE_BYTES",
+    "check_key",
+    "is_being_written",
+    "is_only_appended_to",
+    "put_stream",
+    "resolve",
+]
+
+PIECE_BYTES = 2**20
+LONGEST_KEY_BYTES = 1024
+
+
+@contextmanager
+def put_stream(
+    objects: ObjectStore, location: Location, check: Callable[[], None]
+) -> Iterator[IO[bytes]]:
+    """What is written becomes the object, unless something is raised.
+
+    Args:
+        check: called for each piece; what it raises ends this.
+
+    Raises:
+        JobFailed: there is no such bucket, or no such object can be.
+        Unavailable, OSError: it cannot be written now.
+    """
+    draft = objects.draft()
+    try:
+        with io.BufferedWriter(_DraftFile(draft, check), PIECE_BYTES) as file:
+            yield file
+        objects.put(location.bucket, location.key, draft, Attributes())
+    except NoSuchBucket as error:
+        raise JobFailed(
+            upload_failed(location.url, "NoSuchBucket (404): The specified bucket does not exist.")
+        ) from error
+    except Invalid as error:
+        raise JobFailed(upload_failed(location.url, str(error))) from error
+    finally:
+        draft.discard()
+
+
+def check_key(location: Location) -> None:
+    """Whether there can be an object of that key. Raises JobFailed."""
+    try:
+        size = len(location.key.encode())
+    except UnicodeEncodeError:
+        raise JobFailed(upload_failed(ascii(location.url), "Its name is not UTF-8.")) from None
+    if size > LONGEST_KEY_BYTES:
+        why = f"Its key would have {size} bytes, more than {LONGEST_KEY_BYTES}."
+        raise JobFailed(upload_failed(location.url, why))
+
+
+class _DraftFile(io.RawIOBase):
+    def __init__(self, draft: Draft, check: Callable[[], None]) -> None:
+        self._draft = draft
+        self._check = check
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        self._check()
+        piece = bytes(data)  # type: ignore[call-overload]
+        self._draft.write(piece)
+        return len(piece)
+
+
+OPT_ML = "/opt/ml/"
+
+
+def resolve(link: Path, base: Path) -> str | None:
+    """The real path of what a link leads to; None where there is nothing. Blocks.
+
+    Args:
+        base: what the container sees as /opt/ml.
+    """
+    try:
+        said = os.readlink(link)
+        if said.startswith(OPT_ML):
+            said = str(base / said.removeprefix(OPT_ML))
+        return os.path.realpath(link.parent / said, strict=True)
+    except OSError:
+        return None
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a process has it open for writing, or mapped so. False where nobody can tell.
+
+    Asked by a lease, which the kernel gives on no file that may be written. Who opens it in this
+    very moment waits until the lease is given back, which is at once.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # What tells of somebody waiting: by default a signal that ends this process.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def is_only_appended_to(path: Path) -> bool:
+    """Whether all who have it open for writing can but add to its end. False where none is found.
+
+    Looks at the open files of all processes that may be looked at: some 10 ms.
+    """
+    try:
+        info = path.stat()
+    except OSError:
+        return False
+    flags = list(_writers(info.st_dev, info.st_ino))
+    return bool(flags) and all(one & os.O_APPEND for one in flags)
+
+
+def _writers(device: int, inode: int) -> Iterator[int]:
+    """The flags of every descriptor by which a file may be written."""
+    for process in _names("/proc"):
+        if not process.isdigit():
+            continue
+        for descriptor in _names(f"/proc/{process}/fd"):
+            with suppress(OSError, ValueError):
+                info = os.stat(f"/proc/{process}/fd/{descriptor}")
+                if (info.st_dev, info.st_ino) == (device, inode):
+                    flags = _flags(f"/proc/{process}/fdinfo/{descriptor}")
+                    if flags & os.O_ACCMODE != os.O_RDONLY:
+                        yield flags
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _flags(path: str) -> int:
+    for line in Path(path).read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "flags":
+            return int(value, 8)
+    return 0

@@ -1,0 +1,190 @@
+"""What one job does with the object store: in threads, again while that is away, until it ends.
+
+How long a job waits for room on a full disk.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from sagehen.agent.artifacts.folders import is_disk_full
+from sagehen.agent.jobs.failures import JobLost
+from sagehen.base.clock import Clock
+from sagehen.base.concurrency import Threads
+from sagehen.base.errors import SagehenError, StateFull
+from sagehen.base.retry import Patience, away_errors
+from sagehen.services.s3.storage import ObjectStore
+from sagehen.services.s3.storage.errors import StorageFull
+
+__all__ = ["DiskFull", "Halted", "RoomWait", "Transfers"]
+
+log = logging.getLogger(__name__)
+
+ROOM_SECONDS = 60.0
+"""In all: meanwhile the job's own files take the room that all others need."""
+PAUSE_SECONDS = 5.0
+
+
+class RoomWait:
+    """Not at all, before it is allowed; and not when it was given up."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until: float | None = None
+        self._allowed = False
+        self._given_up = asyncio.Event()
+
+    @property
+    def is_given_up(self) -> bool:
+        return self._given_up.is_set()
+
+    def allow(self) -> None:
+        self._allowed = True
+
+    def give_up(self) -> None:
+        """Whoever waits has waited long enough."""
+        self._given_up.set()
+
+    async def may_come(self, why: str) -> bool:
+        """Wait a moment; whether it is worth another try.
+
+        Args:
+            why: there is none, for the log.
+        """
+        if not self._allowed or self.is_given_up:
+            return False
+        now = self._clock.monotonic()
+        if self._until is None:
+            self._until = now + ROOM_SECONDS
+            log.warning("A training job waits: %s", why, extra={"action": "wait"})
+        if now >= self._until:
+            return False
+        await self._pause()
+        return not self.is_given_up
+
+    async def _pause(self) -> None:
+        sleeping = asyncio.create_task(self._clock.sleep(PAUSE_SECONDS))
+        given_up = asyncio.create_task(self._given_up.wait())
+        try:
+            await asyncio.wait({sleeping, given_up}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            given_up.cancel()
+
+
+AT_ONCE = 8
+"""Of one job."""
+HANGS_SECONDS = 5.0
+"""The store's client tries again by itself, for minutes; nobody else is to wait for that."""
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+
+class Halted(SagehenError):
+    """The job is over: what a thread still does for it is of no use."""
+
+
+class DiskFull(SagehenError):
+    """There is no room for a job's files, or for the objects that are made of them."""
+
+
+class Transfers:
+    """
+    Args:
+        patience_seconds: for how long the store may be away.
+    """
+
+    def __init__(
+        self, objects: ObjectStore, threads: Threads, clock: Clock, patience_seconds: float
+    ) -> None:
+        self.objects = objects
+        self._threads = threads
+        self._clock = clock
+        self._patience = Patience(clock, patience_seconds, "Training jobs")
+        self.room = RoomWait(clock)
+        self._under_way: set[asyncio.Future[Any]] = set()
+        self._halted = False
+        self._hurried = False
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """What `work` returns, from a thread. It goes on where its caller is cancelled."""
+        task = asyncio.ensure_future(self._threads.run(partial(self._begin, work)))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def insist(self, work: Callable[[], T]) -> T:
+        """The same, again and again while the store is away.
+
+        Raises:
+            JobLost: it has been for too long.
+            DiskFull: it, or this machine, has no room, and is not waited for any more.
+        """
+        while True:
+            try:
+                return await self._patience(lambda: self.run(work))
+            except DiskFull as error:
+                if not await self.room.may_come(str(error)):
+                    raise
+            except away_errors() as error:
+                told = " The job was told to end, and waited no longer." if self._hurried else ""
+                raise JobLost(f"The object store cannot be had: {error}{told}") from error
+
+    async def each(self, work: Callable[[Item], object], items: Iterable[Item]) -> None:
+        """Insist on `work` for each of `items`, some at once."""
+        left = iter(items)
+
+        async def take() -> None:
+            for item in left:
+                await self.insist(partial(work, item))
+
+        takers = [asyncio.create_task(take()) for _ in range(AT_ONCE)]
+        try:
+            await asyncio.gather(*takers)
+        finally:
+            for taker in takers:
+                taker.cancel()
+            await asyncio.gather(*takers, return_exceptions=True)
+
+    def check(self) -> None:
+        """Called by threads, now and then. Raises Halted."""
+        if self._halted:
+            raise Halted("The job is over.")
+
+    def hurry(self, seconds: float) -> None:
+        """Wait no longer than so long from now for a store that is away."""
+        self._hurried = True
+        self._patience.limit(seconds)
+
+    async def halt(self) -> None:
+        """Have everything end that is under way, and wait until it has, or hangs in the store."""
+        self._halted = True
+        if self._under_way:
+            ends = asyncio.ensure_future(self._ends())
+            enough = asyncio.create_task(self._clock.sleep(HANGS_SECONDS))
+            enough.add_done_callback(lambda _: ends.cancel())
+            await asyncio.wait({ends})
+            enough.cancel()
+
+    async def close(self) -> None:
+        """Halt, and wait until nothing is under way any more."""
+        self._halted = True
+        await self._ends()
+
+    async def _ends(self) -> None:
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _begin(self, work: Callable[[], T]) -> T:
+        self.check()
+        try:
+            return work()
+        except (StorageFull, StateFull) as error:
+            raise DiskFull(str(error)) from error
+        except OSError as error:
+            if is_disk_full(error):
+                raise DiskFull(f"The disk that holds training jobs is full: {error}.") from error
+            raise

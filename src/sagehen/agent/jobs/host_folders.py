@@ -1,0 +1,212 @@
+"""Where one host of a training job lives, and which specs can have such a place.
+
+What a container reads of its job: the folders of /opt/ml and the files of input/config.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from sagehen.agent.jobs.data.downloads import code_location
+from sagehen.agent.jobs.metrics import check_definitions
+from sagehen.base.errors import Invalid
+from sagehen.base.home import Home
+from sagehen.base.own_python import make_own_python, own_python
+from sagehen.frame.job_specs import ChannelSpec, JobSpec
+from sagehen.frame.s3_locations import parse_location
+
+__all__ = ["FIRST_HOST", "HostPlace", "check_spec", "host_places", "prepare_place"]
+
+FIRST_HOST = "algo-1"
+MOST_HOSTS = 100
+OPT_ML = PurePosixPath("/opt/ml")
+
+_JOB_NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,62}")
+_CHANNEL_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9.\-_]{1,64}")
+_OURS = ("input", "model", "output", "code")
+"""Folders below /opt/ml that have another purpose than checkpoints."""
+
+
+@dataclass(frozen=True)
+class HostPlace:
+    """The folders of one host of one attempt."""
+
+    home: Home
+    spec: JobSpec
+    number: int
+    """From 1."""
+
+    @property
+    def host(self) -> str:
+        return f"algo-{self.number}"
+
+    @property
+    def folder(self) -> Path:
+        """The host's own; it goes with the attempt."""
+        return self.home.jobs / self.spec.attempt_id / self.host
+
+    @property
+    def base(self) -> Path:
+        """What is `/opt/ml` in a container of SageMaker's."""
+        return self.folder / "ml"
+
+    @property
+    def tmp(self) -> Path:
+        return self.folder / "tmp"
+
+    @property
+    def hosts(self) -> Path:
+        """What is `/etc/hosts` in its container."""
+        return self.folder / "hosts"
+
+    @property
+    def python(self) -> Path:
+        """The container's own, over the server's."""
+        return own_python(self.folder / "python")
+
+    @property
+    def code(self) -> Path:
+        return self.base / "code"
+
+    @property
+    def model(self) -> Path:
+        return self.base / "model"
+
+    @property
+    def output(self) -> Path:
+        return self.base / "output" / "data"
+
+    @property
+    def failure(self) -> Path:
+        return self.base / "output" / "failure"
+
+    @property
+    def config(self) -> Path:
+        return self.base / "input" / "config"
+
+    @property
+    def inputs(self) -> Path:
+        """Of all channels."""
+        return self.base / "input" / "data"
+
+    @property
+    def checkpoints(self) -> Path | None:
+        """None where the job keeps none."""
+        checkpoint = self.spec.checkpoint
+        if checkpoint is None:
+            return None
+        return self.base / PurePosixPath(checkpoint.local_path).relative_to(OPT_ML)
+
+    @property
+    def log(self) -> Path:
+        return self.home.job_log(self.spec.job_name) / f"{self.host}.log"
+
+    def channel(self, name: str) -> Path:
+        return self.inputs / name
+
+
+def host_places(home: Home, spec: JobSpec) -> list[HostPlace]:
+    """All of them, in the order of their numbers."""
+    return [HostPlace(home, spec, number) for number in range(1, spec.instance_count + 1)]
+
+
+def check_spec(spec: JobSpec) -> None:
+    """Whether it can have places.
+
+    Raises:
+        Invalid: a name in it cannot be a file's, or an address is none.
+    """
+    if not _JOB_NAME.fullmatch(spec.job_name):
+        raise Invalid(f"{spec.job_name[:100]!r} cannot be a job's name.")
+    if not 1 <= spec.instance_count <= MOST_HOSTS:
+        raise Invalid(f"A job has 1 to {MOST_HOSTS} hosts, not {spec.instance_count}.")
+    names = [channel.name for channel in spec.channels]
+    if len(set(names)) != len(names):
+        raise Invalid(f"Two channels have the same name: {', '.join(sorted(names))}.")
+    for channel in spec.channels:
+        _check_channel(channel)
+    check_definitions(spec.metric_definitions)
+    code_location(spec)
+    parse_location(spec.output_uri)
+    if spec.checkpoint is not None:
+        parse_location(spec.checkpoint.s3_uri)
+        _check_checkpoints(spec.checkpoint.local_path)
+
+
+def _check_channel(channel: ChannelSpec) -> None:
+    if not _CHANNEL_NAME.fullmatch(channel.name):
+        raise Invalid(f"{channel.name[:100]!r} cannot be a channel's name.")
+    if channel.input_mode not in ("File", "FastFile"):
+        raise Invalid(
+            f"The channel {channel.name} has input mode {channel.input_mode}, which is not "
+            "supported: use File or FastFile."
+        )
+    parse_location(channel.s3_uri)
+
+
+def _check_checkpoints(local_path: str) -> None:
+    path = PurePosixPath(local_path)
+    below = path.relative_to(OPT_ML).parts if path.is_relative_to(OPT_ML) else ()
+    if not below or ".." in below or below[0] in _OURS or "\0" in local_path:
+        raise Invalid(
+            f"The checkpoints' LocalPath {local_path[:200]!r} is not a folder of their own below "
+            "/opt/ml, such as /opt/ml/checkpoints."
+        )
+
+
+NETWORK_INTERFACE = "lo"
+"""All hosts are on this machine."""
+GROUP = "homogeneousCluster"
+"""What SageMaker calls the instances of a job that has no groups."""
+
+
+def prepare_place(place: HostPlace) -> None:
+    """Make a host's folders and files, before its data comes. Blocks; raises OSError."""
+    folders = [place.config, place.base / "input" / "data", place.model, place.output, place.code]
+    folders += [place.channel(channel.name) for channel in place.spec.channels]
+    if place.checkpoints is not None:
+        folders.append(place.checkpoints)
+    place.folder.mkdir(mode=0o700, parents=True)
+    place.tmp.mkdir()
+    make_own_python(place.folder / "python")
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, content in _configs(place).items():
+        (place.config / name).write_text(json.dumps(content))
+
+
+def _configs(place: HostPlace) -> dict[str, dict[str, Any]]:
+    spec = place.spec
+    return {
+        "hyperparameters.json": spec.hyperparameters,
+        "inputdataconfig.json": {channel.name: _channel(channel) for channel in spec.channels},
+        "resourceconfig.json": _resources(spec, place.host),
+    }
+
+
+def _channel(channel: ChannelSpec) -> dict[str, str]:
+    said = {
+        "TrainingInputMode": channel.input_mode,
+        "S3DistributionType": channel.distribution,
+        "RecordWrapperType": channel.record_wrapper,
+    }
+    return said if channel.content_type is None else {"ContentType": channel.content_type, **said}
+
+
+def _resources(spec: JobSpec, host: str) -> dict[str, Any]:
+    hosts = sorted(f"algo-{number}" for number in range(1, spec.instance_count + 1))
+    group = {
+        "instance_group_name": GROUP,
+        "instance_type": spec.instance_type,
+        "hosts": hosts,
+    }
+    return {
+        "current_host": host,
+        "current_instance_type": spec.instance_type,
+        "current_group_name": GROUP,
+        "hosts": hosts,
+        "instance_groups": [group],
+        "network_interface_name": NETWORK_INTERFACE,
+    }

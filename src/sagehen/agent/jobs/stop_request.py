@@ -1,0 +1,61 @@
+"""What an attempt has been told: to end, as what, and how long its containers may take to it."""
+
+import asyncio
+from collections.abc import Iterable
+
+from sagehen.base.clock import Clock
+from sagehen.frame.job_specs import Outcome, StopRequest
+
+__all__ = ["Orders"]
+
+
+class Orders:
+    """
+    Args:
+        grace_seconds: from SIGTERM to SIGKILL where nobody says otherwise.
+    """
+
+    def __init__(self, clock: Clock, grace_seconds: float) -> None:
+        self._clock = clock
+        self._usual_grace = grace_seconds
+        self._deadline: float | None = None
+        self._told = asyncio.Event()
+        self._hurried = asyncio.Event()
+        self.outcome: Outcome | None = None
+        """What it was told first: later orders only make it quicker."""
+
+    def tell(self, request: StopRequest) -> None:
+        if self.outcome is None:
+            self.outcome = request.outcome
+        self.limit(request.grace_seconds)
+        self._told.set()
+
+    def limit(self, grace_seconds: float | None = None) -> None:
+        """Give the containers so long from now, if it is not less already; None: as usual."""
+        grace = self._usual_grace if grace_seconds is None else grace_seconds
+        deadline = self._clock.monotonic() + max(grace, 0)
+        if self._deadline is None or deadline < self._deadline:
+            self._deadline = deadline
+            self._hurried.set()
+
+    async def wait(self) -> None:
+        """Until it was told to end."""
+        await self._told.wait()
+
+    def grace_left(self) -> float:
+        """Seconds until the containers are to be killed; counted from the first time asked."""
+        if self._deadline is None:
+            self.limit()
+        assert self._deadline is not None
+        return self._deadline - self._clock.monotonic()
+
+    async def wait_or(self, ends: Iterable[asyncio.Task[int]]) -> None:
+        """Until one of `ends`, or the grace is over or has become less."""
+        self._hurried.clear()
+        hurried = asyncio.create_task(self._hurried.wait())
+        over = asyncio.create_task(self._clock.sleep(self.grace_left()))
+        try:
+            await asyncio.wait({hurried, over, *ends}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurried.cancel()
+            over.cancel()

@@ -1,1 +1,0 @@
-"""Operations: a request becomes a row or a read. Starts nothing."""

@@ -1,1 +1,0 @@
-"""The Async-Inference-Service: jobs of hours behind a tiny HTTP API."""

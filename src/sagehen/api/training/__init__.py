@@ -1,1 +1,0 @@
-"""Training jobs: SageMaker's operations on them."""

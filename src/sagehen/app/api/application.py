@@ -1,0 +1,278 @@
+"""One ASGI application for all that no gateway answers: HTTP in, an operation, HTTP out.
+
+scope → Request → who signed it → which service ─┬─ s3: body streams → api.s3
+                                                 └─ others: read → match → parse → validate
+                                                    → operation → serialize
+
+An operation runs in a thread, or in the event loop where it is a coroutine function.
+InvokeEndpointAsync has a way of its own: api.async_invocations; so have the paths of the
+Async-Inference-Service, which nobody signs: api.inference_service.
+
+Every operation that control answers, by service; S3's are in `api.s3`, which streams.
+"""
+
+import asyncio
+import hashlib
+import inspect
+import logging
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sagehen.base.errors import Unavailable
+from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, request_head, stream_body
+from sagehen.frame.context import AsyncOperation, Call, Operation
+from sagehen.frame.own_paths.access import OwnSite
+from sagehen.services.identity import iam, sts
+from sagehen.services.messaging.events import operations as eventbridge
+from sagehen.services.messaging.sns import operations as sns
+from sagehen.services.messaging.sns.confirmation import LINKED, looks_like_link
+from sagehen.services.messaging.sqs import operations as sqs
+from sagehen.services.monitoring.cloudwatch.operations import OPERATIONS as CLOUDWATCH
+from sagehen.services.monitoring.logs import operations as cloudwatch_logs
+from sagehen.services.s3.app import handle
+from sagehen.services.s3.forms.uploads import handle_form, is_form
+from sagehen.services.sagemaker import operations as sagemaker
+from sagehen.services.sagemaker.async_inference.invocations import invokes_asynchronously
+from sagehen.wire.errors import AwsError
+from sagehen.wire.http import Request, Response, decompressed
+from sagehen.wire.match import likely_model, match, not_implemented, unsigned_by_design
+from sagehen.wire.parse import parse
+from sagehen.wire.scope import Signing, error_family, likely_service, signing_of
+from sagehen.wire.serialize import serialize, serialize_error
+from sagehen.wire.signatures import errors as refusals
+from sagehen.wire.signatures.sigv4 import Identity, Verifier
+from sagehen.wire.validation.validate import validate
+
+__all__ = ["OPERATIONS", "Application"]
+
+log = logging.getLogger(__name__)
+
+MakeCall = Callable[[str], Call]
+MayAnswer = Callable[[Scope, Receive, Send], Awaitable[bool]]
+"""Answers a request, and True; or leaves it alone, and False."""
+
+OWN_PREFIX = "/_sagehen/"
+
+LARGEST_CONTROL_BODY_BYTES = 4 * 2**20
+"""Of requests other than S3's: far above what any operation's limits allow."""
+
+LARGEST_UNSIGNED_FORM_BYTES = 32 * 1024
+"""Of the forms that STS takes unsigned on AWS, with a SAML assertion: read to say which it is."""
+
+UNSIGNED_FORMS_BYTES = 2**23
+"""Of all those at once, and never more than a quarter of what all bodies may take: whoever is slow
+with them keeps no memory from what is signed."""
+
+_TOO_LARGE = AwsError(
+    "RequestEntityTooLargeException",
+    f"The request body is over {LARGEST_CONTROL_BODY_BYTES} bytes.",
+    413,
+)
+
+
+class Application:
+    """Answers every operation of `operations`, by service and name; hands S3 to its own module."""
+
+    def __init__(
+        self,
+        operations: Mapping[str, Mapping[str, Operation | AsyncOperation]],
+        verifier: Verifier,
+        make_call: MakeCall,
+        own_paths: ASGIApp,
+        asynchronous: ASGIApp,
+        inference: MayAnswer,
+        site: OwnSite,
+        bodies: BodyBudget,
+    ) -> None:
+        self._operations = operations
+        self._verifier = verifier
+        self._make_call = make_call
+        self._own_paths = own_paths
+        self._asynchronous = asynchronous
+        self._inference = inference
+        self._site = site
+        self._bodies = bodies
+        self._unsigned = bodies.part(
+            min(UNSIGNED_FORMS_BYTES, bodies.max_bytes // 4),
+            "Too many unsigned requests come at once. Try again in a moment.",
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"].startswith(OWN_PREFIX):
+            await self._own_paths(scope, receive, send)
+            return
+        if invokes_asynchronously(scope):
+            await self._asynchronous(scope, receive, send)
+            return
+        if await self._inference(scope, receive, send):
+            return
+        request = request_head(scope)
+        request_id = str(uuid.uuid4())
+        try:
+            response = await self._answer(request, receive, request_id)
+        except ClientGone:
+            return
+        await _respond(response, request, receive, send)
+
+    async def _answer(self, request: Request, receive: Receive, request_id: str) -> Response:
+        try:
+            if looks_like_link(request):
+                return await self._operate(request, "sns", None, request_id, receive)
+            if is_form(request):
+                call = self._make_call(request_id)
+                return await handle_form(request, stream_body(receive), call, self._verifier)
+            service = likely_service(request)
+            if service == "s3":
+                identity = self._verifier.verify(request, None, service=service)
+                call = self._make_call(request_id)
+                return await handle(request, stream_body(receive), call, identity)
+            bodies, largest = self._bodies_of(request, service)
+            async with bodies.read(receive, largest) as body:
+                whole = replace(request, body=body)
+                return await self._answer_whole(whole, service, receive, request_id)
+        except BodyTooLarge:
+            return serialize_error(likely_model(request), None, _TOO_LARGE, request_id)
+        except AwsError as error:
+            return serialize_error(likely_model(request), None, error, request_id)
+        except ClientGone:
+            raise
+        except Unavailable as error:
+            model = likely_model(request)
+            failure = AwsError("ServiceUnavailable", str(error), 503)
+            return serialize_error(model, None, failure, request_id)
+        except Exception:
+            log.exception("An operation failed.", extra={"action": "answer", "id": request_id})
+            model = likely_model(request)
+            code = "InternalError" if model.service_name == "s3" else "InternalFailure"
+            failure = AwsError(code, "We encountered an internal error. Please try again.", 500)
+            return serialize_error(model, None, failure, request_id)
+
+    def _bodies_of(self, request: Request, service: str) -> tuple[BodyBudget, int]:
+        """Which bodies a request's counts with, and how much of it is read.
+
+        Nothing is kept for anybody who cannot have signed it. Raises AwsError where the head
+        alone says that the signature is not valid.
+        """
+        if signing_of(request) is Signing.NOWHERE and service == "sts":
+            return self._unsigned, LARGEST_UNSIGNED_FORM_BYTES
+        self._verifier.check_head(request)
+        return self._bodies, LARGEST_CONTROL_BODY_BYTES
+
+    async def _answer_whole(
+        self, request: Request, service: str, receive: Receive, request_id: str
+    ) -> Response:
+        if operation := unsigned_by_design(request):
+            raise not_implemented("sts", operation)
+        digest = hashlib.sha256(request.body).hexdigest()
+        identity = self._verifier.verify(request, digest, service=service)
+        request = decompressed(request, LARGEST_CONTROL_BODY_BYTES)
+        return await self._operate(request, identity.service, identity, request_id, receive)
+
+    def _check_site(self, request: Request) -> None:
+        """Raises AwsError: a page that had its own name lead here may ask what nobody signs."""
+        reason = self._site.foreign_host(request.headers)
+        if reason is not None:
+            message = f"This is refused without a signature: {reason}."
+            raise AwsError("AuthorizationError", message, 403)
+
+    async def _operate(
+        self,
+        request: Request,
+        service: str,
+        identity: Identity | None,
+        request_id: str,
+        receive: Receive,
+    ) -> Response:
+        """Carry out what `match` says is asked for.
+
+        Args:
+            identity: who has signed the request; None where nobody has, which only the operations
+                of `LINKED` allow.
+        """
+        model, operation = match(request, service)
+        try:
+            if identity is None:
+                if (model.service_name, operation.name) not in LINKED:
+                    raise refusals.missing(error_family(service))
+                self._check_site(request)
+            call = replace(self._make_call(request_id), by_link=identity is None)
+            act = self._operations.get(model.service_name, {}).get(operation.name)
+            if act is None:
+                raise not_implemented(model.service_name, operation.name)
+            params = parse(request, operation)
+            validate(operation, params)
+            result = await _act(act, call, params, receive)
+            return serialize(operation, result, request_id)
+        except AwsError as error:
+            return serialize_error(model, operation, error, request_id)
+
+
+async def _act(
+    act: Operation | AsyncOperation, call: Call, params: dict[str, Any], receive: Receive
+) -> dict[str, Any]:
+    """Do an operation; raises ClientGone where nobody waits any more for one that waits."""
+    if not inspect.iscoroutinefunction(act):
+        return await asyncio.to_thread(cast("Operation", act), call, params)
+    acting: asyncio.Task[dict[str, Any]] = asyncio.create_task(act(call, params))
+    gone = asyncio.create_task(_disconnected(receive))
+    try:
+        await asyncio.wait({acting, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not acting.done():
+            raise ClientGone
+        return acting.result()
+    finally:
+        acting.cancel()
+        gone.cancel()
+
+
+async def _respond(response: Response, request: Request, receive: Receive, send: Send) -> None:
+    headers = [
+        (name.lower().encode("latin-1"), value.encode("latin-1"))
+        for name, value in response.headers.items()
+    ]
+    body = response.body
+    if isinstance(body, bytes):
+        if not any(name == b"content-length" for name, _ in headers):
+            headers.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        content = b"" if request.method == "HEAD" else body
+        await send({"type": "http.response.body", "body": content})
+        return
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await _relay(body, receive, send)
+
+
+async def _relay(body: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
+    """Send a body piece by piece, for as long as there is somebody to read it."""
+    gone = asyncio.create_task(_disconnected(receive))
+    try:
+        async for chunk in body:
+            if gone.done():
+                return
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        gone.cancel()
+        if isinstance(body, AsyncGenerator):
+            await body.aclose()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+OPERATIONS: Mapping[str, Mapping[str, Operation | AsyncOperation]] = {
+    "cloudwatch": CLOUDWATCH,
+    "events": eventbridge.OPERATIONS,
+    "iam": iam.OPERATIONS,
+    "logs": cloudwatch_logs.OPERATIONS,
+    "sagemaker": sagemaker.OPERATIONS,
+    "sns": sns.OPERATIONS,
+    "sqs": sqs.OPERATIONS,
+    "sts": sts.OPERATIONS,
+}

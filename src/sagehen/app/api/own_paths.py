@@ -1,0 +1,215 @@
+"""What lives under `/_sagehen/`: health, metrics, status, and what gateways report."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Container, Sequence
+from typing import Protocol
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sagehen import __version__
+from sagehen.app.api.status import (
+    JobCounts,
+    ServiceStatus,
+    Snapshot,
+    describe_status,
+    read_job_counts,
+)
+from sagehen.base.errors import Invalid, SagehenError, StateError
+from sagehen.base.settings.inference_service import InferenceServiceSettings
+from sagehen.frame.own_paths.access import OwnSite
+from sagehen.frame.own_paths.routes import json_answer, whole_body
+from sagehen.services.monitoring.prometheus.exposition import (
+    InstanceSample,
+    Measured,
+    expose,
+    measure,
+    merged,
+)
+from sagehen.services.monitoring.prometheus.gateway_totals import GatewayReport, Observations
+from sagehen.services.sagemaker.async_inference import request_store as async_requests
+from sagehen.services.sagemaker.async_inference.records import EndpointQueue
+from sagehen.services.sagemaker.hosting import (
+    endpoint_store as endpoints,
+)
+from sagehen.services.sagemaker.hosting import (
+    instance_store as instances,
+)
+from sagehen.services.sagemaker.hosting.records import EndpointRecord, InstanceRecord
+from sagehen.state.database import Database
+
+__all__ = ["Agent", "OwnPaths"]
+
+log = logging.getLogger(__name__)
+
+AGENT_TIMEOUT_SECONDS = 3.0
+LARGEST_REPORT_BYTES = 16 * 2**20
+
+
+class Agent(Protocol):
+    """The agent, as asked here; each call raises Unavailable while it is away."""
+
+    async def check_health(self) -> None: ...
+
+    async def metrics(self) -> Sequence[InstanceSample]: ...
+
+
+MeasureMore = Callable[[Container[str]], Measured]
+"""Given the names of the endpoints that there are."""
+
+
+class OwnPaths:
+    """Answers `/_sagehen/…`; `app` is the ASGI application.
+
+    Who may ask is decided before, by own_access.Guard. `/_sagehen/internal/` is for the gateways on
+    this machine, which let nobody else through to it.
+    """
+
+    def __init__(
+        self,
+        observations: Observations,
+        database: Database,
+        agent: Agent,
+        measure_more: MeasureMore = lambda _: {},
+        more: Sequence[Route] = (),
+        site: OwnSite | None = None,
+        own_service: InferenceServiceSettings | None = None,
+    ) -> None:
+        """
+        Args:
+            measure_more: what is measured in control itself.
+            more: paths of other parts.
+            own_service: the section of this server's settings; None as without it.
+        """
+        self._own_service = own_service or InferenceServiceSettings.model_validate({})
+        self._observations = observations
+        self._measure_more = measure_more
+        self._database = database
+        self._agent = agent
+        self._site = site or OwnSite()
+        self.app = Starlette(
+            routes=[
+                Route("/_sagehen/health", self.health),
+                Route("/_sagehen/metrics", self.metrics),
+                Route("/_sagehen/status", self.status),
+                Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
+                *more,
+            ],
+            exception_handlers={HTTPException: _refused},
+        )
+
+    async def health(self, request: Request) -> Response:
+        """200 where the state and the agent answer, else 503; the body says which does not.
+
+        A page that has a name of its own lead here reads no more than whether all do.
+        """
+        state, agent = await asyncio.gather(
+            _trouble(lambda: asyncio.to_thread(self._check_state)),
+            _trouble(self._agent.check_health),
+        )
+        body = {"ready": not (state or agent), "state": state or "ok", "agent": agent or "ok"}
+        if self._site.foreign_host(request.headers) is not None:
+            body = {"ready": body["ready"]}
+        return json_answer(body, 200 if body["ready"] else 503)
+
+    async def metrics(self, _: Request) -> Response:
+        """Everything in METRICS, for Prometheus; without the agent's while it is away."""
+        snapshot = await self._observe()
+        return Response(expose(snapshot.measured), media_type=CONTENT_TYPE_LATEST)
+
+    async def status(self, _: Request) -> Response:
+        """What `sagehen status` shows."""
+        about = {"version": __version__, "state": self._database.damage or "ok"}
+        return json_answer({**about, **describe_status(await self._observe())})
+
+    async def take_report(self, request: Request) -> Response:
+        """A gateway's counts since it began."""
+        try:
+            report = msgspec.json.decode(
+                await whole_body(request, LARGEST_REPORT_BYTES), type=GatewayReport
+            )
+        except msgspec.MsgspecError as error:
+            return json_answer({"message": f"This is not a gateway's report: {error}"}, 400)
+        except Invalid as error:
+            return json_answer({"message": str(error)}, 413)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        self._observations.record(report)
+        return Response(status_code=204)
+
+    async def _observe(self) -> Snapshot:
+        (known, rows, queues, (jobs, services)), samples = await asyncio.gather(
+            asyncio.to_thread(self._read), self._samples()
+        )
+        seen = self._observations
+        totals = seen.totals()
+        statuses = {one.name: one.status.value for one in known}
+        measured = measure(
+            statuses, totals, seen.present(), seen.containers(), seen.limit_hits(), samples
+        )
+        measured = merged(measured, self._measure_more({one.name for one in known}))
+        return Snapshot(
+            endpoints=known,
+            instances=rows,
+            totals=totals,
+            measured=measured,
+            queues=queues,
+            jobs=jobs,
+            services=services,
+        )
+
+    async def _samples(self) -> Sequence[InstanceSample]:
+        try:
+            async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
+                return await self._agent.metrics()
+        except (SagehenError, TimeoutError):
+            return ()
+
+    def _read(
+        self,
+    ) -> tuple[
+        list[EndpointRecord],
+        list[InstanceRecord],
+        dict[str, EndpointQueue],
+        tuple[JobCounts, list[ServiceStatus]],
+    ]:
+        with self._database.read() as connection:
+            queues = async_requests.endpoint_queues(connection)
+            by_name = {one.endpoint_name: one for one in queues}
+            jobs = read_job_counts(connection, self._own_service)
+            return endpoints.all(connection), instances.all(connection), by_name, jobs
+
+    def _check_state(self) -> None:
+        with self._database.read() as connection:
+            connection.execute(text("SELECT 1"))
+        if self._database.damage is not None:
+            raise StateError(self._database.damage)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """A path that is none, or a method that it does not take."""
+    assert isinstance(error, HTTPException)
+    message = f"{error.detail}: {request.method} {request.url.path}"
+    answer = json_answer({"message": message}, error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _trouble(check: Callable[[], Awaitable[None]]) -> str | None:
+    """What is wrong with what `check` asks; None where nothing is."""
+    try:
+        async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
+            await check()
+    except TimeoutError:
+        return f"It did not answer within {AGENT_TIMEOUT_SECONDS:g} s."
+    except (SagehenError, SQLAlchemyError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,189 @@
+"""What `sagehen status` shows: every endpoint with its variants, instances and how they do."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sagehen.base.settings.inference_service import InferenceServiceSettings
+from sagehen.frame.container_specs import InstanceState
+from sagehen.services.inference_service import (
+    job_store as inference_jobs,
+)
+from sagehen.services.inference_service import (
+    service_store as inference_services,
+)
+from sagehen.services.inference_service.service import undeclared_reason
+from sagehen.services.monitoring.prometheus.exposition import Measured
+from sagehen.services.monitoring.prometheus.gateway_totals import VariantCounts, VariantKey
+from sagehen.services.sagemaker.async_inference.records import EndpointQueue
+from sagehen.services.sagemaker.hosting.records import (
+    Deployment,
+    EndpointRecord,
+    InstanceRecord,
+    VariantPlan,
+)
+from sagehen.services.sagemaker.training import store as training_jobs
+from sagehen.services.sagemaker.training.records import JobStage
+
+__all__ = ["JobCounts", "ServiceStatus", "Snapshot", "describe_status", "read_job_counts"]
+
+
+@dataclass(frozen=True)
+class JobCounts:
+    """Jobs that have not ended."""
+
+    running: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceStatus:
+    """An Async-Inference-Service with its jobs that have not ended."""
+
+    stage: str
+    running: int
+    waiting: int
+    problem: str | None
+    """Why it is paused, and what is to be done."""
+
+
+def read_job_counts(
+    connection: Connection, own: InferenceServiceSettings
+) -> tuple[JobCounts, list[ServiceStatus]]:
+    """The jobs of all, and each Async-Inference-Service; `own` are the settings of this server."""
+    stages: Counter[JobStage] = Counter()
+    for (_, stage), count in training_jobs.counts(connection).items():
+        stages[stage] += count
+    services = [
+        ServiceStatus(
+            stage=one.stage,
+            running=sum(inference_jobs.active_by_type(connection, one.stage).values()),
+            waiting=inference_jobs.queued(connection, one.stage),
+            problem=undeclared_reason(one, own),
+        )
+        for one in inference_services.all_services(connection)
+    ]
+    return JobCounts(stages[JobStage.ACTIVE], stages[JobStage.WAITING]), services
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """All that the status is made from."""
+
+    endpoints: Sequence[EndpointRecord]
+    instances: Sequence[InstanceRecord]
+    totals: Mapping[VariantKey, VariantCounts]
+    measured: Measured
+    queues: Mapping[str, EndpointQueue] = field(default_factory=dict)
+    """Of asynchronous endpoints, by name; of which nothing was ever asked there is none."""
+    jobs: JobCounts = field(default_factory=JobCounts)
+    services: Sequence[ServiceStatus] = ()
+
+
+def describe_status(snapshot: Snapshot) -> dict[str, Any]:
+    """JSON: `{"endpoints": [{"name", "status", "failure_reason", "variants": […]}, …],
+    "training_jobs": {"running", "waiting"}, "inference_services": [{"stage", …}, …]}`."""
+    groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
+    for one in snapshot.instances:
+        groups[one.endpoint_name].append(one)
+    return {
+        "endpoints": [_endpoint(one, groups[one.name], snapshot) for one in snapshot.endpoints],
+        "training_jobs": asdict(snapshot.jobs),
+        "inference_services": [asdict(one) for one in snapshot.services],
+    }
+
+
+def _endpoint(
+    endpoint: EndpointRecord, instances: Iterable[InstanceRecord], snapshot: Snapshot
+) -> dict[str, Any]:
+    shown = endpoint.current or endpoint.target
+    pending = endpoint.target if endpoint.current else None
+    groups: defaultdict[tuple[str, str], list[InstanceRecord]] = defaultdict(list)
+    for one in instances:
+        if one.stop_at is None:
+            groups[one.deployment_id, one.variant_name].append(one)
+    return {
+        "name": endpoint.name,
+        "status": endpoint.status.value,
+        "failure_reason": endpoint.failure_reason,
+        "config_name": shown.config_name if shown else None,
+        "pending_config_name": pending.config_name if pending else None,
+        "created_at": endpoint.created_at,
+        "modified_at": endpoint.modified_at,
+        "queue": _queue(shown, snapshot.queues.get(endpoint.name)),
+        "variants": [
+            _variant(one, groups[shown.deployment_id, one.name], endpoint.name, snapshot)
+            | {"shadow": one is shown.shadow}
+            for one in shown.all_variants
+        ]
+        if shown
+        else [],
+    }
+
+
+def _queue(shown: Deployment | None, queue: EndpointQueue | None) -> dict[str, Any] | None:
+    """How the queue of an asynchronous endpoint stands; None of another."""
+    if shown is None or shown.asynchronous is None:
+        return None
+    queue = queue or EndpointQueue(endpoint_name="")
+    return {"mode": queue.mode.value, "queued": queue.queued, "in_process": queue.leased}
+
+
+def _variant(
+    variant: VariantPlan,
+    instances: Sequence[InstanceRecord],
+    endpoint_name: str,
+    snapshot: Snapshot,
+) -> dict[str, Any]:
+    counts = snapshot.totals.get((endpoint_name, variant.name), VariantCounts())
+    latency = counts.model_latency
+    described = [_instance(one, snapshot.measured) for one in instances]
+    serving = [one for one in instances if one.state is InstanceState.IN_SERVICE]
+    return {
+        "name": variant.name,
+        "instance_type": variant.instance_type,
+        "weight": variant.weight,
+        "multi_model": variant.multi_model,
+        "desired": variant.instance_count,
+        "in_service": len(serving),
+        "invocations": counts.invocations,
+        "errors_4xx": counts.errors_4xx,
+        "errors_5xx": counts.errors_5xx,
+        "mean_latency_milliseconds": _ratio(latency.sum / 1000, latency.count),
+        "p50_latency_milliseconds": _milliseconds(latency.quantile(0.5)),
+        "p99_latency_milliseconds": _milliseconds(latency.quantile(0.99)),
+        "cache_hit_ratio": _ratio(counts.cache_hits, counts.cache_lookups),
+        "memory_bytes": _sum(described, "memory_bytes"),
+        "loaded_models": _sum(described, "loaded_models"),
+        "instances": described,
+    }
+
+
+def _instance(instance: InstanceRecord, measured: Measured) -> dict[str, Any]:
+    key = (instance.endpoint_name, instance.variant_name, instance.instance_id)
+    models = measured.get("LoadedModelCount", {}).get(key)
+    return {
+        "id": instance.instance_id,
+        "state": instance.state.value,
+        "address": instance.address,
+        "failure_reason": instance.failure_reason,
+        "memory_bytes": measured.get("InstanceMemoryBytes", {}).get(key),
+        "loaded_models": None if models is None else int(models),
+    }
+
+
+def _ratio(sum_: float, count: int) -> float | None:
+    return sum_ / count if count else None
+
+
+def _milliseconds(microseconds: float | None) -> float | None:
+    return None if microseconds is None else microseconds / 1000
+
+
+def _sum(instances: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    """Over those that tell it; None where none does."""
+    values = [one[name] for one in instances if one[name] is not None]
+    return sum(values) if values else None

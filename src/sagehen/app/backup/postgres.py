@@ -1,0 +1,110 @@
+"""The state in PostgreSQL, by PostgreSQL's own pg_dump and pg_restore."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, make_url, text
+from sqlalchemy.exc import DBAPIError
+
+from sagehen.base.errors import BackupError, StateError
+from sagehen.state.database import Database
+
+__all__ = ["is_empty", "load_dump", "snapshot"]
+
+_BLOBS = text("SELECT blob_id, size, etag FROM blobs ORDER BY blob_id")
+
+
+@contextmanager
+def snapshot(url: str, dump: Path) -> Iterator[Iterator[Sequence[Any]]]:
+    """Dump the state; what is yielded is the id, size and MD5 of each object's file that it names.
+
+    Raises:
+        BackupError: pg_dump is not installed, or fails.
+        StateError: the database cannot be reached.
+    """
+    program = _program("pg_dump")
+    database = Database(url)
+    try:
+        with database.engine.connect() as connection:
+            # Both see the same: rows are read in the transaction whose snapshot pg_dump takes.
+            connection = connection.execution_options(
+                isolation_level="REPEATABLE READ", stream_results=True
+            )
+            name = connection.scalar(text("SELECT pg_export_snapshot()"))
+            schema = connection.scalar(text("SELECT current_schema()"))
+            tables = f'--table="{schema}".*'
+            _run(program, url, "--format=custom", f"--snapshot={name}", tables, f"--file={dump}")
+            yield iter(connection.execute(_BLOBS))
+    except DBAPIError as error:
+        raise StateError(f"The state at {_shown(url)} cannot be read: {error.orig}") from error
+    finally:
+        database.close()
+
+
+def is_empty(url: str) -> bool:
+    """Whether nothing at all is in the schema that the state would be in.
+
+    Raises:
+        StateError: the database cannot be reached.
+    """
+    database = Database(url)
+    try:
+        with database.engine.connect() as connection:
+            found = "SELECT 1 FROM information_schema.tables WHERE table_schema = current_schema()"
+            return connection.execute(text(found)).first() is None
+    except DBAPIError as error:
+        raise StateError(f"The state at {_shown(url)} cannot be opened: {error.orig}") from error
+    finally:
+        database.close()
+
+
+def load_dump(url: str, dump: Path) -> None:
+    """Write a dump into a database that is empty, all or nothing.
+
+    Raises:
+        BackupError: pg_restore is not installed, or fails.
+    """
+    _run(_program("pg_restore"), url, "--exit-on-error", "--single-transaction", str(dump))
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise BackupError(
+            f"{name} is not installed, which a state in PostgreSQL needs: install PostgreSQL's "
+            "client programs of at least the server's version."
+        )
+    return found
+
+
+def _run(program: str, url: str, *arguments: str) -> None:
+    parsed = make_url(url)
+    command = [program, "--no-owner", "--no-privileges", f"--dbname={_libpq(parsed)}", *arguments]
+    environment = dict(os.environ)
+    if parsed.password is not None:
+        environment["PGPASSWORD"] = str(parsed.password)  # Not for others to see in a command.
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BackupError(f"{Path(program).name} failed: {done.stderr.strip()}")
+
+
+def _libpq(url: URL) -> str:
+    """The URL as PostgreSQL's programs take it, without the password."""
+    plain = URL.create(
+        "postgresql",
+        username=url.username,
+        host=url.host,
+        port=url.port,
+        database=url.database,
+        query=url.query,
+    )
+    return plain.render_as_string()
+
+
+def _shown(url: str) -> str:
+    return make_url(url).render_as_string(hide_password=True)

@@ -1,0 +1,334 @@
+"""Brings back a backup: into a home that is empty, or over one that is moved aside, never deleted.
+
+All is checked, and lies beside the home's own files, before anything of the home is moved. The
+state comes last: broken off in between, a start finds objects without their state, and is refused.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from sagehen.app.backup.manifest import (
+    BLOBS,
+    DUMP,
+    HOME_FILES,
+    LIST,
+    STATE,
+    Manifest,
+    blob_path,
+    bring_file,
+    describe,
+    read_blobs,
+    read_manifest,
+    sync_folder,
+)
+from sagehen.base.errors import BackupError, HomeError
+from sagehen.base.home import ASIDE, RESTORING, Home, keeping_private, locked, prepare_home
+from sagehen.base.settings import Settings
+from sagehen.state.leases import LeaseLock
+from sagehen.state.opening import check_whole, sqlite_file, state_name
+from sagehen.state.pairing import BLOB_NAME, write_id
+
+__all__ = ["restore_backup"]
+
+_SQLITE_ENDS = ("", "-wal", "-shm", "-journal")
+
+
+def restore_backup(
+    settings: Settings, source: Path, *, replace: bool = False
+) -> tuple[Manifest, Path | None]:
+    """Make the home of `settings` what it was when the backup was taken. Blocks.
+
+    What came back, and the folder that what was there has been moved to, if anything was.
+
+    Args:
+        replace: move what is in the home, and a state elsewhere in SQLite, aside.
+
+    Raises:
+        BackupError: the backup is not whole, or its state is of another kind of database.
+        HomeError: the home has something in it, or a server runs on it or on the state.
+        StateError: the state of the backup is damaged; or PostgreSQL's database is not empty.
+    """
+    source = source.absolute()
+    manifest = read_manifest(source)
+    _check_kind(settings, manifest)
+    home = Home(settings.home)
+    if not replace:
+        _refuse_what_is_there(settings, home)
+    elif source.is_relative_to(home.path):
+        raise BackupError(f"{source} is in the home, which is to be replaced. Move it elsewhere.")
+    with keeping_private():
+        prepare_home(home.path)
+        with locked(home), _unused(settings):
+            aside = None
+            try:
+                stage = _stage(home, source, manifest)
+                aside = _move_aside(settings, home) if replace else None
+                _put_in_place(settings, home, stage)
+            except OSError as error:
+                where = "" if aside is None else f" What was in the home is in {aside}."
+                raise BackupError(
+                    f"The backup cannot be brought back: {error.strerror} ({error.filename})."
+                    f"{where}"
+                ) from error
+    return manifest, aside
+
+
+def _check_kind(settings: Settings, manifest: Manifest) -> None:
+    in_sqlite = sqlite_file(settings) is not None
+    if in_sqlite != (manifest.state == "sqlite"):
+        raise BackupError(
+            f"The state in the backup is {manifest.state}'s, but database_url says "
+            f"{state_name(settings)}. Set database_url (SAGEHEN_DATABASE_URL) to "
+            + ("an empty database of PostgreSQL." if in_sqlite else "nothing, or SQLite.")
+        )
+    if not in_sqlite:
+        from sagehen.app.backup.postgres import is_empty
+
+        if not is_empty(settings.state_url):
+            raise BackupError(
+                f"The database {state_name(settings)} has tables. A backup is brought back into an "
+                "empty one only: make one with createdb, and set database_url to it."
+            )
+
+
+def _refuse_what_is_there(settings: Settings, home: Home) -> None:
+    there = [path.name for path in _contents(home)] if home.path.is_dir() else []
+    file = sqlite_file(settings)
+    if file is not None and file.exists() and file.parent != home.path:
+        there.append(str(file))
+    if there:
+        raise HomeError(
+            f"The home {home.path} is not empty ({', '.join(sorted(there)[:5])}). Choose another "
+            "with --home, or give --replace: what is there is moved aside then, and not deleted."
+        )
+
+
+@contextmanager
+def _unused(settings: Settings) -> Iterator[None]:
+    """Keep servers with other homes from a state in SQLite. They would go on writing to the one
+    that is moved aside.
+
+    Raises:
+        HomeError: one uses it.
+    """
+    file = sqlite_file(settings)
+    file = None if file is None else file.resolve()
+    beside = [] if file is None or not file.parent.is_dir() else sorted(file.parent.iterdir())
+    leases = [
+        LeaseLock(path)
+        for path in beside
+        if file is not None and path.name.startswith(f"{file.name}-lease-")
+    ]
+    try:
+        for lease in leases:
+            if lease.take() is False:
+                raise HomeError(
+                    f"The state {file} is in use by a server with another home. Stop that one, or "
+                    "choose another state with database_url."
+                )
+        yield
+    finally:
+        for lease in leases:
+            lease.release()
+
+
+def _contents(home: Home) -> Iterator[Path]:
+    """What a restore takes the place of: all but what is of use only while a server runs, folders
+    in which nothing is, and what was set aside before."""
+    for path in home.path.iterdir():
+        if path == home.run or _is_of_restores(path):
+            continue
+        if path == home.objects:
+            if any(_contents_of_objects(home)):
+                yield path
+        elif path.is_symlink() or not path.is_dir() or any(_files_below(path)):
+            yield path
+
+
+def _contents_of_objects(home: Home) -> Iterator[Path]:
+    for path in home.objects.iterdir() if home.objects.is_dir() else ():
+        if not _is_of_restores(path) and (not path.is_dir() or any(_files_below(path))):
+            yield path
+
+
+def _is_of_restores(path: Path) -> bool:
+    return path.name == RESTORING or path.name.startswith(ASIDE)
+
+
+def _files_below(folder: Path) -> Iterator[str]:
+    for _, _, names in os.walk(folder):
+        yield from names
+
+
+def _stage(home: Home, source: Path, manifest: Manifest) -> Path:
+    """All of the backup, checked, in a folder of the home."""
+    stage = home.path / RESTORING
+    # The objects' folder may be a disk of its own, to which nothing can be moved at once.
+    objects = home.objects / RESTORING
+    for path in (stage, objects):
+        if path.exists():
+            shutil.rmtree(path)  # Of a restore that was broken off; the backup has it all.
+        path.mkdir(mode=0o700)
+    for name, record in manifest.files.items():
+        target = stage / name
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        try:
+            shutil.copyfile(source / name, target)
+        except FileNotFoundError:
+            raise BackupError(f"The backup is not whole: {name} is missing.") from None
+        if describe(target) != record:
+            raise BackupError(f"The backup is damaged: {name} is not what was backed up.")
+        _sync(target)
+    if manifest.state == "sqlite":
+        check_whole(stage / STATE, seconds=float("inf"))
+        for end in _SQLITE_ENDS[1:]:
+            (stage / f"{STATE}{end}").unlink(missing_ok=True)
+    _stage_blobs(stage, objects, source, manifest)
+    return stage
+
+
+def _stage_blobs(stage: Path, objects: Path, source: Path, manifest: Manifest) -> None:
+    blobs = objects / "blobs"
+    blobs.mkdir(mode=0o700, parents=True)
+    count = 0
+    try:
+        for line in read_blobs(stage):
+            if not BLOB_NAME.fullmatch(line.id):
+                raise BackupError(f"The backup is damaged: {LIST} names {line.id!r}.")
+            target = blob_path(blobs, line.id)
+            try:
+                bring_file(
+                    blob_path(source / BLOBS, line.id), target, line.size, line.md5, verify=True
+                )
+            except FileNotFoundError:
+                raise BackupError(f"The backup is not whole: {line.id} is missing.") from None
+            count += 1
+    except msgspec.MsgspecError as error:
+        raise BackupError(f"The backup is damaged: {LIST} cannot be read: {error}") from error
+    if count != manifest.objects:
+        raise BackupError(f"The backup is damaged: {LIST} has {count} of {manifest.objects} files.")
+    if manifest.state_id is not None:
+        write_id(objects, manifest.state_id)
+    for folder in blobs.iterdir():
+        if folder.is_dir():
+            sync_folder(folder)
+
+
+def _move_aside(settings: Settings, home: Home) -> Path | None:
+    """Where to; None where nothing was there.
+
+    Raises:
+        BackupError: something cannot be moved; all is where it was.
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+    aside = home.path / f"{ASIDE}{stamp}"
+    file = sqlite_file(settings)
+    # The state goes first: what is broken off in between leaves no state that the rest belies.
+    first = [file.with_name(file.name + end) for end in _SQLITE_ENDS] if file else []
+    there = [path for path in first if path.exists()]
+    there += [path for path in _contents(home) if path not in (*there, home.objects)]
+    objects = sorted(_contents_of_objects(home))
+    if not there and not objects:
+        return None
+    _refuse_mounts([*there, *objects])
+    aside.mkdir(mode=0o700)
+    moves = [
+        (path, aside / path.name)
+        if path.parent == home.path
+        else (path, path.with_name(f"{path.name}.{ASIDE}{stamp}"))
+        for path in there
+    ]
+    folder = _folder_for_objects(home, aside) if objects else aside
+    moves += [(path, folder / path.name) for path in objects]
+    _move_all(moves)
+    sync_folder(home.objects)
+    sync_folder(home.path)
+    return aside
+
+
+def _refuse_mounts(paths: list[Path]) -> None:
+    for path in paths:
+        if path.is_mount():
+            raise BackupError(
+                f"{path} is a mount point, which cannot be moved aside. Nothing was changed. "
+                "Unmount it, or give another home with --home."
+            )
+
+
+def _folder_for_objects(home: Home, aside: Path) -> Path:
+    """A folder to which what is in the objects' folder can be renamed. Where that one is a disk of
+    its own, it is there, with a link to it in `aside`."""
+    own = home.objects / aside.name
+    own.mkdir(mode=0o700)
+    try:
+        own.rename(aside / "objects")
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        (aside / "objects").symlink_to(Path("..") / home.objects.name / own.name)
+        return own
+    return aside / "objects"
+
+
+def _move_all(moves: list[tuple[Path, Path]]) -> None:
+    done: list[tuple[Path, Path]] = []
+    try:
+        for path, target in moves:
+            path.rename(target)
+            done.append((path, target))
+    except OSError as error:
+        for path, target in reversed(done):
+            target.rename(path)
+        raise BackupError(
+            f"{error.filename} cannot be moved aside: {error.strerror}. All is where it was."
+        ) from error
+
+
+def _put_in_place(settings: Settings, home: Home, stage: Path) -> None:
+    objects = home.objects / RESTORING
+    for path in sorted(objects.iterdir()):
+        target = home.objects / path.name
+        for folder, _, _ in os.walk(target, topdown=False):
+            os.rmdir(folder)  # What was in it has been moved aside.
+        path.rename(target)
+    objects.rmdir()
+    sync_folder(home.objects)
+    own = stage / HOME_FILES
+    for path in sorted(own.iterdir()) if own.is_dir() else ():
+        path.rename(home.path / path.name)
+    sync_folder(home.path)
+    file = sqlite_file(settings)
+    if file is None:
+        from sagehen.app.backup.postgres import load_dump
+
+        load_dump(settings.state_url, stage / DUMP)
+    else:
+        _put_state(stage / STATE, file)
+    shutil.rmtree(stage)
+    sync_folder(home.path)
+
+
+def _put_state(staged: Path, file: Path) -> None:
+    if file.parent != staged.parent.parent:
+        # Perhaps on another disk, to which nothing can be moved at once.
+        draft = file.with_name(file.name + ".restoring")
+        shutil.copyfile(staged, draft)
+        _sync(draft)
+        staged = draft
+    for end in _SQLITE_ENDS[1:]:
+        # SQLite would replay the log of another state over this one.
+        file.with_name(file.name + end).unlink(missing_ok=True)
+    staged.rename(file)
+    sync_folder(file.parent)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

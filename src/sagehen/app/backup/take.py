@@ -1,0 +1,232 @@
+"""Takes a backup, while the server runs or not: the state as it is at one moment, and all files of
+objects that it names then."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from sagehen import __version__
+from sagehen.app.backup.manifest import (
+    BLOBS,
+    DUMP,
+    HOME_FILES,
+    LIST,
+    MANIFEST,
+    STATE,
+    BlobLine,
+    FileRecord,
+    Manifest,
+    blob_path,
+    bring_file,
+    describe,
+    sync_folder,
+)
+from sagehen.base.errors import BackupError, SagehenError
+from sagehen.base.home import Home, keeping_private
+from sagehen.base.settings import Settings
+from sagehen.state.opening import check_whole, querying, sqlite_file
+from sagehen.state.pairing import removals_held_off, state_id
+
+__all__ = ["take_backup"]
+
+_MOST_NAMED = 5
+_TRIES = 3
+"""To find a file that is moved from the objects to the trash, or back, just then."""
+_BLOB_ROWS = "SELECT blob_id, size, etag FROM blobs ORDER BY blob_id"
+
+Rows = Iterator[Sequence[Any]]
+"""Ids, sizes and MD5s of files."""
+
+
+@dataclass
+class _Found:
+    """The objects' files of a backup, so far."""
+
+    count: int = 0
+    size: int = 0
+    missing: list[str] = field(default_factory=list)
+
+
+def take_backup(settings: Settings, target: Path, *, allow_missing: bool = False) -> Manifest:
+    """Make `target`, a folder that is not there yet, a backup of the home and its state. Blocks.
+
+    Args:
+        allow_missing: take it although files of objects are missing in the home.
+
+    Raises:
+        BackupError: there is no home, or no place for the backup; or something is missing or
+            damaged in the home.
+        StateError: the state is damaged, or cannot be reached.
+    """
+    home = Home(settings.home)
+    target = target.absolute()
+    draft = _draft(home, target)
+    try:
+        with keeping_private():
+            draft.mkdir(mode=0o700)
+            manifest = _take(settings, home, draft, allow_missing)
+            _write(draft / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+        sync_folder(draft)
+        draft.rename(target)
+        sync_folder(target.parent)
+    except SagehenError:
+        with suppress(OSError):
+            draft.rmdir()  # If nothing was written, it can be tried again at once.
+        raise
+    except OSError as error:
+        raise BackupError(
+            f"The backup cannot be written: {error.strerror} ({error.filename}). What there is of "
+            f"it is in {draft}."
+        ) from error
+    return manifest
+
+
+def _draft(home: Home, target: Path) -> Path:
+    """Where the backup is made before it is whole."""
+    if not home.credentials.exists():
+        raise BackupError(f"There is nothing to back up in {home.path}: no server has run there.")
+    if target.is_relative_to(home.path.resolve()) or target.is_relative_to(home.path):
+        raise BackupError(f"{target} is in the home. A backup belongs elsewhere, on another disk.")
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise BackupError(f"{target} is there already. Give a folder that is not there yet.")
+    draft = target.with_name(target.name + ".partial")
+    if draft.exists():
+        raise BackupError(
+            f"{draft} is there: a backup is being made, or was broken off. Remove it in that case."
+        )
+    return draft
+
+
+def _take(settings: Settings, home: Home, draft: Path, allow_missing: bool) -> Manifest:
+    with removals_held_off(home.objects), _snapshot(settings, draft) as (name, rows):
+        # Where objects are elsewhere, several homes share a state: it names the others' files too.
+        may_miss = allow_missing or settings.object_store_url is not None
+        found = _bring_blobs(home, draft, rows, may_miss)
+    files = {name: describe(draft / name), LIST: describe(draft / LIST)}
+    files |= _copy_home_files(settings, home, draft)
+    with querying(settings) as (query, tables):
+        own_id = state_id(query) if "state_identity" in tables else None
+    return Manifest(
+        sagehen=__version__,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        state="sqlite" if name == STATE else "postgresql",
+        state_id=own_id,
+        object_store_url=settings.object_store_url,
+        objects=found.count,
+        object_bytes=found.size,
+        missing=tuple(found.missing),
+        files=files,
+    )
+
+
+@contextmanager
+def _snapshot(settings: Settings, draft: Path) -> Iterator[tuple[str, Rows]]:
+    """The state as it is now, in a file of that name; and the files of objects that it names."""
+    file = sqlite_file(settings)
+    if file is None:
+        from sagehen.app.backup.postgres import snapshot
+
+        with snapshot(settings.state_url, draft / DUMP) as rows:
+            yield DUMP, rows
+        return
+    copy = draft / STATE
+    check_whole(file, seconds=float("inf"))
+    _copy_state(file, copy)
+    # It is read as it lies there: no files come to be beside it.
+    with closing(sqlite3.connect(f"file:{quote(str(copy))}?immutable=1", uri=True)) as state:
+        yield STATE, iter(state.execute(_BLOB_ROWS))
+
+
+def _copy_state(file: Path, copy: Path) -> None:
+    try:
+        with (
+            closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as state,
+            closing(sqlite3.connect(copy)) as target,
+        ):
+            # All pages in one step: one that is cut up begins anew with each write to the state.
+            state.backup(target, pages=-1)
+            ((found,),) = target.execute("PRAGMA quick_check(1)").fetchall()
+    except sqlite3.Error as error:
+        raise BackupError(f"The state {file} cannot be copied: {error}.") from error
+    if found != "ok":
+        raise BackupError(f"The copy of the state {file} is damaged: {found}.")
+    copy.chmod(0o600)
+    with copy.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+def _bring_blobs(home: Home, draft: Path, rows: Rows, allow_missing: bool) -> _Found:
+    found = _Found()
+    encoder = msgspec.json.Encoder()
+    (draft / BLOBS).mkdir(mode=0o700)
+    with (draft / LIST).open("wb") as listed:
+        for blob_id, size, md5 in rows:
+            line = BlobLine(str(blob_id), int(size), str(md5))
+            if _bring_blob(home, draft, line):
+                found.count += 1
+                found.size += line.size
+                listed.write(encoder.encode(line) + b"\n")
+            else:
+                found.missing.append(line.id)
+        listed.flush()
+        os.fsync(listed.fileno())
+    for folder in (draft / BLOBS).iterdir():
+        sync_folder(folder)
+    sync_folder(draft / BLOBS)
+    if found.missing and not allow_missing:
+        raise BackupError(
+            f"{len(found.missing)} files of objects are missing in {home.objects}: "
+            f"{', '.join(found.missing[:_MOST_NAMED])} …. To back up the others: --allow-missing. "
+            f"What there is of this backup is in {draft}."
+        )
+    return found
+
+
+def _bring_blob(home: Home, draft: Path, line: BlobLine) -> bool:
+    target = blob_path(draft / BLOBS, line.id)
+    places = (blob_path(home.objects / "blobs", line.id), home.objects / "trash" / line.id)
+    for place in places * _TRIES:
+        try:
+            bring_file(place, target, line.size, line.md5, verify=False)
+        except FileNotFoundError:
+            continue
+        return True
+    return False
+
+
+def _copy_home_files(settings: Settings, home: Home, draft: Path) -> dict[str, FileRecord]:
+    """Keys, settings and whatever else lies in the home itself, but the state and drafts."""
+    state = sqlite_file(settings)
+    states = {state.name, state.resolve().name} if state is not None else set()
+    (draft / HOME_FILES).mkdir(mode=0o700)
+    copied = {}
+    for path in sorted(home.path.iterdir()):
+        if not path.is_file() or path.name.startswith("state.db") or path.suffix == ".new":
+            continue
+        # What SQLite and leases have beside a state that is running would spoil the copy of it.
+        if any(path.name == name or path.name.startswith(f"{name}-") for name in states):
+            continue
+        target = draft / HOME_FILES / path.name
+        shutil.copyfile(path, target)
+        target.chmod(0o600)
+        with target.open("rb") as written:
+            os.fsync(written.fileno())
+        copied[f"{HOME_FILES}/{path.name}"] = describe(target)
+    sync_folder(draft / HOME_FILES)
+    return copied
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,111 @@
+"""The `sagehen` command: its verbs, and how they speak to the person at the terminal."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sagehen import __version__
+from sagehen.app.commands.api_keys import key_app
+from sagehen.app.commands.async_queues import async_app
+from sagehen.app.commands.backups import adopt, backup, restore
+from sagehen.app.commands.environment import EnvCommand, env
+from sagehen.app.commands.inference_service import inference_service_app
+from sagehen.app.commands.jobs import jobs_app
+from sagehen.app.commands.logs_command import show_logs
+from sagehen.app.commands.status_command import show_status
+from sagehen.app.commands.templates import apply, delete
+from sagehen.base.config import load_settings
+from sagehen.base.terminal import ConfigOption, HomeOption, out, plain_errors
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="SageMaker Inference on your own machines.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+PortOption = Annotated[
+    int | None, typer.Option(help="The port; 0 takes any free one. 9000 by default.")
+]
+HostOption = Annotated[
+    str | None, typer.Option(help="The address to listen on; 127.0.0.1 by default.")
+]
+
+
+@app.command()
+def up(
+    home: HomeOption = None,
+    port: PortOption = None,
+    host: HostOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Run a server in the foreground, until Ctrl-C."""
+    with plain_errors():
+        settings = load_settings(config, home=home, port=port, host=host)
+        from sagehen.app.commands.serving import run_server
+
+        run_server(settings)
+
+
+@app.command()
+def demo(
+    keep: Annotated[bool, typer.Option(help="Leave the server running at the end.")] = False,
+    home: Annotated[
+        Path | None, typer.Option(help="The folder for everything; a temporary one by default.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="The port; any free one by default.")] = None,
+) -> None:
+    """Run a demo that checks itself: ten cities' house prices on a multi-model endpoint."""
+    with plain_errors(), _demo_home(home) as place:
+        settings = load_settings(home=place, port=port if port is not None else 0)
+        from sagehen.app.commands.serving import run_demo
+
+        sound = run_demo(settings, keep)
+    raise typer.Exit(0 if sound else 1)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        out.print(f"sagehen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """SageMaker Inference on your own machines."""
+
+
+app.command("env", cls=EnvCommand)(env)
+app.command("status")(show_status)
+app.command("logs")(show_logs)
+app.add_typer(jobs_app, name="jobs")
+app.add_typer(async_app, name="async")
+app.add_typer(key_app, name="api-key")
+app.add_typer(inference_service_app, name="inference-service")
+app.command("apply")(apply)
+app.command("delete")(delete)
+app.command("backup")(backup)
+app.command("restore")(restore)
+app.command("adopt")(adopt)
+
+
+@contextmanager
+def _demo_home(home: Path | None) -> Iterator[Path]:
+    """A home of the demo's own, gone at its end, unless one is given."""
+    if home is not None:
+        yield home
+        return
+    with tempfile.TemporaryDirectory(prefix="sagehen-demo-") as made:
+        yield Path(made)

@@ -1,0 +1,197 @@
+"""`sagehen async …`: the queues of asynchronous endpoints, from the command line."""
+
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from sagehen.app.commands.control_client import ask
+from sagehen.base.config import load_settings
+from sagehen.base.errors import Invalid
+from sagehen.base.home import Home
+from sagehen.base.terminal import ConfigOption, HomeOption, JsonOption, plain_errors
+
+__all__ = ["async_app"]
+
+async_app = typer.Typer(help="Manage the queues of asynchronous endpoints.", no_args_is_help=True)
+
+EndpointArgument = Annotated[str, typer.Argument(help="An asynchronous endpoint.")]
+IdArgument = Annotated[str, typer.Argument(help="The InferenceId of a request.")]
+
+_DRAIN_POLL_SECONDS = 0.5
+
+
+@async_app.command()
+def status(
+    endpoint: EndpointArgument,
+    inference_id: Annotated[
+        str | None, typer.Argument(help="The InferenceId of a request; else the whole queue.")
+    ] = None,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show the state of a queue, or of a request in it."""
+    with plain_errors():
+        place = _place(home, config)
+        if inference_id is None:
+            _show_queue(ask(place, _path(endpoint)), as_json)
+        else:
+            _show_requests(ask(place, _path(endpoint, "requests", inference_id)), as_json)
+
+
+@async_app.command()
+def cancel(
+    endpoint: EndpointArgument,
+    inference_id: IdArgument,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Cancel a request that waits or is being processed."""
+    with plain_errors():
+        path = _path(endpoint, "requests", inference_id)
+        _show_requests(ask(_place(home, config), path, "DELETE"), as_json)
+
+
+@async_app.command()
+def failures(
+    endpoint: EndpointArgument,
+    after: Annotated[int, typer.Option(min=0, help="Start after this sequence number.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 100,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show requests that failed, expired or were cancelled, the oldest first."""
+    with plain_errors():
+        path = f"{_path(endpoint, 'failures')}?after={after}&limit={limit}"
+        page = ask(_place(home, config), path)
+        _show_requests({"requests": page["failures"]} | page, as_json)
+        if page["next"] is not None and not as_json:
+            _say(f"There are more: --after {page['next']}")
+
+
+@async_app.command()
+def redrive(
+    endpoint: EndpointArgument,
+    inference_id: Annotated[
+        str | None, typer.Argument(help="The InferenceId of a request that failed.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every request that failed.")] = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Queue requests again that failed, expired or were cancelled."""
+    with plain_errors():
+        if every == (inference_id is not None):
+            raise Invalid("Give either an InferenceId or --all.")
+        place, path = _place(home, config), _path(endpoint, "redrive")
+        count, after = 0, 0
+        wanted = {} if inference_id is None else {"inference_id": inference_id}
+        while after is not None:
+            answer = ask(place, path, "POST", wanted | {"after": after})
+            count, after = count + answer["redriven"], answer["next"]
+        _say(f"{count} queued again.")
+
+
+@async_app.command()
+def pause(endpoint: EndpointArgument, home: HomeOption = None, config: ConfigOption = None) -> None:
+    """Keep accepting requests, but process none until `resume`."""
+    _set_mode(endpoint, "pause", home, config)
+
+
+@async_app.command()
+def resume(
+    endpoint: EndpointArgument, home: HomeOption = None, config: ConfigOption = None
+) -> None:
+    """Accept and process requests again, after `pause` or `drain`."""
+    _set_mode(endpoint, "resume", home, config)
+
+
+@async_app.command()
+def drain(
+    endpoint: EndpointArgument,
+    wait: Annotated[bool, typer.Option(help="Return when nothing is left.")] = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Refuse new requests, and process those that wait."""
+    _set_mode(endpoint, "drain", home, config)
+    with plain_errors():
+        place = _place(home, config)
+        while wait and _open_requests(ask(place, _path(endpoint))):
+            time.sleep(_DRAIN_POLL_SECONDS)
+
+
+def _set_mode(endpoint: str, verb: str, home: Path | None, config: Path | None) -> None:
+    with plain_errors():
+        _show_queue(ask(_place(home, config), _path(endpoint, verb), "POST"), False)
+
+
+def _place(home: Path | None, config: Path | None) -> Home:
+    return Home(load_settings(config, home=home).home)
+
+
+def _path(*parts: str) -> str:
+    return "/".join(("async", *(quote(part, safe="") for part in parts)))
+
+
+def _open_requests(queue: dict[str, Any]) -> int:
+    return int(queue["queued"]) + int(queue["in_process"])
+
+
+def _show_queue(queue: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        _say_json(queue)
+        return
+    oldest = _time(queue["oldest_received_at"])
+    since = f", the oldest since {oldest}" if oldest else ""
+    _say(
+        f"{queue['endpoint']} is {queue['mode']}: {queue['queued']} queued, "
+        f"{queue['in_process']} in process{since}."
+    )
+
+
+def _show_requests(answer: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        _say_json(answer)
+        return
+    for request in answer["requests"]:
+        _say(_line(request))
+
+
+def _line(request: dict[str, Any]) -> str:
+    """One request: id and state, then what is there to be known of it."""
+    known = {
+        "position": request["position"],
+        "attempts": request["attempts"] or None,
+        "received": _time(request["received_at"]),
+        "started": _time(request["started_at"]),
+        "ended": _time(request["ended_at"]),
+        "input": request["input_location"] or "inline",
+        "object": request["location"],
+        "reason": request["failure_reason"],
+    }
+    asked = " (to be cancelled)" if request["cancel_requested"] and not known["ended"] else ""
+    said = "".join(f"\n  {name}: {value}" for name, value in known.items() if value is not None)
+    return f"{request['inference_id']} {request['state']}{asked}{said}"
+
+
+def _time(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def _say_json(answer: dict[str, Any]) -> None:
+    _say(json.dumps(answer, indent=2, ensure_ascii=False))

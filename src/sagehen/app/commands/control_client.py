@@ -1,0 +1,61 @@
+"""Asks the running server at its own paths, for the command line."""
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from sagehen.base.credentials import load_token
+from sagehen.base.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
+from sagehen.base.home import Home
+
+__all__ = ["ask"]
+
+_TIMEOUT_SECONDS = 5
+_ERRORS: dict[int, type[SagehenError]] = {400: Invalid, 403: Invalid, 404: NotFound, 409: Conflict}
+
+
+def ask(
+    home: Home, path: str, method: str = "GET", body: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The JSON that the server of `home` answers, and its address as `url`.
+
+    Args:
+        path: below `/_sagehen/`, percent-encoded.
+
+    Raises:
+        Unavailable: no server runs with this home, or it does not answer.
+        HomeError: the home's token cannot be read.
+        Invalid, NotFound, Conflict: as it says.
+    """
+    if not home.address.exists():
+        raise Unavailable(f"No server runs with the home {home.path}. Start one: sagehen up")
+    url = home.address.read_text()
+    request = urllib.request.Request(f"{url}/_sagehen/{path}", method=method)
+    if home.token.exists():  # A server of an older version made none, and wants none.
+        request.add_header("Authorization", f"Bearer {load_token(home.token)}")
+    if body is not None:
+        request.data = json.dumps(body).encode()
+        request.add_header("Content-Type", "application/json")
+    # Not by a proxy: it would be asked for its own 127.0.0.1.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
+            return {"url": url, **json.load(answer)}
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refusal(url, error) from error
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+        raise Unavailable(f"The server at {url} does not answer: {error}") from error
+
+
+def _refusal(url: str, error: urllib.error.HTTPError) -> SagehenError:
+    kind = _ERRORS.get(error.code)
+    try:
+        message = str(json.load(error)["message"])
+    except (ValueError, TypeError, KeyError, OSError, http.client.HTTPException):
+        kind = None
+    if kind is None:
+        return Unavailable(f"The server at {url} does not answer: {error}")
+    return kind(message)

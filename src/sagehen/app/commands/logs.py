@@ -1,0 +1,240 @@
+"""Reads the logs in a home, in the order of time: those of the server's roles, and of containers.
+
+The roles write the time of each line themselves; when a container printed something is noted by the
+agent beside its log (`domain/log_times.py`).
+"""
+
+import re
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import Protocol
+
+from sagehen.base.errors import Invalid, NotFound
+from sagehen.base.home import Home
+from sagehen.services.monitoring.logs.lines import lines_from, start_of_line
+from sagehen.services.monitoring.logs.stored_log import StoredLog, open_log
+
+__all__ = ["Selection", "parse_since", "read_logs"]
+
+_FOLLOW_POLL_SECONDS = 0.2
+_FIRST_READ_BYTES = 64 * 1024
+_ROLE_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ")
+_OWN_TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (?=[A-Z]+ sagehen\.)")
+"""Of a line of our own in a container's log, where the time of every line is told anyway."""
+_AGE = re.compile(r"(\d+)([smhd])")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which lines are wanted."""
+
+    lines: int
+    """The last so many of all logs together."""
+    since: float | None = None
+    """Seconds since the epoch."""
+    pattern: re.Pattern[str] | None = None
+
+    @property
+    def needs_everything(self) -> bool:
+        """The last lines of a log are not enough to find those that are wanted."""
+        return self.pattern is not None
+
+    def has(self, line: "_Line") -> bool:
+        return (self.since is None or line.ms >= self.since * 1000) and (
+            self.pattern is None or self.pattern.search(line.text) is not None
+        )
+
+
+def parse_since(text: str, now: float) -> float:
+    """The time that `10m`, `2h`, or an ISO 8601 time (UTC where it names no zone) stands for.
+
+    Raises:
+        Invalid: it is neither.
+    """
+    if age := _AGE.fullmatch(text):
+        return now - int(age[1]) * _UNIT_SECONDS[age[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(
+            f"--since takes an age such as 30s, 10m, 2h or 1d, or a time such as "
+            f"2026-01-31T12:00:00Z, but it is {text!r}."
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def read_logs(
+    home: Home, name: str | None, selection: Selection, *, follow: bool, job: bool = False
+) -> Iterator[str]:
+    """The selected lines; then, with `follow`, those that are added.
+
+    Args:
+        name: of an endpoint or training job; without one, the server's own logs are read.
+        job: the name is a training job's, even where an endpoint has it too.
+
+    Raises:
+        NotFound: there are no logs of that name.
+    """
+    folder = _folder(home, name, job)
+    logs = _Logs(folder, is_server=name is None)
+    logs.look()
+    if not logs.sources:
+        raise NotFound(_missing(home, name))
+    first = (line for source in logs.sources.values() for line in source.last(selection))
+    chosen = sorted((line for line in first if selection.has(line)), key=_by_time)
+    yield from logs.shown(chosen[-selection.lines :] if selection.lines else [])
+    while follow:
+        time.sleep(_FOLLOW_POLL_SECONDS)
+        logs.look()
+        added = chain.from_iterable(source.added() for source in logs.sources.values())
+        yield from logs.shown(sorted(filter(selection.has, added), key=_by_time))
+
+
+@dataclass(frozen=True)
+class _Line:
+    ms: int
+    """When it was printed, since the epoch."""
+    text: str
+    path: Path
+
+
+def _by_time(line: _Line) -> int:
+    return line.ms
+
+
+class _Source(Protocol):
+    def last(self, selection: Selection) -> Iterable[_Line]:
+        """What is there that may be selected; later lines are those that are added."""
+
+    def added(self) -> Iterable[_Line]: ...
+
+
+@dataclass
+class _Logs:
+    """The logs in a folder, those that come later too."""
+
+    folder: Path
+    is_server: bool
+    sources: dict[Path, _Source] = field(default_factory=dict)
+
+    def look(self) -> None:
+        found = self.folder.glob("*.log") if self.is_server else self.folder.rglob("*.log")
+        for path in sorted(found):
+            if path not in self.sources:
+                self.sources[path] = _RoleLog(path) if self.is_server else _ContainerLog(path)
+
+    def shown(self, lines: Iterable[_Line]) -> Iterator[str]:
+        if self.is_server:
+            # Each has its time and role, or goes with the line above.
+            yield from (line.text for line in lines)
+            return
+        labels = _labels(self.folder, self.sources)
+        for line in lines:
+            text = _OWN_TIME.sub("", line.text)
+            yield f"{_shown_time(line.ms)} {labels[line.path]}{text}"
+
+
+@dataclass
+class _RoleLog:
+    path: Path
+    seen: int = 0
+    """Bytes."""
+    ms: int = 0
+    """Of the last line that had a time."""
+
+    def last(self, selection: Selection) -> Iterable[_Line]:
+        kept = None if selection.needs_everything else selection.lines
+        return deque(self.added(), maxlen=kept)
+
+    def added(self) -> Iterable[_Line]:
+        """The whole lines written since last time; from the start where the file was rotated."""
+        with suppress(FileNotFoundError):  # rotated away since it was found
+            found = self.path.stat()
+            start = self.seen if found.st_size >= self.seen else 0
+            self.ms = self.ms or int(found.st_mtime * 1000)
+            with self.path.open("rb") as file:
+                file.seek(start)
+                new = file.read(found.st_size - start)
+            whole = new[: new.rfind(b"\n") + 1]
+            self.seen = start + len(whole)
+            for text in whole.decode("utf-8", "replace").splitlines():
+                if when := _ROLE_TIME.match(text):
+                    self.ms = int(datetime.fromisoformat(when[1] + "+00:00").timestamp() * 1000)
+                yield _Line(self.ms, text, self.path)
+
+
+@dataclass
+class _ContainerLog:
+    path: Path
+    position: int = 0
+    """Of what comes next, in all that was ever printed."""
+
+    def last(self, selection: Selection) -> Iterable[_Line]:
+        log = open_log(self.path)
+        if log is None:
+            return []
+        if selection.needs_everything:
+            return self._from(log, log.start)
+        if selection.since is not None:
+            at = log.position_at(int(selection.since * 1000))
+            return self._from(log, start_of_line(log, at) if at > log.start else at)
+        size = _FIRST_READ_BYTES
+        while True:
+            start = max(log.start, log.end - size)
+            start = start if start == log.start else start_of_line(log, start)
+            found = self._from(log, start)
+            if len(found) >= selection.lines or start == log.start:
+                return found[-selection.lines :] if selection.lines else []
+            size *= 4
+
+    def added(self) -> Iterable[_Line]:
+        log = open_log(self.path)
+        return [] if log is None else self._from(log, max(self.position, log.start))
+
+    def _from(self, log: StoredLog, position: int) -> list[_Line]:
+        found = list(lines_from(log, position, log.end, time.time()))
+        self.position = found[-1].end if found else position
+        return [_Line(one.ms, one.text.rstrip(), self.path) for one in found if one.text]
+
+
+def _folder(home: Home, name: str | None, job: bool) -> Path:
+    if name is None:
+        return home.logs
+    # A name from the command line must not walk out of the folder of logs.
+    own = Path(name).name
+    own = own if own not in ("", "..") else "_"
+    endpoint = home.logs / "endpoints" / own
+    return home.job_log(own) if job or not endpoint.exists() else endpoint
+
+
+def _missing(home: Home, name: str | None) -> str:
+    if name is None:
+        return f"There are no logs in {home.path}: no server has run with this home yet."
+    return (
+        f"There are no logs of an endpoint or training job {name} in {home.path}. Its name is "
+        "written as it was created; `sagehen status` lists the endpoints, `sagehen jobs list` "
+        "the jobs."
+    )
+
+
+def _labels(folder: Path, paths: Iterable[Path]) -> dict[Path, str]:
+    """What tells each container from the others: nothing, where there is one only."""
+    parts = {path: path.relative_to(folder).with_suffix("").parts for path in paths}
+    depths = range(max(map(len, parts.values()), default=0))
+    differing = [at for at in depths if len({one[at : at + 1] for one in parts.values()}) > 1]
+    names = {
+        path: "/".join(one[at] for at in differing if at < len(one)) for path, one in parts.items()
+    }
+    return {path: f"{name} | " if name else "" for path, name in names.items()}
+
+
+def _shown_time(ms: int) -> str:
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,142 @@
+"""What `sagehen up` and `sagehen demo` do: a server in the foreground, until it is told to end."""
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rich.markup import escape
+
+from sagehen import __version__
+from sagehen.app.commands.exports import export_lines
+from sagehen.app.server import RunningServer, running_server
+from sagehen.base.extras import missing_library
+from sagehen.base.settings import Settings
+from sagehen.base.terminal import err, out
+
+__all__ = ["run_demo", "run_server"]
+
+
+def run_server(settings: Settings) -> None:
+    """Run a server until SIGINT or SIGTERM."""
+    _report_start(settings)
+    asyncio.run(_serve(settings))
+
+
+def run_demo(settings: Settings, keep: bool) -> bool:
+    """Run the demo on a server of its own, kept running at the end if `keep`.
+
+    Returns whether all of the demo's checks passed.
+    """
+    _report_start(settings)
+    return asyncio.run(_demonstrate(settings, keep))
+
+
+async def _serve(settings: Settings) -> None:
+    async def stay() -> None:
+        async with running_server(settings, report=_report) as server:
+            _announce(server)
+            await asyncio.get_running_loop().create_future()
+
+    await _until_told_to_end(stay())
+    out.print("Stopped.")
+
+
+async def _demonstrate(settings: Settings, keep: bool) -> bool:
+    try:
+        from sagehen.app.demo import run
+    except ModuleNotFoundError as error:
+        raise missing_library(str(error.name), "demo") from error
+
+    verdict = False
+
+    async def show() -> None:
+        nonlocal verdict
+        async with running_server(settings, report=_report) as server:
+            keys = server.credentials
+            verdict = await asyncio.to_thread(
+                run, server.url, keys.access_key, keys.secret_key, settings.region, out
+            )
+            if keep:
+                _announce(server)
+                await asyncio.get_running_loop().create_future()
+
+    await _until_told_to_end(show())
+    return verdict
+
+
+def _report_start(settings: Settings) -> None:
+    _report(f"Starting Sagehen {__version__} with the home {settings.home} ...")
+
+
+def _report(step: str) -> None:
+    out.print(step, markup=False)
+
+
+async def _until_told_to_end(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` until it ends or SIGINT or SIGTERM comes, which may be while it still starts."""
+    ending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ending.set)
+    working = asyncio.create_task(work)
+    told = asyncio.create_task(ending.wait())
+    await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if not working.done():
+        out.print(
+            "Stopping: requests that were accepted are finished first. "
+            "Press Ctrl-C again to stop immediately."
+        )
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Nothing of ours outlives this process, and whatever was answered is on disk.
+            loop.add_signal_handler(number, os._exit, 130)
+        working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
+
+
+def _announce(server: RunningServer) -> None:
+    settings = server.settings
+    out.print(
+        f"\nSagehen {__version__} is ready at [bold]{server.url}[/bold] "
+        f"(account {settings.account_id}, region {settings.region}).\n"
+        f"Everything it keeps is in {escape(str(server.home.path))}.\n\n"
+        "Point boto3, the AWS CLI or the SageMaker SDK at it:\n"
+    )
+    aws, keys = export_lines(server.url, server.credentials, settings.region)
+    # What is no terminal is a journal or a log, where the secret would stay.
+    lines = (aws, keys) if sys.stdout.isatty() else (aws,)
+    sys.stdout.write("".join(f"  {line}\n" for line in lines) + "\n")
+    env = shlex.join(["sagehen", "env", "--home", str(server.home.path)])
+    if settings.config:
+        env += " " + shlex.join(["--config", str(settings.config)])
+    hint = (
+        "or, in another terminal"
+        if sys.stdout.isatty()
+        else "and, for the keys, in another terminal"
+    )
+    out.print(f'{hint}: eval "$({env})". Ctrl-C stops.', markup=False)
+    if server.reachable:
+        err.print("\n" + exposure_warning(server.reachable, settings), markup=False)
+
+
+def exposure_warning(reachable: Sequence[str], settings: Settings) -> str:
+    """What is to be known of a server that other machines reach."""
+    unsigned = ["/_sagehen/health"]
+    if settings.open_metrics:
+        unsigned.append("/_sagehen/metrics (open_metrics)")
+    service = settings.inference_service
+    if service.s3_bucket and not service.require_api_key:
+        unsigned.append(f"/{service.stage}/inference (require_api_key is off)")
+    return (
+        f"Other machines reach this server at {', '.join(reachable)}.\n"
+        "WARNING: It speaks plain HTTP: whoever can listen in reads requests, answers and objects. "
+        "Put a proxy with TLS before it, or keep the port to a network that you trust.\n"
+        "Whoever reaches it needs the keys, or the token of the home, for all but "
+        f"{', '.join(unsigned)} and the links in notifications."
+    )

@@ -1,0 +1,206 @@
+"""What `sagehen status` shows: asked of the running server, drawn as a table.
+
+For a terminal names fold to fit its width; for anything else each row is one line with every name
+whole, so that it can be searched.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from sagehen.app.commands.control_client import ask
+from sagehen.base.errors import NotFound
+from sagehen.base.home import Home
+
+__all__ = ["fetch_status", "plain_status", "render_status", "select_endpoint"]
+
+_COLUMNS = ("Endpoint", "Status", "Variant", "Ready", "Calls", "p50/p99 ms", "Models", "Memory")
+_SENTENCE = re.compile(
+    r"The .* did not pass the ping|CannotStartContainer|Failed to (extract|download)|Request to s"
+)
+"""How those of SageMaker's begin; see `agent/failures.py`."""
+_SINCE_START = "Calls and their times are counted since the server started."
+
+
+def fetch_status(home: Home) -> dict[str, Any]:
+    """The running server's `/_sagehen/status`.
+
+    Raises:
+        Unavailable: no server runs with this home, or it does not answer.
+    """
+    return ask(home, "status")
+
+
+def select_endpoint(status: dict[str, Any], name: str) -> dict[str, Any]:
+    """The same of one endpoint only.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    found = [one for one in status["endpoints"] if one["name"] == name]
+    if not found:
+        raise NotFound(f"There is no endpoint {name}; `sagehen status` lists them all.")
+    return {"url": status["url"], "version": status.get("version"), "endpoints": found}
+
+
+def render_status(status: dict[str, Any], *, details: bool = False) -> RenderableType:
+    """The status for a terminal: a table of endpoints, with queues, reasons of failures and jobs.
+
+    Args:
+        details: each instance, too.
+    """
+    endpoints = status["endpoints"]
+    below = [Text(line) for line in _lines_below(status, details)]
+    damage = [Text(line) for line in _damage(status)]
+    if not endpoints:
+        nothing = Text(f"{status['url']} serves; there are no endpoints yet.")
+        return Group(*damage, nothing, *below)
+    return Group(*damage, Text(status["url"]), _table(endpoints), *below)
+
+
+def _damage(status: dict[str, Any]) -> list[str]:
+    return [status["state"]] if status.get("state", "ok") != "ok" else []
+
+
+def plain_status(status: dict[str, Any], *, details: bool = False) -> str:
+    """The same as lines: one for each variant, with every cell, `-` where it is empty."""
+    endpoints = status["endpoints"]
+    below = _lines_below(status, details)
+    if not endpoints:
+        nothing = f"{status['url']} serves; there are no endpoints yet."
+        return "\n".join([*_damage(status), nothing, *below])
+    rows = [_COLUMNS, *([cell or "-" for cell in row] for row in _rows(endpoints, repeat=True))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+    return "\n".join([*_damage(status), status["url"], *lines, *below])
+
+
+def _table(endpoints: list[dict[str, Any]]) -> Table:
+    # Names fold and nothing else does, so that 80 columns are enough.
+    folding = ("Endpoint", "Variant")
+    table = Table(
+        *(
+            Column(name, overflow="fold") if name in folding else Column(name, no_wrap=True)
+            for name in _COLUMNS
+        ),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    for row in _rows(endpoints, repeat=False):
+        table.add_row(*row)
+    return table
+
+
+def _rows(endpoints: list[dict[str, Any]], *, repeat: bool) -> Iterable[tuple[str, ...]]:
+    """A row for each variant; the endpoint stands in its first, or with `repeat` in each."""
+    for endpoint in endpoints:
+        is_queued = endpoint.get("queue") is not None
+        for number, variant in enumerate(endpoint["variants"] or [{}]):
+            is_named = repeat or number == 0
+            first = (endpoint["name"], endpoint["status"]) if is_named else ("", "")
+            yield (*first, *_cells(variant, is_queued=is_queued))
+
+
+def _lines_below(status: dict[str, Any], details: bool) -> list[str]:
+    endpoints = status["endpoints"]
+    return [
+        *(_instances(endpoints) if details else ()),
+        *_queues(endpoints),
+        *_reasons(endpoints),
+        *_instance_reasons(endpoints),
+        *_jobs(status),
+        *([_SINCE_START] if endpoints else []),
+    ]
+
+
+def _instances(endpoints: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{endpoint['name']}, variant {variant['name']} ({variant['instance_type']}), "
+        f"instance {instance['id']}: {instance['state']}"
+        for endpoint in endpoints
+        for variant in endpoint["variants"]
+        for instance in variant["instances"]
+    ]
+
+
+def _jobs(status: dict[str, Any]) -> list[str]:
+    jobs = status.get("training_jobs") or {}
+    lines = []
+    if any(jobs.values()):
+        lines.append(f"Training jobs: {_counted(jobs)} (sagehen jobs list)")
+    for service in status.get("inference_services", ()):
+        lines.append(f"Inference service {service['stage']}: {_counted(service)}")
+        if service.get("problem"):
+            lines.append(service["problem"])
+    return lines
+
+
+def _counted(jobs: dict[str, Any]) -> str:
+    return f"{jobs['running']} running, {jobs['waiting']} waiting"
+
+
+def _queues(endpoints: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{endpoint['name']}: {queue['mode']}, {queue['queued']} queued, "
+        f"{queue['in_process']} in process"
+        for endpoint in endpoints
+        if (queue := endpoint.get("queue"))
+    ]
+
+
+def _reasons(endpoints: list[dict[str, Any]]) -> list[str]:
+    """A line for each reason, with all endpoints that have it."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for endpoint in endpoints:
+        if endpoint.get("failure_reason"):
+            names[_bare(endpoint["failure_reason"])].append(endpoint["name"])
+    return [f"{', '.join(those)}: {reason}" for reason, those in names.items()]
+
+
+def _instance_reasons(endpoints: list[dict[str, Any]]) -> list[str]:
+    """A line for each instance that failed under an endpoint that is to serve."""
+    return [
+        f"{endpoint['name']}, instance {instance['id']}: {_bare(instance['failure_reason'])}"
+        for endpoint in endpoints
+        for variant in endpoint["variants"]
+        for instance in variant["instances"]
+        if instance["failure_reason"] and not endpoint["failure_reason"]
+    ]
+
+
+def _bare(reason: str) -> str:
+    """The cause, which stands in brackets behind a sentence of SageMaker's that says nothing."""
+    _, found, cause = reason.partition(" (")
+    is_sagemakers = found and _SENTENCE.match(reason) and reason.endswith(")")
+    return cause[:-1] if is_sagemakers else reason
+
+
+def _cells(variant: dict[str, Any], *, is_queued: bool) -> tuple[str, ...]:
+    """Calls and times are those of gateways, which what is queued does not pass."""
+    if not variant:
+        return ("", "", "", "", "", "")
+    memory = variant.get("memory_bytes")
+    return (
+        variant["name"] + (" (shadow)" if variant.get("shadow") else ""),
+        f"{variant['in_service']}/{variant['desired']}",
+        "" if is_queued else str(variant.get("invocations", 0)),
+        _latency(variant.get("p50_latency_milliseconds"), variant.get("p99_latency_milliseconds")),
+        str(variant["loaded_models"] or 0) if variant["multi_model"] else "",
+        f"{memory / 2**20:.0f} MiB" if memory else "",
+    )
+
+
+def _latency(p50: float | None, p99: float | None) -> str:
+    if p50 is None or p99 is None:
+        return ""
+    return "/".join(f"{value:.2f}" if value < 10 else f"{value:.0f}" for value in (p50, p99))

@@ -1,0 +1,269 @@
+"""Runs the demo from beginning to end: train, upload, deploy, invoke, add a model, count.
+
+Keeps what turned out wrong while the demo runs, and says so at once.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from botocore.exceptions import BotoCoreError, ClientError
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.markup import escape
+
+from sagehen.app.demo import deployment
+from sagehen.app.demo.data import (
+    CITIES,
+    LATER_CITY,
+    Cohort,
+    draw_houses,
+    draw_market,
+    load_cohorts,
+    some_houses,
+)
+from sagehen.app.demo.deployment import Answer, Clients
+from sagehen.app.demo.figures import CohortLine, cohort_table, fetch_when_counted, summary_table
+from sagehen.app.demo.training import Row, TrainedModel, pack, train
+
+__all__ = ["Checks", "run"]
+
+
+class Checks:
+    """Counts what was looked at, and the faults among it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.made = 0
+        self.faults: list[str] = []
+
+    @property
+    def sound(self) -> bool:
+        return not self.faults
+
+    def expect(self, right: bool, fault: str) -> None:
+        """Note that something was looked at; print `fault` if it is not right."""
+        self.made += 1
+        if not right:
+            self.faults.append(fault)
+            self._console.print(f"  [red]wrong:[/red] {escape(fault)}")
+
+    def same(self, target: str, got: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:
+        """The endpoint's answer is, float for float, what the model says here."""
+        self.expect(
+            np.array_equal(got, wanted),
+            f"{target} answered {got.tolist()}, but the model itself says {wanted.tolist()}.",
+        )
+
+
+T = TypeVar("T")
+
+_HOUSES_PER_CITY = 2_000
+_WARM_CALLS = 300
+
+
+@dataclass
+class _Demo:
+    """What the acts of the story share."""
+
+    clients: Clients
+    console: Console
+    checks: Checks
+    generator: np.random.Generator = field(default_factory=lambda: np.random.default_rng(2020))
+    models: dict[str, TrainedModel] = field(default_factory=dict)
+    """Every model that was uploaded, by name."""
+    houses: dict[str, list[Row]] = field(default_factory=dict)
+    """Houses to ask about, by city."""
+    cold: dict[str, float] = field(default_factory=dict)
+    """Milliseconds of each model's first call, by name."""
+    invocations: int = 0
+
+
+def run(endpoint_url: str, access_key: str, secret: str, region: str, console: Console) -> bool:
+    """Run the demo against a running server; returns whether all checks passed.
+
+    The endpoint is left in service.
+    """
+    clients = deployment.connect(endpoint_url, access_key, secret, region)
+    demo = _Demo(clients, console, Checks(console))
+    started = time.perf_counter()
+    try:
+        deployment.forget(clients)
+        cohorts = _train_and_upload(demo)
+        _deploy(demo)
+        _ask_about_houses(demo)
+        _add_a_city(demo)
+        _ask_about_patients(demo, cohorts)
+        _sum_up(demo, endpoint_url, _ask_at_random(demo))
+    except (ClientError, BotoCoreError, OSError, RuntimeError, ValueError) as error:
+        console.print(f"[red]The demo stopped at an error:[/red] {escape(str(error))}")
+        return False
+    return _conclude(demo, time.perf_counter() - started)
+
+
+def _train_and_upload(demo: _Demo) -> list[Cohort]:
+    cities = _timed(
+        demo,
+        f"Training a model for each of {len(CITIES)} cities, on synthetic house prices",
+        lambda: [_train_city(demo, city) for city in CITIES],
+    )
+    cohorts = load_cohorts()
+    patients = _timed(
+        demo,
+        f"Training a model for each of {len(cohorts)} groups of real diabetes patients",
+        lambda: [_train_cohort(cohort) for cohort in cohorts],
+    )
+    _timed(
+        demo,
+        f"Uploading the models' archives to s3://{deployment.BUCKET}/{deployment.PREFIX}",
+        lambda: _upload(demo, *cities, *patients),
+    )
+    return cohorts
+
+
+def _train_city(demo: _Demo, city: str) -> TrainedModel:
+    market = draw_market(demo.generator)
+    rows, prices = draw_houses(market, _HOUSES_PER_CITY, demo.generator)
+    demo.houses[city] = some_houses(market, 4, demo.generator)
+    return train(city, rows, prices, max_depth=5, rounds=100)
+
+
+def _train_cohort(cohort: Cohort) -> TrainedModel:
+    # Stumps: a cohort has some eighty patients to learn from, and deeper trees learn their noise.
+    return train(cohort.name, cohort.rows, cohort.labels, max_depth=1, rounds=60)
+
+
+def _upload(demo: _Demo, *models: TrainedModel) -> None:
+    for model in models:
+        deployment.upload(demo.clients, model.target, pack(model))
+        demo.models[model.name] = model
+
+
+def _deploy(demo: _Demo) -> None:
+    demo.console.print(
+        f"Creating the multi-model endpoint {demo.clients.name} with "
+        f"{deployment.INSTANCE_COUNT} instances ... ",
+        end="",
+    )
+    seconds = deployment.deploy(demo.clients)
+    demo.console.print(f"in service after [bold]{seconds:.2f} s[/bold].\n")
+
+
+def _ask_about_houses(demo: _Demo) -> None:
+    for city, number in (
+        ("Houston_TX", 0),
+        ("Chicago_IL", 0),
+        ("Chicago_IL", 1),
+        ("Houston_TX", 1),
+    ):
+        _price_a_house(demo, city, demo.houses[city][number])
+    for city in CITIES[2:]:
+        _ask(demo, demo.models[city], demo.houses[city][:1])
+
+
+def _price_a_house(demo: _Demo, city: str, house: Row) -> None:
+    model = demo.models[city]
+    temperature = "warm" if city in demo.cold else "cold"
+    answer = _ask(demo, model, [house])
+    demo.console.print(
+        f"Using model {model.target} to predict price of this house:\n"
+        f"{list(house)}\n"
+        f"[bold]{answer.predictions[0]:.2f} USD[/bold], "
+        f"took {answer.milliseconds:.1f} ms ({temperature})"
+    )
+
+
+def _add_a_city(demo: _Demo) -> None:
+    model = _train_city(demo, LATER_CITY)
+    _upload(demo, model)
+    demo.console.print(
+        f"\nUploaded {model.target} while the endpoint is running; it can be invoked at once."
+    )
+    _price_a_house(demo, LATER_CITY, demo.houses[LATER_CITY][0])
+    demo.console.print()
+
+
+def _ask_about_patients(demo: _Demo, cohorts: Sequence[Cohort]) -> None:
+    lines = []
+    for cohort in cohorts:
+        model = demo.models[cohort.name]
+        answer = _ask(demo, model, cohort.held_out_rows)
+        line = CohortLine(
+            target=model.target,
+            trained_on=len(cohort.labels),
+            held_out=len(cohort.held_out_labels),
+            mean_error=cohort.mean_error(answer.predictions),
+            baseline_error=cohort.baseline_error,
+            milliseconds=answer.milliseconds,
+        )
+        demo.checks.expect(
+            line.mean_error < line.baseline_error,
+            f"{model.target} is off by {line.mean_error:.1f} on average, which is no better than "
+            f"the baseline's {line.baseline_error:.1f}.",
+        )
+        lines.append(line)
+    demo.console.print(cohort_table(lines))
+
+
+def _ask_at_random(demo: _Demo) -> list[float]:
+    """Invokes models in random order, as traffic does; returns each call's milliseconds."""
+    demo.console.print(f"\nInvoking models in random order, {_WARM_CALLS} times ... ", end="")
+    started = time.perf_counter()
+    names = sorted(demo.houses)
+    milliseconds = [
+        _ask(demo, demo.models[name], demo.houses[name][:1]).milliseconds
+        for name in demo.generator.choice(names, _WARM_CALLS).tolist()
+    ]
+    demo.console.print(f"{time.perf_counter() - started:.2f} s.\n")
+    return milliseconds
+
+
+def _ask(demo: _Demo, model: TrainedModel, rows: Sequence[Row]) -> Answer:
+    answer = deployment.invoke(demo.clients, model.target, rows)
+    demo.invocations += 1
+    demo.cold.setdefault(model.name, answer.milliseconds)
+    demo.checks.same(model.target, answer.predictions, model.predict(rows))
+    return answer
+
+
+def _sum_up(demo: _Demo, endpoint_url: str, warm: Sequence[float]) -> None:
+    models = len(demo.models)
+    figures = fetch_when_counted(endpoint_url, demo.clients.name, demo.invocations)
+    demo.console.print(summary_table(models, figures, list(demo.cold.values()), warm))
+    demo.checks.expect(
+        figures.cache_lookups == demo.invocations,
+        f"{demo.invocations} requests were made, but the server counted {figures.cache_lookups}.",
+    )
+    demo.checks.expect(
+        figures.models_loaded >= models,
+        f"{models} models were asked, but the server holds {figures.models_loaded}.",
+    )
+    demo.checks.expect(
+        figures.cache_hits == demo.invocations - models,
+        f"{demo.invocations - models} requests should have found their model loaded; "
+        f"the server counted {figures.cache_hits}.",
+    )
+    demo.checks.expect(figures.memory_bytes > 0, "The server knows of no memory in use.")
+
+
+def _conclude(demo: _Demo, seconds: float) -> bool:
+    checks = demo.checks
+    if checks.sound:
+        demo.console.print(
+            f"[green]All {checks.made} checks passed[/green] in {seconds:.1f} s: every answer of "
+            "the endpoint equals, float for float, what the model answers when called directly."
+        )
+    else:
+        demo.console.print(f"[red]{len(checks.faults)} of {checks.made} checks failed.[/red]")
+    return checks.sound
+
+
+def _timed(demo: _Demo, what: str, work: Callable[[], T]) -> T:
+    """Announces a step, runs it, and ends the line with the seconds that it took."""
+    demo.console.print(f"{what} ... ", end="")
+    started = time.perf_counter()
+    result = work()
+    demo.console.print(f"{time.perf_counter() - started:.2f} s.")
+    return result

@@ -1,0 +1,35 @@
+"""The agent's process: the instances of this machine, behind a Unix socket."""
+
+from sagehen.agent.agent import Agent
+from sagehen.agent.app import create_app
+from sagehen.agent.launchers.cgroups import open_cgroups
+from sagehen.agent.launchers.mounts import can_mount
+from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.process import ProcessLauncher
+from sagehen.app.roles.common import Start, run, serve_on, start_role
+from sagehen.base.clock import SYSTEM
+from sagehen.services.s3.storage.late import LateObjectStore
+
+__all__: list[str] = []
+
+
+async def _main(start: Start) -> None:
+    objects = LateObjectStore(start.settings, start.home, SYSTEM)
+    cgroups = open_cgroups(start.home.path) if start.settings.cgroups else None
+    orphans = Orphans()
+    orphans.adopt()
+    mounts = start.settings.mount_opt_ml and await can_mount(start.home.path, orphans)
+    launcher = ProcessLauncher(cgroups, orphans, mounts=mounts, umask=start.umask)
+    agent = Agent(start.settings, start.home, objects.as_store(), SYSTEM, launcher=launcher)
+    await agent.start()
+    try:
+        await serve_on(start.home.agent_socket, create_app(agent))
+    finally:
+        await agent.stop()
+        objects.close()
+        if cgroups is not None:
+            cgroups.close()
+
+
+if __name__ == "__main__":
+    run(_main(start_role("agent")))

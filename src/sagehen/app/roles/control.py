@@ -1,0 +1,226 @@
+"""Control's process: the API of every service but the runtime's synchronous calls, the loops over
+endpoints and training jobs, and the dispatcher of asynchronous requests."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Container, Coroutine
+from typing import Any
+
+from sagehen.agent.client import AgentClient
+from sagehen.app.api.application import OPERATIONS, Application
+from sagehen.app.api.own_paths import OwnPaths
+from sagehen.app.roles.common import Start, run, serve_on, start_role
+from sagehen.app.roles.control_services import Inference, Notices
+from sagehen.base.clock import SYSTEM
+from sagehen.base.concurrency import in_thread
+from sagehen.base.credentials import load_credentials, load_token
+from sagehen.frame.arns import ArnMaker
+from sagehen.frame.asgi import BodyBudget
+from sagehen.frame.context import Call
+from sagehen.frame.leased_loop import keep_sweeping
+from sagehen.frame.own_paths.access import Guard, Metrics, OwnSite
+from sagehen.services.messaging.sns.signing import certificate_route
+from sagehen.services.monitoring.metering.recorder import Recorder
+from sagehen.services.monitoring.metering.sampler import Sampler
+from sagehen.services.monitoring.prometheus.exposition import Measured, merged
+from sagehen.services.monitoring.prometheus.gateway_totals import Observations
+from sagehen.services.s3.storage import open_object_store
+from sagehen.services.sagemaker.async_inference.dispatch.assembly import make_dispatcher
+from sagehen.services.sagemaker.async_inference.dispatch.sweeps import Sweeps
+from sagehen.services.sagemaker.async_inference.intake import Intake
+from sagehen.services.sagemaker.async_inference.invocations import AsyncInvocations
+from sagehen.services.sagemaker.async_inference.metrics import backlogs
+from sagehen.services.sagemaker.async_inference.own_paths import AsyncPaths
+from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
+from sagehen.services.sagemaker.hosting.endpoint_store import first_variant
+from sagehen.services.sagemaker.hosting.reconciler.loop import EndpointLoop
+from sagehen.services.sagemaker.training.own_paths import JobPaths
+from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
+from sagehen.services.sagemaker.training.reconciler.jobs import JobLimits
+from sagehen.services.sagemaker.training.reconciler.loop import JobLoop
+from sagehen.services.stacks.own_paths import stack_routes
+from sagehen.state.database import Database
+from sagehen.state.group_commit import GroupedWrites
+from sagehen.wire.signatures.sigv4 import Verifier
+
+__all__: list[str] = []
+
+SWEEP_FILES_SECONDS = 3600.0
+FIRST_LOOK_SECONDS = 5.0
+"""For how long a start waits for the first look at the endpoints."""
+
+
+class _Control:
+    """What the process is made of. Made in the event loop that it runs in."""
+
+    def __init__(self, start: Start) -> None:
+        self._settings = settings = start.settings
+        self._database = Database(settings.state_url, locks_leases=True)
+        self._writes = GroupedWrites(self._database)
+        self.objects = open_object_store(settings, start.home, self._database, SYSTEM, self._writes)
+        self._agent = AgentClient(start.home.agent_socket)
+        # Named by its home, not its process: after a restart it takes its own leases over at once.
+        holder = f"{socket.gethostname()}:{start.home.path}"
+        most_series = settings.max_metric_series
+        recorder = Recorder(SYSTEM, self._database, most_series, first_variant)
+        store = (self._database, self._writes, self.objects)
+        self._dispatcher = make_dispatcher(
+            settings, start.home, *store, recorder.record, SYSTEM, holder
+        )
+        self._loop = self._make_loop(start, holder)
+        self._dispatcher.on_idle = self._loop.hint
+        self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
+        self._observations = Observations(SYSTEM)
+        self._sampler = Sampler(
+            settings,
+            self._database,
+            recorder,
+            self._observations,
+            self._agent,
+            SYSTEM,
+            holder,
+            backlogs,
+        )
+        self._bodies = BodyBudget(settings.max_held_control_body_bytes)
+        self._site = OwnSite(settings.public_url, settings.allowed_hosts)
+        about = (self._site, self._bodies)
+        store = (self._database, self._writes, self.objects)
+        self.inference = Inference(settings, *store, *about)
+        self._jobs = self._make_job_loop(holder)
+        keys = load_credentials(start.home.credentials)
+        self._token = load_token(start.home.token)
+        self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
+
+    def _make_loop(self, start: Start, holder: str) -> EndpointLoop:
+        return EndpointLoop(
+            self._database,
+            self._agent,
+            start.home,
+            SYSTEM,
+            holder,
+            busy=lambda: self._dispatcher.busy,
+            on_routes=self._dispatcher.hint,
+        )
+
+    def _make_job_loop(self, holder: str) -> JobLoop:
+        settings = self._settings
+        return JobLoop(
+            self._database,
+            self._agent,
+            SYSTEM,
+            holder,
+            ArnMaker.of(settings),
+            JobLimits.of(settings),
+            on_end=[self.inference.on_end],
+        )
+
+    def app(self) -> Application:
+        """What answers every request."""
+        account_id = self._settings.account_id
+        intake = Intake(self._writes, account_id, self._hint_dispatcher)
+        return Application(
+            OPERATIONS,
+            self._verifier,
+            self._make_call,
+            self._own_paths(),
+            AsyncInvocations(self._verifier, intake, SYSTEM, self._bodies),
+            self.inference.answers,
+            self._site,
+            self._bodies,
+        )
+
+    def _own_paths(self) -> Guard:
+        queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
+        stacks = stack_routes(self._database, SYSTEM)
+        jobs = JobPaths(Interrupts(self._database, self._agent))
+        services = self.inference.routes()
+        routes = [*queues.routes, *jobs.routes, *stacks, *services]
+        more = [*routes, certificate_route(self.notices.signer)]
+
+        def measured(endpoints: Container[str]) -> Measured:
+            own = merged(self.inference.measured(), self._jobs.measured())
+            own = merged(own, {"LimitHits": {("control_bodies",): self._bodies.hits}})
+            own = merged(own, self.objects.measured())
+            return merged(self._sampler.measured(endpoints), own)
+
+        paths = OwnPaths(
+            self._observations,
+            self._database,
+            self._agent,
+            measured,
+            more,
+            self._site,
+            self._settings.inference_service,
+        )
+        metrics = Metrics(self._settings.host, self._settings.open_metrics)
+        about = (self._verifier, self._token, self._site, metrics, self._bodies)
+        return Guard(paths.app, *about)
+
+    def _hint_dispatcher(self, _: str) -> None:
+        self._dispatcher.hint()
+
+    def _make_call(self, request_id: str) -> Call:
+        return Call(
+            settings=self._settings,
+            database=self._database,
+            writes=self._writes,
+            objects=self.objects,
+            clock=SYSTEM,
+            arns=ArnMaker.of(self._settings),
+            request_id=request_id,
+            hint=self._loop.hint,
+            seal=self.notices.seal,
+            arrivals=self.notices.arrivals,
+        )
+
+    def duties(self) -> list[Coroutine[Any, Any, object]]:
+        """What is done beside answering, until it is cancelled."""
+        history = self._settings.async_history_seconds
+        return [
+            self._loop.run(),
+            self._jobs.run(),
+            self._dispatcher.run(),
+            self._sampler.run(),
+            *self.notices.duties(),
+            *self.inference.duties(),
+            Sweeps(self._writes, SYSTEM, history).run(),
+            keep_sweeping(self._sweep_files, SWEEP_FILES_SECONDS, SYSTEM, "files of objects"),
+        ]
+
+    async def _sweep_files(self) -> None:
+        await in_thread(self.objects.sweep)
+
+    async def first_look(self) -> None:
+        """Until the endpoints have been looked at once."""
+        await self._loop.first_look.wait()
+
+    async def close(self) -> None:
+        """Once nothing uses it any more."""
+        await self.notices.close()
+        self._writes.close()
+        self._database.close()
+
+
+async def _main(start: Start) -> None:
+    control = _Control(start)
+    await asyncio.to_thread(control.objects.recover)
+    await asyncio.to_thread(control.inference.begin)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
+    duties = [asyncio.create_task(duty) for duty in control.duties()]
+    try:
+        # So that a server that says it is ready knows its endpoints, or who serves them.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_SECONDS):
+                await control.first_look()
+        await serve_on(start.home.control_socket, control.app())
+    finally:
+        for duty in duties:
+            duty.cancel()
+        await asyncio.gather(*duties, return_exceptions=True)
+        await control.close()
+
+
+if __name__ == "__main__":
+    run(_main(start_role("control")))

@@ -1,0 +1,159 @@
+"""What control has for topics and queues: their key, who waits for messages, and the deliverer.
+
+What control has for the inference services.
+"""
+
+import random
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+from starlette.routing import Route
+
+from sagehen.app.roles.common import Start
+from sagehen.base.address import public_url
+from sagehen.base.clock import SYSTEM
+from sagehen.base.settings import Settings
+from sagehen.frame.arns import ArnMaker
+from sagehen.frame.asgi import BodyBudget
+from sagehen.frame.context import Record
+from sagehen.frame.own_paths.access import OwnSite
+from sagehen.services.inference_service.app import InferenceServices
+from sagehen.services.inference_service.intake import Counts, Intake
+from sagehen.services.inference_service.jobs import Jobs
+from sagehen.services.inference_service.own_paths import service_routes
+from sagehen.services.inference_service.services import Services
+from sagehen.services.inference_service.slots import Slots
+from sagehen.services.inference_service.sweeps import Housekeeping, InferenceSweeps
+from sagehen.services.messaging.outbox.deliverer import Deliverer
+from sagehen.services.messaging.outbox.http import HttpPost
+from sagehen.services.messaging.outbox.mail import MailPost
+from sagehen.services.messaging.outbox.outbox import Outbox
+from sagehen.services.messaging.outbox.receivers import Receivers
+from sagehen.services.messaging.outbox.store import DELIVERIES_DUE
+from sagehen.services.messaging.sns.envelopes import Links, seal
+from sagehen.services.messaging.sns.signing import load_signer
+from sagehen.services.messaging.sqs.arrivals import Arrivals
+from sagehen.services.messaging.sqs.message_store import MESSAGES_SENT
+from sagehen.services.messaging.sweeps import TopicSweeps
+from sagehen.services.s3.storage.store import ObjectStore
+from sagehen.services.sagemaker.training import store as training_jobs
+from sagehen.services.sagemaker.training.creation import create_training_job_row
+from sagehen.services.sagemaker.training.operations import stop_training_job_row
+from sagehen.services.sagemaker.training.records import TrainingJobRecord
+from sagehen.state.database import Database
+from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.leases import HeldLease
+
+__all__ = ["Inference", "Notices"]
+
+
+class Notices:
+    """Made in the event loop of control."""
+
+    def __init__(
+        self,
+        start: Start,
+        database: Database,
+        writes: GroupedWrites,
+        record: Record,
+        holder: str,
+    ) -> None:
+        """`record` counts NotificationFailures; `holder` is whose lease the deliverer has."""
+        settings = start.settings
+        self.signer = load_signer(start.home.message_key)
+        links = Links(public_url(settings), self.signer.certificate_path)
+        self.seal = partial(seal, links=links, sign=self.signer.sign)
+        self.arrivals = Arrivals(settings.max_long_polls)
+        self._http = HttpPost(self.seal, SYSTEM, settings.delivery_timeout_seconds)
+        mail = MailPost(settings, links, self.seal, SYSTEM)
+        outbox = Outbox(database, writes, SYSTEM, record, random.Random())
+        self._deliverer = Deliverer(
+            outbox,
+            {
+                "email": mail.send,
+                "email-json": mail.send,
+                "event": self._http.send_event,
+                "http": self._http.notify,
+                "https": self._http.notify,
+                "webhook": self._http.call_webhook,
+            },
+            HeldLease(database, SYSTEM, "deliveries", holder),
+            Receivers(settings.max_deliveries, settings.max_receiver_deliveries),
+            SYSTEM,
+        )
+        self._sweeps = TopicSweeps(writes, outbox, SYSTEM, settings.max_waiting_deliveries)
+        database.listen(MESSAGES_SENT, self.arrivals.tell)
+        database.listen(DELIVERIES_DUE, self._deliverer.hint)
+
+    def duties(self) -> list[Coroutine[Any, Any, None]]:
+        """To be run for as long as control lives."""
+        return [self._deliverer.run(), self._sweeps.run()]
+
+    async def close(self) -> None:
+        await self._http.close()
+
+
+class Inference:
+    """`begin` is to be called once, before anything is served."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        writes: GroupedWrites,
+        objects: ObjectStore,
+        site: OwnSite,
+        bodies: BodyBudget,
+    ) -> None:
+        self._counts = Counts()
+        training = _TrainingJobs(settings)
+        own = settings.inference_service
+        slots = Slots(training.make, SYSTEM, own)
+        self.on_end = slots.on_end
+        """What is to be done in the transaction in which a training job ends."""
+        jobs = Jobs(database, writes, slots, training.stop)
+        intake = Intake(database, writes, objects, settings, slots, SYSTEM)
+        self.answers = InferenceServices(
+            database, intake, jobs, self._counts, site, bodies, own
+        ).answers
+        """Whether a request was a service's; then it is answered."""
+        self._services = Services(database, writes, objects, settings, slots, training.stop, SYSTEM)
+        housekeeping = Housekeeping(slots, SYSTEM)
+        self._sweeps = InferenceSweeps(writes, SYSTEM, housekeeping.stages, housekeeping.sweep)
+
+    def begin(self) -> None:
+        """Have the service of the settings in the state."""
+        self._services.begin()
+
+    def routes(self) -> list[Route]:
+        return service_routes(self._services)
+
+    def measured(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
+        """For Prometheus."""
+        return self._counts.measured()
+
+    def duties(self) -> list[Coroutine[Any, Any, None]]:
+        """To be run for as long as control lives."""
+        return [self._sweeps.run()]
+
+
+class _TrainingJobs:
+    """Training jobs, made and stopped in the transactions of others."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._arns = ArnMaker.of(settings)
+
+    def make(
+        self, connection: Connection, definition: dict[str, Any], tags: dict[str, str], now: float
+    ) -> TrainingJobRecord:
+        return create_training_job_row(
+            connection, definition, tags, settings=self._settings, arns=self._arns, now=now
+        )
+
+    def stop(self, connection: Connection, name: str, job_id: str) -> None:
+        record = training_jobs.get_for_update(connection, name)
+        if record is not None and record.job_id == job_id:
+            stop_training_job_row(connection, record, self._arns, SYSTEM.now())

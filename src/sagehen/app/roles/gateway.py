@@ -1,0 +1,24 @@
+"""A gateway's process: the public port."""
+
+import random
+
+from sagehen.app.roles.common import Start, run, start_role
+from sagehen.base.clock import SYSTEM
+from sagehen.base.credentials import load_credentials
+from sagehen.gateway.assembly import make_gateway
+from sagehen.gateway.routing.inflight import open_board
+
+__all__: list[str] = []
+
+
+async def _main(start: Start) -> None:
+    keys = load_credentials(start.home.credentials)
+    secrets = {keys.access_key: keys.secret_key}
+    board = open_board(start.home.board, start.number)
+    gateway = make_gateway(start.settings, start.home, secrets, SYSTEM, random.Random(), board)
+    (listener,) = start.sockets
+    await gateway.serve(listener)
+
+
+if __name__ == "__main__":
+    run(_main(start_role("gateway")))

@@ -1,0 +1,207 @@
+"""A whole server on this machine: takes the home, reserves the port, runs the roles."""
+
+import asyncio
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from sagehen.app.supervisor import Role, Supervisor
+from sagehen.base.address import client_url, reachable_urls
+from sagehen.base.clock import SYSTEM, Clock
+from sagehen.base.credentials import Credentials, make_credentials, make_token
+from sagehen.base.errors import Unavailable
+from sagehen.base.home import Home, keeping_private, locked, prepare_home
+from sagehen.base.settings import Settings
+from sagehen.frame.arns import partition_of
+from sagehen.gateway.routing.inflight import clear_row, make_board
+from sagehen.state.opening import open_state
+
+__all__ = ["RunningServer", "choose_partition", "client_url", "running_server"]
+
+READY_TIMEOUT_SECONDS = 60.0
+_READY_POLL_SECONDS = 0.03
+_REPORT_SECONDS = 5.0
+"""How often a start that takes long says that it is still waiting."""
+_DEATHS_BEFORE_READY = 3
+_LISTEN_BACKLOG = 4096
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """What a user needs to know of a server that answers."""
+
+    url: str
+    reachable: Sequence[str]
+    """The URLs for clients on other machines; none where it listens for this one only."""
+    home: Home
+    credentials: Credentials
+    settings: Settings
+
+
+@asynccontextmanager
+async def running_server(
+    settings: Settings, clock: Clock = SYSTEM, report: Callable[[str], None] = lambda step: None
+) -> AsyncIterator[RunningServer]:
+    """Start a server, wait until it answers, and stop it when the block ends.
+
+    `report` is called with a sentence for each step that may take a while.
+
+    Raises:
+        SettingError: the state or the object store cannot be opened as the settings say.
+        StateError: the state is damaged, or is not that of the home's objects.
+        HomeError: the home cannot be used, or another server uses it.
+        Unavailable: the port is taken, or a process does not come up; the message says which.
+    """
+    if settings.object_store_url is not None:
+        from sagehen.services.s3.storage import open_remote
+
+        open_remote(settings)  # here, where a wrong setting can be told plainly
+    home = prepare_home(settings.home)
+    with keeping_private() as umask, locked(home), _listening(settings) as listeners:
+        home.address.unlink(missing_ok=True)  # one that was killed has left it
+        # Its instances are gone with the server before; another may serve the endpoints by now.
+        home.routes.unlink(missing_ok=True)
+        await asyncio.to_thread(open_state, settings)
+        credentials = make_credentials(home.credentials)
+        make_token(home.token)
+        url = client_url(settings.host, listeners[0].getsockname()[1])
+        make_board(home.board, len(listeners))
+        roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
+        chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
+        partition = await asyncio.to_thread(choose_partition, settings)
+        handed = settings.model_copy(update={**chosen, "partition": partition})
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        supervisor = Supervisor(roles, handed, environment, clock, umask)
+        try:
+            await supervisor.start()
+            await _wait_until_ready(url, supervisor, home, clock, report)
+            reachable = reachable_urls(settings.host, chosen["port"])
+            _write_whole(home.reachable, "\n".join(reachable))
+            _write_whole(home.address, url)
+            yield RunningServer(url, reachable, home, credentials, settings)
+        finally:
+            home.address.unlink(missing_ok=True)
+            await supervisor.stop()
+
+
+def choose_partition(settings: Settings) -> str:
+    """Of the setting; else of what the state has of this region, else the region's own."""
+    if settings.partition is not None or partition_of(settings.region) == "aws":
+        return settings.partition or "aws"
+    from sagehen.app.partition import kept_partition
+    from sagehen.state.database import Database
+
+    database = Database(settings.state_url)
+    try:
+        with database.read() as connection:
+            kept = kept_partition(connection, settings.region)
+    finally:
+        database.close()
+    return kept or partition_of(settings.region)
+
+
+def _gateways(home: Home, listeners: Sequence[socket.socket]) -> list[Role]:
+    """A role for each public socket, with a row of the board of its own."""
+    return [
+        Role(
+            "gateway",
+            number=row,
+            sockets=(listener,),
+            on_death=partial(clear_row, home.board, row),
+        )
+        for row, listener in enumerate(listeners)
+    ]
+
+
+@contextmanager
+def _listening(settings: Settings) -> Iterator[list[socket.socket]]:
+    """The public sockets: one for each gateway, all on the same port."""
+    host, port = settings.host, settings.port
+    with ExitStack() as stack:
+        try:
+            # First without SO_REUSEPORT, so that a port that anybody listens on is found to be
+            # taken, also by a server of our own.
+            listeners = [stack.enter_context(_listen(host, port, shared=False))]
+            if settings.gateway_count > 1:
+                port = listeners.pop().getsockname()[1]
+                stack.close()
+                listeners = [
+                    stack.enter_context(_listen(host, port, shared=True))
+                    for _ in range(settings.gateway_count)
+                ]
+        except OSError as error:
+            raise Unavailable(
+                f"Cannot listen on {host} port {port}: {error.strerror or error}. "
+                "Choose another with --port (0 takes any free one) or --host."
+            ) from error
+        yield listeners
+
+
+def _listen(host: str, port: int, shared: bool) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind((host, port))
+        listener.listen(_LISTEN_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+async def _wait_until_ready(
+    url: str, supervisor: Supervisor, home: Home, clock: Clock, report: Callable[[str], None]
+) -> None:
+    began = clock.monotonic()
+    deadline = began + READY_TIMEOUT_SECONDS
+    next_report = began + _REPORT_SECONDS
+    while not await asyncio.to_thread(_is_healthy, url):
+        failing = supervisor.most_deaths()
+        if failing.deaths >= _DEATHS_BEFORE_READY:
+            raise Unavailable(
+                f"The server did not come up: {failing.title} ended {failing.deaths} times. "
+                f"The end of its log:\n{_tail(home.logs / f'{failing.title}.log')}"
+            )
+        if clock.monotonic() > deadline:
+            raise Unavailable(
+                f"The server did not come up within {READY_TIMEOUT_SECONDS:g} s. The logs of its "
+                f"processes are in {home.logs}."
+            )
+        if clock.monotonic() > next_report:
+            waited = clock.monotonic() - began
+            report(
+                f"Still waiting for the server's processes to answer, after {waited:.0f} s of at "
+                f"most {READY_TIMEOUT_SECONDS:g} s. Their logs are in {home.logs}."
+            )
+            next_report += _REPORT_SECONDS
+        await clock.sleep(_READY_POLL_SECONDS)
+
+
+def _is_healthy(url: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/_sagehen/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """So that whoever waits for the file never reads a part of it."""
+    draft = path.with_suffix(".new")
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def _tail(log: Path, lines: int = 12) -> str:
+    if not log.exists():
+        return "(empty)"
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,227 @@
+"""Starts the processes of one machine, starts them again when they die, and stops them in order."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from logging.handlers import RotatingFileHandler
+
+from sagehen.base.clock import Clock
+from sagehen.base.handed_settings import hand_over
+from sagehen.base.home import Home
+from sagehen.base.settings import Settings
+
+__all__ = ["Deaths", "Role", "Supervisor"]
+
+log = logging.getLogger(__name__)
+
+FIRST_RESTART_DELAY_SECONDS = 0.1
+LONGEST_RESTART_DELAY_SECONDS = 5.0
+STEADY_AFTER_SECONDS = 10.0
+"""A process that has lived this long is restarted without delay when it dies."""
+STOP_TIMEOUT_SECONDS = 40.0
+"""Longer than the 30 s that a gateway or an instance may take to finish what it began."""
+LOG_BYTES = 10 * 2**20
+LONGEST_LOG_LINE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Role:
+    """One process: `python -m sagehen.app.roles.<name>`, restarted when it ends."""
+
+    name: str
+    number: int | None = None
+    """Which one it is, where a role has several processes."""
+    sockets: tuple[socket.socket, ...] = ()
+    """Handed to each process of the role in turn: held here, so that connections made while it
+    restarts wait in the kernel's queue and are not refused."""
+    forewarned: bool = False
+    """Told by SIGUSR1 that the server is about to stop: it lets nobody wait any longer."""
+    on_death: Callable[[], None] | None = None
+    """Called when a process has ended, before another is started."""
+
+    @property
+    def title(self) -> str:
+        """What it is called in logs, and its own log."""
+        return self.name if self.number is None else f"{self.name}-{self.number}"
+
+
+@dataclass(frozen=True)
+class Deaths:
+    """How often a role's process has ended by itself."""
+
+    title: str
+    deaths: int
+
+
+@dataclass
+class _Child:
+    role: Role
+    deaths: int = 0
+    process: asyncio.subprocess.Process | None = None
+    watch: asyncio.Task[None] | None = None
+    delay: float = field(default=FIRST_RESTART_DELAY_SECONDS)
+
+
+class Supervisor:
+    """Runs `roles`, each restarted alone.
+
+    `stop` ends them in the order given, processes of the same role together.
+    """
+
+    def __init__(
+        self,
+        roles: Sequence[Role],
+        settings: Settings,
+        environment: dict[str, str],
+        clock: Clock,
+        umask: int = -1,
+    ) -> None:
+        """`settings` are handed to each process on its standard input: one that is started again
+        has those of the others, whatever became of the file and the variables meanwhile. `umask` is
+        the user's, for containers; the roles have this process's own."""
+        self._children = [_Child(role) for role in roles]
+        self._home = Home(settings.home)
+        self._settings = hand_over(settings)
+        self._environment = environment
+        self._clock = clock
+        self._umask = umask
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Start every role; from then on each is watched."""
+        for child in self._children:
+            child.watch = asyncio.create_task(self._keep_running(child))
+
+    def most_deaths(self) -> Deaths:
+        """The role whose process has ended most often, for telling why a start does not succeed."""
+        child = max(self._children, key=lambda child: child.deaths)
+        return Deaths(child.role.title, child.deaths)
+
+    async def stop(self) -> None:
+        """End every process: asked first, killed if it does not end in time.
+
+        Nobody new gets in: the roles' sockets are closed.
+        """
+        self._stopping = True
+        # With these open, whoever connects while the rest is finished would wait to be cut off.
+        for child in self._children:
+            for held in child.role.sockets:
+                held.close()
+            if child.role.forewarned and child.process and child.process.returncode is None:
+                child.process.send_signal(signal.SIGUSR1)
+        for _, same in groupby(self._children, lambda child: child.role.name):
+            await asyncio.gather(*(self._end(child) for child in same))
+
+    async def _end(self, child: _Child) -> None:
+        process = child.process
+        if process is not None and process.returncode is None:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), STOP_TIMEOUT_SECONDS)
+            except TimeoutError:
+                log.warning("%s did not stop in time and is killed.", child.role.title)
+                process.kill()
+            else:
+                if process.returncode not in (0, -signal.SIGTERM):
+                    log.warning("%s ended with status %s.", child.role.title, process.returncode)
+        if child.watch is not None:
+            child.watch.cancel()
+            await asyncio.gather(child.watch, return_exceptions=True)
+
+    async def _keep_running(self, child: _Child) -> None:
+        while not self._stopping:
+            started = self._clock.monotonic()
+            try:
+                await self._run_once(child)
+            except OSError as error:
+                # No memory, no descriptors, no room for its log: that may pass.
+                log.warning("%s cannot be started: %s", child.role.title, error)
+            if child.role.on_death is not None:
+                child.role.on_death()
+            if self._stopping:
+                return
+            child.deaths += 1
+            if self._clock.monotonic() - started > STEADY_AFTER_SECONDS:
+                child.delay = FIRST_RESTART_DELAY_SECONDS
+            status = child.process.returncode if child.process else None
+            log.warning(
+                "%s ended with status %s and is started again in %.1f s; its log is %s.",
+                child.role.title,
+                status,
+                child.delay,
+                self._home.logs / f"{child.role.title}.log",
+            )
+            await self._clock.sleep(child.delay)
+            child.delay = min(child.delay * 2, LONGEST_RESTART_DELAY_SECONDS)
+
+    async def _run_once(self, child: _Child) -> None:
+        role = child.role
+        # Before the process: one whose output nobody takes would block.
+        file = _RoleLog(self._home.logs / f"{role.title}.log", maxBytes=LOG_BYTES, backupCount=1)
+        try:
+            child.process = await self._spawn(role)
+            assert child.process.stdout is not None
+            await _keep_log(file, child.process.stdout)
+            await child.process.wait()
+        finally:
+            file.close()
+
+    async def _spawn(self, role: Role) -> asyncio.subprocess.Process:
+        descriptors = [held.fileno() for held in role.sockets]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            f"sagehen.app.roles.{role.name}",
+            f"--parent={os.getpid()}",
+            f"--umask={self._umask}",
+            *(f"--socket={descriptor}" for descriptor in descriptors),
+            *(() if role.number is None else (f"--number={role.number}",)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=self._environment,
+            pass_fds=descriptors,
+            limit=LONGEST_LOG_LINE_BYTES,
+            # Its own session: Ctrl-C at the terminal reaches the supervisor alone, which then
+            # stops the others in order.
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        process.stdin.write(self._settings)
+        process.stdin.close()
+        return process
+
+
+class _RoleLog(RotatingFileHandler):
+    """A role's log. One that cannot be written is told of once, not for every line."""
+
+    _told = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        if not self._told:
+            self._told = True
+            error = sys.exc_info()[1]
+            log.warning("%s cannot be written: %s. Its lines are lost.", self.baseFilename, error)
+
+
+async def _keep_log(file: RotatingFileHandler, output: asyncio.StreamReader) -> None:
+    """Copy a process's output to its log, which is rotated: a log has a bound."""
+    while line := await _read_line(output):
+        text = line.decode("utf-8", "replace").rstrip("\n")
+        file.emit(logging.makeLogRecord({"msg": text, "levelno": logging.INFO}))
+
+
+async def _read_line(output: asyncio.StreamReader) -> bytes:
+    """The next line, or the part of it that the buffer holds; empty at the end."""
+    try:
+        return await output.readuntil(b"\n")
+    except asyncio.IncompleteReadError as end:
+        return end.partial
+    except asyncio.LimitOverrunError as overrun:
+        return await output.readexactly(overrun.consumed)

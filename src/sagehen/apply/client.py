@@ -1,0 +1,186 @@
+"""The server that templates are applied to, as anyone reaches it: boto3, and signed own paths.
+
+Which server a template is applied to, and with whose keys.
+"""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import boto3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.httpsession import URLLib3Session
+from botocore.utils import get_environ_proxies
+
+from sagehen.base.config import load_settings
+from sagehen.base.credentials import load_credentials
+from sagehen.base.errors import (
+    AlreadyExists,
+    Conflict,
+    Invalid,
+    NotFound,
+    SagehenError,
+    Unavailable,
+)
+from sagehen.base.home import Home
+from sagehen.base.user_environment import client_variables
+
+__all__ = ["Aws", "Place", "code_of", "connect", "connect_home", "told"]
+
+_TIMEOUT_SECONDS = 60
+_REFUSALS: dict[int, type[SagehenError]] = {
+    400: Invalid,
+    403: Invalid,
+    404: NotFound,
+    409: Conflict,
+}
+
+
+class Aws:
+    """Clients of one server, account and region."""
+
+    def __init__(self, session: boto3.Session, url: str, region: str, *, direct: bool) -> None:
+        """
+        Args:
+            direct: by no proxy, whatever the environment says: it would be asked for its own
+                127.0.0.1.
+        """
+        self.url = url.rstrip("/")
+        self.region = region
+        self._session = session
+        self._direct = direct
+        proxies = {} if direct else get_environ_proxies(self.url)
+        self._http = URLLib3Session(timeout=_TIMEOUT_SECONDS, proxies=proxies)
+        self._clients: dict[str, Any] = {}
+
+    def client(self, service: str) -> Any:
+        if service not in self._clients:
+            # Nothing is sent twice: what was asked may have been done.
+            config = Config(
+                retries={"total_max_attempts": 1},
+                read_timeout=_TIMEOUT_SECONDS,
+                **({"proxies": {}} if self._direct else {}),
+            )
+            self._clients[service] = self._session.client(
+                service, endpoint_url=self.url, region_name=self.region, config=config
+            )
+        return self._clients[service]
+
+    @property
+    def account_id(self) -> str:
+        return str(self._identity["Account"])
+
+    @property
+    def partition(self) -> str:
+        """As the server's ARNs have it."""
+        return str(self._identity["Arn"]).split(":", 2)[1]
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        return dict(self.client("sts").get_caller_identity())
+
+    def own(
+        self,
+        method: str,
+        *path: str,
+        query: dict[str, str] | None = None,
+        body: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The JSON that an own path answers; each part of `path` is quoted.
+
+        Raises:
+            Invalid, NotFound, Conflict, Unavailable: as it says.
+        """
+        parts = "/".join(quote(part, safe="") for part in path)
+        url = f"{self.url}/_sagehen/{parts}" + (f"?{urlencode(query)}" if query else "")
+        content = b"" if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} if content else {}
+        request = AWSRequest(method=method, url=url, data=content, headers=headers)
+        try:
+            credentials = self._session.get_credentials()
+            if credentials is None:
+                raise Invalid('There are no keys to sign with: eval "$(sagehen env)".')
+            SigV4Auth(credentials, "execute-api", self.region).add_auth(request)
+            answer = self._http.send(request.prepare())
+        except (HTTPClientError, BotoCoreError) as error:
+            raise Unavailable(f"The server at {self.url} does not answer: {error}") from error
+        return _read(self.url, answer.status_code, answer.content)
+
+
+class Place:
+    """What pseudo parameters and ARNs are made of."""
+
+    def __init__(self, aws: Aws) -> None:
+        self.url = aws.url
+        self.region = aws.region
+        self.account_id = aws.account_id
+        self.partition = aws.partition
+        self.url_suffix = "amazonaws.com.cn" if aws.partition == "aws-cn" else "amazonaws.com"
+
+    def arn(self, service: str, name: str) -> str:
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account_id}:{name}"
+
+
+def code_of(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def told(error: ClientError | BotoCoreError) -> SagehenError:
+    """The same as an error of ours."""
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+        message = str(error.response.get("Error", {}).get("Message") or error)
+        kind: type[SagehenError] = (
+            Unavailable if status >= 500 or code_of(error) == "ThrottlingException" else Invalid
+        )
+        if "already exist" in message:
+            kind = AlreadyExists
+        return kind(f"{error.operation_name}: {message}")
+    return Unavailable(str(error))
+
+
+def _read(url: str, status: int, content: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(content)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise Unavailable(
+            f"The server at {url} answered {status} and no JSON: is it Sagehen, and new enough?"
+        )
+    if status < 300:
+        return answer
+    message = str(answer.get("message", f"It answered {status}."))
+    raise _REFUSALS.get(status, Unavailable)(message)
+
+
+def connect(home: Path | None, config: Path | None) -> Aws:
+    """The server that AWS_ENDPOINT_URL names; without it, or with `home`, the one of that home.
+
+    Raises:
+        Unavailable: no server runs with that home.
+        HomeError: it has no keys.
+    """
+    variables = client_variables()
+    if variables is not None and home is None:
+        url, region = variables
+        return Aws(boto3.Session(), url, region, direct=False)
+    return connect_home(home, config)
+
+
+def connect_home(home: Path | None, config: Path | None) -> Aws:
+    """The server of a home, and the keys that are in it; raises as `connect`."""
+    settings = load_settings(config, home=home)
+    place = Home(settings.home)
+    if not place.address.exists():
+        raise Unavailable(f"No server runs with the home {place.path}. Start one: sagehen up")
+    keys = load_credentials(place.credentials)
+    session = boto3.Session(
+        aws_access_key_id=keys.access_key, aws_secret_access_key=keys.secret_key
+    )
+    return Aws(session, place.address.read_text(), settings.region, direct=True)

@@ -1,0 +1,28 @@
+"""The types of resources that a template may have."""
+
+from collections.abc import Mapping
+
+from sagehen.apply.resources.events import RuleKind
+from sagehen.apply.resources.inference_services import InferenceServiceKind
+from sagehen.apply.resources.resource import Kind, Live, comparable
+from sagehen.apply.resources.s3 import BucketKind
+from sagehen.apply.resources.sagemaker import EndpointConfigKind, EndpointKind, ModelKind
+from sagehen.apply.resources.sns import SubscriptionKind, TopicKind
+from sagehen.apply.resources.sqs import QueueKind
+
+__all__ = ["KINDS", "Kind", "Live", "comparable"]
+
+KINDS: Mapping[str, Kind] = {
+    kind.type: kind
+    for kind in (
+        BucketKind(),
+        EndpointConfigKind(),
+        EndpointKind(),
+        InferenceServiceKind(),
+        ModelKind(),
+        QueueKind(),
+        RuleKind(),
+        SubscriptionKind(),
+        TopicKind(),
+    )
+}

@@ -1,0 +1,61 @@
+"""AWS::S3::Bucket."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from sagehen.apply.client import Aws, Place, code_of
+from sagehen.apply.resources.resource import Kind, Live
+from sagehen.apply.template.schema import TEXT, Read
+
+__all__ = ["BucketKind"]
+
+
+class BucketKind(Kind):
+    """Never emptied: one that holds something stays where it is."""
+
+    type = "AWS::S3::Bucket"
+    name_property = "BucketName"
+    lower_names = True
+    fixed = frozenset({"BucketName"})
+    members: Mapping[str, Read] = {"BucketName": TEXT}
+
+    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+        domain = place.url_suffix
+        return {
+            "Ref": name,
+            "Arn": f"arn:{place.partition}:s3:::{name}",
+            "DomainName": f"{name}.s3.{domain}",
+            "DualStackDomainName": f"{name}.s3.dualstack.{place.region}.{domain}",
+            "RegionalDomainName": f"{name}.s3.{place.region}.{domain}",
+            "WebsiteURL": f"http://{name}.s3-website-{place.region}.{domain}",
+        }
+
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
+        try:
+            aws.client("s3").head_bucket(Bucket=name)
+        except ClientError as error:
+            if code_of(error) in ("404", "NoSuchBucket"):
+                return None
+            raise
+        return Live(name=name, properties={"BucketName": name})
+
+    def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
+        where = {}
+        if aws.region != "us-east-1":
+            where = {"CreateBucketConfiguration": {"LocationConstraint": aws.region}}
+        aws.client("s3").create_bucket(Bucket=name, **where)
+
+    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+        pass  # It has nothing but its name.
+
+    def delete(self, aws: Aws, name: str) -> str | None:
+        try:
+            aws.client("s3").delete_bucket(Bucket=name)
+        except ClientError as error:
+            if code_of(error) == "BucketNotEmpty":
+                return f"The bucket {name} is not empty, and stays as it is."
+            if code_of(error) != "NoSuchBucket":
+                raise
+        return None

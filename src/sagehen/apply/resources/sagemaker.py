@@ -1,0 +1,149 @@
+"""AWS::SageMaker::Model, EndpointConfig and Endpoint."""
+
+from collections.abc import Mapping
+from functools import cache, cached_property
+from typing import Any, ClassVar
+
+import botocore.session
+from botocore.exceptions import ClientError
+from botocore.model import ServiceModel
+
+from sagehen.apply.client import Aws, Place, code_of
+from sagehen.apply.resources.resource import Kind, Live, Status, tag_changes
+from sagehen.apply.template.schema import Read, members_of
+
+__all__ = ["EndpointConfigKind", "EndpointKind", "ModelKind", "SageMakerKind"]
+
+
+@cache
+def _service() -> ServiceModel:
+    return botocore.session.get_session().get_service_model("sagemaker")
+
+
+class SageMakerKind(Kind):
+    """CloudFormation's properties are the members of its Create operation."""
+
+    noun: ClassVar[str]
+    """`Model`, as in CreateModel."""
+    of_arn: ClassVar[str]
+    method: ClassVar[str]
+    """`model`, as in boto3's create_model."""
+
+    @cached_property
+    def members(self) -> Mapping[str, Read]:  # type: ignore[override]
+        shape = _service().operation_model(f"Create{self.noun}").input_shape
+        return members_of(shape)
+
+    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+        arn = place.arn("sagemaker", f"{self.of_arn}/{name.lower()}")
+        return {"Ref": arn, f"{self.noun}Name": name, f"{self.noun}Arn": arn}
+
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
+        sagemaker = aws.client("sagemaker")
+        try:
+            found = getattr(sagemaker, f"describe_{self.method}")(**{f"{self.noun}Name": name})
+            arn = found[f"{self.noun}Arn"]
+            pages = sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn)
+            found["Tags"] = [tag for page in pages for tag in page["Tags"]]
+        except ClientError as error:
+            if _is_absence(error):
+                return None
+            raise
+        status, reason = self._status(found)
+        return Live(name=name, properties=found, status=status, reason=reason)
+
+    def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
+        named = {**properties, f"{self.noun}Name": name}
+        getattr(aws.client("sagemaker"), f"create_{self.method}")(**named)
+
+    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+        sagemaker, arn = aws.client("sagemaker"), live.properties[f"{self.noun}Arn"]
+        tags, gone = tag_changes(live, before, after)
+        if gone:
+            sagemaker.delete_tags(ResourceArn=arn, TagKeys=gone)
+        if tags:
+            sagemaker.add_tags(ResourceArn=arn, Tags=tags)
+
+    def delete(self, aws: Aws, name: str) -> str | None:
+        try:
+            getattr(aws.client("sagemaker"), f"delete_{self.method}")(**{f"{self.noun}Name": name})
+        except ClientError as error:
+            if not _is_absence(error):
+                raise
+        return None
+
+    def _status(self, told: dict[str, Any]) -> tuple[Status, str]:
+        return "ready", ""
+
+
+class ModelKind(SageMakerKind):
+    type = "AWS::SageMaker::Model"
+    name_property = "ModelName"
+    named_by_content = True
+    fixed = None
+    noun, of_arn, method = "Model", "model", "model"
+
+
+class EndpointConfigKind(SageMakerKind):
+    type = "AWS::SageMaker::EndpointConfig"
+    name_property = "EndpointConfigName"
+    named_by_content = True
+    fixed = None
+    required = ("ProductionVariants",)
+    noun, of_arn, method = "EndpointConfig", "endpoint-config", "endpoint_config"
+
+
+_STATUSES: dict[str, Status] = {
+    "InService": "ready",
+    "Failed": "failed",
+    "OutOfService": "failed",
+    "UpdateRollbackFailed": "failed",
+    "Deleting": "going",
+}
+_OF_UPDATE = (
+    "DeploymentConfig",
+    "ExcludeRetainedVariantProperties",
+    "RetainAllVariantProperties",
+    "RetainDeploymentConfig",
+)
+
+
+class EndpointKind(SageMakerKind):
+    """The properties of UpdateEndpoint take effect with the next change of EndpointConfigName."""
+
+    type = "AWS::SageMaker::Endpoint"
+    name_property = "EndpointName"
+    fixed = frozenset({"EndpointName"})
+    unseen = frozenset(_OF_UPDATE)
+    required = ("EndpointConfigName",)
+    noun, of_arn, method = "Endpoint", "endpoint", "endpoint"
+
+    @cached_property
+    def members(self) -> Mapping[str, Read]:  # type: ignore[override]
+        create = _service().operation_model("CreateEndpoint").input_shape
+        update = _service().operation_model("UpdateEndpoint").input_shape
+        return {**members_of(update), **members_of(create)}
+
+    def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
+        members = _service().operation_model("CreateEndpoint").input_shape.members
+        given = {key: value for key, value in properties.items() if key in members}
+        super().create(aws, name, given)
+
+    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+        super().update(aws, live, before, after)
+        # Asked of the endpoint, not of the record: a run that was killed may have done it.
+        if live.properties["EndpointConfigName"] != after["EndpointConfigName"]:
+            aws.client("sagemaker").update_endpoint(
+                EndpointName=live.name,
+                EndpointConfigName=after["EndpointConfigName"],
+                **{key: after[key] for key in _OF_UPDATE if key in after},
+            )
+
+    def _status(self, told: dict[str, Any]) -> tuple[Status, str]:
+        status = _STATUSES.get(told["EndpointStatus"], "busy")
+        return status, told.get("FailureReason", "")
+
+
+def _is_absence(error: ClientError) -> bool:
+    message = error.response.get("Error", {}).get("Message", "")
+    return code_of(error) == "ValidationException" and "Could not find" in message

@@ -1,0 +1,93 @@
+"""AWS::SQS::Queue."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from sagehen.apply.client import Aws, Place, code_of
+from sagehen.apply.resources.resource import Kind, Live, tag_changes
+from sagehen.apply.template.schema import FLAG, JSON, TEXT, WHOLE, Read, keyed_tags
+
+__all__ = ["QueueKind"]
+
+_GONE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
+
+
+class QueueKind(Kind):
+    type = "AWS::SQS::Queue"
+    name_property = "QueueName"
+    longest_name = 80
+    fixed = frozenset({"QueueName"})
+    members: Mapping[str, Read] = {
+        "DelaySeconds": WHOLE,
+        "KmsDataKeyReusePeriodSeconds": WHOLE,
+        "KmsMasterKeyId": TEXT,
+        "MaximumMessageSize": WHOLE,
+        "MessageRetentionPeriod": WHOLE,
+        "QueueName": TEXT,
+        "ReceiveMessageWaitTimeSeconds": WHOLE,
+        "RedriveAllowPolicy": JSON,
+        "RedrivePolicy": JSON,
+        "SqsManagedSseEnabled": FLAG,
+        "Tags": keyed_tags,
+        "VisibilityTimeout": WHOLE,
+    }
+    _attributes = tuple(sorted(members.keys() - {"QueueName", "Tags"}))
+
+    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+        url = f"{place.url}/{place.account_id}/{name}"
+        return {"Ref": url, "QueueUrl": url, "Arn": place.arn("sqs", name), "QueueName": name}
+
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
+        sqs = aws.client("sqs")
+        try:
+            url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+            told = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+            tags = sqs.list_queue_tags(QueueUrl=url).get("Tags", {})
+        except ClientError as error:
+            if code_of(error) in _GONE:
+                return None
+            raise
+        found: dict[str, Any] = {
+            key: _value(self.members[key], told[key]) for key in told if key in self._attributes
+        }
+        found["Tags"] = [{"Key": key, "Value": value} for key, value in tags.items()]
+        return Live(name=name, properties=found, attributes={"Ref": url, "QueueUrl": url})
+
+    def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
+        given = {key: _text(properties[key]) for key in self._attributes if key in properties}
+        tags = {one["Key"]: one["Value"] for one in properties.get("Tags", [])}
+        aws.client("sqs").create_queue(QueueName=name, Attributes=given, tags=tags)
+
+    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+        sqs, url = aws.client("sqs"), live.attributes["QueueUrl"]
+        wanted = {key: _text(after[key]) for key in self._attributes if key in after}
+        taken_back = {key: "" for key in self._attributes if key in before and key not in after}
+        if wanted or taken_back:
+            sqs.set_queue_attributes(QueueUrl=url, Attributes=wanted | taken_back)
+        tags, gone = tag_changes(live, before, after)
+        if gone:
+            sqs.untag_queue(QueueUrl=url, TagKeys=gone)
+        if tags:
+            sqs.tag_queue(QueueUrl=url, Tags={one["Key"]: one["Value"] for one in tags})
+
+    def delete(self, aws: Aws, name: str) -> str | None:
+        sqs = aws.client("sqs")
+        try:
+            sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=name)["QueueUrl"])
+        except ClientError as error:
+            if code_of(error) not in _GONE:
+                raise
+        return None
+
+
+def _value(read: Any, text: str) -> Any:
+    return read(text, "#")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value) if isinstance(value, dict) else str(value)

@@ -1,0 +1,277 @@
+"""What a template asks for, worked out: every resource with its name, properties and attributes.
+
+The attributes of what is not there yet are told beforehand: names and ARNs follow from the
+template. Only a subscription's ARN and a queue's URL are the server's to say; `settle` has what
+it said.
+
+Names for what a template leaves unnamed: of the stack, the logical id and eight digits.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from sagehen.apply.client import Place
+from sagehen.apply.hidden import is_equal, masked_outputs
+from sagehen.apply.resources import KINDS, Kind
+from sagehen.apply.stack import Kept, StackContent
+from sagehen.apply.template.functions import Scope, evaluate, evaluate_conditions
+from sagehen.apply.template.parameters import Secret, Value, parameter_values, text_of
+from sagehen.apply.template.references import check_references, in_order, needs
+from sagehen.apply.template.template import ResourceSource, Template
+from sagehen.base.errors import Invalid
+
+__all__ = ["UNKNOWN", "Desired", "Resolver", "content_digits", "generated_name", "place_digits"]
+
+_DIGITS = 8
+
+
+def generated_name(stack: str, logical_id: str, digits: str, longest: int) -> str:
+    """`<stack>-<logical id>-<digits>`, each of the first two cut where it has to be."""
+    room = longest - len(digits) - 2
+    if len(stack) + len(logical_id) > room:
+        stack = stack[: max(room // 2, room - len(logical_id))].rstrip("-")
+        logical_id = logical_id[: room - len(stack)]
+    return f"{stack}-{logical_id}-{digits}"
+
+
+def content_digits(properties: dict[str, Any]) -> str:
+    """The same for the same properties: what cannot change is made anew under another name."""
+    return _digits(json.dumps(properties, sort_keys=True, separators=(",", ":")))
+
+
+def place_digits(account_id: str, stack: str, logical_id: str) -> str:
+    """The same whenever the stack is applied."""
+    return _digits(f"{account_id}/{stack}/{logical_id}")
+
+
+def _digits(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+UNKNOWN = "(known once it is made)"
+
+
+class Desired(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource as it is to be."""
+
+    logical_id: str
+    type: str
+    name: str
+    """Empty where it has none before it is made."""
+    is_named: bool
+    """By the template, and not by us."""
+    properties: dict[str, Any]
+    attributes: dict[str, str]
+    needs: tuple[str, ...]
+    deletion_policy: str
+    update_replace_policy: str
+    hidden: tuple[str, ...] = ()
+    """Where in its properties there is what parameters with NoEcho are, or is made of it."""
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.type]
+
+
+class Resolver:
+    """Works out one template with its parameters, for one stack at one place."""
+
+    def __init__(
+        self,
+        template: Template,
+        given: Mapping[str, str],
+        stack: str,
+        place: Place,
+        content: StackContent,
+    ) -> None:
+        """
+        Raises:
+            Invalid: parameters, conditions or references are wrong, in CloudFormation's words.
+        """
+        self._template = template
+        self._stack = stack
+        self._place = place
+        self._kept = content.resources
+        self._attributes: dict[str, dict[str, str]] = {}
+        check_references(template)
+        parameters = parameter_values(template.parameters, given)
+        self._secrets = _secrets(template, parameters)
+        pseudo = _pseudo(stack, place)
+        scope = Scope({**parameters, **pseudo}, template.mappings, {}, _no_resource)
+        self._conditions = evaluate_conditions(template.conditions, scope)
+        self._scope = Scope(scope.parameters, template.mappings, self._conditions, self._attribute)
+        self._needs = needs(template, self._conditions)
+        self.order = in_order(self._needs)
+
+    def resolve(self, logical_id: str) -> Desired:
+        """One resource; those that it needs are resolved already.
+
+        Raises:
+            Invalid: a property is unknown or cannot be, or a function fails.
+        """
+        source = self._template.resources[logical_id]
+        path = f"/Resources/{logical_id}/Properties"
+        kind = KINDS[source.type]
+        given = evaluate(source.properties, self._scope, path)
+        properties = kind.read(logical_id, _shorn(given))
+        name = self._name(kind, source, properties)
+        attributes = kind.attributes(name or UNKNOWN, properties, self._place)
+        kept = self._kept.get(logical_id)
+        if kept is not None and kept.type == source.type and kept.name == name:
+            attributes |= kept.attributes
+        self._attributes[logical_id] = attributes
+        return Desired(
+            logical_id=logical_id,
+            type=source.type,
+            name=name,
+            is_named=kind.name_property in properties,
+            properties=properties,
+            attributes=attributes,
+            needs=tuple(self._needs[logical_id]),
+            deletion_policy=source.deletion_policy,
+            update_replace_policy=source.update_replace_policy,
+            hidden=tuple(
+                dict.fromkeys(
+                    # Reading may have moved it; what was made of it is known by its type only.
+                    (*_places_of(self._secrets, given), *_places_of(self._secrets, properties))
+                )
+            ),
+        )
+
+    def resolve_all(self) -> list[Desired]:
+        """Every resource whose condition holds, each behind those that it needs."""
+        return [self.resolve(name) for name in self.order]
+
+    def settle(self, logical_id: str, attributes: dict[str, str]) -> None:
+        """What the attributes of a resource really are."""
+        self._attributes[logical_id] = attributes
+
+    def outputs(self) -> dict[str, str]:
+        """The outputs whose condition holds.
+
+        Raises:
+            Invalid: one is no text.
+        """
+        return {name: str(value) for name, value in self._outputs()}
+
+    def hidden_outputs(self) -> set[str]:
+        """Those that have something of a parameter with NoEcho."""
+        return {name for name, value in self._outputs() if _is_hidden(self._secrets, value)}
+
+    def kept_outputs(self, kept: Mapping[str, str]) -> dict[str, str]:
+        """The outputs as the record has them, which has `kept` until now."""
+        return masked_outputs(self.outputs(), self.hidden_outputs(), kept)
+
+    def _outputs(self) -> Iterator[tuple[str, str]]:
+        for name, one in self._template.outputs.items():
+            if one.condition is None or self._conditions[one.condition]:
+                value = text_of(evaluate(one.value, self._scope, f"/Outputs/{name}/Value"))
+                if value is None:
+                    raise Invalid(
+                        f"Template format error: Every Outputs member must be a string ({name})."
+                    )
+                yield name, value
+
+    def descriptions(self) -> dict[str, str]:
+        """Of the outputs."""
+        return {name: one.description for name, one in self._template.outputs.items()}
+
+    def _name(self, kind: Kind, source: ResourceSource, properties: dict[str, Any]) -> str:
+        if kind.name_property is None:
+            return _name_if_same(kind, self._kept.get(source.logical_id), properties)
+        if kind.name_property in properties:
+            return str(properties[kind.name_property])
+        if kind.named_by_content:
+            digits = content_digits(kind.identity(properties))
+        else:
+            digits = place_digits(self._place.account_id, self._stack, source.logical_id)
+        name = generated_name(self._stack, source.logical_id, digits, kind.longest_name)
+        return name.lower() if kind.lower_names else name
+
+    def _attribute(self, logical_id: str, attribute: str | None) -> str:
+        found = self._attributes.get(logical_id)
+        if found is None:
+            raise Invalid(
+                f"Template format error: Unresolved resource dependencies [{logical_id}] in the "
+                "Outputs block of the template"
+            )
+        if attribute is None:
+            return found["Ref"]
+        if attribute == "Ref" or attribute not in found:
+            known = ", ".join(sorted(found.keys() - {"Ref"}))
+            raise Invalid(
+                f"Template error: resource {logical_id} does not support attribute type "
+                f"{attribute} in Fn::GetAtt. It has {known}."
+            )
+        return found[attribute]
+
+
+def _name_if_same(kind: Kind, kept: Kept | None, properties: dict[str, Any]) -> str:
+    """What the server has named the one that the stack has, if that is still the one wanted."""
+    if kept is None or kept.type != kind.type:
+        return ""
+    same = is_equal(kind.identity(kept.properties), kind.identity(properties))
+    return kept.name if same else ""
+
+
+def _pseudo(stack: str, place: Place) -> dict[str, Value]:
+    return {
+        "AWS::AccountId": place.account_id,
+        "AWS::Partition": place.partition,
+        "AWS::Region": place.region,
+        "AWS::StackId": place.arn("cloudformation", f"stack/{stack}/sagehen"),
+        "AWS::StackName": stack,
+        "AWS::URLSuffix": place.url_suffix,
+    }
+
+
+def _secrets(template: Template, parameters: Mapping[str, Value]) -> list[str]:
+    """What is never to be shown."""
+    found: list[str] = []
+    for name, one in template.parameters.items():
+        if one.is_secret:
+            value = parameters[name]
+            found += [value] if isinstance(value, str) else value
+    return sorted((one for one in found if one), key=len, reverse=True)
+
+
+def _places_of(secrets: Sequence[str], properties: dict[str, Any]) -> Iterator[str]:
+    """Paths, as Difference has them."""
+    for name, value in properties.items():
+        yield from _leaves(secrets, value, name)
+
+
+def _leaves(secrets: Sequence[str], value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _leaves(secrets, one, f"{path}.{name}")
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _leaves(secrets, one, f"{path}[{number}]")
+    elif _is_hidden(secrets, value):
+        yield path
+
+
+def _is_hidden(secrets: Sequence[str], value: Any) -> bool:
+    """Whether it was made of a secret, or has one in it, as the attribute of a resource may."""
+    return isinstance(value, Secret) or any(secret in str(value) for secret in secrets)
+
+
+def _shorn(value: Any) -> Any:
+    """The same in plain texts, as records and requests have them."""
+    if isinstance(value, dict):
+        return {name: _shorn(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_shorn(one) for one in value]
+    return str(value) if isinstance(value, Secret) else value
+
+
+def _no_resource(logical_id: str, _: str | None) -> str:
+    raise Invalid(
+        "Template validation error: Unresolved dependencies "
+        f"[{logical_id}]. Cannot reference resources in the Conditions block of the template"
+    )

@@ -1,0 +1,239 @@
+"""From a file to plain data: YAML with CloudFormation's short tags, or JSON.
+
+What a scalar means is CloudFormation's: `2010-09-09` is a text and no date, `012345678901` and
+`12:30` are texts and no numbers, `yes` is a text. Aliases are refused, as there: a few lines of
+them can stand for more than any memory holds. So are keys that come twice.
+"""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sagehen.base.errors import Invalid
+
+__all__ = ["LARGEST_TEMPLATE_BYTES", "Written", "read_template_file", "read_text"]
+
+LARGEST_TEMPLATE_BYTES = 1_048_576
+"""CloudFormation's, of a template in S3."""
+DEEPEST = 100
+"""Levels of lists and mappings, one in another."""
+
+_SHORT_TAGS = {
+    **{f"!{name}": name for name in ("Ref", "Condition")},
+    **{
+        f"!{name}": f"Fn::{name}"
+        for name in (
+            *("And", "Base64", "Cidr", "Equals", "FindInMap", "ForEach", "GetAZs", "GetAtt", "If"),
+            *("ImportValue", "Join", "Length", "Not", "Or", "Select", "Split", "Sub"),
+            *("ToJsonString", "Transform"),
+        )
+    },
+}
+
+
+class Written(float):
+    """A number with a point, which as a text is what was written: `1.10`, not `1.1`."""
+
+    text: str
+
+    def __new__(cls, text: str) -> "Written":
+        number = super().__new__(cls, text)  # raises ValueError
+        number.text = text
+        return number
+
+
+def read_template_file(path: Path) -> dict[str, Any]:
+    """The template's sections as they stand.
+
+    Raises:
+        Invalid: there is no such file, or it is not a template; the message has the line.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_TEMPLATE_BYTES + 1)
+    except OSError as error:
+        raise Invalid(f"The template {path} cannot be read: {error.strerror}.") from error
+    if len(content) > LARGEST_TEMPLATE_BYTES:
+        raise Invalid(
+            f"The template {path} is over {LARGEST_TEMPLATE_BYTES} bytes, CloudFormation's limit."
+        )
+    try:
+        return read_text(content.decode("utf-8-sig"), str(path))
+    except UnicodeDecodeError as error:
+        raise Invalid(f"The template {path} is not in UTF-8: {error.reason}.") from error
+
+
+def read_text(text: str, name: str) -> dict[str, Any]:
+    """The same of a text; `name` is for messages."""
+    try:
+        found = _read_json(text) if text.lstrip()[:1] == "{" else _read_yaml(text)
+    except json.JSONDecodeError as error:
+        where = f"{name}, line {error.lineno}, column {error.colno}"
+        raise Invalid(f"Template format error: JSON not well-formed. ({where}: {error.msg})") from (
+            error
+        )
+    except yaml.MarkedYAMLError as error:
+        raise Invalid(f"Template format error: {_say(error, name)}") from error
+    except yaml.YAMLError as error:
+        raise Invalid(f"Template format error: YAML not well-formed. ({name}: {error})") from error
+    except RecursionError:
+        raise _too_deep(name) from None
+    if not isinstance(found, dict):
+        raise Invalid(f"Template format error: {name} is not a mapping of sections.")
+    level: list[Any] = [found]
+    for _ in range(DEEPEST):
+        level = [inner for one in level for inner in _inside(one)]
+    if level:
+        raise _too_deep(name)
+    return found
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _too_deep(name: str) -> Invalid:
+    return Invalid(f"Template format error: {name} is nested over {DEEPEST} levels deep.")
+
+
+def _read_json(text: str) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise Invalid(f"Template format error: the key {twice} comes twice.")
+        return found
+
+    def number(text: str) -> int | Written:
+        found = _number(text, whole=text.lstrip("-").isdigit())
+        if found is None:
+            raise Invalid(f"Template format error: {text[:64]} is no number.")
+        return found
+
+    return json.loads(
+        text,
+        object_pairs_hook=unique,
+        parse_int=number,
+        parse_float=number,
+        parse_constant=number,
+    )
+
+
+def _number(text: str, whole: bool) -> int | Written | None:
+    """The number that is written so; None where it is none, or has no end."""
+    try:
+        number = int(text) if whole else Written(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _read_yaml(text: str) -> Any:
+    loader = _Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
+
+
+def _say(error: yaml.MarkedYAMLError, name: str) -> str:
+    mark = error.problem_mark or error.context_mark
+    where = f"{name}, line {mark.line + 1}, column {mark.column + 1}" if mark else name
+    what = " ".join(part for part in (error.context, error.problem) if part)
+    return f"YAML not well-formed. ({where}: {what})"
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """CloudFormation's YAML."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+    yaml_constructors: dict[str | None, Any] = {}  # noqa: RUF012
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.composer.ComposerError(
+                None, None, "aliases are not supported in templates", event.start_mark
+            )
+        found: yaml.Node | None = super().compose_node(parent, index)
+        return found
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key must be a text", key.start_mark
+                )
+            if key.value in seen:
+                problem = f"the key {key.value} comes twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        # A key is a text, whatever it looks like: mappings have account ids and years for keys.
+        return {
+            str(key.value): self.construct_object(value, deep=True) for key, value in node.value
+        }
+
+    def construct_short(self, node: yaml.Node) -> dict[str, Any]:
+        """`!Sub x` is `{"Fn::Sub": x}`; `!GetAtt a.b` stays one text here."""
+        if isinstance(node, yaml.ScalarNode):
+            value = self.construct_scalar(node)
+        elif isinstance(node, yaml.SequenceNode):
+            value = self.construct_sequence(node, deep=True)
+        else:
+            value = self.construct_mapping(node, deep=True)
+        return {_SHORT_TAGS[node.tag]: value}
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | Written:
+        text = self.construct_scalar(node)
+        number = _number(text, whole=node.tag == _INT)
+        if number is None:
+            problem = f"{text[:64]} is no number"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return number
+
+    def construct_flag(self, node: yaml.ScalarNode) -> bool:
+        word = self.construct_scalar(node).lower()
+        if word not in ("true", "false"):
+            problem = f"{word[:64]} is neither true nor false"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return bool(word == "true")
+
+    def construct_other(self, node: yaml.Node) -> Any:
+        problem = f"{node.tag} is no tag that CloudFormation has"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_SCALARS = (
+    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    (_INT, r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789")),
+    (
+        _FLOAT,
+        r"[-+]?(?:(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?|[1-9][0-9]*[eE][-+]?[0-9]+)",
+        list("-+0123456789"),
+    ),
+)
+_CONSTRUCTORS: dict[str | None, Any] = {
+    "tag:yaml.org,2002:null": _Loader.construct_yaml_null,
+    "tag:yaml.org,2002:bool": _Loader.construct_flag,
+    _INT: _Loader.construct_number,
+    _FLOAT: _Loader.construct_number,
+    "tag:yaml.org,2002:str": _Loader.construct_yaml_str,
+    "tag:yaml.org,2002:seq": _Loader.construct_yaml_seq,
+    "tag:yaml.org,2002:map": _Loader.construct_mapping,
+    **dict.fromkeys(_SHORT_TAGS, _Loader.construct_short),
+    None: _Loader.construct_other,
+}
+for _tag, _pattern, _first in _SCALARS:
+    _Loader.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), _first)
+for _name, _construct in _CONSTRUCTORS.items():
+    _Loader.add_constructor(_name, _construct)

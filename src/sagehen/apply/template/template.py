@@ -1,0 +1,233 @@
+"""A template's sections, held against CloudFormation's form. Nothing in them is worked out here."""
+
+import re
+from collections.abc import Collection
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from sagehen.base.errors import Invalid
+
+__all__ = ["Output", "Parameter", "ResourceSource", "Template", "read_template"]
+
+Kind = TypeVar("Kind", bound=msgspec.Struct)
+
+VERSION = "2010-09-09"
+_SECTIONS = {
+    "AWSTemplateFormatVersion",
+    "Conditions",
+    "Description",
+    "Mappings",
+    "Metadata",
+    "Outputs",
+    "Parameters",
+    "Resources",
+}
+_NOT_BUILT = ("Transform", "Rules", "Hooks")
+_OF_RESOURCE = {
+    "Condition",
+    "DeletionPolicy",
+    "DependsOn",
+    "Metadata",
+    "Properties",
+    "Type",
+    "UpdateReplacePolicy",
+}
+_DELETION = ("Delete", "Retain", "RetainExceptOnCreate")
+_REPLACE = ("Delete", "Retain")
+_LOGICAL_ID = re.compile(r"[A-Za-z0-9]{1,255}")
+_MOST_RESOURCES = 500
+
+
+class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
+    """A parameter as it is declared."""
+
+    type: str
+    default: Any = None
+    allowed_values: list[Any] | None = None
+    allowed_pattern: str | None = None
+    min_length: Any = None
+    max_length: Any = None
+    min_value: Any = None
+    max_value: Any = None
+    no_echo: bool | Literal["true", "false"] = False
+    description: str = ""
+    constraint_description: str | None = None
+
+    @property
+    def is_secret(self) -> bool:
+        return self.no_echo in (True, "true")
+
+
+class ResourceSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource as it is declared."""
+
+    logical_id: str
+    type: str
+    properties: dict[str, Any]
+    depends_on: tuple[str, ...] = ()
+    condition: str | None = None
+    deletion_policy: str = "Delete"
+    update_replace_policy: str = "Delete"
+
+
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
+    """An output as it is declared. Nobody imports what is exported here."""
+
+    value: Any
+    description: str = ""
+    condition: str | None = None
+    export: Any = None
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True):
+    parameters: dict[str, Parameter]
+    mappings: dict[str, dict[str, dict[str, Any]]]
+    conditions: dict[str, Any]
+    resources: dict[str, ResourceSource]
+    outputs: dict[str, Output]
+
+
+def read_template(found: dict[str, Any], types: Collection[str]) -> Template:
+    """The template; `types` are the resource types that there are.
+
+    Raises:
+        Invalid: in CloudFormation's words, where it has some.
+    """
+    _check_sections(found)
+    if str(found.get("AWSTemplateFormatVersion", VERSION)) != VERSION:
+        raise Invalid("Template format error: unsupported value for AWSTemplateFormatVersion.")
+    declared = _mapping(found, "Resources")
+    if not declared:
+        raise Invalid("Template format error: At least one Resources member must be defined.")
+    if len(declared) > _MOST_RESOURCES:
+        raise Invalid(
+            f"Template format error: Number of resources, {len(declared)}, is greater than "
+            f"maximum allowed, {_MOST_RESOURCES}"
+        )
+    resources = {name: _resource(name, value) for name, value in declared.items()}
+    unknown = sorted({one.type for one in resources.values()} - set(types))
+    if unknown:
+        raise Invalid(
+            f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]. Sagehen "
+            f"has {', '.join(sorted(types))}."
+        )
+    template = Template(
+        parameters=_all(found, "Parameters", Parameter),
+        mappings=_mappings(found),
+        conditions=_mapping(found, "Conditions"),
+        resources=resources,
+        outputs=_all(found, "Outputs", Output),
+    )
+    _check_conditions(template)
+    return template
+
+
+def _check_sections(found: dict[str, Any]) -> None:
+    for name in _NOT_BUILT:
+        if name in found:
+            raise Invalid(f"The section {name} of a template is not implemented by Sagehen.")
+    more = [name for name in found if name not in _SECTIONS]
+    if more:
+        raise Invalid(f"Invalid template property or properties [{', '.join(more)}]")
+
+
+def _mapping(found: dict[str, Any], section: str) -> dict[str, Any]:
+    value = found.get(section)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Invalid(f"Template format error: {section} must be a mapping of names.")
+    for name in value:
+        if not _LOGICAL_ID.fullmatch(name):
+            kind = section.removesuffix("s")
+            raise Invalid(f"Template format error: {kind} name {name} is non alphanumeric.")
+    return value
+
+
+def _all(found: dict[str, Any], section: str, kind: type[Kind]) -> dict[str, Kind]:
+    return {
+        name: _convert(f"/{section}/{name}", value, kind)
+        for name, value in _mapping(found, section).items()
+    }
+
+
+def _convert(path: str, value: Any, kind: type[Kind]) -> Kind:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"Template format error: [{path}] {error}.") from error
+
+
+def _mappings(found: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    mappings = _mapping(found, "Mappings")
+    for name, one in mappings.items():
+        if not isinstance(one, dict) or not all(isinstance(row, dict) for row in one.values()):
+            raise Invalid(
+                f"Template format error: [/Mappings/{name}] Every Mappings member must be a map "
+                "of maps."
+            )
+    return mappings
+
+
+def _resource(name: str, value: Any) -> ResourceSource:
+    path = f"/Resources/{name}"
+    if not isinstance(value, dict):
+        raise Invalid(f"Template format error: [{path}] resource definition is malformed")
+    if not isinstance(value.get("Type"), str):
+        raise Invalid(
+            f"Template format error: [{path}] Every Resources object must contain a Type member."
+        )
+    for member in value:
+        if member not in _OF_RESOURCE:
+            raise Invalid(f"Invalid template resource property '{member}' (in {path})")
+    properties = value.get("Properties") or {}
+    if not isinstance(properties, dict):
+        raise Invalid(f"Template format error: [{path}/Properties] Properties must be an object")
+    return ResourceSource(
+        logical_id=name,
+        type=value["Type"],
+        properties=properties,
+        depends_on=_depends_on(path, value.get("DependsOn")),
+        condition=_text(path, value, "Condition"),
+        deletion_policy=_policy(path, value, "DeletionPolicy", _DELETION),
+        update_replace_policy=_policy(path, value, "UpdateReplacePolicy", _REPLACE),
+    )
+
+
+def _depends_on(path: str, value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value or []
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise Invalid(
+            f"Template format error: [{path}] DependsOn must be a string or a list of them"
+        )
+    return tuple(names)
+
+
+def _text(path: str, value: dict[str, Any], member: str) -> str | None:
+    found = value.get(member)
+    if found is not None and not isinstance(found, str):
+        raise Invalid(f"Template format error: [{path}] {member} must be a string")
+    return found
+
+
+def _policy(path: str, value: dict[str, Any], member: str, allowed: tuple[str, ...]) -> str:
+    found = _text(path, value, member) or "Delete"
+    if found not in allowed:
+        raise Invalid(
+            f"Template format error: Unrecognized {member} {found} for resource "
+            f"{path.rpartition('/')[2]}. It is one of {', '.join(allowed)}."
+        )
+    return found
+
+
+def _check_conditions(template: Template) -> None:
+    owners: list[ResourceSource | Output] = [
+        *template.resources.values(),
+        *template.outputs.values(),
+    ]
+    for owner in owners:
+        if owner.condition is not None and owner.condition not in template.conditions:
+            raise Invalid(
+                f"Template validation error: the condition {owner.condition} is not defined."
+            )

@@ -1,0 +1,145 @@
+"""Where settings come from.
+
+Strongest first: the command line, `SAGEHEN_<NAME>`, `sagehen.toml` in the home, the default.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from sagehen.base.errors import SettingError
+from sagehen.base.settings import Settings
+
+__all__ = ["PREFIX", "load_settings"]
+
+PREFIX = "SAGEHEN_"
+_NESTED = "__"
+"""Between a section and a key of it, in a variable's name."""
+
+
+def load_settings(config: Path | None = None, **flags: Any) -> Settings:
+    """The settings in force: `flags` that are not None win over the environment and the file.
+
+    Raises:
+        SettingError: a key is unknown, or a value is not what its setting takes.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    home = Path(given.get("home") or os.environ.get(PREFIX + "HOME") or "~/.sagehen")
+    given["home"] = home.expanduser().absolute()
+    if chosen := config or os.environ.get(PREFIX + "CONFIG"):
+        given["config"] = Path(chosen).expanduser().absolute()
+        if not given["config"].is_file():
+            raise SettingError(f"There is no configuration file {given['config']}.")
+    _refuse_unknown_variables()
+    file = _file(given)
+    try:
+        return Settings.model_construct(**dict(_Sources(**given)))
+    except ValidationError as error:
+        raise SettingError(_say(error, file)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, SettingsError) as error:
+        raise SettingError(
+            f"A setting in {file} or the environment is malformed: {error}"
+        ) from error
+    except OSError as error:
+        raise SettingError(f"The settings in {file} cannot be read: {error.strerror}.") from error
+
+
+def _file(given: Mapping[str, Any]) -> Path:
+    """The file of settings, as what is known before it is read has it."""
+    return Path(given.get("config") or given["home"] / "sagehen.toml")
+
+
+class _Sources(Settings, BaseSettings):
+    """The table, filled from where settings come from."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        env_nested_delimiter=_NESTED,
+        env_nested_max_split=1,
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        assert isinstance(init_settings, InitSettingsSource)
+        return (
+            init_settings,
+            _Variables(settings_cls),
+            _SettingsFile(settings_cls, _file(init_settings.init_kwargs)),
+        )
+
+
+class _Variables(EnvSettingsSource):
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """A list may also be one text with commas: of what is no JSON its type has to judge."""
+        try:
+            decoded = super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+        return decoded if isinstance(decoded, dict | list) else value
+
+
+class _SettingsFile(TomlConfigSettingsSource):
+    def __call__(self) -> dict[str, Any]:
+        found = super().__call__()
+        for name in ("home", "config"):
+            if name in found:
+                # It says where the file itself lies, and is known before the file is read.
+                raise SettingError(
+                    f"{name} cannot stand in a file of settings: give --{name} or "
+                    f"{PREFIX}{name.upper()}."
+                )
+        return found
+
+
+def _refuse_unknown_variables() -> None:
+    known = {PREFIX + name.upper() for name in _names()}
+    for name in os.environ:
+        if name.startswith(PREFIX) and name not in known:
+            raise SettingError(f"{name} is not a setting; see docs/reference/settings.md.")
+
+
+def _names() -> Iterator[str]:
+    """Of all settings, those of a section behind its own."""
+    for name, field in Settings.model_fields.items():
+        yield name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from (f"{name}{_NESTED}{key}" for key in field.annotation.model_fields)
+
+
+def _say(error: ValidationError, file: Path) -> str:
+    lines = []
+    for fault in error.errors():
+        name = ".".join(str(part) for part in fault["loc"]) or "settings"
+        message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            lines.append(f"{name} is not a setting (in {file}).")
+        elif fault["type"] == "dict_type":
+            # What was given may hold keys of an object store.
+            lines.append(f"{name}: {message}: a table in the file, JSON in a variable.")
+        elif isinstance(fault["input"], dict):
+            lines.append(f"{name}: {message}.")
+        else:
+            lines.append(f"{name}: {message}, but it is {fault['input']!r}.")
+    return "\n".join(lines)

@@ -1,0 +1,99 @@
+"""The access key and the token of a home: made at first start, readable by its owner only."""
+
+import json
+import os
+import secrets
+import string
+from dataclasses import dataclass
+from pathlib import Path
+
+from sagehen.base.errors import HomeError
+
+__all__ = ["Credentials", "load_credentials", "load_token", "make_credentials", "make_token"]
+
+_KEY_ALPHABET = string.ascii_uppercase + "234567"
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """One access key and its secret."""
+
+    access_key: str
+    secret_key: str
+
+    def __repr__(self) -> str:
+        return f"Credentials(access_key={self.access_key!r}, secret_key='…')"
+
+
+def make_credentials(path: Path) -> Credentials:
+    """The key kept at `path`; a new one is made and kept if there is none.
+
+    Raises:
+        HomeError: the file is there but cannot be read as a key.
+    """
+    if not path.exists():
+        made = {
+            "access_key": "AKSH" + "".join(secrets.choice(_KEY_ALPHABET) for _ in range(16)),
+            "secret_key": secrets.token_urlsafe(30),
+        }
+        _write_secret(path, json.dumps(made))
+    return load_credentials(path)
+
+
+def make_token(path: Path) -> None:
+    """Keep a token at `path`, where there is none yet: it opens the own paths."""
+    if not path.exists():
+        _write_secret(path, secrets.token_urlsafe(30))
+
+
+def load_token(path: Path) -> str:
+    """The token kept at `path`.
+
+    Raises:
+        HomeError: there is none, or it is empty.
+    """
+    try:
+        token = path.read_text().strip()
+    except OSError as error:
+        raise HomeError(
+            f"The token in {path} cannot be read ({error.strerror}). The next `sagehen up` makes "
+            "one where there is none."
+        ) from error
+    if not token:
+        raise HomeError(
+            f"The token in {path} is empty. Remove it: the next `sagehen up` makes one."
+        )
+    return token
+
+
+def _write_secret(path: Path, text: str) -> None:
+    # Written whole under another name: a crash half-way must not leave an unreadable key.
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    draft.replace(path)
+
+
+def load_credentials(path: Path) -> Credentials:
+    """The key kept at `path`.
+
+    Raises:
+        HomeError: there is none, or the file cannot be read as one.
+    """
+    try:
+        kept = json.loads(path.read_text())
+        return Credentials(access_key=kept["access_key"], secret_key=kept["secret_key"])
+    except FileNotFoundError:
+        raise HomeError(
+            f"There are no keys in {path.parent}: no server has run with this home yet. "
+            "Start one with `sagehen up`."
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HomeError(
+            f"The keys in {path} cannot be read ({error}). Mend the file, or remove it: "
+            "the next `sagehen up` then makes new ones."
+        ) from error

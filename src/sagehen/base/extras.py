@@ -1,0 +1,43 @@
+"""What to install for each optional part of Sagehen, and the sentence that tells a user so.
+
+The libraries are named, and not the extra: `pip install` of a library works however Sagehen itself
+was installed.
+"""
+
+from typing import Final
+
+from sagehen.base.errors import Unavailable
+
+__all__ = ["EXTRAS", "missing_library", "pip_install"]
+
+EXTRAS: Final = {
+    "xgboost": ("xgboost-cpu>=2.1",),
+    "sklearn": ("scikit-learn>=1.5",),
+    "lightgbm": ("lightgbm>=4.3", "scikit-learn>=1.5"),
+    "onnx": ("onnxruntime>=1.18",),
+    "tensorflow": ("tensorflow-cpu>=2.16",),
+    "torch": ("torch>=2.4",),
+    "huggingface": ("torch>=2.4", "transformers>=4.57"),
+    "postgres": ("psycopg[binary]>=3.2",),
+    "demo": ("scikit-learn>=1.5", "xgboost-cpu>=2.1"),
+}
+"""The requirements of each extra. A test compares them with those in pyproject.toml."""
+
+_TORCH_CPU_INDEX: Final = "https://download.pytorch.org/whl/cpu"
+
+
+def pip_install(extra: str) -> str:
+    """The command that installs what `extra` needs, and how to avoid CUDA where that matters."""
+    libraries = EXTRAS[extra]
+    command = "pip install " + " ".join(f"'{library}'" for library in libraries)
+    if any(library.startswith("torch") for library in libraries):
+        command += f" (without a GPU add --extra-index-url {_TORCH_CPU_INDEX}: no CUDA then)"
+    return command
+
+
+def missing_library(name: str, extra: str) -> Unavailable:
+    """The error to raise when the library `name` cannot be imported."""
+    return Unavailable(
+        f"{name} is not installed. In the Python environment that Sagehen runs in: "
+        f"{pip_install(extra)}"
+    )

@@ -1,0 +1,29 @@
+"""Every metric by name, unit and dimensions, of SageMaker and our own."""
+
+from sagehen.base.metrics.asynchronous import ASYNCHRONOUS
+from sagehen.base.metrics.invocations import INVOCATIONS
+from sagehen.base.metrics.metric import (
+    CLOUDWATCH_DIMENSIONS,
+    HOST,
+    JOB_HOST,
+    OWN,
+    Kind,
+    Metric,
+)
+from sagehen.base.metrics.usage import HOSTS, INFERENCE_SERVICE, JOB_HOSTS, OBJECTS, TRAINING
+
+__all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "JOB_HOST", "METRICS", "OWN", "Kind", "Metric"]
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        *INVOCATIONS,
+        *ASYNCHRONOUS,
+        *HOSTS,
+        *JOB_HOSTS,
+        *INFERENCE_SERVICE,
+        *OBJECTS,
+        *TRAINING,
+    )
+}
+"""Every metric, by SageMaker's name of it."""

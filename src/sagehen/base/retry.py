@@ -1,0 +1,108 @@
+"""Tries again for a while what is away: the object store, the database, a full disk.
+
+When an instance that failed under an endpoint in service is asked for again.
+"""
+
+import logging
+import math
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from sagehen.base.clock import Clock
+from sagehen.base.errors import Unavailable
+
+if TYPE_CHECKING:
+    AWAY: tuple[type[Unavailable], type[OSError], type[Exception]]
+    """As `away_errors()`, for those who have a database open anyway."""
+
+__all__ = ["AWAY", "LONGEST_BACKOFF_SECONDS", "Patience", "Retry", "away_errors", "backoff_seconds"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_WAIT_SECONDS = 0.1
+LONGEST_WAIT_SECONDS = 5.0
+TELL_SECONDS = 10.0
+
+
+def away_errors() -> tuple[type[Exception], ...]:
+    """What may be otherwise a moment later. To be asked for in `except`, as this is where it is
+    known whether this process has a database open: an agent without instances has none."""
+    database = sys.modules.get("sqlalchemy.exc")
+    return (Unavailable, OSError, *((database.SQLAlchemyError,) if database else ()))
+
+
+def __getattr__(name: str) -> Any:
+    if name != "AWAY":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import sqlalchemy.exc  # noqa: F401
+
+    return away_errors()
+
+
+class Patience:
+    """
+    Args:
+        seconds: from the first try to the last.
+        who: waits, as the log says it.
+    """
+
+    def __init__(self, clock: Clock, seconds: float, who: str = "Asynchronous requests") -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._who = who
+        self._told_at: float | None = None
+        self._until = math.inf
+
+    async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What `work` gives; raises what it raised last when it has been AWAY for too long."""
+        began = self._clock.monotonic()
+        wait = FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return await work()
+            except away_errors() as error:
+                until = min(began + self._seconds, self._until)
+                if self._clock.monotonic() + wait > until:
+                    raise
+                self._tell(error)
+            await self._clock.sleep(wait)
+            wait = min(LONGEST_WAIT_SECONDS, 2 * wait)
+
+    def limit(self, seconds: float) -> None:
+        """Have nothing be tried again later than so long from now, whatever is waited for."""
+        self._until = min(self._until, self._clock.monotonic() + seconds)
+
+    def _tell(self, error: BaseException) -> None:
+        """Now and then: a thousand may wait for the same."""
+        now = self._clock.monotonic()
+        if self._told_at is None or now - self._told_at >= TELL_SECONDS:
+            self._told_at = now
+            log.warning("%s wait: %s", self._who, error, extra={"action": "wait"})
+
+
+FIRST_BACKOFF_SECONDS = 1.0
+LONGEST_BACKOFF_SECONDS = 60.0
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """How often an instance was asked for since it failed, and when the next time is.
+
+    Kept in memory only: a control that starts anew begins with the shortest wait again.
+    """
+
+    attempts: int
+    at: float
+    """Seconds since the epoch."""
+
+
+def backoff_seconds(
+    attempts: int, first: float = FIRST_BACKOFF_SECONDS, longest: float = LONGEST_BACKOFF_SECONDS
+) -> float:
+    """How long to wait after that many attempts: doubles, to a bound."""
+    doublings = min(attempts, 32)  # past any bound that makes sense, and before floats overflow
+    return min(longest, first * 2.0**doublings)

@@ -1,0 +1,260 @@
+"""What the gateway holds at once, and for how long.
+
+What instances of endpoints run, and what they may take.
+
+Asynchronous endpoints.
+
+Training jobs.
+"""
+
+import os
+
+from pydantic import Field
+
+from sagehen.base.settings.section import Section
+
+__all__ = [
+    "ArtifactSettings",
+    "AsynchronousSettings",
+    "ConnectionSettings",
+    "InstanceSettings",
+    "InvocationSettings",
+    "TrainingSettings",
+]
+
+
+class InvocationSettings(Section):
+    """Invocations."""
+
+    invocation_timeout_seconds: float = Field(
+        60, gt=0, description="How long a container may take to answer."
+    )
+    response_stream_timeout_seconds: float = Field(
+        480,
+        gt=0,
+        description="How long a streamed answer may go on after its first byte.",
+    )
+    max_invocation_body_bytes: int = Field(
+        25 * 2**20, gt=0, description="Largest InvokeEndpoint body."
+    )
+    max_pipeline_body_bytes: int = Field(
+        5 * 2**20,
+        gt=0,
+        description="Largest answer of a pipeline's container that is passed to the next.",
+    )
+    max_queued_invocations: int = Field(
+        10_000,
+        gt=0,
+        description="Requests one gateway holds at once, waiting ones too; more get 503.",
+    )
+    max_held_body_bytes: int = Field(
+        2**30,
+        gt=0,
+        description="Bodies one gateway holds at once, of all requests together; more get 503.",
+    )
+    max_held_control_body_bytes: int = Field(
+        2**28,
+        gt=0,
+        description="Bodies that the process behind the gateways holds at once, of all requests "
+        "that are not invocations or S3's; more get 503. Half of it at most are bodies of requests "
+        "to inference services without API keys.",
+    )
+    max_shadow_copies: int = Field(
+        1000,
+        gt=0,
+        description="Copies that one gateway holds for one shadow variant; more are dropped.",
+    )
+    max_shadow_body_bytes: int = Field(
+        2**28, gt=0, description="Bodies of those copies together; what is more is dropped."
+    )
+    access_log: bool = Field(
+        False, description="A line in the gateway's log at the end of each invocation."
+    )
+
+
+class ConnectionSettings(Section):
+    """Clients' connections."""
+
+    max_connections: int = Field(
+        16_384,
+        gt=0,
+        description="Clients connected to one gateway at once, and fewer where it may open few "
+        "files, as each may take four. For one more, the connection that has been idle the longest "
+        "is closed; where none is idle it gets 503.",
+    )
+    max_head_bytes: int = Field(
+        64 * 1024,
+        ge=4096,
+        description="Largest head of a request: its line and header fields; larger gets 431.",
+    )
+    head_timeout_seconds: float = Field(
+        20, gt=0, description="How long a request's head may take to come; then it gets 408."
+    )
+    stall_timeout_seconds: float = Field(
+        120,
+        gt=0,
+        description="How long a client may send nothing of a body it has begun, or take nothing "
+        "of its answer, before it is cut off.",
+    )
+    idle_timeout_seconds: float = Field(
+        300, gt=0, description="How long a connection is kept between requests."
+    )
+
+
+class InstanceSettings(Section):
+    """Instances and their containers."""
+
+    images: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="Image name or pattern to a command of one's own.",
+    )
+    strict_capacity: bool = Field(
+        False, description="Refuse endpoints that ask for more than this machine has."
+    )
+    max_endpoint_instances: int = Field(
+        100, gt=0, description="Instances of all endpoints together; more are refused."
+    )
+    instance_limits: bool = Field(
+        True,
+        description="Hold instances to the memory and vCPUs of their type, where this machine has "
+        "as much, and to max_instance_processes.",
+    )
+    instance_memory_bytes: int | None = Field(
+        None,
+        ge=2**20,
+        description="Memory of an instance; default: its type's. Never more than the machine's.",
+    )
+    max_instance_processes: int = Field(
+        4096, gt=0, description="Processes and threads that an instance may have."
+    )
+    cgroups: bool = Field(
+        True,
+        description="Put containers into cgroups (version 2) where this server may make some.",
+    )
+    mount_opt_ml: bool = Field(
+        True,
+        description="Have containers see their folder at /opt/ml, where the kernel lets this "
+        "server: in a namespace of mounts of their own, and of users too if it is not root.",
+    )
+    container_log_bytes: int = Field(
+        10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
+    )
+
+
+class ArtifactSettings(Section):
+    """Model artifacts and packages."""
+
+    max_artifact_bytes: int = Field(
+        100 * 2**30, gt=0, description="The most an archive may unpack to."
+    )
+    artifact_cache_bytes: int = Field(
+        20 * 2**30, ge=0, description="Disk for unpacked artifacts that nothing uses now."
+    )
+    environment_cache_bytes: int = Field(
+        10 * 2**30,
+        gt=0,
+        description="Disk for packages that a requirements.txt named and that nothing uses now.",
+    )
+    model_memory_share: float = Field(
+        0.8,
+        gt=0,
+        le=1,
+        description="Share of an instance type's memory that a multi-model container may fill.",
+    )
+    model_load_timeout_seconds: float = Field(
+        360,
+        gt=0,
+        description="How long a model of a multi-model endpoint may take to be fetched and loaded; "
+        "its callers wait as long as for an invocation.",
+    )
+
+
+class AsynchronousSettings(Section):
+    """Asynchronous endpoints."""
+
+    async_concurrency: int = Field(
+        4,
+        ge=1,
+        le=1000,
+        description="Asynchronous requests that an instance works on at once where the endpoint "
+        "config has no MaxConcurrentInvocationsPerInstance; fewer where its container takes fewer.",
+    )
+    max_async_in_flight: int = Field(
+        512,
+        gt=0,
+        description="Asynchronous requests of all endpoints that are worked on at once; more wait "
+        "in the queue.",
+    )
+    max_async_input_bytes: int = Field(
+        2**30, gt=0, description="Largest input of an asynchronous request."
+    )
+    max_async_response_bytes: int = Field(
+        2**30, gt=0, description="Largest answer to an asynchronous request."
+    )
+    max_async_redeliveries: int = Field(
+        2,
+        ge=0,
+        description="How often an asynchronous request is sent again after its instance was lost.",
+    )
+    async_store_patience_seconds: float = Field(
+        300,
+        gt=0,
+        description="How long the input of an asynchronous request, or the place of its output, "
+        "may be unreachable before it fails.",
+    )
+    async_history_seconds: float = Field(
+        7 * 24 * 3600,
+        gt=0,
+        description="How long asynchronous requests can be asked after, and redriven, once they "
+        "have ended.",
+    )
+    topics_required: bool = Field(
+        True,
+        description="Fail an asynchronous endpoint whose topic does not exist; else it is a line "
+        "in the log.",
+    )
+
+
+class TrainingSettings(Section):
+    """Training jobs."""
+
+    max_running_jobs: int | None = Field(
+        None,
+        ge=1,
+        description="Training jobs that run at once; more wait, the oldest first. Default: one "
+        "per core, at least two.",
+    )
+    max_waiting_jobs: int = Field(
+        10_000, ge=1, description="Training jobs that wait for room; more are refused."
+    )
+    max_job_instances: int = Field(
+        20, ge=1, description="Instances of one training job; more are refused."
+    )
+    max_job_restarts: int = Field(
+        3,
+        ge=0,
+        description="How often a training job is begun again after its agent was lost; as its "
+        "RetryStrategy says where it has one, and as often as needed if it is a spot job.",
+    )
+    job_patience_seconds: float = Field(
+        3600,
+        gt=0,
+        description="How long the object store may be away for a training job's inputs and "
+        "outputs before its attempt is lost.",
+    )
+    job_stop_patience_seconds: float = Field(
+        120,
+        ge=0,
+        description="How long the object store may be away for what a training job has left that "
+        "was told to stop, or whose capacity was taken back; then that is lost.",
+    )
+    max_job_logs: int = Field(
+        1000,
+        gt=0,
+        description="Training jobs whose logs are kept; of more, those that were written last.",
+    )
+
+    @property
+    def running_jobs(self) -> int:
+        """Training jobs that run at once."""
+        return self.max_running_jobs or max(2, len(os.sched_getaffinity(0)))

@@ -1,0 +1,122 @@
+"""What the server is, and where it keeps things.
+
+How much of metrics is kept.
+"""
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from pydantic import Field
+
+from sagehen.base.settings.section import Items, Section
+
+__all__ = ["MetricSettings", "PlaceSettings", "ServerSettings"]
+
+
+class PlaceSettings(Section):
+    """Where things are kept."""
+
+    home: Path = Field(
+        Path("~/.sagehen"), description="Where everything is kept. Not in a file of settings."
+    )
+    config: Path | None = Field(
+        None,
+        description="The file of settings; default: sagehen.toml in the home. Not in such a file.",
+    )
+    database_url: str | None = Field(
+        None, description="SQLAlchemy URL of the state; default: SQLite in the home."
+    )
+    object_store_url: str | None = Field(
+        None,
+        description="An S3 to keep objects in, as s3://bucket/prefix (credentials from "
+        "object_store_options); default: files in the home.",
+    )
+    object_store_options: dict[str, str] = Field(
+        default_factory=dict, description="Options handed to obstore as they are."
+    )
+    object_trash_seconds: float = Field(
+        86_400,
+        ge=0,
+        description="How long files of objects that the state does not know stay in the home's "
+        "objects/trash before they are deleted.",
+    )
+    object_grace_seconds: float = Field(
+        3600,
+        ge=0,
+        description="Files of objects that were written less than this ago are never moved to the "
+        "trash.",
+    )
+
+    @property
+    def state_url(self) -> str:
+        """The SQLAlchemy URL in force."""
+        # Quoted: the URL would end at a `?` of the path.
+        return self.database_url or f"sqlite:///{quote(str(self.home / 'state.db'))}"
+
+
+class ServerSettings(Section):
+    """The server."""
+
+    host: str = Field("127.0.0.1", description="The address to listen on.")
+    port: int = Field(9000, ge=0, le=65535, description="The one port for every service.")
+    public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^/?#\s]+/?$",
+        description="Where others reach this server: for links in notifications and the URLs of "
+        "queues; default: its address and port.",
+    )
+    allowed_hosts: Items = Field(
+        (),
+        description="Further names by which this server may be asked without a signature (for "
+        "metrics that are open, a service without API keys, the links in notifications): one text "
+        "with commas, or a list. `localhost`, addresses and the host of public_url may be always.",
+    )
+    open_metrics: bool = Field(
+        False,
+        description="Whoever reaches the port may read `/_sagehen/metrics`; else it needs the "
+        "token of the home, unless the server listens on a loopback address and is asked there.",
+    )
+    gateways: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Gateway processes on the port; default: one per two cores, at least one.",
+    )
+    account_id: str = Field(
+        "000000000000", pattern=r"^[0-9]{12}$", description="The AWS account id."
+    )
+    region: str = Field("us-east-1", pattern=r"^[a-z0-9-]+$", description="The AWS region.")
+    partition: str | None = Field(
+        None,
+        pattern=r"^aws(-[a-z]+)*$",
+        description="The partition in ARNs; default: the region's (`aws-cn` of `cn-north-1`), or "
+        "that of the ARNs which the state has already.",
+    )
+    log_level: str = Field(
+        "INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$", description="The least that is logged."
+    )
+
+    @property
+    def gateway_count(self) -> int:
+        """Gateway processes, at least one."""
+        return self.gateways or max(1, len(os.sched_getaffinity(0)) // 2)
+
+
+class MetricSettings(Section):
+    """Metrics."""
+
+    metric_retention_seconds: int = Field(
+        15 * 86_400, ge=3600, description="How long samples of metrics are kept, by the minute."
+    )
+    max_metric_series: int = Field(
+        10_000,
+        gt=0,
+        description="Series of metrics, each a metric with its dimensions and unit; what would "
+        "make more is refused, or dropped where nobody is there to tell.",
+    )
+    max_metric_samples: int = Field(
+        5_000_000,
+        gt=0,
+        description="Samples of all metrics together; beyond it they are kept for a shorter time.",
+    )

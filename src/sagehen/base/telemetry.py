@@ -1,0 +1,59 @@
+"""How a process logs, and every metric by name, unit and dimensions."""
+
+import json
+import logging
+import sys
+import time
+
+from sagehen.base.metrics import METRICS, Kind, Metric
+
+__all__ = ["METRICS", "Kind", "LineFormatter", "Metric", "configure_logging", "shown"]
+
+_PLAIN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_LONGEST_VALUE = 2000
+
+
+class LineFormatter(logging.Formatter):
+    """One line: time, level, role, logger, the fixed sentence, then each `extra` as `key=value`.
+
+    What came from outside is quoted where it could be taken for more than one value or line.
+    """
+
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self._role = role
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        when = f"{seconds}.{record.msecs:03.0f}Z"
+        sentence = record.getMessage().replace("\n", "\\n").replace("\r", "\\r")
+        parts = [when, record.levelname, self._role, f"{record.name}: {sentence}"]
+        extras = {key: value for key, value in vars(record).items() if key not in _PLAIN_FIELDS}
+        parts += [f"{key}={shown(value)}" for key, value in extras.items() if value is not None]
+        line = " ".join(parts)
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def shown(value: object) -> str:
+    """`value` as it stands in a line: quoted where it could be taken for more than one."""
+    text = str(value)
+    if len(text) > _LONGEST_VALUE:
+        text = text[:_LONGEST_VALUE] + "…"
+    plain = text.isprintable() and text and not set(text) & set(' "=')
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def configure_logging(level: str, role: str) -> None:
+    """Have this process log to stderr, from `level` on; `role` stands in every line."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter(role))
+    root = logging.getLogger()
+    for other in root.handlers[:]:
+        root.removeHandler(other)
+    root.addHandler(handler)
+    root.setLevel(level)
+    # Their INFO and DEBUG are about themselves, line upon line.
+    for chatty in ("alembic", "asyncio", "botocore", "urllib3", "uvicorn"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))

@@ -1,0 +1,48 @@
+"""What the verbs of the command line share: options, and how they speak."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from sagehen.base.errors import SagehenError
+
+__all__ = ["ConfigOption", "HomeOption", "JsonOption", "err", "out", "plain_errors"]
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+# No brackets: they would be taken for markup where they hold words.
+HomeOption = Annotated[
+    Path | None, typer.Option(help="The folder where everything is kept; ~/.sagehen by default.")
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option(help="The settings file; sagehen.toml in the home by default.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """An expected error is one sentence, not a traceback."""
+    try:
+        yield
+    except SagehenError as error:
+        err.print(f"[red]sagehen:[/red] {escape(str(error))}")
+        raise typer.Exit(1) from error
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        err.print(
+            f"[red]sagehen:[/red] There is no room left on the disk{escape(where)}. Make room, and "
+            "run this again."
+        )
+        raise typer.Exit(1) from error

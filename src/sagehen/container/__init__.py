@@ -1,1 +1,0 @@
-"""What the programs in containers share: environments of requirements.txt, reading variables."""

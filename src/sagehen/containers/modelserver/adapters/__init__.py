@@ -1,0 +1,36 @@
+"""One file for each framework; only that file imports it, and only when it is asked for."""
+
+import importlib
+from typing import cast
+
+from sagehen.base.errors import SettingError
+from sagehen.containers.modelserver.contract import Adapter
+from sagehen.containers.modelserver.environment import Environment
+
+__all__ = ["ADAPTERS", "make_adapter"]
+
+ADAPTERS = {
+    "huggingface": "sagehen.containers.modelserver.adapters.huggingface.adapter",
+    "lightgbm": "sagehen.containers.modelserver.adapters.lightgbm",
+    "onnx": "sagehen.containers.modelserver.adapters.onnx.adapter",
+    "python": "sagehen.containers.modelserver.adapters.python",
+    "pytorch": "sagehen.containers.modelserver.adapters.pytorch.adapter",
+    "sklearn": "sagehen.containers.modelserver.adapters.sklearn",
+    "tensorflow": "sagehen.containers.modelserver.adapters.tensorflow.adapter",
+    "xgboost": "sagehen.containers.modelserver.adapters.xgboost.adapter",
+}
+"""The module of each adapter, which has a function `adapter(environment)`."""
+
+
+def make_adapter(environment: Environment) -> Adapter:
+    """The adapter the environment names.
+
+    Raises:
+        SettingError: there is none of that name.
+        Unavailable: its framework is not installed; the message says how to install it.
+    """
+    module = ADAPTERS.get(environment.adapter)
+    if module is None:
+        known = ", ".join(ADAPTERS)
+        raise SettingError(f"SAGEHEN_ADAPTER is {environment.adapter!r}; there are: {known}.")
+    return cast("Adapter", importlib.import_module(module).adapter(environment))

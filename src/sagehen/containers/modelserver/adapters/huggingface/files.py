@@ -1,0 +1,113 @@
+"""Where a Hugging Face model's files are, and which task they are for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sagehen.base.errors import SagehenError
+from sagehen.containers.modelserver.environment import Environment, HuggingFaceSettings
+
+__all__ = ["HuggingFaceError", "find_task", "is_of_texts", "model_folder"]
+
+CONFIG = "config.json"
+TASKS = {
+    "TapasForQuestionAnswering": "table-question-answering",
+    "ForQuestionAnswering": "question-answering",
+    "ForTokenClassification": "token-classification",
+    "ForSequenceClassification": "text-classification",
+    "ForMultipleChoice": "multiple-choice",
+    "ForMaskedLM": "fill-mask",
+    "ForCausalLM": "text-generation",
+    "ForConditionalGeneration": "text2text-generation",
+    "MTModel": "text2text-generation",
+    "EncoderDecoderModel": "text2text-generation",
+    "GPT2LMHeadModel": "text-generation",
+    "T5WithLMHeadModel": "text2text-generation",
+}
+"""Endings of architectures, and the task each is for, as the inference toolkit has them."""
+
+TEXT_TASKS = ("feature-extraction", "text-classification", "token-classification")
+"""Each text has an answer of its own, soon, and by itself: nothing is drawn or generated."""
+_ALIASES = {"sentiment-analysis": "text-classification", "ner": "token-classification"}
+
+_OPT_ML = "/opt/ml/"
+
+
+class HuggingFaceError(SagehenError):
+    """The model is not to be had, or what it is for is not known."""
+
+
+def model_folder(model_dir: Path, environment: Environment) -> Path:
+    """The folder HF_MODEL_ID stands for, where that is set; else the model's own.
+
+    A name on the Hugging Face Hub is fetched, or taken from the cache where the Hub cannot be
+    reached. Raises HuggingFaceError.
+    """
+    settings = environment.hugging_face
+    named = settings.model_id
+    if not named:
+        return model_dir
+    if named.startswith(_OPT_ML):
+        named = str(environment.base_dir / named.removeprefix(_OPT_ML))
+    if not named.startswith("/"):
+        return _from_hub(settings)
+    if not Path(named).is_dir():
+        raise HuggingFaceError(f"HF_MODEL_ID is {settings.model_id}, which is no folder here.")
+    return Path(named)
+
+
+def _from_hub(settings: HuggingFaceSettings) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        folder = snapshot_download(
+            settings.model_id,
+            revision=settings.revision or None,
+            token=settings.token or None,
+        )
+    except (OSError, HFValidationError, HfHubHTTPError) as problem:
+        raise HuggingFaceError(
+            f"HF_MODEL_ID is {settings.model_id}, which cannot be fetched from the Hugging Face "
+            "Hub and is not in its cache here: put the model's files into model.tar.gz, or name a "
+            f"folder of this machine. {_one_line(problem)}"
+        ) from problem
+    return Path(folder)
+
+
+def find_task(folder: Path, settings: HuggingFaceSettings) -> str:
+    """HF_TASK, or what the model's architecture says. Raises HuggingFaceError."""
+    if settings.task:
+        return settings.task
+    architecture = _architecture(folder)
+    for ending, task in TASKS.items():
+        if architecture.endswith(ending):
+            return task
+    raise HuggingFaceError(
+        f"Task couldn't be inferred from {architecture}: set HF_TASK in the container's "
+        f"Environment, as feature-extraction. It can be inferred from architectures ending with "
+        f"{', '.join(TASKS)}."
+    )
+
+
+def is_of_texts(task: str) -> bool:
+    """Whether the task is one whose texts can be answered together."""
+    return _ALIASES.get(task, task) in TEXT_TASKS
+
+
+def _architecture(folder: Path) -> str:
+    path = folder / CONFIG
+    if not path.is_file():
+        raise HuggingFaceError(
+            f"The model's archive has no {CONFIG}, as save_pretrained() writes it, and no "
+            "code/inference.py with a model_fn; HF_MODEL_ID is not set either."
+        )
+    try:
+        config: Any = json.loads(path.read_text())
+        return str((config.get("architectures") or ["no architecture"])[0])
+    except (ValueError, AttributeError) as problem:
+        raise HuggingFaceError(f"The model's {CONFIG} is not a JSON object: {problem}") from problem
+
+
+def _one_line(problem: Exception) -> str:
+    return " ".join(str(problem).split())

@@ -1,0 +1,162 @@
+"""Loaded Hugging Face models: of texts in batches, of everything else call by call."""
+
+import json
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sagehen.containers.modelserver.adapters.huggingface.codecs import (
+    Asked,
+    asked,
+    decode,
+    encode,
+)
+from sagehen.containers.modelserver.adapters.pytorch.runtime import inference
+from sagehen.containers.modelserver.adapters.shared.codecs import JSON
+from sagehen.containers.modelserver.contract import Answer, Refusal, Request
+from sagehen.containers.modelserver.serving.responses import error
+
+__all__ = ["PipelineModel", "PredictionError", "TextModel"]
+
+FORWARD_TEXTS = 32
+"""In one call of the model: beyond that a batch gains little, and waits for its longest text."""
+
+log = logging.getLogger(__name__)
+
+
+class PredictionError(Refusal):
+    """Whatever goes wrong is 400 in the Hugging Face container, in the form of its server."""
+
+    def __init__(self, problem: Exception) -> None:
+        super().__init__(400, str(problem) or type(problem).__name__)
+
+    @property
+    def answer(self) -> Answer:
+        return error(self.status, "InternalServerException", str(self))
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (Refusal, MemoryError):
+        raise
+    except Exception as problem:
+        log.warning("A request failed.", exc_info=problem)
+        raise PredictionError(problem) from problem
+
+
+class _Codec:
+    """The body to a pipeline's arguments, and its answer to a body."""
+
+    def __init__(self, default_accept: str) -> None:
+        self._default_accept = default_accept or JSON
+
+    def arguments(self, body: bytes, content_type: str) -> Asked:
+        with _errors():
+            return asked(decode(body, content_type))
+
+    def answer(self, prediction: Any, accept: str) -> Answer:
+        if not accept or accept == "*/*":
+            accept = self._default_accept
+        with _errors():
+            return Answer(200, *encode(prediction, accept))
+
+
+class PipelineModel:
+    """A pipeline that is called for one request at a time."""
+
+    def __init__(self, pipeline: Any, default_accept: str) -> None:
+        self._pipeline = pipeline
+        self._codec = _Codec(default_accept)
+        self._turn = threading.Lock()  # a tokenizer cannot be used by two threads at once
+
+    def call(self, request: Request) -> Answer:
+        arguments = self._codec.arguments(request.body, request.header(b"content-type"))
+        with self._turn, _errors(), inference():
+            prediction = self._pipeline(arguments.inputs, **arguments.parameters)
+        return self._codec.answer(prediction, request.header(b"accept"))
+
+    def close(self) -> None:
+        self._pipeline = None
+
+
+@dataclass(slots=True)
+class _Texts:
+    """One request. `texts` is None where its inputs are no plain texts."""
+
+    count: int
+    asked: Asked
+    texts: list[str] | None
+    key: str
+    """The same for requests with the same parameters."""
+
+
+class TextModel:
+    """A pipeline that takes the texts of many requests in one call, if `together`."""
+
+    def __init__(self, pipeline: Any, default_accept: str, together: bool) -> None:
+        self._pipeline = pipeline
+        self._joins = together
+        self._codec = _Codec(default_accept)
+
+    def decode(self, body: bytes, content_type: str) -> _Texts:
+        arguments = self._codec.arguments(body, content_type)
+        texts = _plain_texts(arguments.inputs) if self._joins else None
+        key = json.dumps(arguments.parameters, sort_keys=True)
+        return _Texts(len(texts) if texts else 1, arguments, texts, key)
+
+    def predict(self, batch: Sequence[_Texts]) -> list[Any]:
+        groups: dict[str, list[_Texts]] = {}
+        for member in batch:
+            if member.texts:
+                groups.setdefault(member.key, []).append(member)
+        with _errors(), inference():
+            answers = {key: iter(self._together(members)) for key, members in groups.items()}
+            return [
+                next(answers[member.key]) if member.texts else self._alone(member)
+                for member in batch
+            ]
+
+    def _together(self, members: list[_Texts]) -> list[Any]:
+        """An answer for each member; they have the same parameters."""
+        texts = [text for member in members for text in member.texts or ()]
+        # Texts of like length go together: the shorter are padded to the longest.
+        order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
+        found: list[Any] = [None] * len(texts)
+        answers = self._pipeline(
+            [texts[at] for at in order], batch_size=FORWARD_TEXTS, **members[0].asked.parameters
+        )
+        for at, answer in zip(order, answers, strict=True):
+            found[at] = answer
+        each = iter(found)
+        return [
+            self._shaped(member, [next(each) for _ in range(member.count)]) for member in members
+        ]
+
+    def _shaped(self, member: _Texts, answers: list[Any]) -> Any:
+        """As the pipeline answers these inputs alone."""
+        if isinstance(member.asked.inputs, list):
+            return answers
+        classifies = self._pipeline.task == "text-classification"
+        return answers if classifies and "top_k" not in member.asked.parameters else answers[0]
+
+    def _alone(self, member: _Texts) -> Any:
+        return self._pipeline(member.asked.inputs, **member.asked.parameters)
+
+    def encode(self, prediction: Any, accept: str) -> Answer:
+        return self._codec.answer(prediction, accept)
+
+    def close(self) -> None:
+        self._pipeline = None
+
+
+def _plain_texts(inputs: Any) -> list[str] | None:
+    if isinstance(inputs, str):
+        return [inputs]
+    if isinstance(inputs, list) and inputs and all(isinstance(text, str) for text in inputs):
+        return inputs
+    return None

@@ -1,0 +1,176 @@
+"""ONNX models, from whatever made them, run by ONNX Runtime on the processor."""
+
+import csv
+import importlib.util
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sagehen.base.extras import missing_library
+from sagehen.containers.modelserver.adapters.onnx.session import OnnxError, Session
+from sagehen.containers.modelserver.adapters.script.handlers import Handlers, encode_accepted
+from sagehen.containers.modelserver.adapters.script.script import (
+    Scripted,
+    find_script,
+    load_script,
+)
+from sagehen.containers.modelserver.adapters.shared import codecs
+from sagehen.containers.modelserver.adapters.shared import named_tensors as tensors
+from sagehen.containers.modelserver.adapters.shared.arrays import (
+    encoded,
+    in_groups,
+    read,
+    refused,
+    rows_of,
+)
+from sagehen.containers.modelserver.adapters.shared.model_file import load_file, one_file
+from sagehen.containers.modelserver.adapters.shared.named_tensors import NamedRows
+from sagehen.containers.modelserver.contract import Answer, BatchModel, CallModel
+from sagehen.containers.modelserver.environment import Environment
+
+__all__ = ["OnnxAdapter", "OnnxModel", "adapter"]
+
+Outputs = dict[str, Any]
+
+
+def adapter(environment: Environment) -> "OnnxAdapter":
+    """Raises Unavailable if ONNX Runtime is not installed."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise missing_library("ONNX Runtime", "onnx")
+    return OnnxAdapter(environment)
+
+
+class OnnxAdapter(Scripted):
+    """Loads `model.onnx`, or the one *.onnx file that there is."""
+
+    def load(self, model_dir: Path) -> BatchModel | CallModel:
+        script = find_script(model_dir, self._environment)
+        if script is not None:
+            handlers = Handlers(self._load, codecs.decode, _predict, encode_accepted)
+            return load_script(script, model_dir, handlers, self._environment)
+        return OnnxModel(self._load(str(model_dir)), self._environment)
+
+    def _load(self, model_dir: str) -> Session:
+        path = Path(model_dir, "model.onnx")
+        if not path.is_file():
+            path = one_file(Path(model_dir), ["*.onnx"], "model.onnx, or one file *.onnx")
+        return load_file(lambda path: Session(path, self._environment.threads), path)
+
+
+def _predict(data: Any, model: Session) -> Any:
+    """For scripts: of the model's only input an array, else arrays by name."""
+    rows = tensors.by_column(data, model.inputs, tensors.LISTS, lone=True)
+    outputs = list(model.run(rows.arrays, rows.count).values())
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+class OnnxModel:
+    """One model, in batches."""
+
+    def __init__(self, session: Session, environment: Environment) -> None:
+        self._session: Session | None = session
+        self._inputs = session.inputs
+        self._default_accept = environment.default_accept or codecs.JSON
+
+    def decode(self, body: bytes, content_type: str) -> NamedRows:
+        return read(body, content_type, self._rows, "what the model takes")
+
+    def _rows(self, body: bytes, kind: str) -> NamedRows:
+        if kind == codecs.JSON:
+            return _from_json(json.loads(body), self._inputs)
+        if kind == codecs.CSV and any(tensor.dtype == object for tensor in self._inputs):
+            return self._in_columns(_text_cells(body))
+        if kind in (codecs.CSV, codecs.NPY):
+            return self._in_columns(rows_of(body, kind, "float64"))
+        raise codecs.UnsupportedFormat(kind)
+
+    def _in_columns(self, cells: Any) -> NamedRows:
+        """One array for a model's only input, or cut into columns for its inputs in turn."""
+        if len(self._inputs) == 1:
+            return tensors.by_column(cells, self._inputs, tensors.LISTS, lone=True)
+        widths = [tensor.shape[-1] if tensor.shape else None for tensor in self._inputs]
+        if cells.ndim != 2 or None in widths or sum(filter(None, widths)) != cells.shape[1]:
+            raise ValueError("the model takes several inputs: send JSON with all of them by name")
+        columns, at = {}, 0
+        for tensor, width in zip(self._inputs, widths, strict=True):
+            part = cells[:, at : at + (width or 0)]
+            columns[tensor.name] = part if tensor.dtype == object else part.astype("float64")
+            at += width or 0
+        return tensors.by_column(columns, self._inputs, tensors.LISTS)
+
+    def predict(self, batch: Sequence[NamedRows]) -> list[tuple[Outputs, str]]:
+        """Each member's outputs by name, and the form of its answer."""
+        outputs = in_groups(batch, tensors.kind, self._together)
+        return [(each, rows.form) for each, rows in zip(outputs, batch, strict=True)]
+
+    def _together(self, batch: Sequence[NamedRows]) -> list[Outputs]:
+        assert self._session is not None, "the model is closed"
+        if len(batch) > 1 and not self._session.takes_rows:
+            return [self._together([rows])[0] for rows in batch]
+        count = sum(rows.count for rows in batch)
+        try:
+            outputs = self._session.run(tensors.together(batch), count)
+        except OnnxError as problem:
+            raise refused(problem) from problem
+        parts = tensors.apart(outputs, batch)
+        return parts or [self._together([rows])[0] for rows in batch]
+
+    def encode(self, prediction: tuple[Outputs, str], accept: str) -> Answer:
+        forms = (codecs.JSON, codecs.CSV)
+        known = forms if len(prediction[0]) > 1 else (*forms, codecs.NPY)
+        return encoded(prediction, accept, self._default_accept, _written, known)
+
+    def close(self) -> None:
+        self._session = None
+
+
+def _from_json(body: Any, inputs: Sequence[tensors.Tensor]) -> NamedRows:
+    if not isinstance(body, dict):
+        return tensors.by_row(body, inputs, tensors.LISTS, lone=True)
+    if body.keys() == {tensor.name for tensor in inputs} and len(inputs) > 1:
+        return tensors.by_column(body, inputs, tensors.LISTS)
+    if "instances" in body:
+        return tensors.by_row(body["instances"], inputs, tensors.ROWS, lone=True)
+    if "inputs" in body:
+        return tensors.by_column(body["inputs"], inputs, tensors.COLUMNS, lone=True)
+    return tensors.by_column(body, inputs, tensors.LISTS, lone=True)
+
+
+def _text_cells(body: bytes) -> Any:
+    """The cells as text in an array of two dimensions. Raises ValueError."""
+    import numpy
+
+    lines = [line for line in csv.reader(io.StringIO(body.decode())) if line]
+    if len({len(line) for line in lines}) > 1:
+        raise ValueError("its lines have different numbers of cells")
+    return numpy.array(lines, dtype=object)
+
+
+def _written(prediction: tuple[Outputs, str], kind: str) -> str | bytes:
+    outputs, form = prediction
+    if kind == codecs.JSON:
+        return codecs.encode(tensors.content(outputs, form), kind)
+    if kind == codecs.CSV:
+        return _csv(outputs)
+    if kind == codecs.NPY and len(outputs) == 1:
+        return codecs.encode(next(iter(outputs.values())), kind)
+    raise codecs.UnsupportedFormat(kind, of_answer=True)
+
+
+def _csv(outputs: Mapping[str, Any]) -> str:
+    """A line a row, of all outputs in turn: the label and the probabilities, for example."""
+    text = io.StringIO()
+    columns = [_cells(output) for output in outputs.values()]
+    for parts in zip(*columns, strict=True):
+        csv.writer(text, lineterminator="\n").writerow(cell for part in parts for cell in part)
+    return text.getvalue()
+
+
+def _cells(output: Any) -> list[list[Any]]:
+    """The cells of each row; of a map from class to probability, its values."""
+    if isinstance(output, list):
+        return [list(row.values()) if isinstance(row, dict) else [row] for row in output]
+    rows: list[list[Any]] = output.reshape(output.shape[0] if output.ndim else 1, -1).tolist()
+    return rows

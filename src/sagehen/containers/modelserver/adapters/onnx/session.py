@@ -1,0 +1,105 @@
+"""A model in ONNX Runtime: what it takes, and how it is run whatever batch size it was made for."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sagehen.base.errors import SagehenError
+from sagehen.containers.modelserver.adapters.shared.named_tensors import Tensor, by_rows
+
+__all__ = ["OnnxError", "Session"]
+
+_TYPES = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(float16)": "float16",
+    "tensor(bool)": "bool",
+    "tensor(string)": "object",
+    **{f"tensor(int{bits})": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"tensor(uint{bits})": f"uint{bits}" for bits in (8, 16, 32, 64)},
+}
+
+
+class OnnxError(SagehenError):
+    """ONNX Runtime refused; `str()` is its reason."""
+
+
+class Session:
+    """One model, loaded."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        """Raises what ONNX Runtime raises, and OnnxError for inputs that no request can have."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        # Each instance has a process of its own: more threads than it is given only take turns,
+        # and those that wait by spinning take a core from the others.
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+        self._outputs = [output.name for output in self._session.get_outputs()]
+        self.inputs = tuple(_tensor(each) for each in self._session.get_inputs())
+        self._fixed = self._fixed_rows()
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether rows of several requests may be run in one call."""
+        return all(tensor.shape for tensor in self.inputs)
+
+    def _fixed_rows(self) -> int | None:
+        """How many rows a call must have; None if any number will do, or it is not known."""
+        fixed = {tensor.shape[0] if tensor.shape else None for tensor in self.inputs}
+        return fixed.pop() if len(fixed) == 1 else None
+
+    def run(self, arrays: Mapping[str, Any], count: int) -> dict[str, Any]:
+        """The outputs by name, of `count` rows. Raises OnnxError."""
+        if self._fixed in (None, count):
+            return self._run(arrays)
+        return self._in_portions(arrays, count, self._fixed or 1)
+
+    def _in_portions(self, arrays: Mapping[str, Any], count: int, size: int) -> dict[str, Any]:
+        """`size` rows at a time, the last ones filled up with copies of the last row."""
+        import numpy
+
+        portions: list[dict[str, Any]] = []
+        for start in range(0, count, size):
+            at = numpy.minimum(numpy.arange(start, start + size), count - 1)
+            outputs = self._run({name: array[at] for name, array in arrays.items()})
+            if any(not by_rows(output, size) for output in outputs.values()):
+                raise OnnxError(f"the model takes {size} rows at a time, not {count}")
+            portions.append({name: out[: count - start] for name, out in outputs.items()})
+        return {name: _joined([part[name] for part in portions]) for name in self._outputs}
+
+    def _run(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            found = self._session.run(None, arrays)
+        except Exception as problem:  # its own exceptions have no class in common
+            if "bad_alloc" in str(problem) or "ailed to allocate memory" in str(problem):
+                raise MemoryError(str(problem)) from problem
+            raise OnnxError(str(problem).replace("\n", " ").strip()) from problem
+        return dict(zip(self._outputs, found, strict=True))
+
+
+def _tensor(given: Any) -> Tensor:
+    import numpy
+
+    if given.type not in _TYPES:
+        raise OnnxError(
+            f"its input {given.name!r} is {given.type}, which no JSON or CSV can be: write a "
+            "code/inference.py that makes one"
+        )
+    sizes = tuple(size if isinstance(size, int) and size > 0 else None for size in given.shape)
+    # An unknown shape looks like that of a single number.
+    return Tensor(given.name, numpy.dtype(_TYPES[given.type]), sizes or None)
+
+
+def _joined(parts: list[Any]) -> Any:
+    import numpy
+
+    if isinstance(parts[0], list):
+        return [row for part in parts for row in part]
+    return numpy.concatenate(parts)

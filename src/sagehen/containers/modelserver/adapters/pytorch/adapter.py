@@ -1,0 +1,202 @@
+"""PyTorch models: by the user's script as SageMaker has it, or TorchScript without one.
+
+TorchScript models as the PyTorch container's own `model_fn` loads them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sagehen.containers.modelserver.adapters.pytorch.runtime import (
+    device,
+    inference,
+    prepare,
+    require,
+    script_error,
+)
+from sagehen.containers.modelserver.adapters.pytorch.tensors import TensorCalls, rows_of
+from sagehen.containers.modelserver.adapters.script.handlers import Handlers, encode_accepted
+from sagehen.containers.modelserver.adapters.script.script import (
+    Scripted,
+    find_script,
+    load_script,
+)
+from sagehen.containers.modelserver.adapters.shared import codecs
+from sagehen.containers.modelserver.adapters.shared.arrays import read, refused
+from sagehen.containers.modelserver.adapters.shared.model_file import (
+    ModelFileError,
+    nested_hint,
+)
+from sagehen.containers.modelserver.contract import Answer, BatchModel, CallModel, Refusal
+from sagehen.containers.modelserver.environment import Environment
+
+__all__ = ["TorchAdapter", "TorchModel", "adapter", "load_torchscript"]
+
+MODEL_FILE = "model.pt"
+SUFFIXES = (".pt", ".pth")
+
+
+def load_torchscript(model_dir: str) -> Any:
+    """The module in `model.pt`, or else in the only `.pt` or `.pth` file.
+
+    Raises ModelFileError: there is not exactly one, or it is no TorchScript.
+    """
+    import torch
+
+    path = _model_file(Path(model_dir))
+    try:
+        module = torch.jit.load(path, map_location=device())
+    except (RuntimeError, ValueError, OSError, EOFError) as problem:
+        reason = _first_line(problem)
+        if _is_state_dict(path):
+            reason = (
+                "It holds a state_dict: the weights alone, which the model_fn gives to a model by "
+                "load_state_dict."
+            )
+        raise ModelFileError(
+            f"Failed to load {path.name}. Please ensure model is saved using torchscript, as by "
+            "torch.jit.save(torch.jit.script(model), path), or bring a code/inference.py with a "
+            f"model_fn. {reason}"
+        ) from problem
+    return module.eval()
+
+
+def _model_file(folder: Path) -> Path:
+    if (folder / MODEL_FILE).is_file():
+        return folder / MODEL_FILE
+    found = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(path.name for path in found) or "none"
+    raise ModelFileError(
+        f"Exactly one .pth or .pt file is required for PyTorch models without a model_fn in "
+        f"code/inference.py; the archive has: {names}."
+        + nested_hint(folder, tuple(f"*{suffix}" for suffix in SUFFIXES))
+    )
+
+
+def _is_state_dict(path: Path) -> bool:
+    import torch
+
+    try:
+        # Tensors alone, which no code of the file's is run for; mapped, not read.
+        held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception:  # whatever torch makes of a file that is none of its own
+        return False
+    return isinstance(held, dict) and any(isinstance(one, torch.Tensor) for one in held.values())
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0]
+
+
+def adapter(environment: Environment) -> "TorchAdapter":
+    """Raises Unavailable if PyTorch is not installed."""
+    require("torch", "PyTorch", "torch")
+    if environment.multi_model:
+        prepare(environment.threads)  # now, or the first model to be loaded would wait for it
+    return TorchAdapter(environment)
+
+
+class TorchAdapter(Scripted):
+    """Loads PyTorch models."""
+
+    def load(self, model_dir: Path) -> BatchModel | CallModel:
+        prepare(self._environment.threads)
+        script = find_script(model_dir, self._environment)
+        if script is not None:
+            handlers = Handlers(load_torchscript, decode_tensor, predict, encode_tensor)
+            return load_script(script, model_dir, handlers, self._environment)
+        return TorchModel(load_torchscript(str(model_dir)), self._environment)
+
+
+@dataclass(slots=True)
+class _Tensor:
+    count: int
+    values: Any
+
+
+class TorchModel:
+    """A module that takes one tensor, in batches."""
+
+    def __init__(self, module: Any, environment: Environment) -> None:
+        self._calls = TensorCalls(module)
+        self._default_accept = environment.default_accept or codecs.JSON
+
+    def decode(self, body: bytes, content_type: str) -> _Tensor:
+        values = read(body, content_type, decode_tensor, "numbers")
+        return _Tensor(rows_of(values), values)
+
+    def predict(self, batch: Sequence[_Tensor]) -> list[Any]:
+        try:
+            with inference():
+                return self._calls.each([each.values for each in batch])
+        except (RuntimeError, script_error()) as problem:  # a shape or a type it cannot take
+            raise refused(_last_line(problem)) from problem
+
+    def encode(self, prediction: Any, accept: str) -> Answer:
+        if not accept or accept == "*/*":
+            accept = self._default_accept
+        try:
+            body, content_type = encode_tensor(prediction, accept)
+        except codecs.UnsupportedFormat as problem:
+            raise Refusal(406, str(problem)) from problem
+        except ValueError as problem:  # a shape that the form has no way to write
+            raise Refusal(
+                406,
+                f"The prediction cannot be written as {accept}: {problem}. "
+                f"Ask for {codecs.JSON} or {codecs.NPY}.",
+            ) from problem
+        return Answer(200, body.encode() if isinstance(body, str) else body, content_type)
+
+    def close(self) -> None:
+        self._calls = TensorCalls(_closed)
+
+
+def decode_tensor(data: Any, content_type: str) -> Any:
+    """The body as a tensor on the device; text forms in single precision.
+
+    Raises UnsupportedFormat, or ValueError and the like if the data is not in its form.
+    """
+    import torch
+
+    if content_type not in (codecs.JSON, codecs.CSV, codecs.NPY):
+        raise codecs.UnsupportedFormat(content_type)
+    if not data:
+        raise ValueError("the body is empty")
+    values = codecs.decode(data, content_type)
+    codecs.refuse_object(values)
+    if content_type in codecs.TEXT_TYPES:
+        return torch.from_numpy(values.astype("float32")).to(device())
+    return torch.from_numpy(values).to(device())
+
+
+def predict(data: Any, model: Any) -> Any:
+    """What stands for a script's `predict_fn`."""
+    if hasattr(model, "eval"):
+        model.to(device()).eval()
+    with inference():
+        return model(data.to(device()))
+
+
+def encode_tensor(prediction: Any, accept: str) -> tuple[str | bytes, str]:
+    return encode_accepted(_plain(prediction), accept)
+
+
+def _plain(prediction: Any) -> Any:
+    """Tensors as lists of numbers, wherever they are."""
+    if isinstance(prediction, dict):
+        return {name: _plain(member) for name, member in prediction.items()}
+    if isinstance(prediction, tuple | list):
+        return [_plain(member) for member in prediction]
+    return prediction.tolist() if hasattr(prediction, "tolist") else prediction
+
+
+def _last_line(problem: Exception) -> str:
+    """TorchScript's messages end with the reason, after its own traceback."""
+    return str(problem).strip().rpartition("\n")[2]
+
+
+def _closed(_values: Any) -> Any:
+    raise RuntimeError("the model was unloaded")

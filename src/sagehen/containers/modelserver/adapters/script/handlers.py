@@ -1,0 +1,220 @@
+"""The functions that answer where a script leaves them out, as the inference toolkit's do.
+
+The context that user functions may take as their last argument, as multi-model-server has it.
+
+A script's answer in pieces: whatever can be iterated, as bytes.
+"""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sagehen.base.errors import SagehenError
+from sagehen.containers.modelserver.adapters.shared.codecs import (
+    UnsupportedFormat,
+    decode,
+    encode,
+    media_type,
+)
+from sagehen.containers.modelserver.contract import Answer
+from sagehen.containers.modelserver.serving.responses import traceback_answer
+from sagehen.containers.modelserver.tracebacks import user_traceback
+
+__all__ = [
+    "Context",
+    "Handlers",
+    "bytes_of",
+    "encode_accepted",
+    "in_pieces",
+    "is_in_pieces",
+    "missing",
+    "toolkit_error",
+]
+
+
+def toolkit_error(problem: Exception) -> Answer:
+    """The inference toolkit's answer where a script raises: 500, unless the exception has a
+    `status_code`, as the toolkit's own have; the message, then the traceback."""
+    status = 500
+    with contextlib.suppress(TypeError, ValueError):
+        own = int(getattr(problem, "status_code", status))
+        status = own if 400 <= own < 600 else 500
+    message = str(getattr(problem, "message", problem))
+    return traceback_answer(status, message, user_traceback(problem))
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """Defaults for a script's functions."""
+
+    model_fn: Callable[..., Any]
+    input_fn: Callable[..., Any]
+    predict_fn: Callable[..., Any]
+    output_fn: Callable[..., Any]
+    transform_of: Callable[[ModuleType], Callable[..., Any] | None] = lambda _: None
+    """What a script has in the place of `transform_fn`, under names of a framework's own."""
+    failed: Callable[[Exception], Answer] = toolkit_error
+    """The answer to a request whose script raises."""
+    needed: tuple[str, ...] = ()
+    """What a script without `transform_fn` has to have."""
+
+    def check_whole(self, module: ModuleType) -> None:
+        """Raises MissingFunction where a request could not be answered: better now than then."""
+        if hasattr(module, "transform_fn") or self.transform_of(module) is not None:
+            return
+        for name in self.needed:
+            if not hasattr(module, name):
+                raise MissingFunction(name)
+
+    @classmethod
+    def of_toolkit(cls) -> "Handlers":
+        functions = missing("model_fn"), decode, missing("predict_fn"), encode_accepted
+        return cls(*functions, needed=("predict_fn",))
+
+
+def missing(name: str) -> Callable[..., Any]:
+    """A function in the place of one that the user has to write."""
+
+    def absent(_first: Any, _second: Any = None) -> Any:
+        raise MissingFunction(name)
+
+    def absent_model(_model_dir: str) -> Any:
+        raise MissingFunction(name)
+
+    return absent_model if name == "model_fn" else absent
+
+
+class MissingFunction(SagehenError):
+    """The script lacks a function that has no default."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Please provide a {name} implementation. "
+            f"See documentation for {name} at https://sagemaker.readthedocs.io/en/stable/"
+        )
+
+
+def encode_accepted(prediction: Any, accept: str) -> tuple[str | bytes, str]:
+    """Encode as the first of the accepted types that there is an encoder for."""
+    for content_type in map(media_type, accept.split(",")):
+        try:
+            return encode(prediction, content_type), content_type
+        except UnsupportedFormat:
+            continue
+    raise UnsupportedFormat(accept, of_answer=True)
+
+
+class Context:
+    """One request's headers, and what the answer is to carry besides its body.
+
+    The index that several methods take is that of a request in a batch; a batch here is one.
+    """
+
+    def __init__(self, headers: Mapping[bytes, bytes], model_dir: Path) -> None:
+        self._headers = headers
+        self.system_properties: dict[str, Any] = {
+            "model_dir": str(model_dir),
+            "gpu_id": None,
+            "batch_size": 1,
+        }
+        self.model_name = model_dir.parent.name
+        self.manifest: dict[str, Any] = {}
+        self.status = 200
+        self.content_type = ""
+        self.answer_headers: tuple[tuple[str, str], ...] = ()
+        self._id = ""
+
+    @property
+    def request_processor(self) -> list["Context"]:
+        return [self]
+
+    def get_request_id(self, idx: int = 0) -> str:
+        self._id = self._id or str(uuid.uuid4())
+        return self._id
+
+    def get_request_header(self, idx: int, key: str) -> str | None:
+        """The header's value; names match in any case."""
+        value = self._headers.get(key.lower().encode("latin-1", "replace"))
+        return None if value is None else value.decode("latin-1")
+
+    def get_all_request_header(self, idx: int) -> dict[str, str]:
+        return self.get_request_properties()
+
+    def get_request_properties(self) -> dict[str, str]:
+        return {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in self._headers.items()
+        }
+
+    def set_response_header(self, idx: int, key: str, value: str) -> None:
+        """For example `X-Amzn-SageMaker-Custom-Attributes`, which is passed to the caller."""
+        if key.lower() in ("content-length", "connection", "transfer-encoding"):
+            raise ValueError(f"{key} is the server's own header.")
+        if key.lower() == "content-type":
+            self.content_type = value
+        else:
+            self.answer_headers += ((key, str(value)),)
+
+    def set_response_content_type(self, idx: int, value: str) -> None:
+        self.content_type = value
+
+    def get_response_content_type(self, idx: int = 0) -> str:
+        return self.content_type
+
+    def set_response_status(self, code: int = 200, phrase: str = "", idx: int = 0) -> None:
+        """Raises ValueError for what is no final status: whoever asks would wait for another."""
+        if not 200 <= int(code) < 600:
+            raise ValueError(f"The status {code} is none of an answer, which are 200 to 599.")
+        self.status = int(code)
+
+
+_END = object()
+
+
+def is_in_pieces(result: Any) -> bool:
+    """A generator, sync or async, or another iterator; not a mere list."""
+    return isinstance(result, Iterator | AsyncIterator)
+
+
+def in_pieces(result: Iterator[Any] | AsyncIterator[Any]) -> Generator[bytes]:
+    """The pieces as they are made, without the empty ones. Raises TypeError for what is no piece.
+
+    Closing it closes `result`.
+    """
+    pieces = _awaited(result) if isinstance(result, AsyncIterator) else result
+    try:
+        for piece in pieces:
+            if data := bytes_of(piece):
+                yield data
+    finally:
+        if (close := getattr(pieces, "close", None)) is not None:
+            close()
+
+
+def bytes_of(text: Any) -> bytes:
+    """Raises TypeError if it is neither text nor bytes."""
+    if isinstance(text, str):
+        return text.encode()
+    if isinstance(text, bytes | bytearray | memoryview):
+        return bytes(text)
+    raise TypeError(
+        f"The script's answer is of type {type(text).__name__}; output_fn (or transform_fn) "
+        "must return str or bytes, an iterator of them, or a tuple of one of these and its "
+        "content type."
+    )
+
+
+def _awaited(pieces: AsyncIterator[Any]) -> Generator[Any]:
+    """On a loop of its own, as the thread has none; its end closes an async generator."""
+    import asyncio  # a sixth of a worker's start, which few scripts have any use for
+
+    with asyncio.Runner() as runner:
+        while (piece := runner.run(_next(pieces))) is not _END:
+            yield piece
+
+
+async def _next(pieces: AsyncIterator[Any]) -> Any:
+    return await anext(pieces, _END)

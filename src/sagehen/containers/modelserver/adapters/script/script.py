@@ -1,0 +1,242 @@
+"""A model served by the user's own functions: SageMaker's `code/inference.py` contract."""
+
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sagehen.base.errors import SagehenError
+from sagehen.containers.modelserver.adapters.script.code_space import CodeSpace, import_shared
+from sagehen.containers.modelserver.adapters.script.handlers import (
+    Context,
+    Handlers,
+    bytes_of,
+    in_pieces,
+    is_in_pieces,
+)
+from sagehen.containers.modelserver.adapters.shared.codecs import JSON, TEXT_TYPES
+from sagehen.containers.modelserver.contract import Answer, Refusal, Request
+from sagehen.containers.modelserver.environment import Environment
+from sagehen.containers.modelserver.serving.responses import by_model
+from sagehen.containers.modelserver.tracebacks import user_traceback
+
+__all__ = [
+    "Script",
+    "ScriptError",
+    "ScriptModel",
+    "Scripted",
+    "find_requirements",
+    "find_script",
+    "load_script",
+    "misplaced_script",
+]
+
+CODE_FOLDER = "code"
+REQUIREMENTS = "requirements.txt"
+
+_OPT_ML = "/opt/ml/"
+
+log = logging.getLogger(__name__)
+
+
+class Scripted:
+    """What adapters share whose models may bring a script."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def needs_worker(self, model_dir: Path) -> bool:
+        return find_script(model_dir, self._environment) is not None
+
+
+class ScriptError(SagehenError):
+    """The user's script is missing or contradicts itself."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """Where a model's script is."""
+
+    folder: Path
+    file_name: str
+
+    @property
+    def module(self) -> str:
+        return ".".join(Path(self.file_name).with_suffix("").parts)
+
+
+def find_script(model_dir: Path, environment: Environment) -> Script | None:
+    """The model's script, None if it has none.
+
+    Raises ScriptError if SAGEMAKER_PROGRAM names one that is not there.
+    """
+    folders = [model_dir / CODE_FOLDER, *_submitted(environment)]
+    for folder in folders:
+        if (folder / environment.program).is_file():
+            return Script(folder, environment.program)
+    if environment.program_named:
+        looked = ", ".join(str(folder) for folder in folders)
+        raise ScriptError(
+            f"SAGEMAKER_PROGRAM names {environment.program}, which is not in {looked}."
+        )
+    return None
+
+
+def misplaced_script(model_dir: Path, environment: Environment) -> str:
+    """A sentence that names a script which lies at the archive's top, where none is run.
+
+    Empty where the archive has no such file, or has its script in the right place.
+    """
+    name = environment.program
+    if not (model_dir / name).is_file() or find_script(model_dir, environment) is not None:
+        return ""
+    return (
+        f"{name} at the top of the archive is not run: move it into the folder {CODE_FOLDER}, "
+        f"to {CODE_FOLDER}/{name}."
+    )
+
+
+def find_requirements(model_dir: Path, environment: Environment) -> Path | None:
+    """The requirements.txt beside the model's script, None if there is none."""
+    script = find_script(model_dir, environment)
+    file = (script.folder if script else model_dir / CODE_FOLDER) / REQUIREMENTS
+    return file if file.is_file() else None
+
+
+def _submitted(environment: Environment) -> list[Path]:
+    """The folder SAGEMAKER_SUBMIT_DIRECTORY names, where that is a local one."""
+    named = environment.submit_directory.removeprefix("file://")
+    if not named.startswith("/"):
+        return []
+    if named.startswith(_OPT_ML):
+        return [environment.base_dir / named.removeprefix(_OPT_ML)]
+    return [Path(named)]
+
+
+def load_script(
+    script: Script, model_dir: Path, defaults: Handlers, environment: Environment
+) -> "ScriptModel":
+    """Import the script and let it load its model. Raises what the user's code raises."""
+    if not environment.multi_model:
+        module = import_shared(script.folder, script.module)
+        return ScriptModel(module, model_dir, defaults, environment)
+    space = CodeSpace(script.folder)
+    module = space.load(script.module)
+    with space.active():  # unpickling looks for the model's classes by their module's name
+        return ScriptModel(module, model_dir, defaults, environment)
+
+
+class ScriptModel:
+    """A loaded model and the functions that answer for it, the user's before the defaults."""
+
+    def __init__(
+        self, module: ModuleType, model_dir: Path, defaults: Handlers, environment: Environment
+    ) -> None:
+        _check_exclusive(module)
+        self._input = _taking(_own(module, "input_fn") or defaults.input_fn, 2)
+        self._predict = _taking(_own(module, "predict_fn") or defaults.predict_fn, 2)
+        self._own_output = _own(module, "output_fn") is not None
+        self._output = _taking(_own(module, "output_fn") or defaults.output_fn, 2)
+        transform = _own(module, "transform_fn") or defaults.transform_of(module)
+        self._transform = _taking(transform, 4) if transform else self._three_steps
+        self._default_accept = environment.default_accept or JSON
+        self._failed = defaults.failed
+        self._model_dir = model_dir
+        context = Context({}, model_dir)
+        if (prepare := _own(module, "pre_model_fn")) is not None:
+            _taking(prepare, 1)(str(model_dir), context)
+        self._model = _taking(_own(module, "model_fn") or defaults.model_fn, 1)(
+            str(model_dir), context
+        )
+        # Behind model_fn, whose own errors come first.
+        defaults.check_whole(module)
+        if (warm_up := _own(module, "model_warmup_fn")) is not None:
+            _taking(warm_up, 2)(str(model_dir), self._model, context)
+
+    def call(self, request: Request) -> Answer:
+        context = Context(request.headers, self._model_dir)
+        accept = request.header(b"accept")
+        if not accept or accept == "*/*":
+            accept = self._default_accept
+        try:
+            return by_model(_answer(self._transformed(request, accept, context), accept, context))
+        except (Refusal, MemoryError):
+            raise
+        except Exception as problem:
+            log.error("The model's code raised.\n%s", user_traceback(problem).rstrip())
+            return by_model(self._failed(problem))
+
+    def _transformed(self, request: Request, accept: str, context: Context) -> Any:
+        content_type = request.header(b"content-type") or None
+        data: Any = request.body
+        if content_type in TEXT_TYPES:
+            data = data.decode()
+        return self._transform(self._model, data, content_type, accept, context)
+
+    def _three_steps(
+        self, model: Any, data: Any, content_type: str | None, accept: str, context: Context
+    ) -> Any:
+        """What stands for `transform_fn`."""
+        prediction = self._predict(self._input(data, content_type, context), model, context)
+        if is_in_pieces(prediction) and not self._own_output:
+            return prediction
+        return self._output(prediction, accept, context)
+
+    def close(self) -> None:
+        self._model = None
+
+
+def _own(module: ModuleType, name: str) -> Callable[..., Any] | None:
+    return getattr(module, name, None)
+
+
+def _check_exclusive(module: ModuleType) -> None:
+    steps = ("input_fn", "predict_fn", "output_fn")
+    if _own(module, "transform_fn") and any(_own(module, step) for step in steps):
+        raise ScriptError(
+            "Cannot use transform_fn implementation in conjunction with "
+            "input_fn, predict_fn, and/or output_fn implementation"
+        )
+
+
+def _taking(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """The function as one that takes `count` arguments and the context, which it may not want."""
+    try:
+        taken = len(inspect.signature(function).parameters)
+    except ValueError:  # some that are written in C do not tell
+        taken = count
+    if taken == count + 1:
+        return function
+    name = getattr(function, "__name__", function)
+
+    def without_context(*arguments: Any) -> Any:
+        if taken != count:
+            raise TypeError(f"{name} takes {taken} arguments but {count} were given.")
+        return function(*arguments[:count])
+
+    return without_context
+
+
+def _answer(result: Any, accept: str, context: Context) -> Answer:
+    """The function's result as an answer: a body, whole or in pieces, and maybe its type."""
+    content_type = accept
+    if isinstance(result, tuple) and len(result) == 2:
+        result, content_type = result
+    body, rest = b"", None
+    if is_in_pieces(result):
+        # What goes wrong before there is anything to send is an error as any other.
+        pieces = in_pieces(result)
+        if body := next(pieces, b""):
+            rest = pieces
+    else:
+        body = bytes_of(result)
+    return Answer(
+        context.status,
+        body,
+        context.content_type or str(content_type),
+        context.answer_headers,
+        rest=rest,
+    )

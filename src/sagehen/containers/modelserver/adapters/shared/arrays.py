@@ -1,0 +1,173 @@
+"""Rows as one array: what the adapters share that predict tables of numbers."""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sagehen.containers.modelserver.adapters.shared import codecs
+from sagehen.containers.modelserver.adapters.shared.codecs import media_type
+from sagehen.containers.modelserver.adapters.shared.table import parse_csv
+from sagehen.containers.modelserver.contract import Answer, Refusal
+from sagehen.containers.modelserver.environment import Environment
+
+__all__ = [
+    "ArrayModel",
+    "ArrayRows",
+    "encoded",
+    "in_groups",
+    "read",
+    "refused",
+    "rows_of",
+]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class ArrayRows:
+    """Rows as an array of shape (count, features)."""
+
+    count: int
+    values: Any
+
+
+class ArrayModel:
+    """A BatchModel of any function from an array (rows, features) to an array (rows, …).
+
+    The function raises ValueError for rows that it cannot take. JSON and CSV become numbers of
+    `dtype`; NPY and NPZ are taken as they are.
+    """
+
+    def __init__(
+        self, predict: Callable[[Any], Any], environment: Environment, dtype: str = "float32"
+    ) -> None:
+        self._function: Callable[[Any], Any] | None = predict
+        self._dtype = dtype
+        self._default_accept = environment.default_accept or codecs.JSON
+
+    def decode(self, body: bytes, content_type: str) -> ArrayRows:
+        values = read(
+            body, content_type, lambda data, kind: rows_of(data, kind, self._dtype), "numbers"
+        )
+        return ArrayRows(values.shape[0], values)  # a sparse matrix has no length
+
+    def predict(self, batch: Sequence[ArrayRows]) -> list[Any]:
+        return in_groups(batch, _kind, self._together)
+
+    def _together(self, batch: Sequence[ArrayRows]) -> list[Any]:
+        import numpy
+
+        if len(batch) == 1:
+            return [self._predictions(batch[0].values)]
+        together = self._predictions(numpy.concatenate([rows.values for rows in batch]))
+        predictions, at = [], 0
+        for rows in batch:
+            predictions.append(together[at : at + rows.count])
+            at += rows.count
+        return predictions
+
+    def _predictions(self, values: Any) -> Any:
+        assert self._function is not None, "the model is closed"
+        try:
+            return self._function(values)
+        except ValueError as problem:
+            raise refused(problem) from problem
+
+    def encode(self, prediction: Any, accept: str) -> Answer:
+        return encoded(prediction, accept, self._default_accept, codecs.encode)
+
+    def close(self) -> None:
+        self._function = None
+
+
+def _kind(rows: ArrayRows) -> Hashable:
+    """Rows of other widths or numbers must not change each other; sparse ones stand alone."""
+    if not hasattr(rows.values, "__array__"):
+        return id(rows)
+    return rows.values.dtype, rows.values.shape[1:]
+
+
+def in_groups(
+    batch: Sequence[T], key: Callable[[T], Hashable], run: Callable[[Sequence[T]], Sequence[R]]
+) -> list[R]:
+    """What `run` makes of the members with equal keys together, in the order of the batch."""
+    if len(batch) == 1:
+        return list(run(batch))
+    groups: dict[Hashable, list[int]] = {}
+    for at, member in enumerate(batch):
+        groups.setdefault(key(member), []).append(at)
+    results: dict[int, R] = {}
+    for places in groups.values():
+        results.update(zip(places, run([batch[at] for at in places]), strict=True))
+    return [results[at] for at in range(len(batch))]
+
+
+def read(body: bytes, content_type: str, decode: Callable[[bytes, str], T], of_what: str) -> T:
+    """`decode(body, media type)`.
+
+    Raises Refusal: 415 for codecs.UnsupportedFormat or no type, 400 for anything else it raises.
+    """
+    kind = media_type(content_type)
+    if not kind:
+        raise Refusal(415, "The request has no Content-Type, which says how to read its body.")
+    try:
+        if not body.strip():
+            raise ValueError("it is empty")
+        return decode(body, kind)
+    except codecs.UnsupportedFormat as problem:
+        raise Refusal(415, str(problem)) from problem
+    except MemoryError:
+        raise
+    except Exception as problem:
+        raise Refusal(400, f"The body is not {kind} of {of_what}: {problem}") from problem
+
+
+def refused(problem: Exception | str) -> Refusal:
+    """400, in the words of SageMaker's containers: the model cannot take these rows."""
+    return Refusal(400, f"Unable to evaluate payload provided: {problem}")
+
+
+def encoded(
+    prediction: T,
+    accept: str,
+    default: str,
+    encode: Callable[[T, str], str | bytes],
+    known: Sequence[str] = (codecs.JSON, codecs.CSV, codecs.NPY),
+) -> Answer:
+    """Written as the first accepted type that `encode` knows. Raises Refusal 406 with the known."""
+    for each in (accept or "*/*").split(","):
+        kind = media_type(each)
+        kind = default if kind in ("*/*", "") else kind
+        try:
+            body = encode(prediction, kind)
+        except codecs.UnsupportedFormat:
+            continue
+        return Answer(200, body.encode() if isinstance(body, str) else body, kind)
+    raise Refusal(
+        406,
+        f"Accept type {accept} is not supported. "
+        f"Please use supported accept types: {', '.join(known)}.",
+    )
+
+
+def rows_of(data: Any, content_type: str, dtype: str) -> Any:
+    """The body as an array of two dimensions; a single list is one row.
+
+    Raises:
+        codecs.UnsupportedFormat: no decoder for the type.
+        ValueError: the data is not in its form, or has no rows.
+    """
+    import numpy
+
+    if content_type == codecs.CSV:
+        table = parse_csv(data.encode() if isinstance(data, str) else data, "d")
+        values = numpy.asarray(table.cells).reshape(table.count, table.columns)
+    else:
+        values = codecs.decode(data, content_type)
+        codecs.refuse_object(values)
+    if 0 in values.shape:  # not its size, which of a sparse matrix of zeros is 0
+        raise ValueError("it has no rows")
+    if values.ndim < 2:
+        values = values.reshape((1, -1))
+    return values.astype(dtype) if content_type in codecs.TEXT_TYPES else values

@@ -1,0 +1,215 @@
+"""The inference toolkit's default decoders and encoders: JSON, CSV, NPY and NPZ with numpy.
+
+Media types as clients send them in Content-Type and Accept.
+
+JSON of large answers, written so that other threads have their turn in between.
+"""
+
+import contextlib
+import io
+import json
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any
+
+__all__ = [
+    "CSV",
+    "JSON",
+    "NPY",
+    "NPZ",
+    "TEXT_TYPES",
+    "UnsupportedFormat",
+    "decode",
+    "encode",
+    "json_text",
+    "media_type",
+    "refuse_object",
+]
+
+
+def media_type(header: str) -> str:
+    """The type without its parameters, in lower case: `text/csv; label_size=1` is `text/csv`."""
+    return header.partition(";")[0].strip().lower()
+
+
+PIECE = 10_000
+"""Values written by one call of `json`, some ten milliseconds: it keeps the interpreter to itself
+for so long, and the server must answer `/ping` meanwhile."""
+
+
+def json_text(value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """What `json.dumps(value, default=default)` gives. Raises what that raises."""
+    if _size(value) <= PIECE:
+        return json.dumps(value, default=default)
+    return "".join(_pieces(value, default))
+
+
+def _pieces(value: Any, default: Callable[[Any], Any] | None) -> Iterator[str]:
+    size = _size(value)
+    if size <= PIECE:
+        yield json.dumps(value, default=default)
+    elif isinstance(value, dict):
+        for at, (key, item) in enumerate(value.items()):
+            yield ", " if at else "{"
+            yield json.dumps({key: None})[1 : -len("null}")]
+            yield from _pieces(item, default)
+        yield "}"
+    else:
+        step = len(value) * PIECE // size
+        for at in range(0, len(value), max(step, 1)):
+            yield ", " if at else "["
+            if step > 1:
+                yield json.dumps(value[at : at + step], default=default)[1:-1]
+            else:
+                yield from _pieces(value[at], default)
+        yield "]"
+
+
+def _size(value: Any) -> int:
+    """About how many values: of a list, as many as if all its items were like the first."""
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    if isinstance(value, list | tuple):
+        return len(value) * max(_size(value[0]), 1) if value else 0
+    if hasattr(value, "tolist") and hasattr(value, "shape"):
+        return prod(value.shape)
+    return 1
+
+
+JSON, CSV = "application/json", "text/csv"
+NPY, NPZ = "application/x-npy", "application/x-npz"
+TEXT_TYPES = (JSON, CSV)
+MOST_UNPACKED_BYTES = 256 * 1024 * 1024
+MOST_SPARSE_ROWS = 1 << 24
+"""Of NPZ, where a few bytes can stand for very much."""
+
+
+class UnsupportedFormat(Exception):
+    """There is no decoder for a request's content type, or no encoder for an answer's.
+
+    Args:
+        content_type: empty or None where the request names none.
+        of_answer: the type is one that the request accepts, not its own.
+    """
+
+    def __init__(self, content_type: str | None, *, of_answer: bool = False) -> None:
+        self.content_type = content_type or "Unknown"
+        ours = f"{JSON}, {CSV} or {NPY}"
+        if of_answer:
+            advice = f"Accept {ours}, or write an output_fn that writes it."
+        elif content_type:
+            advice = f"Send {ours}, or write an input_fn that reads it."
+        else:
+            advice = f"The request names no ContentType: give one, such as {ours}."
+        super().__init__(
+            f"Content type {content_type} is not supported by this framework. {advice}"
+        )
+
+
+def decode(data: Any, content_type: str) -> Any:
+    """The body as a numpy array (a scipy sparse matrix for NPZ).
+
+    Raises:
+        UnsupportedFormat: no decoder for the type.
+        ValueError: the data is not in its form.
+    """
+    decoder = _DECODERS.get(media_type(content_type or ""))
+    if decoder is None:
+        raise UnsupportedFormat(content_type)
+    return decoder(data)
+
+
+def refuse_object(values: Any) -> None:
+    """Raises ValueError for what was a JSON object, where a model takes rows."""
+    if values.ndim == 0 and values.dtype == object:
+        raise ValueError("it is an object; send a list of rows, such as [[1, 2], [3, 4]]")
+
+
+def encode(prediction: Any, content_type: str) -> str | bytes:
+    """Raises UnsupportedFormat, or TypeError if the prediction cannot be written so."""
+    encoder = _ENCODERS.get(content_type)
+    if encoder is None:
+        raise UnsupportedFormat(content_type, of_answer=True)
+    return encoder(prediction)
+
+
+def _from_json(data: Any) -> Any:
+    import numpy
+
+    return numpy.array(json.loads(data))
+
+
+def _from_csv(data: Any) -> Any:
+    import numpy
+
+    text = data.decode() if isinstance(data, bytes | bytearray) else data
+    return numpy.genfromtxt(io.StringIO(text), delimiter=",")
+
+
+def _from_npy(data: bytes) -> Any:
+    import numpy
+
+    with _as_said():
+        # Without pickles: loading one runs whatever code the sender put in.
+        return numpy.load(io.BytesIO(data), allow_pickle=False)
+
+
+def _from_npz(data: bytes) -> Any:
+    import zipfile
+
+    from scipy import sparse
+
+    with zipfile.ZipFile(io.BytesIO(data)) as packed:
+        size = sum(member.file_size for member in packed.infolist())
+    if size > MOST_UNPACKED_BYTES:
+        raise ValueError(f"it unpacks to {size} bytes; at most {MOST_UNPACKED_BYTES} are taken")
+    with _as_said():
+        matrix = sparse.load_npz(io.BytesIO(data))
+    if matrix.shape[0] > MOST_SPARSE_ROWS:
+        raise ValueError(f"it has {matrix.shape[0]} rows; at most {MOST_SPARSE_ROWS} are taken")
+    return matrix
+
+
+@contextlib.contextmanager
+def _as_said() -> Iterator[None]:
+    """Numbers that are there have room. It is their head that asks for more, and no reason to
+    unload other models, as a want of memory is."""
+    try:
+        yield
+    except MemoryError as problem:
+        raise ValueError(f"it does not have as many numbers as its head says: {problem}") from None
+
+
+def _to_json(prediction: Any) -> str:
+    return json_text(prediction, _as_list)
+
+
+def _as_list(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def _to_csv(prediction: Any) -> str:
+    import numpy
+
+    text = io.StringIO()
+    numpy.savetxt(text, prediction, delimiter=",", fmt="%s")
+    return text.getvalue()
+
+
+def _to_npy(prediction: Any) -> bytes:
+    import numpy
+
+    content = io.BytesIO()
+    numpy.save(content, prediction)
+    return content.getvalue()
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    JSON: _from_json,
+    CSV: _from_csv,
+    NPY: _from_npy,
+    NPZ: _from_npz,
+}
+_ENCODERS: dict[str, Callable[[Any], str | bytes]] = {JSON: _to_json, CSV: _to_csv, NPY: _to_npy}

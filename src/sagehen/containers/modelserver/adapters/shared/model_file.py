@@ -1,0 +1,143 @@
+"""Finds a model's file in its archive, and reads those that are pickles."""
+
+import itertools
+import os
+import pickle
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sagehen.base.errors import SagehenError
+
+__all__ = ["ModelFileError", "load_file", "nested_hint", "one_file", "top_files", "unpickled"]
+
+T = TypeVar("T")
+
+MOST_LOOKED_AT = 1000
+"""Files of an archive that are looked at for the one that lies too deep."""
+_CLASS_OF_MAIN = re.compile(
+    r"Can't get attribute '([^']+)' on <module '(?:__main__|sagehen\.containers\.modelserver\.)"
+)
+
+
+class ModelFileError(SagehenError):
+    """A model file cannot be loaded, or there is none, or it is not clear which is meant."""
+
+
+def one_file(model_dir: Path, patterns: Iterable[str], wanted: str) -> Path:
+    """The one file at the archive's top that matches one of `patterns`.
+
+    Raises ModelFileError, which says that there should be `wanted`.
+    """
+    patterns = tuple(patterns)
+    files = top_files(model_dir)
+    found = sorted(path for path in files if _matches(path, patterns))
+    if not found:
+        names = ", ".join(sorted(path.name for path in files)) or "no file"
+        raise ModelFileError(
+            f"The model's archive needs {wanted}; at its top there is {names}."
+            + nested_hint(model_dir, patterns)
+        )
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise ModelFileError(
+            f"The model's archive has several models, {names}: leave one of them, or say which "
+            "to load by a code/inference.py with a model_fn."
+        )
+    return found[0]
+
+
+def top_files(model_dir: Path) -> list[Path]:
+    """The files at the archive's top but hidden ones."""
+    return [path for path in model_dir.iterdir() if path.is_file() and path.name[0] != "."]
+
+
+def nested_hint(model_dir: Path, patterns: Iterable[str]) -> str:
+    """What to say where a file lies in a folder of the archive that belongs to its top: the
+    archive was made of the folder instead of what is in it. Empty where there is none.
+
+    Args:
+        patterns: of the file's path below that folder, such as `model.joblib`.
+    """
+    patterns = tuple(patterns)
+    for path in itertools.islice(_deeper_files(model_dir), MOST_LOOKED_AT):
+        if _matches(path, patterns):
+            inside = path.relative_to(model_dir)
+            depth = len(next(one for one in patterns if path.match(one)).split("/"))
+            folder = Path(*inside.parts[:-depth])
+            return (
+                f" It has {inside}: pack from inside the folder "
+                f"(tar -C {folder} -czf model.tar.gz .)."
+            )
+    return ""
+
+
+def _deeper_files(model_dir: Path) -> Iterator[Path]:
+    """The files that are in a folder of the archive, in its order of names."""
+    for place, folders, files in os.walk(model_dir):
+        folders.sort()
+        if Path(place) == model_dir:
+            # What is there has its place there.
+            folders[:] = [name for name in folders if name != "code"]
+        else:
+            yield from (Path(place, name) for name in sorted(files) if not name.startswith("."))
+
+
+def _matches(path: Path, patterns: tuple[str, ...]) -> bool:
+    return any(path.match(pattern) for pattern in patterns)
+
+
+def load_file(load: Callable[[Path], T], path: Path) -> T:
+    """`load(path)`. Raises ModelFileError with the reason, or MemoryError."""
+    try:
+        return load(path)
+    except (MemoryError, ModelFileError):
+        raise
+    except Exception as problem:
+        # The folder is one of the server's, and says nothing to the user.
+        reason = str(problem).replace(f"{path.parent}/", "").strip()
+        reason = reason or "the file is no model, or is cut off"
+        raise ModelFileError(
+            f"Model {path.name} cannot be loaded: {type(problem).__name__}: {reason}"
+        ) from problem
+
+
+def unpickled(path: Path) -> Any:
+    """What joblib or pickle wrote. Raises ModelFileError or MemoryError."""
+    try:
+        return load_file(_joblib if path.suffix == ".joblib" else _pickle, path)
+    except ModelFileError as error:
+        if hint := _pickle_hint(error.__cause__):
+            raise ModelFileError(f"{str(error).rstrip('.')}. {hint}") from error.__cause__
+        raise
+
+
+def _pickle_hint(problem: BaseException | None) -> str:
+    """What to do about a pickle that names what is not here; empty where it is something else."""
+    if isinstance(problem, ModuleNotFoundError):
+        package = (problem.name or "").partition(".")[0]
+        return (
+            f"The model was saved with {package}, which is not installed here: name it in "
+            "code/requirements.txt, beside a code/inference.py."
+        )
+    found = _CLASS_OF_MAIN.search(str(problem)) if isinstance(problem, AttributeError) else None
+    if found is None:
+        return ""
+    name = found[1]
+    return (
+        f"{name} was defined in the script that saved the model, and a pickle has only its name: "
+        f"put it into code/inference.py, save the model where it is imported (from inference "
+        f"import {name}), and pack the folder code with the model."
+    )
+
+
+def _joblib(path: Path) -> Any:
+    import joblib
+
+    return joblib.load(path)
+
+
+def _pickle(path: Path) -> Any:
+    with path.open("rb") as file:
+        return pickle.load(file)

@@ -1,0 +1,97 @@
+"""scikit-learn models: by the user's script as SageMaker has it, or a plain model file."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from sagehen.base.extras import missing_library
+from sagehen.containers.modelserver.adapters.script.handlers import Handlers, encode_accepted
+from sagehen.containers.modelserver.adapters.script.script import (
+    Scripted,
+    find_script,
+    load_script,
+)
+from sagehen.containers.modelserver.adapters.shared import codecs
+from sagehen.containers.modelserver.adapters.shared.arrays import ArrayModel
+from sagehen.containers.modelserver.adapters.shared.model_file import (
+    ModelFileError,
+    nested_hint,
+    top_files,
+    unpickled,
+)
+from sagehen.containers.modelserver.contract import BatchModel, CallModel
+from sagehen.containers.modelserver.environment import Environment
+
+__all__ = ["SklearnAdapter", "adapter"]
+
+MODEL_FILES = ("model.joblib", "model.pkl", "model.pickle")
+
+
+def adapter(environment: Environment) -> "SklearnAdapter":
+    """Raises Unavailable if scikit-learn is not installed."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise missing_library("scikit-learn", "sklearn")
+    return SklearnAdapter(environment)
+
+
+class SklearnAdapter(Scripted):
+    """Loads scikit-learn models.
+
+    SageMaker's container requires a script with `model_fn`. Here an archive without one is served
+    too, if it holds `model.joblib` or `model.pkl`.
+    """
+
+    def load(self, model_dir: Path) -> BatchModel | CallModel:
+        script = find_script(model_dir, self._environment)
+        if script is not None:
+            handlers = Handlers(load_model_file, decode_rows, _predict, encode_accepted)
+            return load_script(script, model_dir, handlers, self._environment)
+        model = load_model_file(str(model_dir))
+        if not hasattr(model, "predict"):
+            (name, *_) = (one for one in MODEL_FILES if (model_dir / one).is_file())
+            raise ModelFileError(
+                f"{name} holds a {type(model).__name__}, which has no predict method: save the "
+                "model itself, or take it out in the model_fn of a code/inference.py."
+            )
+        return ArrayModel(model.predict, self._environment)
+
+
+def load_model_file(model_dir: str) -> Any:
+    """The model in `model.joblib` or `model.pkl`. Raises ModelFileError or MemoryError."""
+    for name in MODEL_FILES:
+        path = Path(model_dir, name)
+        if path.is_file():
+            return unpickled(path)
+    raise _no_model(Path(model_dir))
+
+
+def _no_model(model_dir: Path) -> ModelFileError:
+    """The error for an archive with no model file, and no model_fn to load another."""
+    script = "code/inference.py"
+    if (model_dir / script).is_file():
+        lacks = f"{script} has no model_fn, and the model's archive none of"
+    else:
+        lacks = f"the model's archive has no {script}, and none of"
+    names = ", ".join(sorted(path.name for path in top_files(model_dir))) or "no file"
+    advice = nested_hint(model_dir, (script, *MODEL_FILES)) or (
+        f" At its top there is {names}: name the model as one of these, or load it by a model_fn "
+        f"in {script}."
+    )
+    return ModelFileError(
+        f"Please provide a model_fn implementation: {lacks} {', '.join(MODEL_FILES)}.{advice}"
+    )
+
+
+def decode_rows(data: Any, content_type: str) -> Any:
+    """As SageMaker's container reads rows for a script: what is no number in CSV is NaN."""
+    import numpy
+
+    values = codecs.decode(data, content_type)
+    if values.ndim < 2:
+        one_column = content_type == codecs.CSV and values.size > 1 and "," not in str(data)
+        values = values.reshape((-1, 1) if one_column else (1, -1))
+    return values.astype(numpy.float32) if content_type in codecs.TEXT_TYPES else values
+
+
+def _predict(data: Any, model: Any) -> Any:
+    return model.predict(data)

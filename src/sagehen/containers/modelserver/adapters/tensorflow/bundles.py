@@ -1,0 +1,169 @@
+"""TensorFlow's models in an archive: SavedModels by name and version, or one .keras file."""
+
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sagehen.base.errors import SagehenError
+from sagehen.containers.modelserver.adapters.shared.model_file import (
+    ModelFileError,
+    load_file,
+    one_file,
+)
+from sagehen.containers.modelserver.adapters.shared.named_tensors import Tensor
+from sagehen.containers.modelserver.environment import TensorFlow
+
+__all__ = [
+    "Bundle",
+    "Signature",
+    "SignatureError",
+    "choose",
+    "import_tensorflow",
+    "load_bundles",
+]
+
+_OPTIMIZERS = "keras.src.optimizers"
+_importing = threading.Lock()
+
+WANTED = "a SavedModel in a folder named by its version, as 1/saved_model.pb, or one file *.keras"
+
+
+def import_tensorflow() -> None:
+    """Without Keras, which takes half of the time and a quarter of the memory; `tf.keras` still
+    comes when it is asked for.
+
+    TensorFlow imports it at once, for optimizers that only training needs, and does without if
+    it is not there.
+    """
+    with _importing:
+        if "tensorflow" in sys.modules or _OPTIMIZERS in sys.modules:
+            return
+        sys.modules[_OPTIMIZERS] = None  # type: ignore[assignment]
+        try:
+            import tensorflow  # noqa: F401
+        finally:
+            del sys.modules[_OPTIMIZERS]
+
+
+class SignatureError(SagehenError):
+    """TensorFlow refused the call; `str()` is its reason."""
+
+
+class Signature:
+    """One function of a SavedModel, from named arrays to named arrays."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._specs = function.structured_input_signature[1]
+        self.inputs = tuple(_tensor(name, spec) for name, spec in self._specs.items())
+        self.takes_rows = all(each.shape and each.shape[0] is None for each in self.inputs)
+        """Whether rows of several requests may be given in one call."""
+
+    def run(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises SignatureError or MemoryError."""
+        import tensorflow
+
+        try:
+            given = {
+                name: tensorflow.constant(array, self._specs[name].dtype)
+                for name, array in arrays.items()
+            }
+            return {name: output.numpy() for name, output in self._function(**given).items()}
+        except tensorflow.errors.ResourceExhaustedError as problem:
+            raise MemoryError(problem.message) from problem
+        except (tensorflow.errors.OpError, ValueError, TypeError) as problem:
+            reason = str(getattr(problem, "message", problem))
+            raise SignatureError(reason.partition("\n")[0]) from problem
+
+
+def _tensor(name: str, spec: Any) -> Tensor:
+    import numpy
+
+    shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
+    return Tensor(name, numpy.dtype(spec.dtype.as_numpy_dtype), shape)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One version of one model, loaded."""
+
+    name: str
+    version: int
+    signatures: Mapping[str, Signature]
+    loaded: Any
+    """Keeps the variables, which the signatures do not."""
+
+
+def load_bundles(model_dir: Path, settings: TensorFlow) -> list[Bundle]:
+    """All of the archive, by name and then version. Raises ModelFileError or MemoryError."""
+    import_tensorflow()
+    _use_threads(settings)
+    places = sorted(_saved_models(model_dir))
+    keras = list(model_dir.glob("*.keras"))
+    if places and not keras:
+        if len({place[:2] for place in places}) < len(places):
+            raise ModelFileError("The model's archive has two models of one name and version.")
+        return [_load(name, version, path) for name, version, path in places]
+    if keras and not places:
+        return [_load_keras(one_file(model_dir, ["*.keras"], WANTED))]
+    if keras:
+        raise ModelFileError(
+            f"The model's archive has both {keras[0].name} and a SavedModel: leave one of them."
+        )
+    if (model_dir / "saved_model.pb").exists():
+        raise ModelFileError(
+            "The SavedModel lies at the archive's top: put it into a folder named by its version, "
+            "as 1/saved_model.pb."
+        )
+    raise ModelFileError(f"The model's archive needs {WANTED}; no SavedModel bundles found!")
+
+
+def _use_threads(settings: TensorFlow) -> None:
+    """TensorFlow takes these numbers only before it has done anything."""
+    import tensorflow
+
+    threading = tensorflow.config.threading
+    if threading.get_intra_op_parallelism_threads() != settings.intra_op_threads:
+        threading.set_intra_op_parallelism_threads(settings.intra_op_threads)
+    if threading.get_inter_op_parallelism_threads() != settings.inter_op_threads:
+        threading.set_inter_op_parallelism_threads(settings.inter_op_threads)
+
+
+def _saved_models(model_dir: Path) -> Iterator[tuple[str, int, Path]]:
+    for file in model_dir.rglob("saved_model.pb"):
+        folder = file.parent
+        if folder != model_dir and folder.name.isdecimal():
+            yield folder.parent.name, int(folder.name), folder
+
+
+def _load(name: str, version: int, path: Path) -> Bundle:
+    import tensorflow
+
+    loaded = load_file(lambda path: tensorflow.saved_model.load(str(path), tags="serve"), path)
+    signatures = {key: Signature(function) for key, function in loaded.signatures.items()}
+    return Bundle(name, version, signatures, loaded)
+
+
+def _load_keras(path: Path) -> Bundle:
+    with tempfile.TemporaryDirectory() as folder:
+        exported = Path(folder, "1")
+        load_file(lambda path: _export(path, exported), path)
+        return _load("model", 1, exported)
+
+
+def _export(path: Path, folder: Path) -> None:
+    import keras
+
+    keras.models.load_model(path, compile=False).export(str(folder), verbose=False)
+
+
+def choose(bundles: Sequence[Bundle], name: str, version: str) -> Bundle | None:
+    """The version asked for, or the latest; None if there is none."""
+    versions = [
+        bundle for bundle in bundles if bundle.name == name and version in ("", str(bundle.version))
+    ]
+    return max(versions, key=lambda bundle: bundle.version, default=None)

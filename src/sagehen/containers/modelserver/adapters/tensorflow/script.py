@@ -1,0 +1,286 @@
+"""The TensorFlow Serving container's scripts: a `handler`, or an `input_` and `output_handler`.
+
+TensorFlow Serving's REST interface on a port of its own, for scripts that ask it themselves.
+
+A script's `handler` posts to `context.rest_uri`; the same models answer as in the process itself.
+"""
+
+import io
+import json
+import logging
+import re
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
+
+from sagehen.containers.modelserver.adapters.script.handlers import Context, bytes_of
+from sagehen.containers.modelserver.adapters.script.script import ScriptError
+from sagehen.containers.modelserver.adapters.shared import named_tensors as tensors
+from sagehen.containers.modelserver.adapters.shared.codecs import JSON
+from sagehen.containers.modelserver.adapters.tensorflow.bundles import Bundle
+from sagehen.containers.modelserver.contract import Answer
+from sagehen.containers.modelserver.environment import Environment
+
+__all__ = [
+    "Response",
+    "RestModel",
+    "RestServer",
+    "Served",
+    "TfsContext",
+    "add_libraries",
+    "read_attributes",
+    "resource",
+    "transform_of",
+]
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+"""How soon the server notices that it is to end."""
+
+_RESOURCE = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::([a-z]+))?")
+
+
+class RestModel(Protocol):
+    """What is asked."""
+
+    def ask(self, body: bytes, name: str, version: str, method: str) -> Answer:
+        """The answer to a body in TensorFlow Serving's JSON; refuses in its form."""
+
+    def versions(self, name: str, version: str) -> list[int]:
+        """The loaded versions of a model, or the one that is asked for; none if it is unknown."""
+
+
+def resource(name: str, version: str, method: str) -> str:
+    """The path of a model's method; the latest version's where `version` is empty."""
+    return f"/v1/models/{name}{f'/versions/{version}' if version else ''}:{method}"
+
+
+class RestServer:
+    """Answers on the loopback interface until it is closed."""
+
+    def __init__(self, model: RestModel) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(model))
+        self._server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+        serve = threading.Thread(
+            target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True, name="rest"
+        )
+        serve.start()
+
+    def close(self) -> None:
+        """Soon, in a thread of its own: ending waits for what is being looked at."""
+        threading.Thread(target=self._end, daemon=True).start()
+
+    def _end(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _handler(model: RestModel) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            asked = _RESOURCE.fullmatch(self.path)
+            if asked is None or not asked[3]:
+                self._answer(400, _error(f"Malformed request: POST {self.path}"))
+                return
+            answer = model.ask(body, asked[1], asked[2] or "", asked[3])
+            self._answer(answer.status, answer.body)
+
+        def do_GET(self) -> None:
+            asked = _RESOURCE.fullmatch(self.path)
+            versions = model.versions(asked[1], asked[2] or "") if asked else []
+            if not versions:
+                self._answer(404, _error(f"Could not find any versions of model {self.path}"))
+                return
+            fine = {"error_code": "OK", "error_message": ""}
+            states = [{"version": str(n), "state": "AVAILABLE", "status": fine} for n in versions]
+            self._answer(200, json.dumps({"model_version_status": states}).encode())
+
+        def _answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    return Handler
+
+
+def _error(message: str) -> bytes:
+    return json.dumps({"error": message}).encode()
+
+
+_CUSTOM_ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+_ATTRIBUTE = re.compile(r"(tfs-[a-z\-]+)=([^,]+)")
+
+
+class TfsContext(NamedTuple):
+    """What a handler is told of its request, as in SageMaker's container."""
+
+    model_name: str | None
+    model_version: str | None
+    method: str | None
+    rest_uri: str
+    grpc_port: str | None
+    """None: there is no gRPC here, but `rest_uri` answers."""
+    channel: None
+    custom_attributes: str | None
+    request_content_type: str
+    accept_header: str
+    content_length: int
+
+
+class Response:
+    """What `output_handler` gets: of `requests.Response` what its scripts use."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.status_code = answer.status
+        self.content = answer.body
+        self.headers = {"Content-Type": answer.content_type}
+        self.reason = HTTPStatus(answer.status).phrase
+        self.encoding = "utf-8"
+
+    @property
+    def ok(self) -> bool:
+        return self.status_code < 400
+
+    @property
+    def text(self) -> str:
+        return self.content.decode()
+
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+    def raise_for_status(self) -> None:
+        if not self.ok:
+            raise OSError(f"{self.status_code} {self.reason}: {self.text}")
+
+
+class ServedModel(RestModel, Protocol):
+    """The models of the archive, as tensorflow.TensorFlowModel has them."""
+
+    default_name: str
+
+    def choose(self, name: str, version: str) -> Bundle:
+        """Raises Refusal if there is none."""
+
+
+class Served:
+    """The archive's models for a script: in the process, and at an address of their own."""
+
+    def __init__(self, model: ServedModel) -> None:
+        self._model = model
+        self._starting = threading.Lock()
+        self._rest: RestServer | None = None
+
+    def predict(self, data: Any) -> Any:
+        """By the default signature: of its only input an array, or arrays by name.
+
+        Raises:
+            ValueError: the data does not fit.
+            SignatureError: TensorFlow refuses it.
+        """
+        signature = self._model.choose("", "").signatures["serving_default"]
+        rows = tensors.by_column(data, signature.inputs, tensors.LISTS, lone=True)
+        outputs = signature.run(rows.arrays)
+        return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+    def context(self, context: Context, content_type: str, accept: str, size: int) -> TfsContext:
+        custom = context.get_request_header(0, _CUSTOM_ATTRIBUTES)
+        attributes = read_attributes(custom or "")
+        name, version = attributes.get("tfs-model-name"), attributes.get("tfs-model-version")
+        method = attributes.get("tfs-method")
+        path = resource(name or self._model.default_name, version or "", method or "predict")
+        return TfsContext(
+            name,
+            version,
+            method,
+            self._address() + path,
+            None,
+            None,
+            custom,
+            content_type,
+            accept,
+            size,
+        )
+
+    def _address(self) -> str:
+        with self._starting:
+            if self._rest is None:
+                self._rest = RestServer(self._model)
+                weakref.finalize(self, self._rest.close)
+            return self._rest.address
+
+    def post(self, asked: TfsContext, body: Any) -> Response:
+        """What posting the body to `asked.rest_uri` gives, without the way there."""
+        data = json.dumps(body) if isinstance(body, dict | list) else body
+        name, version = asked.model_name or self._model.default_name, asked.model_version or ""
+        answer = self._model.ask(bytes_of(data), name, version, asked.method or "predict")
+        return Response(answer)
+
+
+def read_attributes(custom: str) -> dict[str, str]:
+    """tfs-model-name, tfs-model-version and tfs-method, of those that are there."""
+    return dict(_ATTRIBUTE.findall(custom))
+
+
+def add_libraries(code: Path, environment: Environment) -> None:
+    """Make the packages in `code/lib` importable, where no other model could find them too."""
+    folder = code / "lib"
+    if folder.is_dir() and not environment.multi_model:
+        sys.path.append(str(folder))
+
+
+def transform_of(module: ModuleType) -> Callable[..., Any] | None:
+    """What stands for the script's `transform_fn`, if it has the container's handlers.
+
+    Raises ScriptError if it has one of two that belong together.
+    """
+    handler = getattr(module, "handler", None)
+    before = getattr(module, "input_handler", None)
+    after = getattr(module, "output_handler", None)
+    if handler is not None:
+        return _reporting(lambda model, body, asked: handler(body, asked))
+    if before is None and after is None:
+        return None
+    if before is None or after is None:
+        raise ScriptError(
+            "Handlers are not implemented correctly in user script: input_handler and "
+            "output_handler go together, or there is a handler."
+        )
+    return _reporting(
+        lambda model, body, asked: after(model.post(asked, before(body, asked)), asked)
+    )
+
+
+def _reporting(answer: Callable[[Served, io.BytesIO, TfsContext], Any]) -> Callable[..., Any]:
+    """`answer` as a `transform_fn`; an exception is answered as the container does."""
+
+    def transform(
+        model: Served, data: bytes | str, content_type: str, accept: str, context: Context
+    ) -> Any:
+        body = bytes_of(data)
+        asked = model.context(context, content_type or JSON, accept, len(body))
+        try:
+            return answer(model, io.BytesIO(body), asked)
+        except MemoryError:
+            raise
+        except Exception as problem:
+            log.exception("exception handling request: %s", problem)
+            context.set_response_status(500)
+            return json.dumps({"error": str(problem)}), JSON
+
+    return transform

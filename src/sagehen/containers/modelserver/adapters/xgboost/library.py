@@ -1,0 +1,222 @@
+"""XGBoost's own C library, called without its Python package.
+
+The package imports scipy, pandas and scikit-learn where they are installed: a second and 150 MB
+that predicting does not need. The C interface used here is the documented, stable one.
+"""
+
+import ctypes
+import importlib.util
+import json
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sagehen.base.errors import SagehenError
+from sagehen.base.extras import missing_library
+from sagehen.containers.modelserver.serving.malloc_trim import join_freed_pieces
+
+__all__ = ["Booster", "BoosterError", "Library", "Scores", "average", "find_library", "vote"]
+
+_DENSE = b'{"data":[%d,true],"shape":[%d,%d],"typestr":"<f4","version":3}'
+
+
+class BoosterError(SagehenError):
+    """The library refused; `str()` is its reason without the C++ stack."""
+
+
+class Scores(NamedTuple):
+    """What one call predicts: `width` numbers a row, one after the other.
+
+    `vectors` tells a row of one number in a list from a plain number.
+    """
+
+    values: list[float]
+    width: int
+    vectors: bool
+
+
+class Library:
+    """The shared library, loaded."""
+
+    def __init__(self, path: Path) -> None:
+        join_freed_pieces()
+        self._library = ctypes.CDLL(str(path))
+        self._library.XGBGetLastError.restype = ctypes.c_char_p
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Raises BoosterError, or MemoryError if the library could not get memory."""
+        if getattr(self._library, name)(*arguments) != 0:
+            self.fail()
+
+    def function(self, name: str) -> Any:
+        return getattr(self._library, name)
+
+    def fail(self) -> None:
+        text = self._library.XGBGetLastError().decode(errors="replace")
+        reason = text.partition("\nStack trace:")[0].strip()
+        if "bad_alloc" in reason or "emory allocation" in reason:
+            raise MemoryError(reason)
+        raise BoosterError(reason)
+
+
+def find_library() -> Library:
+    """Raises Unavailable if XGBoost is not installed."""
+    spec = importlib.util.find_spec("xgboost")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for name in ("libxgboost.so", "libxgboost.dylib"):
+            path = Path(folder, "lib", name)
+            if path.exists():
+                return Library(path)
+    raise missing_library("XGBoost", "xgboost")
+
+
+class Booster:
+    """One trained model. Predicts with all trees, or those up to the best iteration if set."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._handle = ctypes.c_void_p()
+        # Without one of ours the library makes a new one for every call, and with each of them
+        # reads the machine's limits again: most of what predicting a row would take.
+        self._proxy = ctypes.c_void_p()
+        library.call("XGBoosterCreate", None, ctypes.c_uint64(0), ctypes.byref(self._handle))
+        library.call("XGProxyDMatrixCreate", ctypes.byref(self._proxy))
+        self._shape = ctypes.POINTER(ctypes.c_uint64)()
+        self._dimensions = ctypes.c_uint64()
+        self._values = ctypes.POINTER(ctypes.c_float)()
+        self._results = tuple(
+            ctypes.byref(part) for part in (self._shape, self._dimensions, self._values)
+        )
+        self._predict_dense = library.function("XGBoosterPredictFromDense")
+        self.content_bytes = 0
+        """Of the file or pickle that the model was read from."""
+        self.features = 0
+        self.rounds = 0
+        """Of those that count; 0 for all."""
+        self.objective = ""
+        self.classes = 0
+
+    def load(self, content: bytes) -> None:
+        """From the JSON, UBJSON or (if the library still reads it) old binary form."""
+        if len(content) < 2:  # the library would end the whole process
+            raise BoosterError(f"the file has {len(content)} bytes")
+        self._library.call("XGBoosterLoadModelFromBuffer", *self._buffer(content))
+        self._prepare()
+
+    def unserialize(self, content: bytes) -> None:
+        """From the form inside a pickled Booster."""
+        self._library.call("XGBoosterUnserializeFromBuffer", *self._buffer(content))
+        self._prepare()
+
+    def _buffer(self, content: bytes) -> tuple[Any, Any, Any]:
+        self.content_bytes = len(content)
+        return self._handle, content, ctypes.c_uint64(len(content))
+
+    def _prepare(self) -> None:
+        # One thread, as SageMaker's container sets: with more, a small batch takes longer.
+        self._library.call("XGBoosterSetParam", self._handle, b"nthread", b"1")
+        learner = self._configuration()["learner"]
+        self.features = int(learner["learner_model_param"]["num_feature"])
+        self.classes = int(learner["learner_model_param"]["num_class"])
+        self.objective = str(learner["objective"]["name"])
+        # From plain memory the linear booster does not predict, and dart sums in another order.
+        self._needs_matrix = learner["gradient_booster"]["name"] != "gbtree"
+        best = self._attribute(b"best_iteration")
+        self.rounds = int(best) + 1 if best else 0
+        settings = {
+            "type": 0,
+            "training": False,
+            "iteration_begin": 0,
+            "iteration_end": self.rounds,
+            "missing": float("nan"),
+            "strict_shape": False,
+            "cache_id": 0,
+        }
+        self._settings = json.dumps(settings).encode()
+
+    def save(self) -> bytes:
+        """The model as JSON, in the format of the library's version. Raises BoosterError."""
+        length, content = ctypes.c_uint64(), ctypes.POINTER(ctypes.c_char)()
+        self._library.call(
+            "XGBoosterSaveModelToBuffer",
+            self._handle,
+            b'{"format":"json"}',
+            ctypes.byref(length),
+            ctypes.byref(content),
+        )
+        return ctypes.string_at(content, length.value)
+
+    def _configuration(self) -> Any:
+        length, text = ctypes.c_uint64(), ctypes.c_char_p()
+        self._library.call(
+            "XGBoosterSaveJsonConfig", self._handle, ctypes.byref(length), ctypes.byref(text)
+        )
+        return json.loads(text.value or b"{}")
+
+    def _attribute(self, name: bytes) -> str:
+        value, found = ctypes.c_char_p(), ctypes.c_int()
+        self._library.call(
+            "XGBoosterGetAttr", self._handle, name, ctypes.byref(value), ctypes.byref(found)
+        )
+        return (value.value or b"").decode() if found.value else ""
+
+    def predict(self, cells: "array[float]", rows: int) -> Scores:
+        """Predict `rows` rows of `features` numbers each; NaN is missing. Raises BoosterError.
+
+        Not by two threads at once.
+        """
+        if len(cells) != rows * self.features:  # the library would read beyond them
+            raise BoosterError(f"{rows} rows need {self.features} features each")
+        address = cells.buffer_info()[0]
+        dense = _DENSE % (address, rows, self.features)
+        if self._needs_matrix:
+            self._predict_matrix(dense)
+        elif self._predict_dense(self._handle, dense, self._settings, self._proxy, *self._results):
+            self._library.fail()
+        vectors = self._dimensions.value > 1
+        total = 1
+        for axis in range(self._dimensions.value):
+            total *= self._shape[axis]
+        return Scores(self._values[:total], total // rows, vectors)
+
+    def _predict_matrix(self, dense: bytes) -> None:
+        matrix = ctypes.c_void_p()
+        self._library.call(
+            "XGDMatrixCreateFromDense",
+            dense,
+            b'{"missing":NaN,"nthread":1}',
+            ctypes.byref(matrix),
+        )
+        try:
+            self._library.call(
+                "XGBoosterPredictFromDMatrix", self._handle, matrix, self._settings, *self._results
+            )
+        finally:
+            self._library.call("XGDMatrixFree", matrix)
+
+    def close(self) -> None:
+        """Free the model; it must not be used any more."""
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        if handle:
+            self._library.call("XGBoosterFree", handle)
+        proxy, self._proxy = self._proxy, ctypes.c_void_p()
+        if proxy:
+            self._library.call("XGDMatrixFree", proxy)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def average(members: Sequence[list[float]]) -> list[float]:
+    """The mean, in single precision as numpy's mean over float32."""
+    total = array("f", members[0])
+    for member in members[1:]:
+        total = array("f", map(float.__add__, total, member))
+    return array("f", (value / len(members) for value in total)).tolist()
+
+
+def vote(members: Sequence[list[float]]) -> list[float]:
+    """The most frequent label, the lowest of several."""
+    columns = zip(*members, strict=True)
+    return [max(sorted(set(column)), key=column.count) for column in columns]

@@ -1,0 +1,298 @@
+"""What the container is told by its environment, read once.
+
+Variables of SageMaker's containers that are another's second name, or cannot be meant here.
+
+What the Hugging Face container is told: which model, for which task.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from sagehen.base.errors import SettingError
+from sagehen.containers.modelserver.serving.batch_limits import BatchLimits, read_batch_limits
+from sagehen.containers.variables import positive, read_log_level, seconds, switch
+
+__all__ = [
+    "Bind",
+    "Environment",
+    "HuggingFaceSettings",
+    "TensorFlow",
+    "read_environment",
+    "read_hugging_face",
+    "set_up_log",
+    "under_one_name",
+]
+
+_OWN_HANDLER = "sagemaker_inference.default_handler_service"
+
+
+def under_one_name(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ`, what goes by several names under the one that is read.
+
+    Raises SettingError: it asks for what this model server has not.
+    """
+    handler = environ.get("SAGEMAKER_HANDLER", "")
+    if handler not in ("", _OWN_HANDLER):
+        raise SettingError(
+            f"SAGEMAKER_HANDLER is {handler!r}, but handlers of multi-model-server are not run "
+            "here. Put model_fn and predict_fn, or transform_fn, into code/inference.py."
+        )
+    given = dict(environ)
+    if seconds := environ.get("SAGEMAKER_MODEL_SERVER_TIMEOUT_SECONDS"):
+        given["SAGEMAKER_MODEL_SERVER_TIMEOUT"] = seconds
+    if workers := environ.get("SAGEMAKER_NUM_MODEL_WORKERS"):
+        given.setdefault("SAGEMAKER_MODEL_SERVER_WORKERS", workers)
+    return given
+
+
+def set_up_log(level: int) -> None:
+    """For the server's process, and for a worker's."""
+    logging.basicConfig(
+        # The logger's name tells the platform our own lines from those of the user's code.
+        level=level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        force=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HuggingFaceSettings:
+    """`""` where nothing is said."""
+
+    task: str
+    model_id: str
+    """A folder, or a name on the Hugging Face Hub; it goes before the model's archive."""
+    revision: str
+    token: str
+    trust_remote_code: bool
+
+
+def read_hugging_face(environ: Mapping[str, str]) -> HuggingFaceSettings:
+    """Raises SettingError."""
+    return HuggingFaceSettings(
+        task=environ.get("HF_TASK", ""),
+        model_id=environ.get("HF_MODEL_ID", ""),
+        revision=environ.get("HF_MODEL_REVISION", ""),
+        token=environ.get("HF_API_TOKEN", "") or environ.get("HF_TOKEN", ""),
+        trust_remote_code=switch(environ, "HF_TRUST_REMOTE_CODE") or False,
+    )
+
+
+MEBIBYTE = 1 << 20
+XGBOOST_MAX_BODY_BYTES = 6 * MEBIBYTE
+XGBOOST_BODY_CAP_BYTES = 20 * MEBIBYTE
+MAX_BODY_BYTES = 25 * MEBIBYTE
+CALL_QUEUE_PER_WORKER = 100
+ENVIRONMENTS_BYTES = 10 * 1024 * MEBIBYTE
+STARTUP_SECONDS = 600.0
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+"""Libraries read them when they are loaded."""
+BATCH_QUEUE = 1000
+
+# The same by the names of several containers; TS_ is TorchServe's, MMS_ multi-model-server's.
+_WORKERS = (
+    "SAGEMAKER_MODEL_SERVER_WORKERS",
+    "SAGEMAKER_TS_MAX_WORKERS",
+    "SAGEMAKER_TS_MIN_WORKERS",
+    "TS_DEFAULT_WORKERS_PER_MODEL",
+    "MMS_DEFAULT_WORKERS_PER_MODEL",
+)
+_TIMEOUT = (
+    "SAGEMAKER_TS_RESPONSE_TIMEOUT",
+    "TS_DEFAULT_RESPONSE_TIMEOUT",
+    "MMS_DEFAULT_RESPONSE_TIMEOUT",
+    "SAGEMAKER_MODEL_SERVER_TIMEOUT",
+)
+_QUEUE = ("SAGEMAKER_MODEL_JOB_QUEUE_SIZE", "TS_JOB_QUEUE_SIZE", "MMS_JOB_QUEUE_SIZE")
+
+
+class Bind(NamedTuple):
+    """Where to listen: a unix socket if `path` is set, else `host` and `port`."""
+
+    path: str = ""
+    host: str = "0.0.0.0"
+    port: int = 8080
+
+
+class TensorFlow(NamedTuple):
+    """What SAGEMAKER_TFS_… says, for TensorFlow models only."""
+
+    default_model: str = ""
+    """The model asked where a request names none; `""` where there is one only."""
+    intra_op_threads: int = 1
+    inter_op_threads: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The container's settings, checked."""
+
+    base_dir: Path
+    adapter: str
+    bind: Bind
+    multi_model: bool
+    program: str
+    """The user's script inside its code folder."""
+    program_named: bool
+    """The script was asked for, so its absence is an error."""
+    submit_directory: str
+    default_accept: str
+    """`""` where the adapter's own default holds."""
+    inference_output: tuple[str, ...]
+    ensemble: bool
+    max_body_bytes: int
+    max_answer_bytes: int | None
+    """Of one answer; None where it has no bound."""
+    timeout_seconds: float
+    """How long one call of the model's own code may take."""
+    startup_seconds: float
+    """How long the installing of a model's requirements may take."""
+    workers: int
+    """Processes that run the models' own code, each a request of a model at once."""
+    thread_variables: Mapping[str, str]
+    """For each worker, so that all together have no more threads than there are cores; without
+    those that the user set."""
+    environments_dir: Path
+    """Where what requirements.txt names is installed, and kept."""
+    environments_bytes: int
+    """The most that of these, those may take that nothing uses."""
+    variables: Mapping[str, str]
+    """What all this was read from."""
+    call_queue: int
+    """Requests that may wait for one model's own code."""
+    batch_queue: int
+    """Requests that may wait for one model that predicts in batches."""
+    batches: BatchLimits
+    threads: int
+    """How many one call of a framework may use."""
+    tensorflow: TensorFlow
+    hugging_face: HuggingFaceSettings
+    log_level: int
+
+    @property
+    def model_dir(self) -> Path:
+        return self.base_dir / "model"
+
+    @property
+    def models_dir(self) -> Path:
+        return self.base_dir / "models"
+
+    @property
+    def own_environments_dir(self) -> Path:
+        """For what requirements.txt names where `environments_dir` cannot be written."""
+        return self.base_dir / "environments"
+
+
+def read_environment(environ: Mapping[str, str]) -> Environment:
+    """Raises SettingError naming the variable and its bad value."""
+    environ = under_one_name(environ)
+    adapter = environ.get("SAGEHEN_ADAPTER", "python")
+    multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
+    cores = len(os.sched_getaffinity(0))
+    workers = _workers(environ, adapter, 1 if multi_model else cores)
+    base_dir = Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
+    queue = positive(environ, *_QUEUE)
+    return Environment(
+        base_dir=base_dir,
+        adapter=adapter,
+        bind=_bind(environ),
+        multi_model=multi_model,
+        program=_script(environ.get("SAGEMAKER_PROGRAM", "") or "inference.py"),
+        program_named=bool(environ.get("SAGEMAKER_PROGRAM")),
+        submit_directory=environ.get("SAGEMAKER_SUBMIT_DIRECTORY", ""),
+        default_accept=environ.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT", ""),
+        inference_output=_words(environ.get("SAGEMAKER_INFERENCE_OUTPUT", "")),
+        ensemble=environ.get("SAGEMAKER_INFERENCE_ENSEMBLE", "true") == "true",
+        max_body_bytes=_max_body_bytes(environ, adapter),
+        max_answer_bytes=positive(environ, "TS_MAX_RESPONSE_SIZE", "MMS_MAX_RESPONSE_SIZE"),
+        timeout_seconds=seconds(environ, *_TIMEOUT) or 60.0,
+        startup_seconds=seconds(environ, "SAGEMAKER_STARTUP_TIMEOUT") or STARTUP_SECONDS,
+        workers=workers,
+        thread_variables={
+            name: str(max(1, cores // workers)) for name in THREAD_VARIABLES if name not in environ
+        },
+        environments_dir=Path(environ.get("SAGEHEN_ENVIRONMENTS", "") or base_dir / "environments"),
+        environments_bytes=positive(environ, "SAGEHEN_ENVIRONMENTS_BYTES") or ENVIRONMENTS_BYTES,
+        variables=dict(environ),
+        call_queue=queue or CALL_QUEUE_PER_WORKER * workers,
+        batch_queue=queue or BATCH_QUEUE,
+        batches=read_batch_limits(environ),
+        threads=_threads(environ),
+        tensorflow=_tensorflow(environ),
+        hugging_face=read_hugging_face(environ),
+        log_level=read_log_level(environ),
+    )
+
+
+def _workers(environ: Mapping[str, str], adapter: str, otherwise: int) -> int:
+    workers = positive(environ, *_WORKERS)
+    if workers is None and adapter == "tensorflow":
+        # As in its container; each may hold the framework and the model once more.
+        return positive(environ, "SAGEMAKER_GUNICORN_WORKERS") or 1
+    return workers or otherwise
+
+
+def _tensorflow(environ: Mapping[str, str]) -> TensorFlow:
+    threads = _threads(environ)
+    return TensorFlow(
+        default_model=environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME", ""),
+        intra_op_threads=positive(environ, "SAGEMAKER_TFS_INTRA_OP_PARALLELISM") or threads,
+        inter_op_threads=positive(environ, "SAGEMAKER_TFS_INTER_OP_PARALLELISM") or threads,
+    )
+
+
+def _threads(environ: Mapping[str, str]) -> int:
+    """OpenMP's variable may be a list, by depth of nesting."""
+    outermost = environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return positive({"OMP_NUM_THREADS": outermost}, "OMP_NUM_THREADS") or 1
+
+
+def _bind(environ: Mapping[str, str]) -> Bind:
+    text = environ.get("SAGEHEN_BIND", "")
+    if not text:
+        return Bind(
+            port=_port(environ.get("SAGEMAKER_BIND_TO_PORT", "8080"), "SAGEMAKER_BIND_TO_PORT")
+        )
+    kind, _, rest = text.partition(":")
+    if kind == "unix" and rest:
+        return Bind(path=rest)
+    host, _, port = rest.rpartition(":")
+    if kind == "tcp" and host:
+        return Bind(host=host, port=_port(port, "SAGEHEN_BIND"))
+    raise SettingError(f"SAGEHEN_BIND is {text!r}; it must be unix:/path or tcp:host:port.")
+
+
+def _port(text: str, name: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) < 65536:
+        return int(text)
+    raise SettingError(f"{name} has the port {text!r}; a port is a number from 0 to 65535.")
+
+
+def _max_body_bytes(environ: Mapping[str, str], adapter: str) -> int:
+    mebibytes = positive(environ, "SAGEMAKER_MAX_PAYLOAD_IN_MB")
+    chosen = (
+        positive(environ, "MAX_CONTENT_LENGTH", "SAGEMAKER_MAX_REQUEST_SIZE")
+        or (mebibytes and mebibytes * MEBIBYTE)
+        or positive(environ, "TS_MAX_REQUEST_SIZE", "MMS_MAX_REQUEST_SIZE")
+    )
+    if adapter == "xgboost":
+        return min(chosen or XGBOOST_MAX_BODY_BYTES, XGBOOST_BODY_CAP_BYTES)
+    return chosen or MAX_BODY_BYTES
+
+
+def _script(program: str) -> str:
+    return program if program.endswith(".py") else f"{program}.py"
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.replace(" ", "").lower().split(",") if word)

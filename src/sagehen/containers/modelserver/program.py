@@ -1,0 +1,173 @@
+"""The running program: listens, loads the model, serves until it is told to end."""
+
+import asyncio
+import logging
+import os
+import signal
+import stat
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+
+import uvloop
+
+from sagehen.base.container_exits import WILL_NOT_LOAD
+from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.containers.modelserver.adapters import make_adapter
+from sagehen.containers.modelserver.contract import Request
+from sagehen.containers.modelserver.environment import Bind, Environment, set_up_log
+from sagehen.containers.modelserver.serving.connection import Connection
+from sagehen.containers.modelserver.serving.container_contract import MultiModel, SingleModel
+from sagehen.containers.modelserver.serving.loading import Loader
+from sagehen.containers.modelserver.serving.responses import RaisedElsewhere
+from sagehen.containers.modelserver.serving.server import Server
+from sagehen.containers.modelserver.zombie_reaper import wait_for_strays
+
+__all__ = ["run", "serve"]
+
+DRAIN_SECONDS = 28.0
+"""Below the 30 seconds after which the platform kills a container."""
+
+_BACKLOG = 2048
+_OF_THE_MODEL = frozenset(
+    {
+        *("AssertionError", "AttributeError", "ImportError", "IndentationError", "IndexError"),
+        *("KeyError", "MissingFunction", "ModelFileError", "ModuleNotFoundError", "NameError"),
+        *("ScriptError", "SyntaxError", "TabError", "TypeError", "ValueError"),
+    }
+)
+"""Exceptions that have nothing to do with networks, disks, memory or time."""
+
+log = logging.getLogger(__name__)
+
+
+def run(environment: Environment) -> int:
+    """Serve until SIGTERM or SIGINT. Returns the exit status; WILL_NOT_LOAD or 1 if the model does
+    not load."""
+    set_up_log(environment.log_level)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_until_told(environment))
+
+
+async def _until_told(environment: Environment) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    strays = asyncio.create_task(wait_for_strays())
+    try:
+        return await serve(environment, stop)
+    finally:
+        strays.cancel()
+
+
+async def serve(
+    environment: Environment, stop: asyncio.Event, ready: asyncio.Event | None = None
+) -> int:
+    """Serve until `stop` is set, then finish what was begun. Returns the exit status.
+
+    `ready` is set when /ping answers 200, but not if that never comes.
+
+    Raises:
+        SagehenError: the adapter is unknown or its framework missing, or the address is in use.
+    """
+    loader = Loader(make_adapter(environment), environment)
+    try:
+        return await _serve(environment, loader, stop, ready)
+    finally:
+        await loader.close()
+
+
+async def _serve(
+    environment: Environment, loader: Loader, stop: asyncio.Event, ready: asyncio.Event | None
+) -> int:
+    if environment.multi_model:
+        server, listener = await _listen(environment, MultiModel(loader, environment).handle)
+    else:
+        single = SingleModel()
+        server, listener = await _listen(environment, single.handle)
+        status = await _load(single, loader, environment, stop)
+        if status != 0:
+            listener.close()
+            return status
+    if ready is not None:
+        ready.set()
+    await stop.wait()
+    listener.close()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            await server.drain()
+    server.abort()
+    return 0
+
+
+async def _load(
+    single: SingleModel, loader: Loader, environment: Environment, stop: asyncio.Event
+) -> int:
+    """0 when the model is ready, or loading was cut short by an order to end; else the exit
+    status."""
+    load = asyncio.ensure_future(loader.load("model", str(environment.model_dir)))
+    ended = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({load, ended}, return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    if not load.done():
+        return 0
+    if (problem := load.exception()) is not None:
+        log.error("The model could not be loaded.\n%s", _ending_in_reason(problem))
+        return WILL_NOT_LOAD if _comes_again(problem) else 1
+    single.loaded = load.result()
+    return 0
+
+
+def _comes_again(problem: BaseException) -> bool:
+    """Whether another start would meet the same: it is in the model's code or files."""
+    if isinstance(problem, RaisedElsewhere):
+        kind = problem.lines.rstrip().rpartition("\n")[2].partition(":")[0]
+    elif type(problem) is SagehenError:  # a sentence from a worker
+        return True
+    else:
+        kind = type(problem).__name__
+    return kind in _OF_THE_MODEL
+
+
+def _ending_in_reason(problem: BaseException) -> str:
+    """The traceback, its last line the reason: the platform quotes the last lines of the log."""
+    if isinstance(problem, SagehenError):
+        return str(problem)
+    return "".join(traceback.format_exception(problem)).rstrip()
+
+
+async def _listen(
+    environment: Environment, handle: Callable[[Request], None]
+) -> tuple[Server, asyncio.Server]:
+    server = Server(
+        handle, environment.max_body_bytes, max_answer_bytes=environment.max_answer_bytes
+    )
+    loop = asyncio.get_running_loop()
+    bind = environment.bind
+    try:
+        if bind.path:
+            _remove_socket(bind.path)
+            listener = await loop.create_unix_server(
+                lambda: Connection(server), bind.path, backlog=_BACKLOG
+            )
+        else:
+            listener = await loop.create_server(
+                lambda: Connection(server), bind.host, bind.port, backlog=_BACKLOG
+            )
+    except OSError as problem:
+        raise Unavailable(f"Cannot listen on {_shown(bind)}: {problem}") from problem
+    server.sweep()
+    log.info("Serving on %s.", _shown(bind))
+    return server, listener
+
+
+def _remove_socket(path: str) -> None:
+    """Remove what an earlier server left there, never anything but a socket."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(os.stat(path).st_mode):
+            os.unlink(path)
+
+
+def _shown(bind: Bind) -> str:
+    return bind.path or f"{bind.host} port {bind.port}"

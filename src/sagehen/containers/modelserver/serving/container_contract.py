@@ -1,0 +1,236 @@
+"""SageMaker's contract of a container with many models: load, list, describe, invoke, unload.
+
+The contract of a container with one model: /ping and /invocations.
+"""
+
+import asyncio
+import bisect
+import json
+import os
+from collections.abc import Coroutine
+from typing import NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from sagehen.containers.modelserver.contract import Answer, Refusal, Request
+from sagehen.containers.modelserver.environment import Environment
+from sagehen.containers.modelserver.serving.batching import BATCH_SLOTS
+from sagehen.containers.modelserver.serving.loading import LoadedModel, Loader
+from sagehen.containers.modelserver.serving.malloc_trim import Trimmer
+from sagehen.containers.modelserver.serving.responses import (
+    dying,
+    error,
+    failure,
+    healthy,
+    json_answer,
+    not_loaded,
+    still_loading,
+)
+
+__all__ = ["MultiModel", "SingleModel"]
+
+PAGE_SIZE = 100
+MAX_NAME_LENGTH = 1024
+GIVE_UP_SECONDS = 30.0
+"""What is to be unloaded while it is loaded has so long to come back; then its worker is ended."""
+END_SECONDS = 20.0
+"""For that end. Both together are less than the platform waits for an unloading."""
+
+
+class _Loading(NamedTuple):
+    url: str
+    done: asyncio.Future[Answer]
+
+
+class MultiModel:
+    """The models of one container, by their opaque names."""
+
+    def __init__(self, loader: Loader, environment: Environment) -> None:
+        self._loader = loader
+        self._root = os.path.normpath(environment.models_dir)
+        self._models: dict[str, LoadedModel] = {}
+        self._loading: dict[str, _Loading] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._trimmer = Trimmer()
+
+    def handle(self, request: Request) -> None:
+        path = request.path.partition("?")[0]
+        if request.method == "POST" and path.startswith("/models/") and path.endswith("/invoke"):
+            self._invoke(unquote(path[8:-7]), request)
+        elif path == "/ping":
+            # Slots of all models together; each has its own queue besides.
+            request.respond(dying() if self._loader.stuck else healthy(BATCH_SLOTS))
+        elif path == "/models":
+            self._models_call(request)
+        elif path.startswith("/models/"):
+            self._model_call(unquote(path[8:]), request)
+        else:
+            request.respond(_nothing_at(path))
+
+    def _invoke(self, name: str, request: Request) -> None:
+        loaded = self._models.get(name)
+        if loaded is None:
+            request.respond(not_loaded(name))
+        else:
+            loaded.runner.submit(request)
+
+    def _models_call(self, request: Request) -> None:
+        if request.method == "GET":
+            request.respond(self._page(urlsplit(request.path).query))
+        elif request.method == "POST":
+            self._spawn(self._load(request), request)
+        else:
+            request.respond(_wrong_method(request))
+
+    def _model_call(self, name: str, request: Request) -> None:
+        loaded = self._models.get(name)
+        if request.method == "DELETE":
+            self._spawn(self._unload(name), request)
+        elif request.method != "GET":
+            request.respond(_wrong_method(request))
+        elif loaded is None:
+            request.respond(not_loaded(name))
+        else:
+            request.respond(json_answer(200, _described(loaded)))
+
+    def _page(self, query: str) -> Answer:
+        """Names after the token's, in order: it stands for the last name of the page before."""
+        token = parse_qs(query).get("next_page_token", [""])[0]
+        names = sorted(self._models)
+        start = bisect.bisect_right(names, _name_of(token)) if token else 0
+        page = names[start : start + PAGE_SIZE]
+        content: dict[str, object] = {"models": [_described(self._models[name]) for name in page]}
+        if start + PAGE_SIZE < len(names):
+            content["nextPageToken"] = _token_of(page[-1])
+        return json_answer(200, content)
+
+    async def _load(self, request: Request) -> Answer:
+        name, url = self._wanted(request)
+        if name in self._models:
+            return _conflict(name)
+        if name in self._loading:
+            answer = await asyncio.shield(self._loading[name].done)
+            return _conflict(name) if answer.status == 200 else answer
+        done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._loading[name] = _Loading(url, done)
+        answer = await self._load_once(name, url)
+        del self._loading[name]
+        done.set_result(answer)
+        return answer
+
+    def _wanted(self, request: Request) -> tuple[str, str]:
+        """The name and folder of the model to load."""
+        try:
+            wanted = json.loads(request.body)
+            name, url = wanted["model_name"], wanted["url"]
+            str(name).encode()  # JSON can say what is no text.
+        except (ValueError, TypeError, KeyError):
+            raise Refusal(400, 'The body must be {"model_name": "…", "url": "…"}.') from None
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or "/" in name:
+            raise Refusal(400, "model_name must be a string of 1 to 1024 characters without '/'.")
+        if not isinstance(url, str) or not os.path.normpath(url).startswith(self._root + os.sep):
+            raise Refusal(400, f"url must be a folder under {self._root}.")
+        return name, url
+
+    async def _load_once(self, name: str, url: str) -> Answer:
+        try:
+            self._models[name] = await self._loader.load(name, url, self._lose)
+        except Exception as problem:
+            await self._loader.sweep_memory()
+            return failure(problem)
+        return json_answer(200, {"status": f'Model "{name}" registered'})
+
+    def _lose(self, name: str) -> None:
+        self._models.pop(name, None)
+
+    async def _unload(self, name: str) -> Answer:
+        if name in self._loading and not await self._end_loading(self._loading[name]):
+            return error(
+                503, "ServiceUnavailableException", f"Model {name} does not come back from loading."
+            )
+        loaded = self._models.pop(name, None)
+        if loaded is None:
+            return not_loaded(name)
+        await self._loader.unload(loaded)
+        del loaded
+        self._trimmer.ask()
+        return json_answer(200, {"status": f'Model "{name}" unregistered'})
+
+    async def _end_loading(self, loading: _Loading) -> bool:
+        """Whether it is over, by itself or else by the end of what loads it: code that never
+        returns would keep all others from being loaded."""
+        done, _ = await asyncio.wait({loading.done}, timeout=GIVE_UP_SECONDS)
+        if not done:
+            self._loader.give_up(loading.url)
+            done, _ = await asyncio.wait({loading.done}, timeout=END_SECONDS)
+        return bool(done)
+
+    def _spawn(self, work: Coroutine[None, None, Answer], request: Request) -> None:
+        task = asyncio.get_running_loop().create_task(_respond(work, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _respond(work: Coroutine[None, None, Answer], request: Request) -> None:
+    try:
+        request.respond(await work)
+    except Exception as problem:
+        request.respond(failure(problem))
+
+
+def _token_of(name: str) -> str:
+    """Of letters and digits only: whoever asks on may leave it unquoted, whatever the name."""
+    return name.encode().hex()
+
+
+def _name_of(token: str) -> str:
+    try:
+        return bytes.fromhex(token).decode()
+    except ValueError:
+        raise Refusal(400, f"next_page_token {token[:100]!r} is none of this server's.") from None
+
+
+def _described(loaded: LoadedModel) -> dict[str, str]:
+    return {"modelName": loaded.name, "modelUrl": loaded.url}
+
+
+def _conflict(name: str) -> Answer:
+    return error(409, "ConflictStatusException", f"Model {name} is already registered.")
+
+
+def _nothing_at(path: str) -> Answer:
+    return error(
+        404,
+        "ResourceNotFoundException",
+        f"There is no {path} in a multi-model container; invoke /models/NAME/invoke.",
+    )
+
+
+def _wrong_method(request: Request) -> Answer:
+    return error(
+        405, "MethodNotAllowedException", f"{request.path} does not take {request.method}."
+    )
+
+
+class SingleModel:
+    """Answers for one model, which comes when it is loaded."""
+
+    def __init__(self) -> None:
+        self.loaded: LoadedModel | None = None
+
+    def handle(self, request: Request) -> None:
+        path = request.path.partition("?")[0]
+        wanted = _METHODS.get(path)
+        if wanted is None:
+            request.respond(error(404, "ResourceNotFoundException", f"There is no {path} here."))
+        elif request.method != wanted:
+            request.respond(error(405, "MethodNotAllowedException", f"{path} takes {wanted} only."))
+        elif self.loaded is None:
+            request.respond(still_loading())
+        elif path == "/ping":
+            runner = self.loaded.runner
+            request.respond(dying() if runner.stuck else healthy(runner.slots))
+        else:
+            self.loaded.runner.submit(request)
+
+
+_METHODS = {"/ping": "GET", "/invocations": "POST"}

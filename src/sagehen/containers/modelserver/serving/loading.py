@@ -1,0 +1,196 @@
+"""Loads and unloads models, each behind its own queue: here in a thread, or in worker processes."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from sagehen.base.clock import SYSTEM, Clock
+from sagehen.containers.modelserver.adapters.script.script import (
+    find_requirements,
+    misplaced_script,
+)
+from sagehen.containers.modelserver.contract import Adapter, BatchModel, JointPredictor, Runner
+from sagehen.containers.modelserver.environment import Environment
+from sagehen.containers.modelserver.serving.batching import Batcher
+from sagehen.containers.modelserver.serving.joint_batching import JointBatching
+from sagehen.containers.modelserver.serving.malloc_trim import give_memory_back
+from sagehen.containers.modelserver.serving.responses import not_loaded
+from sagehen.containers.modelserver.workers.dispatcher import Caller
+from sagehen.containers.modelserver.workers.pool import WorkerPool
+from sagehen.containers.python_envs.environments import Environments, Lease
+from sagehen.containers.python_envs.install import Wanted
+
+__all__ = ["LoadedModel", "Loader"]
+
+T = TypeVar("T")
+
+_MAX_THREADS = 64
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """One model that answers, and the queue before it."""
+
+    name: str
+    url: str
+    runner: Runner
+    close: Callable[[], Awaitable[None]]
+    """Free what it holds; to be called when the queue is drained."""
+
+
+@dataclass(frozen=True)
+class _Pool:
+    workers: WorkerPool
+    lease: Lease | None
+    """Of its environment, unless that is the server's own."""
+
+
+class Loader:
+    """Makes models ready for requests, and gets rid of them again."""
+
+    def __init__(self, adapter: Adapter, environment: Environment, clock: Clock = SYSTEM) -> None:
+        self._adapter = adapter
+        self._environment = environment
+        self._clock = clock
+        # One for loads, one for work: a slow load must not hold up predictions.
+        self._loads = ThreadPoolExecutor(2, "load")
+        self._work = ThreadPoolExecutor(_threads(environment), "work")
+        self._installs = ThreadPoolExecutor(2, "install")
+        self._environments = Environments(
+            environment.environments_dir,
+            environment.own_environments_dir,
+            environment.environments_bytes,
+            environment.startup_seconds,
+            environment.variables,
+        )
+        self._pools: dict[str, _Pool] = {}  # by the interpreter
+        self._joint: dict[JointPredictor, JointBatching] = {}
+
+    async def load(
+        self, name: str, url: str, on_lost: Callable[[str], None] | None = None
+    ) -> LoadedModel:
+        """Raises what the adapter raises, in whatever process.
+
+        Args:
+            on_lost: called with the name when the workers that had the model have died; without it,
+                the workers that follow load it again.
+        """
+        start = self._clock.monotonic()
+        if misplaced := await self._in_thread(misplaced_script, Path(url), self._environment):
+            log.warning("%s", misplaced)
+        if await self._in_thread(self._adapter.needs_worker, Path(url)):
+            loaded = await self._load_in_workers(name, url, on_lost)
+        else:
+            loaded = await self._load_here(name, url)
+        taken = self._clock.monotonic() - start
+        log.info("Loaded the model %s in %.0f ms.", name, taken * 1000)
+        return loaded
+
+    async def unload(self, loaded: LoadedModel) -> None:
+        """Return when its requests are answered and its memory is free."""
+        await loaded.runner.drained()
+        await loaded.close()
+        log.info("Unloaded the model %s.", loaded.name)
+
+    def give_up(self, url: str) -> None:
+        """What is being loaded from there is not wanted any more: user code that does not come
+        back from it is ended, with its worker. What loads in this process cannot be."""
+        for pool in self._pools.values():
+            pool.workers.give_up(url)
+
+    async def sweep_memory(self) -> None:
+        """Give the memory of what did not load back, when nothing refers to it any more."""
+        await self._in_thread(give_memory_back)
+
+    @property
+    def stuck(self) -> bool:
+        """Workers that hold models cannot be kept running."""
+        return any(pool.workers.stuck for pool in self._pools.values())
+
+    async def close(self) -> None:
+        """End what works on models, at once."""
+        self._loads.shutdown(wait=False, cancel_futures=True)
+        self._work.shutdown(wait=False, cancel_futures=True)
+        self._installs.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._environments.close)
+        await asyncio.gather(*(pool.workers.close() for pool in self._pools.values()))
+
+    async def _load_here(self, name: str, url: str) -> LoadedModel:
+        model = await self._in_thread(self._adapter.load, Path(url))
+        assert isinstance(model, BatchModel), "what answers request by request needs a worker"
+        settings = self._environment
+        queue, limits = settings.batch_queue, settings.batches
+        runner: Runner = Batcher(model, self._work, queue, limits, clock=self._clock)
+        predictor: JointPredictor | None = getattr(model, "joint", None)
+        if predictor is not None:
+            if predictor not in self._joint:
+                joint = JointBatching(predictor, self._work, queue, limits, self._clock)
+                self._joint[predictor] = joint
+            runner = self._joint[predictor].runner(model, runner)
+        return LoadedModel(name, url, runner, partial(self._in_thread, model.close))
+
+    async def _load_in_workers(
+        self, name: str, url: str, on_lost: Callable[[str], None] | None
+    ) -> LoadedModel:
+        settings = self._environment
+        python = await self._python_for(Path(url))
+        pool = self._pools[python].workers
+        caller = Caller(settings.workers, settings.call_queue, lambda: pool.stuck)
+
+        def lose() -> None:
+            caller.close(not_loaded(name))
+            if on_lost is not None:
+                on_lost(name)
+
+        async def unload() -> None:
+            await pool.unload(hosted)
+            await self._close_if_unused(python)
+
+        try:
+            hosted = await pool.load(url, caller, lose if on_lost else None)
+        except BaseException:
+            await self._close_if_unused(python)
+            raise
+        return LoadedModel(name, url, caller, unload)
+
+    async def _python_for(self, model_dir: Path) -> str:
+        """The interpreter for a model, of which there is a pool then. Raises RequirementsError."""
+        lease: Lease | None = None
+        python = sys.executable
+        if requirements := find_requirements(model_dir, self._environment):
+            loop = asyncio.get_running_loop()
+            acquire = self._environments.acquire
+            wanted = Wanted(requirements.parent)
+            lease = await loop.run_in_executor(self._installs, acquire, wanted)
+            python = lease.python
+        if python not in self._pools:
+            workers = WorkerPool(self._environment, python, self._clock)
+            self._pools[python] = _Pool(workers, lease)
+        elif lease is not None:
+            lease.release()
+        return python
+
+    async def _close_if_unused(self, python: str) -> None:
+        """An environment's workers go with their last model; the server's own are kept."""
+        pool = self._pools.get(python)
+        if pool is not None and pool.workers.empty and python != sys.executable:
+            del self._pools[python]
+            await pool.workers.close()
+            if pool.lease is not None:
+                pool.lease.release()
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._loads, function, *arguments)
+
+
+def _threads(environment: Environment) -> int:
+    return _MAX_THREADS if environment.multi_model else 1

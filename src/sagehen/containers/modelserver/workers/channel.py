@@ -1,0 +1,116 @@
+"""The server's end of the socket to a worker: it never waits."""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from sagehen.containers.modelserver.workers.messages import (
+    BrokenFrame,
+    FrameReader,
+    FromWorker,
+    ToWorker,
+    frame,
+)
+
+__all__ = ["Channel"]
+
+_MOST_PIECES = 512
+"""In one call of the kernel, which takes 1024."""
+
+
+class Channel:
+    """Sends messages, those of one turn of the event loop together, and hands on what comes."""
+
+    def __init__(self, end: socket.socket, on_message: Callable[[FromWorker, bytes], None]) -> None:
+        end.setblocking(False)
+        self.broken: str | None = None
+        """Why nothing that comes is understood any more."""
+        self._end = end
+        self._on_message = on_message
+        self._reader: FrameReader[FromWorker] = FrameReader(
+            end, msgspec.msgpack.Decoder(FromWorker)
+        )
+        self._loop = asyncio.get_running_loop()
+        self._unsent: deque[bytes | memoryview] = deque()
+        self._flushing = False  # it is seen to that what is unsent is sent
+        self._full = False  # the kernel takes no more for now
+        self._open = True
+        self._loop.add_reader(end, self._receive)
+
+    def send(self, message: ToWorker, body: bytes = b"") -> None:
+        """Nothing happens when the other end is closed."""
+        if not self._open:
+            return
+        self._unsent += frame(message, body)
+        if not self._flushing:
+            # After this turn: the loop hands over what other connections have ready first.
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def drain(self) -> None:
+        """Hand on what has come already, when nothing more will; then close."""
+        while self._open and self._receive():
+            pass
+        self.close()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._end)
+            self._loop.remove_writer(self._end)
+            self._unsent.clear()
+            self._end.close()
+
+    def _receive(self) -> bool:
+        """Whether there may be more at once."""
+        try:
+            received = self._reader.receive()
+        except (BlockingIOError, InterruptedError):
+            return False
+        except BrokenFrame as problem:
+            self.broken = str(problem)
+            self.close()
+            return False
+        except (EOFError, OSError):
+            self.close()
+            return False
+        for message, body in received:
+            self._on_message(message, body)
+        return True
+
+    def _flush(self) -> None:
+        unsent = self._unsent
+        full = False
+        try:
+            while unsent and not full:
+                pieces = [unsent.popleft() for _ in range(min(len(unsent), _MOST_PIECES))]
+                if rest := self._send(pieces):
+                    unsent.extendleft(reversed(rest))
+                    full = True
+        except OSError:
+            unsent.clear()  # the end of its process tells
+        self._flushing = full
+        self._wait_for_room(full)
+
+    def _wait_for_room(self, full: bool) -> None:
+        if full != self._full and self._open:
+            self._full = full
+            if full:
+                self._loop.add_writer(self._end, self._flush)
+            else:
+                self._loop.remove_writer(self._end)
+
+    def _send(self, pieces: list[bytes | memoryview]) -> list[bytes | memoryview]:
+        """What the kernel does not take now."""
+        try:
+            sent = self._end.sendmsg(pieces)
+        except (BlockingIOError, InterruptedError):
+            return pieces
+        for at, piece in enumerate(pieces):
+            if sent < len(piece):
+                return [memoryview(piece)[sent:], *pieces[at + 1 :]]
+            sent -= len(piece)
+        return []

@@ -1,0 +1,127 @@
+"""The queue before one model whose own code answers a request a call, in worker processes."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from sagehen.containers.modelserver.contract import Answer, Request
+from sagehen.containers.modelserver.serving.batch_limits import CallTimes
+from sagehen.containers.modelserver.serving.responses import abandoned, queue_full
+from sagehen.containers.modelserver.workers.worker_queue import Affinity, Lane
+
+__all__ = ["Caller"]
+
+
+class Caller:
+    """Each of `workers` has as many requests at hand as are good; at most `max_waiting` wait here.
+
+    Args:
+        is_stuck: whether the workers cannot be kept running.
+    """
+
+    def __init__(
+        self, workers: int, max_waiting: int, is_stuck: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._workers = workers
+        self._max_waiting = max_waiting
+        self._is_stuck = is_stuck
+        self._times = CallTimes()
+        self._ready = 1
+        self._lanes: list[Lane] = []
+        self._waiting: deque[Request] = deque()
+        self._sessions: Affinity[Lane] = Affinity()
+        self._closed: Answer | None = None
+        self._idle: asyncio.Future[None] | None = None
+
+    def submit(self, request: Request) -> None:
+        if self._closed is not None:
+            request.respond(self._closed)
+        elif (lane := self._sessions.holder(request.headers)) is not None:
+            self._send_to(lane, request)
+        elif (lane := self._free()) is not None:
+            lane.send(request)
+        elif len(self._waiting) < self._max_waiting:
+            self._waiting.append(request)
+        else:
+            request.respond(queue_full())
+
+    def add(self, lane: Lane) -> None:
+        """The model is loaded in a worker more."""
+        self._lanes.append(lane)
+        self._go_on()
+
+    def remove(self, lane: Lane, unbegun: Iterable[Request] = ()) -> None:
+        """A worker has ended; what it has not begun goes before everything else that waits."""
+        self._lanes.remove(lane)
+        self._sessions.forget(lane)
+        self._waiting.extendleft(reversed(list(unbegun)))
+        self._go_on()
+
+    def close(self, answer: Answer) -> None:
+        """The model is gone: that is the answer to whatever still waits, and is to come."""
+        self._closed = answer
+        while self._waiting:
+            self._waiting.popleft().respond(answer)
+        self._go_on()
+
+    def answered(self, seconds: float) -> None:
+        """A call is over that took so long."""
+        self._times.record(seconds)
+        self._ready = self._times.ready
+        self._go_on()
+
+    def learn_session(self, lane: Lane, headers: tuple[tuple[str, str], ...]) -> None:
+        """A request of a session was answered with these headers."""
+        self._sessions.learn(lane, headers)
+
+    @property
+    def lanes(self) -> int:
+        """How many workers have the model loaded."""
+        return len(self._lanes)
+
+    @property
+    def slots(self) -> int:
+        return self._workers * self._ready
+
+    @property
+    def stuck(self) -> bool:
+        return self._is_stuck()
+
+    async def drained(self) -> None:
+        if self._busy:
+            self._idle = self._idle or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)
+
+    @property
+    def _busy(self) -> bool:
+        return bool(self._waiting) or any(lane.calls for lane in self._lanes)
+
+    def _send_to(self, lane: Lane, request: Request) -> None:
+        """No other will do: it waits there."""
+        if len(lane.calls) < self._ready + self._max_waiting:
+            lane.send(request)
+        else:
+            request.respond(queue_full())
+
+    def _free(self) -> Lane | None:
+        """The worker with the least at hand, if that is less than is good."""
+        if not self._lanes:
+            return None
+        lane = min(self._lanes, key=_length) if len(self._lanes) > 1 else self._lanes[0]
+        return lane if len(lane.calls) < self._ready else None
+
+    def _go_on(self) -> None:
+        waiting = self._waiting
+        while waiting and (lane := self._free()) is not None:
+            request = waiting.popleft()
+            if request.abandoned:
+                request.respond(abandoned())
+            else:
+                lane.send(request)
+        if self._idle is not None and not self._busy:
+            self._idle.set_result(None)
+            self._idle = None
+
+
+def _length(lane: Lane) -> int:
+    return len(lane.calls)

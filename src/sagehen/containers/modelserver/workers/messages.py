@@ -1,0 +1,201 @@
+"""What the server and a worker say to each other. A body travels behind its message, as it is.
+
+A worker does one model's calls in the order in which they were sent, each answered before the next
+begins: of what was sent and is not answered, only the first can have begun.
+
+Messages on a stream socket: two lengths, the message in msgpack, the body as it is.
+"""
+
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+__all__ = [
+    "Abandon",
+    "Answered",
+    "BrokenFrame",
+    "Call",
+    "Failed",
+    "FrameReader",
+    "FromWorker",
+    "Load",
+    "Loaded",
+    "Over",
+    "Piece",
+    "Taken",
+    "ToWorker",
+    "Unload",
+    "Unloaded",
+    "frame",
+]
+
+
+class _Message(msgspec.Struct, array_like=True, gc=False):
+    model: int
+    """The server's number for it; never used again for another."""
+
+
+class Load(_Message, tag=1):
+    folder: str
+
+
+class Unload(_Message, tag=2):
+    pass
+
+
+class Call(_Message, tag=3):
+    """Answer the request whose body follows."""
+
+    number: int
+    """Of this call, within its model."""
+    headers: Mapping[bytes, bytes]
+
+
+class Taken(_Message, tag=4):
+    """So many bytes of the answer that is made in pieces were taken."""
+
+    number: int
+    count: int
+
+
+class Abandon(_Message, tag=5):
+    """Nobody wants the answer's further pieces."""
+
+    number: int
+
+
+class Loaded(_Message, tag=6):
+    pass
+
+
+class Failed(_Message, tag=7):
+    """It did not load."""
+
+    kind: str
+    """`memory`, `said` (the message is for the user) or `raised`."""
+    message: str
+    lines: str
+    """The traceback."""
+
+
+class Unloaded(_Message, tag=8):
+    pass
+
+
+class Answered(_Message, tag=9):
+    """The answer; its body follows, or the first piece of it."""
+
+    status: int
+    content_type: str
+    headers: tuple[tuple[str, str], ...]
+    close: bool
+    seconds: float
+    """What the call took."""
+    more: bool
+    """Pieces follow."""
+
+
+class Piece(_Message, tag=10):
+    pass
+
+
+class Over(_Message, tag=11):
+    """No further piece comes."""
+
+    whole: bool
+
+
+ToWorker = Load | Unload | Call | Taken | Abandon
+FromWorker = Loaded | Failed | Unloaded | Answered | Piece | Over
+
+
+T = TypeVar("T")
+
+LONGEST_MESSAGE = 2**24
+JOINED_BYTES = 32 * 1024
+"""A body up to here is copied to its message: one piece is quicker to send than two."""
+_READ_BYTES = 64 * 1024
+_LARGE_READ_BYTES = 1 << 20
+_LENGTHS = struct.Struct("<II")
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class BrokenFrame(Exception):
+    """What came is no frame: somebody else writes to the socket too."""
+
+
+def frame(message: msgspec.Struct, body: bytes = b"") -> list[bytes]:
+    """What to send, in one piece or two. Raises UnicodeEncodeError for text that is none."""
+    encoded = _encode(message)
+    lengths = _LENGTHS.pack(len(encoded), len(body))
+    if len(body) <= JOINED_BYTES:
+        return [lengths + encoded + body]
+    return [lengths + encoded, body]
+
+
+class FrameReader(Generic[T]):
+    """The messages that come from a socket, which may block or not."""
+
+    def __init__(self, source: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> None:
+        self._source = source
+        self._decode = decoder.decode
+        self._begun = b""  # a frame that is not whole yet, unless it is a long one:
+        self._message: T | None = None
+        self._pieces: list[bytes] = []
+        self._missing = 0
+
+    def receive(self) -> list[tuple[T, bytes]]:
+        """What one reading brings, with bodies; may be nothing yet.
+
+        Raises:
+            EOFError: the other end is closed.
+            BlockingIOError: there is nothing, and the socket does not block.
+            BrokenFrame
+        """
+        if self._message is not None:
+            return self._receive_long(self._message)
+        data = self._source.recv(_READ_BYTES)
+        if not data:
+            raise EOFError
+        return list(self._parse(self._begun + data if self._begun else data))
+
+    def _parse(self, data: bytes) -> Iterator[tuple[T, bytes]]:
+        at, available = 0, len(data)
+        while available - at >= _LENGTHS.size:
+            length, body_length = _LENGTHS.unpack_from(data, at)
+            if length > LONGEST_MESSAGE:
+                raise BrokenFrame(f"a message of {length} bytes")
+            start = at + _LENGTHS.size
+            body = start + length
+            end = body + body_length
+            if end > available:
+                if body_length > JOINED_BYTES and body <= available:
+                    self._message = self._decoded(data[start:body])
+                    self._pieces = [data[body:]]
+                    self._missing = end - available
+                    at = available
+                break
+            yield self._decoded(data[start:body]), data[body:end]
+            at = end
+        self._begun = data[at:]
+
+    def _receive_long(self, message: T) -> list[tuple[T, bytes]]:
+        piece = self._source.recv(min(self._missing, _LARGE_READ_BYTES))
+        if not piece:
+            raise EOFError
+        self._pieces.append(piece)
+        self._missing -= len(piece)
+        if self._missing:
+            return []
+        body = b"".join(self._pieces)
+        self._message, self._pieces = None, []
+        return [(message, body)]
+
+    def _decoded(self, message: bytes) -> T:
+        try:
+            return self._decode(message)
+        except msgspec.MsgspecError as problem:
+            raise BrokenFrame(str(problem)) from problem

@@ -1,0 +1,199 @@
+"""One model in one worker, as the server sees it: what it was sent, in order, and how long ago.
+
+Which worker holds a sticky session: what the user's code remembers of it is in one process.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from sagehen.containers.modelserver.contract import Answer, Request
+from sagehen.containers.modelserver.serving.responses import timed_out, worker_died
+from sagehen.containers.modelserver.serving.streaming import Stream
+from sagehen.containers.modelserver.workers.messages import (
+    Abandon,
+    Answered,
+    Call,
+    Taken,
+    ToWorker,
+)
+
+__all__ = ["SESSION", "Affinity", "Lane"]
+
+T = TypeVar("T")
+
+SESSION = b"x-amzn-sagemaker-session-id"
+MOST_SESSIONS = 10_000
+"""Then those that were used longest ago are forgotten."""
+
+_NEW = b"NEW_SESSION"
+_BEGUN, _CLOSED = SESSION.decode(), "x-amzn-sagemaker-closed-session-id"
+
+
+class Affinity(Generic[T]):
+    def __init__(self) -> None:
+        self._holders: OrderedDict[str, T] = OrderedDict()
+
+    def holder(self, asked: Mapping[bytes, bytes]) -> T | None:
+        """Where the request with these headers has to go, if that matters."""
+        if (session := asked.get(SESSION)) is None or session == _NEW:
+            return None
+        name = session.decode("latin-1")
+        holder = self._holders.get(name)
+        if holder is not None:
+            self._holders.move_to_end(name)
+        return holder
+
+    def learn(self, holder: T, answered: Iterable[tuple[str, str]]) -> None:
+        """From the headers of an answer, which begin a session or end one."""
+        for header, value in answered:
+            name = value.partition(";")[0].strip()
+            if header.lower() == _BEGUN:
+                self._holders[name] = holder
+                if len(self._holders) > MOST_SESSIONS:
+                    self._holders.popitem(last=False)
+            elif header.lower() == _CLOSED:
+                self._holders.pop(name, None)
+
+    def forget(self, holder: T) -> None:
+        """It is gone, and what it remembered with it."""
+        for name in [name for name, each in self._holders.items() if each is holder]:
+            del self._holders[name]
+
+
+class _Worker(Protocol):
+    def send(self, message: ToWorker, body: bytes = b"") -> None:
+        """Have it sent, soon."""
+
+    def end(self, why: str) -> None:
+        """Make the process end."""
+
+
+class _Caller(Protocol):
+    def answered(self, seconds: float) -> None:
+        """A call is over that took so long."""
+
+    def learn_session(self, lane: "Lane", headers: tuple[tuple[str, str], ...]) -> None:
+        """A request of a session was answered with these headers."""
+
+
+class Lane:
+    """At most the first of `calls` is worked on.
+
+    A call that has not been answered `timeout_seconds` after it was begun is answered with an
+    error, and its worker ended. An answer in pieces has that time for its first piece, and again
+    to stop when nobody wants the others.
+
+    Args:
+        caller: told of what concerns more than this model in this worker.
+    """
+
+    def __init__(
+        self,
+        model: int,
+        worker: _Worker,
+        timeout_seconds: float,
+        caller: _Caller,
+    ) -> None:
+        self.calls: deque[Request] = deque()
+        self._model = model
+        self._worker = worker
+        self._timeout_seconds = timeout_seconds
+        self._caller = caller
+        self._loop = asyncio.get_running_loop()
+        self._first = 0  # the number of the first of `calls`
+        self._since: float | None = None  # when that had to get on, if it has to
+        self._timer: asyncio.TimerHandle | None = None
+        self._stream: Stream | None = None
+        self._seconds = 0.0
+        self._ended_idle = False
+
+    def send(self, request: Request) -> None:
+        if not self.calls:
+            self._watch()
+        number = self._first + len(self.calls)
+        self.calls.append(request)
+        self._worker.send(Call(self._model, number, request.headers), request.body)
+
+    def answered(self, said: Answered, body: bytes) -> None:
+        request = self.calls[0]
+        if SESSION in request.headers:
+            self._caller.learn_session(self, said.headers)
+        answer = Answer(said.status, body, said.content_type, said.headers, said.close)
+        if not said.more:
+            self._over(request, answer, said.seconds)
+            return
+        # How long the other pieces take is for the caller to bear.
+        self._since = None
+        self._seconds = said.seconds
+        number = self._first
+        self._stream = Stream(
+            body,
+            lambda count: self._worker.send(Taken(self._model, number, count)),
+            partial(self._abandon, number),
+        )
+        request.respond(answer._replace(body=b"", stream=self._stream))
+
+    def add_piece(self, piece: bytes) -> None:
+        if self._stream is not None:
+            self._stream.add(piece)
+
+    def end_stream(self, whole: bool) -> None:
+        if self._stream is not None:
+            self._stream.end(whole)
+            self._stream = None
+            self._over(self.calls[0], None, self._seconds)
+
+    def stop(self) -> None:
+        """The worker has ended just now: what is sent from here on was not begun by anybody."""
+        self._ended_idle = not self.calls
+
+    def lost(self, how: str) -> list[Request]:
+        """The worker has ended: what it has not begun."""
+        self.close()
+        if self._stream is not None:
+            self._stream.end(whole=False)
+        if self.calls and not self._ended_idle:
+            self.calls.popleft().respond(worker_died(how))
+        unbegun = list(self.calls)
+        self.calls.clear()
+        return unbegun
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _over(self, request: Request, answer: Answer | None, seconds: float) -> None:
+        self.calls.popleft()
+        self._first += 1
+        self._since = None
+        if self.calls:
+            self._watch()
+        if answer is not None:
+            request.respond(answer)
+        self._caller.answered(seconds)
+
+    def _abandon(self, number: int) -> None:
+        self._worker.send(Abandon(self._model, number))
+        self._watch()
+
+    def _watch(self) -> None:
+        """The first call has to get on from now on."""
+        self._since = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._timeout_seconds, self._check)
+
+    def _check(self) -> None:
+        # One timer for many calls: most are over long before.
+        self._timer = None
+        if self._since is None:
+            return
+        left = self._since + self._timeout_seconds - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._check)
+            return
+        self._since = None
+        self.calls[0].respond(timed_out(self._timeout_seconds))
+        self._worker.end(f"was ended: a call did not come back within {self._timeout_seconds:g} s")

@@ -1,0 +1,151 @@
+"""Makes a Python environment that has what a user's code needs, over that of the server."""
+
+import importlib.util
+import logging
+import os
+import subprocess
+import sys
+import threading
+import venv
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from sagehen.base.errors import SagehenError
+from sagehen.base.own_python import add_folder_line, site_folders
+from sagehen.containers.leftovers import MARK, end_leftovers
+
+__all__ = ["Installer", "RequirementsError", "Wanted", "python_of"]
+
+_KEPT_LINES = 50
+_OTHER_PLACES = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT")
+"""Settings of pip's that would have it install elsewhere or something else."""
+
+log = logging.getLogger(__name__)
+
+
+class RequirementsError(SagehenError):
+    """What the user's code needs cannot be installed."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be installed, of one folder of the user's code."""
+
+    folder: Path
+    package: bool = False
+    """The folder is a Python project, and itself installed."""
+
+    @property
+    def requirements(self) -> Path | None:
+        """Its requirements.txt, if it has one."""
+        file = self.folder / "requirements.txt"
+        return file if file.is_file() else None
+
+    def __str__(self) -> str:
+        """As the user knows it: without the folder of the container."""
+        if self.package:
+            return f"The package in {self.folder.name}"
+        return f"The requirements in {self.folder.name}/requirements.txt"
+
+
+def python_of(folder: Path) -> str:
+    """The interpreter of the environment there."""
+    return str(folder / "bin" / "python")
+
+
+class Installer:
+    """Runs pip.
+
+    Args:
+        variables: besides those of this process, for pip's own settings.
+        seconds: how long one installation may take.
+    """
+
+    def __init__(self, variables: Mapping[str, str], seconds: float) -> None:
+        self._seconds = seconds
+        self._marks: set[str] = set()  # of what runs
+        given = {**os.environ, **variables, "PIP_USER": "0"}
+        self._variables = {name: given[name] for name in given if name not in _OTHER_PLACES}
+        if "PIP_CACHE_DIR" not in given:
+            # The environment is what is kept; nothing else is left in some home.
+            self._variables.setdefault("PIP_NO_CACHE_DIR", "1")
+
+    def install(self, wanted: Wanted, folder: Path) -> bool:
+        """Make the environment; whether it has anything that the server's has not.
+
+        Raises RequirementsError with pip's last word.
+        """
+        try:
+            # The server's own pip is seen from there, if it has one.
+            with_pip = importlib.util.find_spec("pip") is None
+            venv.EnvBuilder(symlinks=True, with_pip=with_pip).create(folder)
+            site = next(folder.glob("lib/python*/site-packages"))
+            (site / "_server.pth").write_text("".join(map(add_folder_line, site_folders())))
+        except (OSError, subprocess.SubprocessError) as problem:
+            raise RequirementsError(f"No environment can be made in {folder}: {problem}") from None
+        self._run_pip(python_of(folder), wanted)
+        return any(site.glob("*.dist-info")) or any(site.glob("*.egg-link"))
+
+    def close(self) -> None:
+        """End what runs."""
+        for mark in tuple(self._marks):
+            end_leftovers(mark)
+
+    def _run_pip(self, python: str, wanted: Wanted) -> None:
+        log.info("Installing: %s.", wanted)
+        mark = uuid4().hex
+        process = subprocess.Popen(
+            _pip(python, wanted),
+            cwd=wanted.folder,  # local paths in it are taken from there
+            env=self._variables | {MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        self._marks.add(mark)
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            end_leftovers(mark)
+
+        timer = threading.Timer(self._seconds, give_up)
+        timer.daemon = True
+        timer.start()
+        with process:
+            said = _relayed(process)
+        timer.cancel()
+        self._marks.discard(mark)
+        if process.returncode != 0:
+            in_time = f" within {self._seconds:g} s" if late.is_set() else ""
+            raise RequirementsError(f"{wanted} cannot be installed{in_time}: {_last_word(said)}")
+
+
+def _pip(python: str, wanted: Wanted) -> list[str]:
+    pip = [python, "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+    pip += ["--disable-pip-version-check"]
+    pip += ["-r", str(wanted.requirements)] if wanted.requirements else []
+    pip += ["."] if wanted.package else []
+    return pip
+
+
+def _relayed(process: "subprocess.Popen[str]") -> list[str]:
+    """Its last lines; all of them go to the log."""
+    assert process.stdout is not None
+    kept: deque[str] = deque(maxlen=_KEPT_LINES)
+    for line in process.stdout:
+        sys.stderr.write(line)
+        if line.strip():
+            kept.append(line.strip())
+    return list(kept)
+
+
+def _last_word(lines: list[str]) -> str:
+    """The last error, behind which pip may add notes; else the last line."""
+    errors = [line for line in lines if line.lower().startswith("error")]
+    return (errors or lines or ["pip said nothing"])[-1]

@@ -1,0 +1,152 @@
+"""Runs the script that a training job's hyperparameters name.
+
+    python -m sagehen.containers.training_toolkit
+
+It behaves as AWS's sagemaker-training toolkit does in the images of the frameworks. It imports
+little: a job of some ten milliseconds is to cost not much more.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from sagehen.base.errors import SagehenError
+from sagehen.containers.training_toolkit.errors import CannotRun, describe_failure
+from sagehen.containers.training_toolkit.folders import Folders
+from sagehen.containers.training_toolkit.hyperparameters import (
+    Parameters,
+    read_parameters,
+    to_arguments,
+)
+from sagehen.containers.training_toolkit.process import run_command
+from sagehen.containers.training_toolkit.script import (
+    Kind,
+    Script,
+    bring_code,
+    find_script,
+    plan_command,
+)
+from sagehen.containers.training_toolkit.torch_distributed import (
+    ENABLED,
+    plan_torchrun,
+    torch_variables,
+)
+from sagehen.containers.training_toolkit.variables import make_variables
+
+__all__ = ["main"]
+
+INFO = 20
+_LEVELS = {"CRITICAL": 50, "ERROR": 40, "WARNING": 30, "INFO": INFO, "DEBUG": 10, "NOTSET": 0}
+_DISTRIBUTIONS = (
+    "sagemaker_mpi_enabled",
+    "sagemaker_parameter_server_enabled",
+    "sagemaker_distributed_dataparallel_enabled",
+    "sagemaker_multi_worker_mirrored_strategy_enabled",
+    "sagemaker_pytorch_ddp_enabled",
+    "sagemaker_pytorch_xla_multi_worker_enabled",
+)
+
+
+def main(environ: Mapping[str, str]) -> int:
+    """Run the script. Returns the status to end with."""
+    folders = Folders(environ.get("SAGEMAKER_BASE_DIR") or "/opt/ml")
+    try:
+        return _run(folders, environ)
+    except SagehenError as problem:
+        folders.write_failure(str(problem))
+        _say("ERROR", f"Reporting training FAILURE\n{problem}")
+        return 1
+
+
+def _run(folders: Folders, environ: Mapping[str, str]) -> int:
+    """Raises SagehenError: it could not be started."""
+    parameters = read_parameters(folders.read_config("hyperparameters.json"))
+    program = environ.get("SAGEMAKER_PROGRAM") or parameters.text("sagemaker_program")
+    if program is None:
+        raise CannotRun(
+            "The hyperparameter sagemaker_program is missing: it names the script to run, such as "
+            "train.py. Estimators with an entry_point set it."
+        )
+    _refuse_distribution(parameters)
+    submitted = parameters.text("sagemaker_submit_directory")
+    bring_code(folders, submitted)
+    script = find_script(folders, program, submitted)
+    level = _log_level(parameters)
+    given = dict(environ) | make_variables(folders, parameters, program, level, environ)
+    paths = [folders.code, *filter(None, [environ.get("PYTHONPATH")])]
+    given["PYTHONPATH"] = os.pathsep.join(paths)
+    python = _install(folders, script, given)
+    command = plan_command(script, python, to_arguments(parameters.users))
+    if parameters.own.get(ENABLED):
+        resources = folders.read_config("resourceconfig.json")
+        given |= torch_variables(resources)
+        command = plan_torchrun(script, python, parameters, resources, given) + command[1:]
+    if level <= INFO:
+        _say("INFO", f"Invoking script with the following command:\n\n{' '.join(command)}\n")
+    return _invoke(folders, command, given, script)
+
+
+def _invoke(folders: Folders, command: list[str], environ: dict[str, str], script: Script) -> int:
+    os.chdir(folders.code)
+    if script.kind is Kind.COMMAND:
+        os.chmod(script.name, 0o755)
+    ended = run_command(command, environ, as_group=script.kind is Kind.COMMAND)
+    if ended.status != 0 and not ended.told:
+        failure = describe_failure(ended.status, command, ended.errors)
+        folders.write_failure(failure)
+        _say("ERROR", f"Reporting training FAILURE\n{failure}")
+    return ended.status
+
+
+def _install(folders: Folders, script: Script, environ: dict[str, str]) -> str:
+    """The interpreter that has what the code needs; its programs come first in PATH.
+
+    It is the container's own, over what is installed, which others share.
+
+    What is installed is kept as long as this process lives, by a lock.
+    """
+    own = environ.get("SAGEHEN_PYTHON")
+    package = script.kind is Kind.MODULE
+    if not package and not os.path.isfile(os.path.join(folders.code, "requirements.txt")):
+        return own or sys.executable
+    from sagehen.containers.training_toolkit.requirements import install
+
+    installed = install(folders, package, environ, own)
+    programs = [os.path.dirname(python) for python in (own, installed) if python]
+    environ["PATH"] = os.pathsep.join([*programs, environ.get("PATH", os.defpath)])
+    return own or installed
+
+
+def _log_level(parameters: Parameters) -> int:
+    """Raises CannotRun."""
+    text = parameters.text("sagemaker_container_log_level") or str(INFO)
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if text.upper() in _LEVELS:
+        return _LEVELS[text.upper()]
+    raise CannotRun(
+        f"sagemaker_container_log_level is {text!r}; it must be a number such as 20, or INFO."
+    )
+
+
+def _refuse_distribution(parameters: Parameters) -> None:
+    """Raises CannotRun."""
+    for name in _DISTRIBUTIONS:
+        if parameters.own.get(name):
+            raise CannotRun(
+                f"{name} is set, but scripts are not distributed so here. Use torch_distributed, "
+                "leave `distribution` out of the estimator, or start the processes in a script of "
+                "your own (entry_point run.sh)."
+            )
+
+
+def _say(level: str, text: str) -> None:
+    # With the name that the toolkit has in logs.
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    sys.stderr.write(f"{now} sagemaker-training-toolkit {level:8} {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ))

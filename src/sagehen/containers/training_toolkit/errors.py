@@ -1,0 +1,57 @@
+"""What ends a job before its script, or with it: texts for `output/failure`."""
+
+import re
+
+from sagehen.base.container_exits import hint
+from sagehen.base.errors import SagehenError
+
+__all__ = ["CannotRun", "describe_failure"]
+
+MESSAGE_CHARACTERS = 600
+"""Of SageMaker's 1,024 for a reason: the rest is for the command."""
+KILLED = 137
+_TRACEBACK = "Traceback (most recent call last):"
+_LINES = 5
+_TORCHRUN = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
+_TORCHRUNS_LOG = re.compile(r"[A-Z]\d{4} \d\d:\d\d:\d\d\.\d+ .*torch/distributed/")
+_RANK = re.compile(r"^\[rank\d+\]: ")
+
+
+class CannotRun(SagehenError):
+    """The script is not started; the sentence says why, and what to do."""
+
+
+def describe_failure(status: int, command: list[str], errors: str) -> str:
+    """As AWS's toolkit says it.
+
+    Args:
+        status: that of the script; 128 and the signal's number where one ended it.
+        errors: the end of what it wrote to standard error.
+    """
+    lines = ["ExecuteUserScriptError:", f"ExitCode {status}", f'ErrorMessage "{_message(errors)}"']
+    if status == KILLED:
+        lines.append('ExtraInfo "OutOfMemory: Process killed by SIGKILL (signal 9)"')
+    lines.append(f'Command "{" ".join(command)}"')
+    return "\n".join(lines)
+
+
+def _before_torchrun(lines: list[str]) -> list[str]:
+    """What a script has said, of lines at whose end torchrun says that it failed, but not why."""
+    ends = [at for at, line in enumerate(lines) if line.startswith(_TORCHRUN)]
+    starts = [at for at, line in enumerate(lines[: ends[-1]]) if line == _TRACEBACK] if ends else []
+    said = [_RANK.sub("", line) for line in lines[: starts[-1]]] if starts else []
+    return [line for line in said if not _TORCHRUNS_LOG.match(line)] or lines
+
+
+def _message(errors: str) -> str:
+    """The exception that it ended with, else its last lines."""
+    lines = [line.rstrip() for line in errors.replace("\r", "\n").splitlines() if line.strip()]
+    lines = _before_torchrun(lines)
+    chosen = lines[-_LINES:]
+    if _TRACEBACK in lines:
+        # Behind the last traceback's frames, which are indented, is what was raised.
+        last = len(lines) - lines[::-1].index(_TRACEBACK)
+        raised = next((n for n in range(last, len(lines)) if not lines[n].startswith(" ")), None)
+        chosen = lines[raised:] if raised is not None else chosen
+    said = "\n".join(chosen)[:MESSAGE_CHARACTERS]
+    return said + hint(said)

@@ -1,0 +1,57 @@
+"""Where things lie below SAGEMAKER_BASE_DIR, which is `/opt/ml` in SageMaker."""
+
+import json
+import os
+
+from sagehen.containers.training_toolkit.errors import CannotRun
+
+TYPE_CHECKING = False  # The module `typing` takes longer to load than all of ours.
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Folders"]
+
+
+class Folders:
+    """Texts, not paths: a script sees them in its variables."""
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+        self.code = os.path.join(base, "code")
+        self.model = os.path.join(base, "model")
+        self.input = os.path.join(base, "input")
+        self.config = os.path.join(self.input, "config")
+        self.output = os.path.join(base, "output")
+        self.output_data = os.path.join(self.output, "data")
+        self.output_intermediate = os.path.join(self.output, "intermediate")
+        self.failure = os.path.join(self.output, "failure")
+
+    def channel(self, name: str) -> str:
+        return os.path.join(self.input, "data", name)
+
+    def local(self, path: str) -> str:
+        """A path that a user knows, in which the base is `/opt/ml`."""
+        if path.startswith("/opt/ml/"):
+            return os.path.join(self.base, path.removeprefix("/opt/ml/"))
+        return path
+
+    def read_config(self, name: str) -> "dict[str, Any]":
+        """A file of the platform's. Raises CannotRun: it is not there, or is no JSON object."""
+        path = os.path.join(self.config, name)
+        try:
+            with open(path, encoding="utf-8") as file:
+                read = json.load(file)
+        except (OSError, ValueError) as problem:
+            raise CannotRun(f"/opt/ml/input/config/{name} cannot be read: {problem}.") from problem
+        if not isinstance(read, dict):
+            raise CannotRun(f"/opt/ml/input/config/{name} is not a JSON object.")
+        return read
+
+    def write_failure(self, text: str) -> None:
+        """Unless the script has said itself why it failed."""
+        try:
+            os.makedirs(self.output, exist_ok=True)
+            with open(self.failure, "x", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+        except OSError:
+            pass  # The reason is in the log as well.

@@ -1,0 +1,89 @@
+"""Hyperparameters: the toolkit's own, and the user's, which the script gets as arguments."""
+
+import json
+from collections.abc import Mapping
+
+from sagehen.containers.training_toolkit.errors import CannotRun
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Parameters", "read_parameters", "to_arguments"]
+
+PREFIX = "sagemaker_"
+_NOT_THE_USERS = ("default_user_module_name", "_tuning_objective_metric")
+_KNOWN = (
+    "sagemaker_program",
+    "sagemaker_submit_directory",
+    "sagemaker_enable_cloudwatch_metrics",
+    "sagemaker_region",
+    "sagemaker_container_log_level",
+    "sagemaker_job_name",
+    "sagemaker_s3_output",
+)
+
+
+class Parameters:
+    """Both kinds, by their names: `users`, and `own` with `sagemaker_`."""
+
+    def __init__(self, users: "dict[str, Any]", own: "dict[str, Any]") -> None:
+        self.users = users
+        self.own = own
+
+    @property
+    def of_framework(self) -> "dict[str, Any]":
+        """Those that only some frameworks' containers know."""
+        return {
+            name: value
+            for name, value in self.own.items()
+            if name not in _KNOWN and name not in _NOT_THE_USERS
+        }
+
+    def text(self, name: str) -> str | None:
+        """One of our own; None where it is not given, or empty."""
+        value = self.own.get(name)
+        return str(value) if value not in (None, "") else None
+
+
+def read_parameters(given: "Mapping[str, Any]") -> Parameters:
+    """Values that are JSON as what they stand for, others as they are.
+
+    Raises CannotRun: one can be neither an argument nor a variable.
+    """
+    users: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for name, text in given.items():
+        if "\0" in name or "=" in name or (isinstance(text, str) and "\0" in text):
+            raise CannotRun(
+                f"The hyperparameter {name!r} cannot be given to a script: its name may have no "
+                "'=', and neither name nor value a NUL."
+            )
+        is_own = name.startswith(PREFIX) or name in _NOT_THE_USERS
+        (own if is_own else users)[name] = _decoded(text)
+    return Parameters(users, own)
+
+
+def to_arguments(users: "Mapping[str, Any]") -> list[str]:
+    """`--name value` for each, in the order of the names; `-n value` for names of one letter."""
+    arguments: list[str] = []
+    for name in sorted(users):
+        if name:
+            arguments.append(f"--{name}" if len(name) > 1 else f"-{name}")
+        else:
+            arguments.append("")
+        arguments.append(_argument(users[name]))
+    return arguments
+
+
+def _decoded(text: "Any") -> "Any":
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return text
+
+
+def _argument(value: "Any") -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{name}={value[name]}" for name in sorted(value))
+    return "" if value is None else str(value)

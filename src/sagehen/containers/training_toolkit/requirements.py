@@ -1,0 +1,43 @@
+"""What the user's code needs, in an environment shared with other jobs and with model servers."""
+
+import logging
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from sagehen.base.own_python import put_over
+from sagehen.containers.python_envs.environments import Environments
+from sagehen.containers.python_envs.install import Wanted
+from sagehen.containers.training_toolkit.folders import Folders
+from sagehen.containers.variables import positive, seconds
+
+__all__ = ["install"]
+
+SECONDS = 3600.0
+"""Before that, most jobs' own time is over."""
+KEPT_BYTES = 10 * 2**30
+
+
+def install(folders: Folders, package: bool, environ: Mapping[str, str], own: str | None) -> str:
+    """The interpreter of the environment, which is kept until this process ends.
+
+    Args:
+        own: the container's own interpreter, which then sees what the environment has.
+
+    Raises RequirementsError or SettingError.
+    """
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    unshared = Path(folders.base) / "environments"
+    environments = Environments(
+        folder=Path(environ.get("SAGEHEN_ENVIRONMENTS") or unshared),
+        own_folder=unshared,
+        most_bytes=positive(environ, "SAGEHEN_ENVIRONMENTS_BYTES") or KEPT_BYTES,
+        seconds=seconds(environ, "SAGEMAKER_STARTUP_TIMEOUT") or SECONDS,
+        variables=environ,
+    )
+    installed = environments.acquire(Wanted(Path(folders.code), package)).python
+    if own is not None and installed != sys.executable:
+        put_over(Path(own), Path(installed))
+    return installed

@@ -1,0 +1,78 @@
+"""A script by `torchrun`, one on each host: the estimators' `distribution` `torch_distributed`."""
+
+from collections.abc import Mapping
+
+from sagehen.containers.training_toolkit.errors import CannotRun
+from sagehen.containers.training_toolkit.hyperparameters import Parameters
+from sagehen.containers.training_toolkit.script import Kind, Script
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["ENABLED", "plan_torchrun", "torch_variables"]
+
+ENABLED = "sagemaker_torch_distributed_enabled"
+_PROCESSES = "sagemaker_mpi_num_of_processes_per_host"
+_MASTER_PORT = "7777"
+
+
+def plan_torchrun(
+    script: Script,
+    python: str,
+    parameters: Parameters,
+    resources: "Mapping[str, Any]",
+    environ: Mapping[str, str],
+) -> list[str]:
+    """What goes before the script and its arguments, as AWS's toolkit has it.
+
+    The toolkit names the first host only where there are others. Here several hosts are one
+    machine, on which torchrun's own port is everybody's.
+
+    Args:
+        python: that is to run torch.
+        resources: `resourceconfig.json`.
+        environ: of the script: `SM_NUM_GPUS`, and `MASTER_ADDR` and `MASTER_PORT` if it has them.
+
+    Raises:
+        CannotRun: it is no script of Python's, or the number of processes is none.
+    """
+    if script.kind is not Kind.PYTHON:
+        raise CannotRun(
+            f"{ENABLED} is set, and {script.name} is a package or a command, which "
+            "torch_distributed does not support: have sagemaker_program (entry_point) name a "
+            "script, such as train.py, with no setup.py or pyproject.toml beside it."
+        )
+    hosts = resources["hosts"]
+    options = {
+        "--nnodes": str(len(hosts)),
+        "--nproc_per_node": str(_processes(parameters, environ)),
+        "--master_addr": environ.get("MASTER_ADDR") or hosts[0],
+        "--master_port": environ.get("MASTER_PORT") or _MASTER_PORT,
+        "--node_rank": str(hosts.index(resources["current_host"])),
+    }
+    # torchrun's own program is of the Python that torch is installed in, and of no other.
+    return [
+        python,
+        "-m",
+        "torch.distributed.run",
+        *(one for pair in options.items() for one in pair),
+    ]
+
+
+def torch_variables(resources: "Mapping[str, Any]") -> dict[str, str]:
+    """What the toolkit gives scripts that it runs so."""
+    return {
+        "NCCL_SOCKET_IFNAME": resources.get("network_interface_name", "eth0"),
+        "NCCL_PROTO": "simple",
+    }
+
+
+def _processes(parameters: Parameters, environ: Mapping[str, str]) -> int:
+    """Of each host: one for each GPU, or one."""
+    given = parameters.own.get(_PROCESSES)
+    if not given:
+        return int(environ.get("SM_NUM_GPUS") or 0) or 1
+    if type(given) is int and given > 0:  # True is none
+        return given
+    raise CannotRun(f"{_PROCESSES} is {given!r}; it must be a number from 1, such as 2.")

@@ -1,0 +1,84 @@
+"""Numbers and switches in environment variables. Each may go by several names: the first that is
+set counts.
+
+SAGEMAKER_CONTAINER_LOG_LEVEL, as SageMaker's containers read it.
+"""
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+
+from sagehen.base.errors import SettingError
+
+__all__ = ["positive", "read_log_level", "seconds", "switch", "whole"]
+
+_MOST_SECONDS = 10**9
+
+_ON = ("true", "1", "yes", "on", "y", "t")
+_OFF = ("false", "0", "no", "off", "n", "f")
+
+
+def positive(environ: Mapping[str, str], *names: str) -> int | None:
+    """A whole number above 0, None if none is set. Raises SettingError."""
+    name, number = _number(environ, names)
+    if number == 0:
+        raise SettingError(f"{name} is '0'; it must be a whole number above 0.")
+    return number
+
+
+def whole(environ: Mapping[str, str], *names: str) -> int | None:
+    """A whole number, 0 too, None if none is set. Raises SettingError."""
+    return _number(environ, names)[1]
+
+
+def seconds(environ: Mapping[str, str], *names: str) -> float | None:
+    """A number above 0, None if none is set. Raises SettingError."""
+    for name in names:
+        text = environ.get(name, "").strip()
+        if not text:
+            continue
+        with suppress(ValueError):
+            if 0 < float(text) < _MOST_SECONDS:
+                return float(text)
+        raise SettingError(f"{name} is {text!r}; it must be a number of seconds above 0.")
+    return None
+
+
+def switch(environ: Mapping[str, str], name: str) -> bool | None:
+    """True or false, None if it is not set. Raises SettingError."""
+    text = environ.get(name, "").strip().lower()
+    if not text:
+        return None
+    if text in _ON or text in _OFF:
+        return text in _ON
+    raise SettingError(f"{name} is {text!r}; it must be true or false.")
+
+
+def _number(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, int | None]:
+    for name in names:
+        text = environ.get(name, "").strip()
+        if text.isascii() and text.isdigit():
+            return name, int(text)
+        if text:
+            raise SettingError(f"{name} is {text!r}; it must be a whole number.")
+    return "", None
+
+
+_LEVELS = logging.getLevelNamesMapping()
+
+
+def read_log_level(environ: Mapping[str, str]) -> int:
+    """From SAGEMAKER_CONTAINER_LOG_LEVEL: Python's number of a level, or its name.
+
+    Raises SettingError.
+    """
+    text = environ.get("SAGEMAKER_CONTAINER_LOG_LEVEL", "").strip()
+    if not text:
+        return logging.INFO
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if text.upper() in _LEVELS:
+        return _LEVELS[text.upper()]
+    raise SettingError(
+        f"SAGEMAKER_CONTAINER_LOG_LEVEL is {text!r}; it must be a number such as 20, or INFO."
+    )

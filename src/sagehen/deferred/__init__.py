@@ -1,1 +1,0 @@
-"""Work that outlives its request: asynchronous invocations, notices."""

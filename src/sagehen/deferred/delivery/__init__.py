@@ -1,1 +1,0 @@
-"""Notices on their way to subscribers: the outbox is emptied, whatever the receivers do."""

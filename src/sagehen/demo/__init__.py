@@ -1,5 +1,0 @@
-"""The demo: many small models behind one multi-model endpoint, told with an ordinary AWS client."""
-
-from sagehen.demo.story import run
-
-__all__ = ["run"]

@@ -1,1 +1,0 @@
-"""What it is about, as pure data: records, states, names, instance types, messages."""

@@ -1,0 +1,160 @@
+"""A loop that one control at a time runs: woken by hints, reports and time, tried again on failure.
+
+wake → hold the lease → take a turn → rest until the next wake
+
+Woken by time alone, a loop that had nothing left to do takes no turn before something is committed.
+
+What is swept now and then, for as long as control lives.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from sagehen.base.clock import Clock
+from sagehen.base.concurrency import Wake
+from sagehen.base.errors import SagehenError
+from sagehen.base.retry import AWAY, backoff_seconds
+from sagehen.state.commits import IdleCheck
+from sagehen.state.database import Database
+from sagehen.state.leases import HeldLease, LeaseLost
+
+__all__ = ["LONGEST_REST_SECONDS", "LeasedLoop", "keep_sweeping"]
+
+log = logging.getLogger(__name__)
+
+LONGEST_REST_SECONDS = 1.0
+FIRST_ERROR_SECONDS = 0.1
+LONGEST_ERROR_SECONDS = 10.0
+
+
+class LeasedLoop(ABC):
+    """What the loops over endpoints and over training jobs have in common."""
+
+    def __init__(self, database: Database, clock: Clock, lease_name: str, holder: str) -> None:
+        self.first_look = asyncio.Event()
+        """The first turn has ended, well or not."""
+        self._clock = clock
+        self._held = HeldLease(database, clock, lease_name, holder)
+        self._wake = Wake()
+        self._idle = IdleCheck(database.commits, clock)
+        self._waits = False
+        """Another control has the lease, and the log says so."""
+        self._errors = 0
+
+    @abstractmethod
+    def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """What runs beside the loop, until it ends."""
+
+    @abstractmethod
+    async def step(self) -> float | None:
+        """Bring everything one step on; returns the seconds until the next is due, or None where
+        nothing is left to do until rows change or a hint comes.
+
+        Raises:
+            LeaseLost: another control took over in between.
+        """
+
+    async def stand_by(self) -> None:  # noqa: B027
+        """Do what is to be done of this one's own while another control reconciles."""
+
+    def hint(self) -> None:
+        """Rows have changed: look now. May be called from any thread, at any time."""
+        self._wake.hint()
+
+    async def run(self) -> None:
+        """Reconcile until cancelled; then let go of the lease."""
+        self._wake.begin()
+        beside = [asyncio.create_task(one) for one in self.companions()]
+        try:
+            while True:
+                await self._rest(await self._turn_or_back_off())
+        finally:
+            for one in beside:
+                one.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            await self._held.let_go()
+
+    async def _turn_or_back_off(self) -> float:
+        """Take a turn; however it ends, the seconds until the next if nothing happens."""
+        try:
+            if not self._wake.is_set and self._idle.is_idle and await self._hold_lease():
+                return LONGEST_REST_SECONDS
+            try:
+                wait = await self.turn()
+            finally:
+                self.first_look.set()
+        except LeaseLost:
+            self._held.lose()
+            return LONGEST_REST_SECONDS
+        except Exception as error:
+            self._errors += 1
+            wait = backoff_seconds(self._errors - 1, FIRST_ERROR_SECONDS, LONGEST_ERROR_SECONDS)
+            about = {"action": "reconcile_failed", "wait_seconds": wait}
+            # What is expected to happen now and then needs no traceback.
+            trace = not isinstance(error, (SagehenError, OSError))
+            said = "Reconciling failed and is tried again: %s"
+            log.error(said, error, exc_info=trace, extra=about)
+            # Not cut short by a hint: what fails at once would be tried without end.
+            await self._clock.sleep(wait)
+            return 0
+        self._errors = 0
+        return wait
+
+    async def turn(self) -> float:
+        """Take a step, where it is ours to take; returns the seconds until the next turn is due.
+
+        Raises:
+            LeaseLost: another control took over in between.
+        """
+        self._wake.clear()
+        self._idle.begin()
+        if not await self._hold_lease():
+            await self.stand_by()
+            return LONGEST_REST_SECONDS
+        wait = await self.step()
+        if wait is None:
+            self._idle.end()
+            return LONGEST_REST_SECONDS
+        return min(wait, LONGEST_REST_SECONDS)
+
+    async def _hold_lease(self) -> bool:
+        held = await self._held.hold()
+        if not held and not self._waits:
+            about = {"action": "stand_by", "lease": self._held.lease.name}
+            log.info("Another control reconciles; this one waits.", extra=about)
+        self._waits = not held
+        return held
+
+    async def _rest(self, seconds: float) -> None:
+        """Until woken, at most `seconds`."""
+        waits = [
+            asyncio.ensure_future(self._wake.wait()),
+            asyncio.ensure_future(self._clock.sleep(seconds)),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def keep_sweeping(
+    sweep: Callable[[], Awaitable[object]], seconds: float, clock: Clock, what: str
+) -> None:
+    """Sweep every `seconds` until cancelled; what fails is logged and tried again.
+
+    `what` is swept, as the log says it.
+    """
+    about = {"action": "sweep"}
+    while True:
+        try:
+            await sweep()
+        except AWAY as error:
+            log.error("The %s cannot be swept: %s", what, error, extra=about)
+        except Exception:
+            log.exception("Sweeping the %s failed and is tried again.", what, extra=about)
+        await clock.sleep(seconds)

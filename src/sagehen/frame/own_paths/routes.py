@@ -1,0 +1,142 @@
+"""What own paths read, and answer: JSON, and our errors as statuses with a `message`.
+
+Own paths that get a request's parts and give what becomes JSON.
+
+    own_route("/_sagehen/stacks/{name}", {"GET": read, "PUT": put})
+
+`read` gets an Asked and returns what becomes JSON, or raises one of our errors, which becomes
+`{"message": …}` with its status. It runs in a thread, unless it is a coroutine's. Who may ask was
+decided before: see own_access.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sagehen.base.errors import (
+    AlreadyExists,
+    Conflict,
+    Invalid,
+    NotFound,
+    SagehenError,
+    Unavailable,
+)
+from sagehen.frame.asgi import request_head
+from sagehen.wire.errors import AwsError
+from sagehen.wire.parameters import check_each_once, parameters_of
+
+__all__ = [
+    "Act",
+    "Asked",
+    "aws_refusal",
+    "json_answer",
+    "number_in",
+    "own_route",
+    "refusal",
+    "whole_body",
+]
+
+_STATUSES: tuple[tuple[type[SagehenError], int], ...] = (
+    (NotFound, 404),
+    (AlreadyExists, 409),
+    (Conflict, 409),
+    (Invalid, 400),
+    (Unavailable, 503),
+)
+
+
+def json_answer(body: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type="application/json")
+
+
+def refusal(error: SagehenError) -> Response:
+    """Why something is not done."""
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    return json_answer({"message": str(error)}, status)
+
+
+def aws_refusal(error: AwsError) -> Response:
+    """An AWS error as JSON, with its code where API Gateway has it."""
+    answer = json_answer({"message": error.message}, error.status or 400)
+    answer.headers["x-amzn-errortype"] = error.code
+    return answer
+
+
+async def whole_body(request: Request, most_bytes: int) -> bytes:
+    """The body.
+
+    Raises:
+        Invalid: it is longer than `most_bytes`.
+        ClientDisconnect: the client did not stay until it was whole.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most_bytes:
+            raise Invalid(f"The body may have {most_bytes} bytes at most.")
+    return bytes(body)
+
+
+def number_in(
+    query: Mapping[str, str], name: str, default: int | None, least: int, most: int
+) -> int:
+    """A number of the query, `default` where it is not there.
+
+    Raises:
+        Invalid: it is none or out of bounds, or is missing and has no default.
+    """
+    text = query.get(name)
+    if text is None and default is not None:
+        return default
+    if text and text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
+        return int(text)
+    raise Invalid(f"{name} must be a number from {least} to {most}.")
+
+
+LARGEST_BODY_BYTES = 4 * 2**20
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request by somebody who may."""
+
+    method: str
+    path: Mapping[str, str]
+    """The path's parameters, decoded."""
+    query: Mapping[str, str]
+    """Each parameter comes once."""
+    body: bytes
+
+
+Act = Callable[[Asked], object] | Callable[[Asked], Awaitable[object]]
+
+
+def own_route(
+    path: str, acts: Mapping[str, Act], largest_body_bytes: int = LARGEST_BODY_BYTES
+) -> Route:
+    """What answers at `path` (Starlette's form) by method."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            body = await whole_body(request, largest_body_bytes)
+            query = parameters_of(request_head(request.scope).raw_query)
+            check_each_once(query)
+            asked = Asked(request.method, request.path_params, dict(query), body)
+            act = acts["GET" if request.method == "HEAD" else request.method]
+            if inspect.iscoroutinefunction(act):
+                return json_answer(await act(asked))
+            return json_answer(await asyncio.to_thread(act, asked))
+        except SagehenError as error:
+            return refusal(error)
+        except AwsError as error:
+            return aws_refusal(error)
+        except ClientDisconnect:
+            return Response(status_code=400)
+
+    return Route(path, answer, methods=list(acts))

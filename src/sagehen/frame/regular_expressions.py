@@ -1,0 +1,55 @@
+"""Regular expressions that come from others: which of them may be used."""
+
+import re
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any
+
+import regex
+
+from sagehen.base.errors import Invalid
+
+__all__ = ["compile_expression"]
+
+MOST_PARTS = 5000
+"""With what is repeated counted as often as it must be there: so it is held in memory."""
+
+_REPEATS = (_parser.MAX_REPEAT, _parser.MIN_REPEAT, _parser.POSSESSIVE_REPEAT)
+
+
+def compile_expression(text: str) -> "regex.Pattern[str]":
+    """One of Python's, with a group to find a value by, and of a bounded size.
+
+    By `regex`, whose searches can be given a time; it takes nearly all that `re` does.
+
+    Raises:
+        Invalid: what is wrong with it, as the rest of a sentence.
+    """
+    try:
+        _check(text)
+        return regex.compile(text)
+    except (re.error, regex.error, OverflowError, RecursionError) as error:
+        raise Invalid(f"is no regular expression: {error}.") from error
+
+
+def _check(text: str) -> None:
+    """To compile `((a{9999}){9999})` takes all memory there is: that has to be told before."""
+    tree = _parser.parse(text)
+    parts = _count(tree)
+    if parts > MOST_PARTS:
+        raise Invalid("repeats too much too often: take smaller numbers in its braces.")
+    if tree.state.groups < 2:  # The whole is one.
+        raise Invalid("has no group: put the part that is the number into parentheses.")
+
+
+def _count(tree: Any) -> int:
+    """How many parts it has at the least, once all that is repeated is written out."""
+    return sum(1 + _count_inside(kind, what) for kind, what in tree)
+
+
+def _count_inside(kind: Any, what: Any) -> int:
+    if isinstance(what, _parser.SubPattern):
+        return _count(what)
+    if not isinstance(what, (tuple, list)):
+        return 0
+    inside = sum(_count_inside(None, one) for one in what)
+    return int(what[0]) * inside if kind in _REPEATS else inside

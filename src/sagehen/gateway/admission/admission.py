@@ -1,0 +1,195 @@
+"""Whether an invocation may go on, and to which variant: everything that needs no waiting."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from sagehen.frame.routing import Random, choose_variant
+from sagehen.gateway.admission.errors import (
+    Texts,
+    asynchronous,
+    lost_session,
+    missing_target_container,
+    missing_target_model,
+    not_direct,
+    not_multi_model,
+    not_yet_known,
+    session_not_read,
+    standing_by,
+    unknown_container,
+    unknown_session,
+    validation_error,
+)
+from sagehen.gateway.admission.params import Call, CallReader, Target, read_target
+from sagehen.gateway.container.connection import Headers
+from sagehen.gateway.routing.instance import Instance
+from sagehen.gateway.routing.routes import Endpoint, Routes, Variant
+from sagehen.gateway.routing.sessions import NEW_SESSION, Sessions
+from sagehen.wire.signatures.sigv4 import Verifier
+
+__all__ = ["Admission", "Admitted", "Asked"]
+
+SIGNED_SERVICE = "sagemaker"
+
+_NO_NEW_SESSION = (
+    "A session cannot be begun with InvokeEndpointWithResponseStream, whose answer has no "
+    "NewSessionId. Begin it with InvokeEndpoint."
+)
+
+
+class Asked(Protocol):
+    """The head of a request; `exchange.Exchange` is one."""
+
+    method: bytes
+    target: bytes
+    headers: Headers
+    request_id: bytes
+
+    @property
+    def fields(self) -> dict[str, str]: ...
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """A request as signatures are checked over it."""
+
+    method: str
+    raw_path: str
+    raw_query: str
+    headers: Mapping[str, str]
+
+
+class Admitted(msgspec.Struct, frozen=True, gc=False):
+    """Where an invocation goes, and with which header lines."""
+
+    endpoint: Endpoint
+    variant: Variant
+    lines: bytes
+    target_model: str | None
+    session_id: str | None = None
+    instance: Instance | None = None
+    """Where its session is: no other can answer."""
+
+
+class Admission:
+    """Holds what every invocation of one operation is measured against."""
+
+    def __init__(
+        self,
+        calls: CallReader,
+        verifier: Verifier,
+        routes: Routes,
+        sessions: Sessions,
+        texts: Texts,
+        random: Random,
+    ) -> None:
+        self._calls = calls
+        self._verifier = verifier
+        self._routes = routes
+        self._sessions = sessions
+        self._texts = texts
+        self._random = random
+
+    def check_head(self, asked: Asked) -> None:
+        """Raises AwsError: whatever the body will be, the request cannot be signed rightly."""
+        self._verifier.check_head(_head(asked, read_target(asked.target)), SIGNED_SERVICE)
+
+    def admit(self, asked: Asked, body_sha256: str) -> Admitted:
+        """Raises AwsError: who asks is not known, or what is asked for cannot be."""
+        target = read_target(asked.target)
+        head = _head(asked, target)
+        # What a prediction is made from may be left open; what control is to do never is.
+        self._verifier.verify(head, body_sha256, service=SIGNED_SERVICE, unsigned_body=True)
+        call = self._calls.read(asked.headers, asked.fields)
+        endpoint = self._endpoint(target.endpoint)
+        if call.refusal is not None:
+            raise validation_error(call.refusal)
+        request_id = asked.request_id
+        variant, instance = self._place(endpoint, call, request_id)
+        if variant.route.multi_model:
+            if call.target_model is None:
+                raise missing_target_model(request_id.decode())
+        elif call.target_model is not None:
+            raise not_multi_model(endpoint.name)
+        return Admitted(endpoint, variant, call.lines, call.target_model, call.session_id, instance)
+
+    def _place(
+        self, endpoint: Endpoint, call: Call, request_id: bytes
+    ) -> tuple[Variant, Instance | None]:
+        session_id = call.session_id
+        if session_id is not None:
+            if session_id != NEW_SESSION:
+                return self._held(endpoint, session_id, call, request_id)
+            if not self._calls.operation.begins_sessions:
+                raise validation_error(_NO_NEW_SESSION)
+        variant = self._variant(endpoint, call.target_variant)
+        if variant.direct is not None or call.target_container is not None:
+            variant = _container(endpoint, variant, call.target_container, request_id)
+        return variant, None
+
+    def _held(
+        self, endpoint: Endpoint, session_id: str, call: Call, request_id: bytes
+    ) -> tuple[Variant, Instance]:
+        target_variant = call.target_variant
+        try:
+            session = self._sessions.find(endpoint.name, session_id)
+        except OSError as error:
+            raise session_not_read(error) from error
+        if session is None:
+            raise unknown_session(session_id, endpoint.name)
+        if target_variant not in (None, session.variant):
+            raise validation_error(
+                f"Session {session_id} is held by production variant {session.variant}, not by "
+                f"{target_variant}. Leave TargetVariant out."
+            )
+        variant = endpoint.variant(session.variant)
+        if variant is not None:
+            variant = _container(endpoint, variant, call.target_container, request_id)
+            for instance in variant.instances:
+                if session.is_held_by(instance):
+                    return variant, instance
+        raise lost_session(session_id, endpoint.name)
+
+    def _endpoint(self, name: str) -> Endpoint:
+        endpoint = self._routes.get(name)
+        if endpoint is None:
+            self._calls.check_name(name)
+            if self._routes.leader is not None:
+                raise standing_by(self._routes.leader)
+            if not self._routes.are_known:
+                raise not_yet_known()
+            raise self._texts.endpoint_not_found(name)
+        if endpoint.is_asynchronous:
+            raise asynchronous(name)
+        return endpoint
+
+    def _variant(self, endpoint: Endpoint, target: str | None) -> Variant:
+        if target is None:
+            return endpoint.variants[choose_variant(endpoint.weights, self._random)]
+        variant = endpoint.variant(target)
+        if variant is None:
+            names = ", ".join(one.route.name for one in endpoint.variants)
+            raise validation_error(
+                f"Endpoint {endpoint.name} has no production variant {target}. It has: {names}."
+            )
+        return variant
+
+
+def _head(asked: Asked, target: Target) -> _Head:
+    return _Head(asked.method.decode(), target.path, target.query, asked.fields)
+
+
+def _container(
+    endpoint: Endpoint, variant: Variant, target: str | None, request_id: bytes
+) -> Variant:
+    """The container that `target` names, where containers are invoked directly; else `variant`."""
+    if variant.direct is None:
+        if target is not None:
+            raise not_direct(endpoint.name)
+        return variant
+    if target is None:
+        raise missing_target_container(request_id.decode(), variant.direct)
+    container = variant.direct.get(target)
+    if container is None:
+        raise unknown_container(endpoint.name, target, variant.direct)
+    return container

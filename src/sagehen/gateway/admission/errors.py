@@ -1,0 +1,339 @@
+"""The runtime's errors: SageMaker's codes and sentences, and the form they are answered in.
+
+Answers a request with an error and nothing else.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from sagehen.frame.arns import ArnMaker
+from sagehen.gateway.client.exchange import Exchange
+from sagehen.wire.errors import AwsError, endpoint_not_found, unavailable, validation_error
+
+__all__ = [
+    "COMPONENT_NOT_ALLOWED",
+    "LONGEST_ORIGINAL_MESSAGE_BYTES",
+    "PRIMARY",
+    "STREAM_SHUT_DOWN",
+    "Refusal",
+    "Texts",
+    "answer_error",
+    "asynchronous",
+    "bad_http",
+    "body_too_large",
+    "error_body",
+    "lost_session",
+    "missing_target_container",
+    "missing_target_model",
+    "no_instance",
+    "not_direct",
+    "not_loaded",
+    "not_multi_model",
+    "not_ready",
+    "not_yet_known",
+    "session_not_kept",
+    "session_not_read",
+    "standing_by",
+    "still_loading",
+    "stream_broken",
+    "stream_timed_out",
+    "unavailable",
+    "unknown_container",
+    "unknown_session",
+    "validation_error",
+]
+
+LONGEST_ORIGINAL_MESSAGE_BYTES = 16 * 1024
+"""How much of a container's error body is passed on to the caller."""
+
+_CLIENT_ERROR = "CLIENT_ERROR_FROM_MODEL"
+_INTERNAL_FAILURE = "INTERNAL_FAILURE_FROM_MODEL"
+
+PRIMARY = "primary"
+"""What SageMaker calls the container of a model that has one."""
+
+STREAM_SHUT_DOWN = "The gateway was stopped before the stream had ended. Try again."
+
+COMPONENT_NOT_ALLOWED = (
+    "Inference Component Name header is not allowed for endpoints to which you dont plan to "
+    "deploy inference components. Please remove the Inference Component Name header and try again."
+)
+
+
+def stream_timed_out(container: str) -> str:
+    return (
+        f"Your model {container} did not complete sending the inference response in the allotted "
+        "time."
+    )
+
+
+def stream_broken(container: str) -> str:
+    return (
+        f"The connection to container {container} was lost before it had sent all of the inference "
+        "response."
+    )
+
+
+def asynchronous(endpoint: str) -> AwsError:
+    """The code is SageMaker's; its sentence is not known."""
+    return validation_error(
+        f"Endpoint {endpoint} is asynchronous (its endpoint configuration has an "
+        "AsyncInferenceConfig). Call InvokeEndpointAsync."
+    )
+
+
+def no_instance(endpoint: str) -> AwsError:
+    return unavailable(
+        f"Endpoint {endpoint} has no instance that can take a request now. Try again in a moment; "
+        f"DescribeEndpoint tells its state, and `sagehen logs {endpoint}` what its containers said."
+    )
+
+
+def not_yet_known() -> AwsError:
+    return unavailable(
+        "This server has just started, and does not know yet which endpoints there are and whether "
+        "another server serves them. Try again in a moment."
+    )
+
+
+def standing_by(leader: str) -> AwsError:
+    """`leader`: the host and the home of the server that serves the endpoints."""
+    host, _, home = leader.partition(":")
+    return unavailable(
+        "This server stands by: the endpoints are served by the server on the machine "
+        f"{host} with the home {home}, which shares its state with this one. Send invocations "
+        "there; this server takes over when that one ends."
+    )
+
+
+def still_loading(target_model: str) -> AwsError:
+    return not_ready(
+        f"Model {target_model} is not ready for inference yet: it is still being loaded. Try again."
+    )
+
+
+def not_loaded(target_model: str, why: str) -> AwsError:
+    """No instance could be had that can load it now."""
+    return unavailable(f"Model {target_model} could not be loaded: {why} Try again in a moment.")
+
+
+def not_ready(message: str) -> AwsError:
+    return AwsError("ModelNotReadyException", message, 429)
+
+
+def body_too_large(request_id: str, most: int) -> AwsError:
+    """Answered with 400, not 413.
+
+    The service model gives ValidationError the status 400, and this text is seen with it; 413 was
+    only ever seen with another text (`HTTP content length exceeded …`) from 2018.
+
+    Args:
+        most: bytes that a body may have.
+    """
+    return validation_error(
+        f"Request {request_id} has oversize body. At most {most} bytes are taken (setting "
+        "max_invocation_body_bytes); an asynchronous endpoint takes larger inputs from S3."
+    )
+
+
+def missing_target_model(request_id: str) -> AwsError:
+    return validation_error(
+        f"Request {request_id} is missing a target model header. Invocations of a multi-model "
+        "endpoint name the model by TargetModel."
+    )
+
+
+def not_multi_model(endpoint: str) -> AwsError:
+    return validation_error(
+        f"Endpoint {endpoint} is not a multi-model endpoint and does not support target model "
+        "header."
+    )
+
+
+def missing_target_container(request_id: str, hostnames: Iterable[str]) -> AwsError:
+    """Choice, as for the two that follow: SageMaker's own texts are not known."""
+    return validation_error(
+        f"Request {request_id} is missing a target container hostname header. Invocations of an "
+        "endpoint whose containers are invoked directly name one by TargetContainerHostname: "
+        f"{', '.join(hostnames)}."
+    )
+
+
+def unknown_container(endpoint: str, hostname: str, hostnames: Iterable[str]) -> AwsError:
+    return validation_error(
+        f"Endpoint {endpoint} has no container {hostname}. It has: {', '.join(hostnames)}."
+    )
+
+
+def not_direct(endpoint: str) -> AwsError:
+    return validation_error(
+        f"Endpoint {endpoint} is not configured for direct invocation and does not support target "
+        "container hostname header."
+    )
+
+
+def unknown_session(session_id: str, endpoint: str) -> AwsError:
+    """Choice: SageMaker's own text is not known."""
+    return validation_error(
+        f"Session {session_id} of endpoint {endpoint} is not known: it was never begun, has "
+        "expired or was closed. Begin a new one with the SessionId NEW_SESSION."
+    )
+
+
+def lost_session(session_id: str, endpoint: str) -> AwsError:
+    """Choice: SageMaker's own text is not known."""
+    return validation_error(
+        f"The instance that held session {session_id} of endpoint {endpoint} is gone, and the "
+        "session with it. Begin a new one with the SessionId NEW_SESSION."
+    )
+
+
+def session_not_kept(why: OSError) -> AwsError:
+    """The container has begun or closed a session, and the file that says so cannot be written."""
+    return unavailable(f"The session cannot be kept: {why.strerror}. Try again in a moment.")
+
+
+def session_not_read(why: OSError) -> AwsError:
+    """It may well be there: this process may have no file left to open."""
+    return unavailable(f"The session cannot be read: {why.strerror}. Try again in a moment.")
+
+
+def bad_http(message: str, status: int = 400) -> AwsError:
+    """What came is not a request that can be understood, or passes a bound of the server."""
+    return AwsError("BadRequestException", message, status)
+
+
+def error_body(error: AwsError) -> bytes:
+    """The JSON of an error: the SDKs fill `Message` of a modelled error from the capital one."""
+    return msgspec.json.encode({"Message": error.message, **error.members})
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The sentences that name the account and the region."""
+
+    account_id: str
+    region: str
+    partition: str = ""
+    """Of ARNs; empty stands for the region's own."""
+
+    def endpoint_not_found(self, name: str) -> AwsError:
+        return endpoint_not_found(name, self.account_id)
+
+    def answered_with_error(
+        self, endpoint: str, container: str, status: int, body: bytes, whole: bool = True
+    ) -> AwsError:
+        """The container answered, but not with 2xx. `whole`: `body` is all that it sent."""
+        theirs = 400 <= status < 500
+        original = body.decode("utf-8", "replace")
+        partly = "" if whole else " and could not load the entire response body"
+        side = "client" if theirs else "server"
+        return self._model_error(
+            endpoint,
+            f'Received {side} error ({status}) from {container} with message "{original}"{partly}.',
+            status,
+            original,
+            _CLIENT_ERROR if theirs else _INTERNAL_FAILURE,
+        )
+
+    def timed_out(self, endpoint: str, container: str) -> AwsError:
+        original = (
+            f"Your invocation timed out while waiting for a response from container {container}. "
+            "Review the latency metrics for each container in Amazon CloudWatch, resolve the "
+            "issue, and try again."
+        )
+        return self._model_error(
+            endpoint,
+            f'Received server error (0) from {container} with message "{original}".',
+            0,
+            original,
+            _INTERNAL_FAILURE,
+        )
+
+    def no_answer(self, endpoint: str, container: str, reason: str | None = None) -> AwsError:
+        """The connection to the container was lost before it had answered.
+
+        Args:
+            reason: why the container ended, of what is known here and not to SageMaker.
+        """
+        original = (
+            f"Amazon SageMaker could not get a response from the {endpoint} endpoint. This can "
+            "occur when CPU or memory utilization is high. To check your utilization, see Amazon "
+            "CloudWatch. To fix this problem, use an instance type with more CPU capacity or "
+            "memory." + (f" Here: {reason}." if reason else "")
+        )
+        named = "model" if container == PRIMARY else container
+        return self._model_error(
+            endpoint,
+            f'Received server error (0) from {named} with message "{original}".',
+            0,
+            original,
+            _INTERNAL_FAILURE,
+        )
+
+    def too_large_between(
+        self, endpoint: str, containers: tuple[str, str], status: int, size: int, limit: int
+    ) -> AwsError:
+        """What one container of a pipeline answers is more than the next may get."""
+        here, there = containers
+        original = (
+            f"Received response from {here} with status code {status}. However, the request "
+            f"payload from {here} to {there} is {size} bytes, which has exceeded the maximum limit "
+            f"of {limit / 2**20:g} MB."
+        )
+        return self._model_error(endpoint, original, status, original, _INTERNAL_FAILURE)
+
+    def _model_error(
+        self, endpoint: str, message: str, status: int, original: str, code: str
+    ) -> AwsError:
+        group = f"/aws/sagemaker/Endpoints/{endpoint}"
+        see = (
+            f"See https://{self.region}.console.aws.amazon.com/cloudwatch/home?region={self.region}"
+            f"#logEventViewer:group={group} in account {self.account_id} for more information. "
+            # SageMaker's own sentence ends above; that console knows nothing of this server.
+            f"Here: sagehen logs {endpoint}"
+        )
+        return AwsError(
+            "ModelError",
+            f"{message} {see}",
+            424,
+            OriginalStatusCode=status,
+            OriginalMessage=original,
+            LogStreamArn=ArnMaker(self.account_id, self.region, self.partition).log_group(group),
+            ErrorCode=code,
+        )
+
+
+def answer_error(exchange: Exchange, error: AwsError) -> None:
+    """In the form that the runtime's clients read: the code in a header, the rest as JSON."""
+    status = error.status or 400
+    fields = b"x-amzn-ErrorType: %b\r\nContent-Type: application/json\r\n" % error.code.encode()
+    if status == 503:
+        fields += b"Retry-After: 1\r\n"
+    exchange.answer(status, fields, error_body(error))
+
+
+class Refusal:
+    """A handler that only refuses; the body is not waited for."""
+
+    def __init__(self, exchange: Exchange, error: AwsError) -> None:
+        self._exchange = exchange
+        self._error = error
+
+    def begin(self) -> None:
+        if not self._exchange.has_body and not self._exchange.refusal:
+            # So that the connection can be kept.
+            self._exchange.is_whole = True
+        answer_error(self._exchange, self._error)
+
+    def body(self, data: bytes) -> None: ...
+
+    def whole(self) -> None: ...
+
+    def client_full(self) -> None: ...
+
+    def client_drained(self) -> None: ...
+
+    def client_gone(self) -> None: ...

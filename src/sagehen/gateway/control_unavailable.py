@@ -1,0 +1,77 @@
+"""503 in the form of the protocol that was spoken: when control does not answer, or there are too
+many clients."""
+
+from xml.sax.saxutils import escape
+
+import msgspec
+
+from sagehen.gateway.client.exchange import Exchange
+
+__all__ = ["Unavailable", "control_is_away"]
+
+MESSAGE = (
+    "The control process does not answer now; it is started again by itself. Try again in a "
+    "moment. If it had begun this request, the request may or may not have been carried out."
+)
+
+_CODE = "ServiceUnavailable"
+_S3 = b"application/xml"
+"""The form of S3's errors, and of no other service's."""
+
+
+def control_is_away(exchange: Exchange) -> None:
+    exchange.channel.release()
+    _answer_unavailable(exchange, MESSAGE)
+
+
+class Unavailable:
+    """A handler that answers 503 with `message`; the body is not waited for."""
+
+    def __init__(self, exchange: Exchange, message: str) -> None:
+        self._exchange = exchange
+        self._message = message
+
+    def begin(self) -> None:
+        if not self._exchange.has_body:
+            self._exchange.is_whole = True
+        _answer_unavailable(self._exchange, self._message)
+
+    def body(self, data: bytes) -> None: ...
+
+    def whole(self) -> None: ...
+
+    def client_full(self) -> None: ...
+
+    def client_drained(self) -> None: ...
+
+    def client_gone(self) -> None: ...
+
+
+def _answer_unavailable(exchange: Exchange, message: str) -> None:
+    """SDKs try again by themselves."""
+    kind, body = _in_form_of(exchange, message)
+    fields = b"Content-Type: %b\r\nx-amzn-ErrorType: %b\r\nRetry-After: 1\r\n"
+    id_field = b"x-amz-request-id" if kind == _S3 else b"x-amzn-RequestId"
+    exchange.answer(503, fields % (kind, _CODE.encode()), body, id_field)
+
+
+def _in_form_of(exchange: Exchange, message: str) -> tuple[bytes, bytes]:
+    headers = {name.lower(): value for name, value in exchange.headers}
+    request_id = exchange.request_id.decode()
+    if b"x-amz-target" in headers:
+        body = {"__type": _CODE, "message": message}
+        return headers.get(b"content-type", b"application/x-amz-json-1.1"), msgspec.json.encode(
+            body
+        )
+    if exchange.target.startswith((b"/endpoints/", b"/_sagehen/")):
+        return b"application/json", msgspec.json.encode({"Message": message})
+    error = f"<Code>{_CODE}</Code><Message>{escape(message)}</Message>"
+    if headers.get(b"content-type", b"").startswith(b"application/x-www-form-urlencoded"):
+        return b"text/xml", (
+            f"<ErrorResponse><Error><Type>Receiver</Type>{error}</Error>"
+            f"<RequestId>{request_id}</RequestId></ErrorResponse>"
+        ).encode()
+    return _S3, (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f"<Error>{error}<RequestId>{request_id}</RequestId></Error>"
+    ).encode()

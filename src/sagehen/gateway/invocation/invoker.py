@@ -1,0 +1,169 @@
+"""The invocations that are worked on now: so many at once, and each for so long.
+
+What all invocations of this process share.
+
+The body of one request as it comes, and what all of them take of this process's memory.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import takewhile
+from typing import Any, Protocol
+
+from sagehen.base.clock import Clock
+from sagehen.frame.routing import Random
+from sagehen.gateway.admission.admission import Admission
+from sagehen.gateway.admission.errors import Texts, unavailable
+from sagehen.gateway.client.limits import InvocationLimits, Limit, LimitHits
+from sagehen.gateway.metrics.counters import InFlight
+from sagehen.gateway.metrics.request_metrics import AccessLog
+from sagehen.gateway.multimodel.models import LoadedModels
+from sagehen.gateway.routing.instance import Instance
+from sagehen.gateway.routing.sessions import Sessions
+from sagehen.gateway.routing.shadow import Shadows
+
+__all__ = ["Body", "Expiring", "Held", "Invoker", "Live"]
+
+
+class Expiring(Protocol):
+    deadline: float
+
+    def expire(self) -> None: ...
+
+    def shut_down(self) -> None: ...
+
+
+class Live:
+    """One per process."""
+
+    def __init__(self, limits: InvocationLimits, limit_hits: LimitHits, clock: Clock) -> None:
+        self._limits = limits
+        self._limit_hits = limit_hits
+        self._monotonic = clock.monotonic
+        self._answering: dict[Expiring, InFlight] = {}
+        """In the order of their deadlines, as all have the same time."""
+        self._streaming: dict[Expiring, InFlight] = {}
+        """Those whose answer has begun to be streamed; in the same order."""
+        self.on_first: Callable[[], None] = lambda: None
+        """Called when one comes while no other is waited for."""
+
+    def __len__(self) -> int:
+        return len(self._answering) + len(self._streaming)
+
+    def check_room(self) -> None:
+        """Raises AwsError: no more invocations may be held now."""
+        if len(self) >= self._limits.invocations:
+            self._limit_hits[Limit.QUEUE] += 1
+            raise unavailable(
+                f"This gateway works on {self._limits.invocations} invocations already "
+                "(max_queued_invocations). Try again in a moment."
+            )
+
+    def enter(self, invocation: Expiring, in_flight: InFlight) -> None:
+        """`invocation` is worked on from now until `leave`; `in_flight` counts its variant's."""
+        if not self._answering:
+            self.on_first()
+        self._answering[invocation] = in_flight
+        in_flight.enter()
+
+    def enter_stream(self, invocation: Expiring) -> None:
+        """Its answer has begun: from here on it has the time of a stream."""
+        in_flight = self._answering.pop(invocation, None)
+        if in_flight is not None:
+            invocation.deadline = self._monotonic() + self._limits.stream_seconds
+            self._streaming[invocation] = in_flight
+
+    def leave(self, invocation: Expiring) -> None:
+        in_flight = self._answering.pop(invocation, None) or self._streaming.pop(invocation, None)
+        if in_flight is not None:
+            in_flight.leave()
+
+    def expire(self) -> None:
+        """End the invocations whose time is over. To be called several times a second."""
+        now = self._monotonic()
+        for invocation in (*_overdue(self._answering, now), *_overdue(self._streaming, now)):
+            invocation.expire()
+
+    def shut_down(self) -> None:
+        """Cut off the answers that are still being streamed."""
+        for invocation in list(self._streaming):
+            invocation.shut_down()
+
+
+def _overdue(live: Iterable[Expiring], now: float) -> list[Expiring]:
+    return list(takewhile(lambda invocation: invocation.deadline <= now, live))
+
+
+class Held:
+    """Bytes that the bodies of all requests take together, and may take."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.bytes = 0
+        self.most_bytes = most_bytes
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes > self.most_bytes
+
+
+class Body:
+    """Kept in the pieces in which it came, until `drop`."""
+
+    __slots__ = ("_digest", "_held", "parts", "size")
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self._digest: Any = None
+        self.parts: list[bytes] = []
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        self._held.bytes += len(data)
+        # Hashed piece by piece, so that a large body never holds up the others for long.
+        if self.parts:
+            if self._digest is None:
+                self._digest = sha256(self.parts[0])
+            self._digest.update(data)
+        self.parts.append(data)
+
+    def keep(self, data: bytes) -> None:
+        """As `add`, where nobody will ask for the digest."""
+        self.size += len(data)
+        self._held.bytes += len(data)
+        self.parts.append(data)
+
+    def sha256(self) -> str:
+        """In hexadecimal."""
+        if self._digest is not None:
+            return str(self._digest.hexdigest())
+        return sha256(self.parts[0] if self.parts else b"").hexdigest()
+
+    def drop(self) -> None:
+        """It is not needed any more."""
+        self._held.bytes -= self.size
+        self.size = 0
+        self.parts = []
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Invoker:
+    """One per process: the way in, the ways on, and the bounds."""
+
+    admission: Admission
+    stream_admission: Admission
+    models: LoadedModels
+    sessions: Sessions
+    shadows: Shadows
+    texts: Texts
+    live: Live
+    held: Held
+    limits: InvocationLimits
+    limit_hits: LimitHits
+    access_log: AccessLog | None
+    monotonic: Callable[[], float]
+    why_ended: Callable[[Instance], str | None]
+    """Why a container of that instance ended; empty: it is not known, None: not yet."""
+    random: Random
+    """Gives numbers in [0, 1)."""

@@ -1,0 +1,295 @@
+"""A request's way through an inference pipeline: all containers of one instance, in their order.
+
+What each answers is what the next is asked. Those before the last are heard to their end here; the
+last one's answer goes to whose request it is, who treats it as that of an only container.
+"""
+
+from typing import Protocol
+
+from sagehen.gateway.admission.admission import Admitted
+from sagehen.gateway.admission.params import container_head
+from sagehen.gateway.client.exchange import Exchange
+from sagehen.gateway.client.limits import Limit
+from sagehen.gateway.container.answer import ContainerAnswer
+from sagehen.gateway.container.connection import Headers, Receiver, Upstream
+from sagehen.gateway.invocation.invoker import Body, Held, Invoker
+from sagehen.gateway.metrics.request_metrics import Account
+from sagehen.gateway.routing.instance import Instance, Stage
+from sagehen.wire.errors import AwsError
+
+__all__ = ["Passage", "Passenger"]
+
+_CONTENT_TYPE = b"content-type"
+_ACCEPT = b"accept"
+
+
+class Passenger(Receiver, Protocol):
+    """Whose request it is; receives the answer of the last container."""
+
+    def expect(self, upstream: Upstream) -> None:
+        """The last container is sent it now: what comes is the answer."""
+
+    def refused(self) -> None:
+        """The container whose turn it is provably did not begin."""
+
+    def unsuccessful(self, answer: ContainerAnswer) -> None:
+        """It answered, but with no success."""
+
+    def unanswered(self) -> None:
+        """It was lost before it had answered."""
+
+    def fail_by_model(self, status: int, error: AwsError) -> None:
+        """It is to be blamed for the end; `status` is what it counts as."""
+
+
+class StageAnswer(ContainerAnswer):
+    """Kept whole: it is a request to be."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self, exchange: Exchange, held: Held) -> None:
+        super().__init__(exchange, b"")
+        self.kept = Body(held)
+
+    def begin(self, status: int, headers: Headers, length: int | None) -> None:
+        self.status = status
+        self.headers = headers
+
+    def add(self, data: bytes) -> None:
+        if self.is_success:
+            self.kept.keep(data)
+        else:
+            super().add(data)
+
+    @property
+    def content_type(self) -> bytes | None:
+        for name, value in self.headers:
+            if name.lower() == _CONTENT_TYPE:
+                return value
+        return None
+
+
+class Passage:
+    """One request on its way; waits for connections and gets answers as the request itself would.
+
+    The caller's Accept is for the last container only; what the others answer in, they know.
+
+    Args:
+        body: as it came; it stays its owner's.
+    """
+
+    __slots__ = (
+        "_account",
+        "_admitted",
+        "_answer",
+        "_body",
+        "_exchange",
+        "_instance",
+        "_invoker",
+        "_lines",
+        "_model_name",
+        "_owner",
+        "_sent_at",
+        "_spent_seconds",
+        "_status",
+        "_upstream",
+        "at",
+        "hostname",
+    )
+
+    def __init__(
+        self,
+        owner: Passenger,
+        exchange: Exchange,
+        admitted: Admitted,
+        body: Body,
+        account: Account,
+        invoker: Invoker,
+    ) -> None:
+        self._owner = owner
+        self._exchange = exchange
+        self._invoker = invoker
+        self._account = account
+        self._admitted = admitted
+        self._body = body
+        self._instance: Instance | None = None
+        self._model_name: str | None = None
+        self._upstream: Upstream | None = None
+        """To the container whose turn it is, until all of its answer is here."""
+        self._answer: StageAnswer | None = None
+        self._status = 0
+        self._sent_at: float | None = None
+        self._spent_seconds = 0.0
+        """What the containers before have taken together."""
+        self.at = 0
+        """Whose turn it is."""
+        self.hostname = admitted.variant.hostname
+        """What that one is called."""
+        self._lines = _without(admitted.lines, _ACCEPT)
+        """The header lines that it gets."""
+
+    @property
+    def begun(self) -> bool:
+        """A container has answered already: it is not to be asked again."""
+        return self.at > 0
+
+    @property
+    def is_at_models(self) -> bool:
+        """It is the turn of the container that holds many models."""
+        return self._stage.multi_model
+
+    def go_on(self, instance: Instance, model_name: str | None) -> None:
+        """Send to the container whose turn it is.
+
+        `model_name`: of the loaded model, where one of the containers holds many.
+        """
+        self._instance = instance
+        self._model_name = model_name
+        self.hostname = self._stage.hostname
+        upstream = self._stage.pool.take(self)
+        if upstream is not None:
+            self.connected(upstream)
+
+    def count(self, status: int) -> None:
+        """Count how the container whose turn it is has ended: its status, 500 if it gave none."""
+        counters = self._stage.counters
+        counters.invocations += 1
+        if 400 <= status < 500:
+            counters.errors_4xx += 1
+        elif status >= 500:
+            counters.errors_5xx += 1
+        if self._sent_at is not None:
+            counters.model_latency.seen.append(int(self._since_sent() * 1e6))
+
+    def let_go(self) -> None:
+        """Hold nothing any more; the owner is told of nothing any more."""
+        if self._instance is None:
+            return
+        # They know each other: apart, both are freed at once.
+        del self._owner
+        if self._upstream is not None:
+            self._upstream.abandon()
+            self._upstream = None
+        else:
+            self._stage.pool.forget(self)
+        if self._answer is not None:
+            self._answer.kept.drop()
+        if self.begun:
+            self._body.drop()
+        self._instance = None
+
+    # What the pool of connections calls
+
+    def connected(self, upstream: Upstream) -> None:
+        stage, body, account = self._stage, self._body, self._account
+        assert self._instance is not None
+        self._upstream = upstream
+        account.send(self._instance.instance_id)
+        assert account.sent_at is not None
+        self._sent_at = account.sent_at
+        # As if this one had worked on it from the beginning: it is the time of all together.
+        account.sent_at -= self._spent_seconds
+        if self._is_at_last:
+            self._owner.expect(upstream)
+        else:
+            self._answer = StageAnswer(self._exchange, self._invoker.held)
+        upstream.begin(self)
+        model_name = self._model_name if stage.multi_model else None
+        upstream.write_all([container_head(self._lines, model_name, body.size), *body.parts])
+
+    def refused(self) -> None:
+        self._owner.refused()
+
+    # What the container's connection calls
+
+    def answer_interim(self, status: int, headers: Headers) -> None: ...
+
+    def answer_begins(self, status: int, headers: Headers, length: int | None) -> None:
+        self._status = status
+        if self._is_at_last:
+            self._owner.answer_begins(status, headers, length)
+            return
+        assert self._answer is not None
+        self._answer.begin(status, headers, length)
+        self._check_size(length or 0)
+
+    def answer_continues(self, data: bytes) -> None:
+        if self._is_at_last:
+            self._owner.answer_continues(data)
+            return
+        assert self._answer is not None
+        self._answer.add(data)
+        self._check_size(self._answer.kept.size)
+
+    def answer_ends(self) -> None:
+        self._upstream = None
+        is_success = 200 <= self._status < 300
+        if is_success:
+            self.count(self._status)
+        if self._is_at_last:
+            self._owner.answer_ends()
+            return
+        assert self._answer is not None
+        if is_success:
+            self._pass_on(self._answer)
+        else:
+            self._owner.unsuccessful(self._answer)
+
+    def answer_breaks(self) -> None:
+        upstream, self._upstream = self._upstream, None
+        if self._is_at_last:
+            self._owner.answer_breaks()
+        elif upstream is not None and upstream.unread:
+            self._owner.refused()
+        else:
+            self._owner.unanswered()
+
+    def upstream_full(self) -> None: ...  # The body is all here: there is nobody to pause.
+
+    def upstream_drained(self) -> None: ...
+
+    @property
+    def _stage(self) -> Stage:
+        assert self._instance is not None
+        return self._instance.stages[self.at]
+
+    @property
+    def _is_at_last(self) -> bool:
+        assert self._instance is not None
+        return self.at == len(self._instance.stages) - 1
+
+    def _since_sent(self) -> float:
+        assert self._sent_at is not None
+        return self._invoker.monotonic() - self._sent_at
+
+    def _check_size(self, size: int) -> None:
+        limit = self._invoker.limits.stage_bytes
+        if size <= limit or not 200 <= self._status < 300:
+            return
+        assert self._instance is not None
+        self._invoker.limit_hits[Limit.PIPELINE_BODY] += 1
+        between = (self.hostname, self._instance.stages[self.at + 1].hostname)
+        name = self._admitted.endpoint.name
+        error = self._invoker.texts.too_large_between(name, between, self._status, size, limit)
+        self._owner.fail_by_model(500, error)
+
+    def _pass_on(self, answer: StageAnswer) -> None:
+        """What a container answered becomes the request of the next."""
+        assert self._instance is not None
+        if self.begun:
+            self._body.drop()
+        self._body = answer.kept
+        self._spent_seconds += self._since_sent()
+        self._sent_at = None
+        self.at += 1
+        lines = _without(self._admitted.lines if self._is_at_last else self._lines, _CONTENT_TYPE)
+        if answer.content_type is not None:
+            lines += b"Content-Type: %b\r\n" % answer.content_type
+        self._lines = lines
+        self.go_on(self._instance, self._model_name)
+
+
+def _without(lines: bytes, name: bytes) -> bytes:
+    """Header lines but for those of `name`, which is in lower case."""
+    kept = [line for line in lines.split(b"\r\n") if line.partition(b":")[0].lower() != name]
+    return b"\r\n".join(kept)

@@ -1,0 +1,220 @@
+"""What one invocation is counted as, and noted in the access log.
+
+A line in the log for each invocation, on demand; written in batches, beside the requests.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sagehen.base.clock import Clock
+from sagehen.base.telemetry import shown
+from sagehen.gateway.admission.admission import Admitted
+from sagehen.gateway.client.limits import Limit, LimitHits
+
+__all__ = ["CLIENT_GONE", "CUT_OFF", "MOST_WAITING", "AccessLog", "Account", "Ended"]
+
+MOST_WAITING = 16_384
+"""Lines that wait to be written; more are dropped, and their number is told. Not set: no disk
+that serves is so far behind."""
+CLIENT_GONE = "gone"
+"""Stands for the status where the caller left before the answer was whole."""
+CUT_OFF = "cut"
+"""Stands for the status where an answer that had begun broke."""
+
+_START = "INFO gateway sagehen.gateway.metrics.request_metrics:"
+
+
+class Ended(NamedTuple):
+    """What is known of an invocation at its end; what it never got to is None."""
+
+    request_id: bytes
+    endpoint: str
+    variant: str | None
+    instance: str | None
+    status: int | str
+    request_bytes: int
+    answer_bytes: int
+    model_us: int | None
+    overhead_us: int
+
+
+class AccessLog:
+    """`write` takes text and may block: it is called in a thread."""
+
+    def __init__(self, write: Callable[[str], object], clock: Clock, limit_hits: LimitHits) -> None:
+        self._write = write
+        self._clock = clock
+        self._limit_hits = limit_hits
+        self._waiting: list[tuple[float, Ended]] = []
+        self._dropped = 0
+        self._writing: asyncio.Future[None] | None = None
+
+    def note(self, ended: Ended) -> None:
+        if len(self._waiting) < MOST_WAITING:
+            self._waiting.append((self._clock.now(), ended))
+        else:
+            self._dropped += 1
+            self._limit_hits[Limit.ACCESS_LOG] += 1
+
+    async def flush(self) -> None:
+        """Write what waits. To be called several times a second."""
+        if self._writing is not None or not (self._waiting or self._dropped):
+            return
+        waiting, self._waiting = self._waiting, []
+        dropped, self._dropped = self._dropped, 0
+        self._writing = asyncio.ensure_future(asyncio.to_thread(self._write_out, waiting, dropped))
+        try:
+            # Shielded: who is cancelled here must not let go of lines half written.
+            await asyncio.shield(self._writing)
+        finally:
+            if self._writing.done():
+                self._writing = None
+
+    async def close(self) -> None:
+        """Write what waits, after what is being written already."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+            self._writing = None
+        await self.flush()
+
+    def _write_out(self, waiting: list[tuple[float, Ended]], dropped: int) -> None:
+        lines = [_line(at, ended) for at, ended in waiting]
+        if dropped:
+            at = _time(self._clock.now())
+            lines.append(f"{at} {_START} Lines were dropped, as too many waited. dropped={dropped}")
+        self._write("\n".join(lines) + "\n")
+
+
+def _line(at: float, ended: Ended) -> str:
+    fields = ended._asdict()
+    fields["request_id"] = ended.request_id.decode()
+    pairs = " ".join(f"{key}={shown(value)}" for key, value in fields.items() if value is not None)
+    return f"{_time(at)} {_START} An invocation ended. {pairs}"
+
+
+def _time(at: float) -> str:
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+    return f"{seconds}.{int(at % 1 * 1000):03d}Z"
+
+
+class Account:
+    """Times of one invocation, and the counts of its variant.
+
+    Args:
+        monotonic: seconds, as all times here.
+        access_log: None where nobody wants one.
+    """
+
+    __slots__ = (
+        "_access_log",
+        "_answered_at",
+        "_hit",
+        "_monotonic",
+        "_noted",
+        "admitted",
+        "instance_id",
+        "received_at",
+        "sent_at",
+    )
+
+    def __init__(self, monotonic: Callable[[], float], access_log: AccessLog | None) -> None:
+        self._monotonic = monotonic
+        self._access_log = access_log
+        self._noted = False
+        self._answered_at = 0.0
+        self.admitted: Admitted | None = None
+        self._hit: bool | None = None
+        """The model it names was loaded already; None before it was looked for."""
+        self.received_at = 0.0
+        """When all of it was here."""
+        self.sent_at: float | None = None
+        """When an instance got it, the last time."""
+        self.instance_id: str | None = None
+        """Which."""
+
+    def admit(self, admitted: Admitted) -> None:
+        self.admitted = admitted
+        variant = admitted.variant
+        variant.counters.invocations += 1
+        variant.counters.invocations_per_instance += variant.instance_share
+
+    def send(self, instance_id: str) -> None:
+        self.sent_at = self._monotonic()
+        self.instance_id = instance_id
+
+    def answer(self) -> None:
+        """All of the instance's answer is here."""
+        self._answered_at = self._monotonic()
+
+    def look_up(self, hit: bool) -> None:
+        """Its model was looked for; the last time counts."""
+        self._hit = hit
+
+    def count_look_up(self) -> None:
+        """Whatever came of it afterwards. Further calls count nothing."""
+        hit, self._hit = self._hit, None
+        if hit is not None:
+            assert self.admitted is not None
+            counters = self.admitted.variant.counters
+            counters.cache_samples += 1
+            counters.cache_hits += hit
+
+    def wait_for_model(self, seconds: float) -> None:
+        assert self.admitted is not None
+        counters = self.admitted.variant.counters
+        counters.loading_waits += 1
+        counters.loading_wait_us += round(seconds * 1e6)
+
+    def fail(self, status: int) -> None:
+        """Count an error that the model answered with, or no answer at all."""
+        assert self.admitted is not None
+        counters = self.admitted.variant.counters
+        counters.model_errors += 1
+        if 400 <= status < 500:
+            counters.errors_4xx += 1
+        else:
+            counters.errors_5xx += 1
+        self.end()
+
+    def end(self) -> None:
+        """Count what it took."""
+        assert self.admitted is not None
+        counters = self.admitted.variant.counters
+        if self.sent_at is not None:
+            now = self._answered_at
+            if now < self.sent_at:
+                now = self._monotonic()  # It was not answered.
+            model_us = int((now - self.sent_at) * 1e6)
+            counters.model_latency.seen.append(model_us)
+            counters.overhead_latency.seen.append(int((now - self.received_at) * 1e6) - model_us)
+
+    def note(
+        self,
+        status: int | str,
+        request_id: bytes,
+        endpoint: str,
+        request_bytes: int,
+        answer_bytes: int,
+    ) -> None:
+        """A line in the access log; of several calls the first one counts."""
+        if self._access_log is None or self._noted:
+            return
+        self._noted = True
+        now = self._monotonic()
+        model_us = None if self.sent_at is None else int((now - self.sent_at) * 1e6)
+        since_us = int((now - self.received_at) * 1e6) if self.received_at else 0
+        self._access_log.note(
+            Ended(
+                request_id=request_id,
+                endpoint=endpoint,
+                variant=self.admitted.variant.route.name if self.admitted else None,
+                instance=self.instance_id,
+                status=status,
+                request_bytes=request_bytes,
+                answer_bytes=answer_bytes,
+                model_us=model_us,
+                overhead_us=since_us - (model_us or 0),
+            )
+        )

@@ -1,0 +1,160 @@
+"""One invocation's wait for its model: looked for, loaded, loaded again where it was lost."""
+
+from typing import Protocol
+
+from sagehen.gateway.admission.errors import not_ready, still_loading, validation_error
+from sagehen.gateway.client.limits import Limit
+from sagehen.gateway.container.answer import ContainerAnswer
+from sagehen.gateway.invocation.invoker import Invoker
+from sagehen.gateway.metrics.request_metrics import Account
+from sagehen.gateway.multimodel.models import LoadedModel, LoadFailure
+from sagehen.gateway.routing.instance import Instance
+from sagehen.wire.errors import AwsError
+
+__all__ = ["ModelWait", "Wanting"]
+
+MAX_MISSES = 2
+"""How often a container may say that it does not hold the model it was asked to load."""
+MAX_LOADS = 4
+
+
+class Wanting(Protocol):
+    """Whose model it is."""
+
+    deadline: float
+
+    def model_ready(self, model_name: str) -> None:
+        """Its instance holds the model, by that name."""
+
+    def look_again(self) -> None:
+        """Its instance does not, and may be left for another."""
+
+    def model_refused(self, status: int, message: str) -> None:
+        """The container could not load it."""
+
+    def refused(self) -> None:
+        """Nobody was there to load it."""
+
+    def fail(self, error: AwsError) -> None: ...
+
+
+class ModelWait:
+    """Of a request that names `target_model`."""
+
+    __slots__ = (
+        "_account",
+        "_holder",
+        "_invoker",
+        "_loads",
+        "_misses",
+        "_owner",
+        "_short_of_memory",
+        "_since",
+        "_target_model",
+        "failure",
+    )
+
+    def __init__(
+        self, owner: Wanting, target_model: str, account: Account, invoker: Invoker
+    ) -> None:
+        self._owner = owner
+        self._target_model = target_model
+        self._account = account
+        self._invoker = invoker
+        self._holder = ""
+        """Where the model is looked for."""
+        self._misses = 0
+        self._loads = 0
+        self._since: float | None = None
+        """When it began to wait, while it does."""
+        self._short_of_memory = False
+        """The container held the model, but had no memory to answer with it."""
+        self.failure: str | None = None
+        """Why no instance could be had to load it, as the last one has it."""
+
+    @property
+    def is_on(self) -> bool:
+        """The model is being loaded."""
+        return self._since is not None
+
+    def begin(self, instance: Instance) -> None:
+        """Find the model on an instance, or have it loaded there."""
+        self._holder = instance.holder
+        name = self._invoker.models.find(self._holder, self._target_model)
+        if name is None or self._short_of_memory:
+            self._account.look_up(False)
+            self.load()
+        else:
+            self._account.look_up(True)
+            self._owner.model_ready(name)
+
+    def load(self) -> None:
+        """Have it loaded where it was looked for last."""
+        self._loads += 1
+        self._since = now = self._invoker.monotonic()
+        wait_seconds = self._owner.deadline - now
+        self._invoker.models.load(
+            self._holder, self._target_model, self, wait_seconds, self._short_of_memory
+        )
+
+    def lost(self, status: int) -> None:
+        """The container does not hold it after all, or had no room for its work: a 507."""
+        self._misses += 1
+        self._short_of_memory = status == 507
+        self._account.look_up(False)
+        self._invoker.models.forget(self._holder, self._target_model)
+        self._owner.look_again()
+
+    def is_miss(self, answer: ContainerAnswer) -> bool:
+        """Whether an answer says that the container does not hold the model."""
+        if answer.status not in (404, 507):
+            return False
+        return self._misses < MAX_MISSES and not answer.is_by_model
+
+    def late(self) -> AwsError:
+        """It has taken too long."""
+        self._invoker.limit_hits[Limit.LOADING] += 1
+        return still_loading(self._target_model)
+
+    def let_go(self) -> None:
+        """Wait for nothing any more; the owner is told of nothing any more."""
+        # They know each other: apart, both are freed at once.
+        del self._owner
+        if self._since is not None:
+            self._end()
+            self._invoker.models.leave(self._holder, self._target_model, self)
+
+    # What those who have it loaded call
+
+    def model_loaded(self, model: LoadedModel) -> None:
+        if model.hit and not self._misses:
+            # Another gateway had it loaded: nothing was waited for but the agent.
+            self._since = None
+            self._account.look_up(True)
+        self._end()
+        self._short_of_memory = False
+        self._owner.model_ready(model.model_name)
+
+    def model_failed(self, failure: LoadFailure) -> None:
+        self._end()
+        if failure.status == 429 and self._may_wait_on():
+            # Whoever asked first had less time left than this request has.
+            self._owner.look_again()
+        elif failure.status == 429:
+            self._invoker.limit_hits[Limit.LOADING] += 1
+            self._owner.fail(not_ready(failure.message))
+        elif failure.status == 400:
+            self._owner.fail(validation_error(failure.message))
+        elif failure.status in (424, 507):
+            self._owner.model_refused(507 if failure.status == 507 else 500, failure.message)
+        else:
+            self.failure = failure.message
+            self._owner.refused()
+
+    def _may_wait_on(self) -> bool:
+        return self._loads < MAX_LOADS and self._owner.deadline - self._invoker.monotonic() > 1
+
+    def _end(self) -> None:
+        since, self._since = self._since, None
+        if since is not None:
+            self._account.wait_for_model(self._invoker.monotonic() - since)

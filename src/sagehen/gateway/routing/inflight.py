@@ -1,0 +1,100 @@
+"""How many requests each instance works on, over all gateways: a file that they share in memory.
+
+        column 0   column 1   …    a column for each instance, as the route table says
+row 0       3          1           gateway 0 writes here, and nobody else
+row 1       2          0           gateway 1
+            5          1           what all of them see
+
+Beside each count stands since when a request has waited there for that column's variant.
+"""
+
+import mmap
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from sagehen.frame.routes import BOARD_COLUMNS
+
+__all__ = ["Board", "clear_row", "make_board", "open_board"]
+
+CELL_BYTES = 8
+ROW_CELLS = 2 * BOARD_COLUMNS
+"""First the counts, then since when somebody waits."""
+ROW_BYTES = ROW_CELLS * CELL_BYTES
+
+
+class Board:
+    """The whole board, with one row of it to write to.
+
+    No lock is needed: a cell has one writer, and is read and written in one piece.
+    """
+
+    __slots__ = ("_cells", "_others", "_own", "_rows", "shared")
+
+    def __init__(self, cells: memoryview, row: int) -> None:
+        self._cells = cells
+        self._own = row * ROW_CELLS
+        self._rows = tuple(range(0, len(cells), ROW_CELLS))
+        self._others = tuple(one + BOARD_COLUMNS for one in self._rows if one != self._own)
+        self.shared = bool(self._others)
+        """There are other gateways."""
+
+    def take(self, column: int) -> None:
+        """This gateway has sent an instance one more request."""
+        self._cells[self._own + column] += 1
+
+    def give(self, column: int, count: int = 1) -> None:
+        """An instance has done with `count` of what this gateway has sent it."""
+        self._cells[self._own + column] -= count
+
+    def outstanding(self, column: int) -> int:
+        """What an instance works on, for all gateways together."""
+        cells = self._cells
+        total = 0
+        for row in self._rows:
+            total += cells[row + column]
+        return total
+
+    def wait_since(self, column: int, microseconds: int | None) -> None:
+        """The time, above 0, since when this gateway's first has waited; None: nobody waits."""
+        self._cells[self._own + BOARD_COLUMNS + column] = microseconds or 0
+
+    def oldest_elsewhere(self, column: int) -> int | None:
+        """Since when somebody has waited at another gateway; None: nobody waits."""
+        oldest: int | None = None
+        for row in self._others:
+            since = self._cells[row + column]
+            if since and (oldest is None or since < oldest):
+                oldest = since
+        return oldest
+
+
+def make_board(path: Path, rows: int) -> None:
+    """A new board with nothing on it, in place of the one of an earlier server."""
+    beside = path.with_name(path.name + ".new")
+    beside.write_bytes(bytes(rows * ROW_BYTES))
+    os.replace(beside, path)
+
+
+def open_board(path: Path, row: int) -> Board:
+    """The board as the gateway of a row sees it; what another left in that row is gone."""
+    cells = _map(path)
+    _clear(cells, row)
+    return Board(cells, row)
+
+
+def clear_row(path: Path, row: int) -> None:
+    """The gateway of a row has ended: nobody works for it any more."""
+    # Without the file there is nothing to clear, and the gateway says so itself when it starts.
+    with suppress(OSError):
+        _clear(_map(path), row)
+
+
+def _map(path: Path) -> memoryview:
+    with path.open("r+b") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
+
+
+def _clear(cells: memoryview, row: int) -> None:
+    start = row * ROW_CELLS
+    cells[start : start + ROW_CELLS] = memoryview(bytes(ROW_BYTES)).cast("q")

@@ -1,0 +1,283 @@
+"""The route table as this process uses it: each endpoint's instances with their connections."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from sagehen.base.clock import Clock
+from sagehen.frame.routes import (
+    ExecutionMode,
+    InstanceRoute,
+    RouteFileReader,
+    RouteTable,
+    VariantRoute,
+)
+from sagehen.frame.routing import rank_by_affinity
+from sagehen.gateway.admission.errors import PRIMARY
+from sagehen.gateway.container.pool import Pool
+from sagehen.gateway.metrics.counters import Counters, VariantCounters
+from sagehen.gateway.routing.inflight import Board
+from sagehen.gateway.routing.instance import Instance, Stage
+from sagehen.gateway.routing.slot_queue import Line
+
+__all__ = ["Endpoint", "Routes", "Variant"]
+
+RANKS_KEPT = 10_000
+"""Models per variant whose order of instances is remembered."""
+
+_InstanceKey = tuple[str, str, tuple[str, ...], int | None]
+"""(id, run, addresses, column of the board)."""
+_LineKey = tuple[str, str, str, bool]
+"""(endpoint, variant, container that is invoked directly, whether it is a shadow): a copy must not
+find itself in the line of the production variant that its shadow has become."""
+
+
+class Variant:
+    """One production or shadow variant, as of one version of the table.
+
+    Where its containers are invoked directly, each of them is one of these, with the variant's name
+    and weight; the variant itself has no instances then.
+    """
+
+    __slots__ = (
+        "_ranks",
+        "counters",
+        "direct",
+        "hostname",
+        "instance_share",
+        "instances",
+        "invoked_field",
+        "line",
+        "route",
+    )
+
+    def __init__(
+        self,
+        route: VariantRoute,
+        instances: tuple[Instance, ...],
+        counters: VariantCounters,
+        line: Line,
+        hostname: str = PRIMARY,
+        direct: "Mapping[str, Variant] | None" = None,
+    ) -> None:
+        self.route = route
+        self.hostname = hostname
+        """Of the container that gets requests first."""
+        self.direct = direct
+        """The containers by their hostnames, where requests name one; else None."""
+        self.instances = instances
+        self.instance_share = 1 / len(instances) if instances else 0.0
+        """What a request adds to InvocationsPerInstance."""
+        self.counters = counters
+        self.line = line
+        """Where requests wait for a slot; it knows the variant as of the table in force."""
+        self.invoked_field = b"x-Amzn-Invoked-Production-Variant: %b\r\n" % route.name.encode()
+        self._ranks: dict[str, list[Instance]] = {}
+
+    def ranked(self, model: str) -> list[Instance]:
+        """The instances, the one to hold `model` first."""
+        ranks = self._ranks.get(model)
+        if ranks is None:
+            if len(self._ranks) >= RANKS_KEPT:
+                self._ranks.clear()
+            order = rank_by_affinity([one.instance_id for one in self.instances], model)
+            ranks = self._ranks[model] = [self.instances[place] for place in order]
+        return ranks
+
+
+class Endpoint:
+    """One endpoint, as of one version of the table."""
+
+    __slots__ = ("is_asynchronous", "name", "shadow", "shadow_share", "variants", "weights")
+
+    def __init__(
+        self,
+        name: str,
+        variants: tuple[Variant, ...],
+        shadow: Variant | None = None,
+        is_asynchronous: bool = False,
+    ) -> None:
+        self.name = name
+        self.is_asynchronous = is_asynchronous
+        """Control takes its requests, and gives them to its instances."""
+        self.variants = variants
+        self.weights = tuple(variant.route.weight for variant in variants)
+        self.shadow = shadow
+        """Gets copies of requests, and is no variant that can be asked for."""
+        self.shadow_share = 0.0 if shadow is None else _share(shadow.route.weight, self.weights)
+        """Of the requests, how many are copied."""
+
+    def lined_up(self) -> Iterator[Variant]:
+        """All before which requests may wait."""
+        for variant in (*self.variants, *filter(None, (self.shadow,))):
+            yield variant
+            yield from (variant.direct or {}).values()
+
+    def variant(self, name: str) -> Variant | None:
+        for variant in self.variants:
+            if variant.route.name == name:
+                return variant
+        return None
+
+
+class Routes:
+    """Follows the file that control writes; what was read last stays in force without it."""
+
+    def __init__(self, file: Path, counters: Counters, clock: Clock, board: Board) -> None:
+        self._file = RouteFileReader(file, clock)
+        self._counters = counters
+        self._clock = clock
+        self._board = board
+        self.version = 0
+        """Of the table in force: grows with each change."""
+        self._endpoints: dict[str, Endpoint] = {}
+        self._instances: dict[_InstanceKey, Instance] = {}
+        self._lines: dict[_LineKey, Line] = {}
+        self._leaving: list[Pool] = []
+
+    def get(self, endpoint_name: str) -> Endpoint | None:
+        self._apply_if(self._file.refresh_if_old())
+        return self._endpoints.get(endpoint_name)
+
+    @property
+    def are_known(self) -> bool:
+        """Whether control has said which endpoints there are, or who serves them."""
+        return self._file.is_read
+
+    @property
+    def leader(self) -> str | None:
+        """Whose control works on the endpoints, where that is another server's."""
+        return self._file.table.leader
+
+    def instances(self) -> Iterable[Instance]:
+        return self._instances.values()
+
+    def pools(self) -> list[Pool]:
+        """Those of all instances, and of those that have left and still work on something."""
+        serving = (pool for one in self._instances.values() for pool in one.pools)
+        return [*serving, *self._leaving]
+
+    @property
+    def queued(self) -> int:
+        """Requests of this process that wait for a slot."""
+        return sum(line.length for line in self._lines.values())
+
+    def refresh(self) -> bool:
+        """Read the file if it has changed; whether the table in force is another one now."""
+        return self._apply_if(self._file.refresh())
+
+    def _apply_if(self, changed: bool) -> bool:
+        if changed:
+            self._apply(self._file.table)
+        return changed
+
+    def _apply(self, table: RouteTable) -> None:
+        self.version += 1
+        before, self._instances = self._instances, {}
+        lines, self._lines = self._lines, {}
+        self._endpoints = {
+            name: Endpoint(
+                name,
+                tuple(self._variant(name, variant, before, lines) for variant in route.variants),
+                self._variant(name, route.shadow, before, lines, True) if route.shadow else None,
+                route.asynchronous is not None,
+            )
+            for name, route in table.routes.items()
+            if route.variants
+        }
+        self._counters.keep_only(
+            {(name, one.name) for name, route in table.routes.items() for one in route.all_variants}
+        )
+        self._leaving = [pool for pool in self._leaving if not pool.is_done]
+        for key, instance in before.items():
+            if key not in self._instances:
+                instance.leave()
+                self._leaving.extend(instance.pools)
+        for endpoint in self._endpoints.values():
+            for variant in endpoint.lined_up():
+                variant.line.follow(variant)
+        for line_key, line in lines.items():
+            if line_key not in self._lines:
+                line.end()
+
+    def _variant(
+        self,
+        endpoint: str,
+        route: VariantRoute,
+        before: dict[_InstanceKey, Instance],
+        lines: dict[_LineKey, Line],
+        is_shadow: bool = False,
+    ) -> Variant:
+        if route.mode is not ExecutionMode.DIRECT or not route.containers:
+            return self._one(endpoint, route, "", before, lines, is_shadow)
+        direct = {
+            container.hostname: self._one(
+                endpoint, _alone(route, number), container.hostname, before, lines
+            )
+            for number, container in enumerate(route.containers)
+        }
+        none = replace(route, instances=())
+        return self._one(endpoint, none, "", before, lines, is_shadow, direct)
+
+    def _one(
+        self,
+        endpoint: str,
+        route: VariantRoute,
+        container: str,
+        before: dict[_InstanceKey, Instance],
+        lines: dict[_LineKey, Line],
+        is_shadow: bool = False,
+        direct: Mapping[str, Variant] | None = None,
+    ) -> Variant:
+        """What gets its requests, waits and counts for itself: a variant, or a container of one."""
+        instances = []
+        for place in route.instances:
+            addresses = tuple(one.address for one in place.containers) or (place.address,)
+            key = (place.instance_id, place.run_id, addresses, place.board_column)
+            instance = self._instances.get(key) or before.get(key)
+            instance = instance or self._instance(endpoint, route, place, container)
+            # It may have become quicker or slower, and is the same all the same.
+            instance.slots = max(1, place.slots)
+            self._instances[key] = instance
+            instances.append(instance)
+        line_key = (endpoint, route.name, container, is_shadow)
+        line = self._lines[line_key] = lines.get(line_key) or Line(self._board)
+        counters = self._counters.of(endpoint, route.name, container)
+        first = container or next((one.hostname for one in route.containers), PRIMARY)
+        return Variant(route, tuple(instances), counters, line, first, direct)
+
+    def _instance(
+        self, endpoint: str, route: VariantRoute, place: InstanceRoute, container: str
+    ) -> Instance:
+        stages = tuple(
+            Stage(
+                each.hostname,
+                Pool(at.address, self._clock),
+                each.multi_model,
+                self._counters.of(endpoint, route.name, each.hostname, is_stage=True),
+            )
+            for each, at in zip(route.containers, place.containers, strict=False)
+        )
+        return Instance(place, self._clock, self._board, container, stages)
+
+
+def _alone(route: VariantRoute, number: int) -> VariantRoute:
+    """The route to one of the containers of a variant, as if there were no others."""
+    instances = tuple(
+        replace(
+            one,
+            address=one.containers[number].address,
+            slots=one.containers[number].slots,
+            board_column=one.containers[number].board_column,
+            containers=(),
+        )
+        for one in route.instances
+    )
+    multi_model = route.containers[number].multi_model
+    return replace(route, instances=instances, multi_model=multi_model, containers=())
+
+
+def _share(weight: float, weights: tuple[float, ...]) -> float:
+    total = sum(weights)
+    return 1.0 if weight >= total else weight / total

@@ -1,0 +1,133 @@
+"""Sticky sessions: which instance holds the state of one, known to every gateway.
+
+A session is one small file, named by endpoint and id, as old as the time it ends at. So it outlives
+its gateway, costs nothing to requests without a session, and no memory.
+"""
+
+import logging
+import os
+import re
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+
+from sagehen.base.clock import Clock
+from sagehen.gateway.container.connection import Headers
+from sagehen.gateway.routing.instance import Instance
+
+__all__ = ["NEW_SESSION", "Session", "Sessions"]
+
+NEW_SESSION = "NEW_SESSION"
+"""What a caller gives as SessionId to begin one."""
+SESSION_SECONDS = 1200.0
+"""Of a session whose container does not say when it ends; the containers' own default."""
+DRAFT_SECONDS = 60.0
+"""How long a file is left alone beyond its time, as one that is being written has no time yet."""
+
+_BEGUN = (b"x-amzn-sagemaker-new-session-id", b"x-amzn-sagemaker-session-id")
+_CLOSED = (b"x-amzn-sagemaker-closed-session-id",)
+_EXPIRES = re.compile(r"expires\s*=\s*(\S+)", re.IGNORECASE)
+_OURS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{32}\.new")
+
+log = logging.getLogger(__name__)
+
+
+class Session(msgspec.Struct, frozen=True):
+    """Where a session's requests go."""
+
+    variant: str
+    instance_id: str
+    run_id: str
+    """The instance's: one that was started again remembers nothing."""
+    expires: float
+    """Seconds since the epoch."""
+
+    def is_held_by(self, instance: Instance) -> bool:
+        return (self.instance_id, self.run_id) == (instance.instance_id, instance.run_id)
+
+
+class Sessions:
+    """`folder` is shared by all gateways."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+    def find(self, endpoint: str, session_id: str) -> Session | None:
+        """None if it was never begun, or has ended. Raises OSError: it cannot be read."""
+        try:
+            content = self._file(endpoint, session_id).read_bytes()
+            session = msgspec.json.decode(content, type=Session)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        return session if session.expires > self._clock.now() else None
+
+    def answered(
+        self, asked_id: str, endpoint: str, variant: str, instance: Instance, headers: Headers
+    ) -> bytes:
+        """Begin or end what a container's answer says; the header lines that tell the caller.
+
+        Raises OSError: it cannot be kept.
+        """
+        if asked_id != NEW_SESSION:
+            closed = _first(headers, _CLOSED)
+            if closed is None:
+                return b""
+            self._file(endpoint, asked_id).unlink(missing_ok=True)
+            return b"X-Amzn-SageMaker-Closed-Session-Id: %b\r\n" % closed
+        begun = _first(headers, _BEGUN)
+        if begun is None:
+            return b""
+        session_id, expires = self._read(begun.decode("latin-1"))
+        if expires > self._clock.now():
+            session = Session(variant, instance.instance_id, instance.run_id, expires)
+            self._write(self._file(endpoint, session_id), session)
+        return b"X-Amzn-SageMaker-New-Session-Id: %b\r\n" % begun
+
+    def sweep(self) -> None:
+        """Remove what has expired, and is a session or a draft of one. Slow where there are many:
+        not for the event loop."""
+        now = self._clock.now()
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                if not _OURS.fullmatch(entry.name):
+                    continue
+                try:
+                    if entry.stat().st_mtime <= now - DRAFT_SECONDS:
+                        os.unlink(entry.path)
+                except FileNotFoundError:
+                    continue  # another gateway was quicker
+
+    def _file(self, endpoint: str, session_id: str) -> Path:
+        # An id may be longer than a file's name, and file systems may not tell case apart.
+        return self._folder / sha256(f"{endpoint}\0{session_id}".encode()).hexdigest()
+
+    def _read(self, said: str) -> tuple[str, float]:
+        """`<id>; Expires=<time>`"""
+        session_id, _, rest = said.partition(";")
+        expires = self._clock.now() + SESSION_SECONDS
+        if (match := _EXPIRES.search(rest)) is not None:
+            try:
+                at = datetime.fromisoformat(match[1])
+                expires = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+            except ValueError:
+                log.warning("A container's session ends at no time that can be read: %s", said)
+        return session_id.strip(), expires
+
+    def _write(self, file: Path, session: Session) -> None:
+        draft = file.with_name(f"{uuid4().hex}.new")
+        draft.write_bytes(msgspec.json.encode(session))
+        os.utime(draft, (session.expires, session.expires))
+        draft.replace(file)
+
+
+def _first(headers: Headers, names: tuple[bytes, ...]) -> bytes | None:
+    for wanted in names:
+        for name, value in headers:
+            if name.lower() == wanted:
+                return value
+    return None

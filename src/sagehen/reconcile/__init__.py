@@ -1,1 +1,0 @@
-"""Makes the world match the rows."""

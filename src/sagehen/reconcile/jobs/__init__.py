@@ -1,1 +1,0 @@
-"""Training jobs: what is wanted of them, step by step."""

@@ -1,0 +1,271 @@
+"""The service's HTTP: `/<stage>/inference`, for whoever has a key.
+
+POST   /<stage>/inference            a job, please: {"type": …}; answered as the profile says
+GET    /<stage>/inference?limit=&after=&type=   the jobs, the newest first
+GET    /<stage>/inference/{job}      how it stands
+DELETE /<stage>/inference/{job}      stop it
+
+A request that is signed goes to S3, where such a path is an object's. So does one to a stage that
+no service has, but for a POST where others have one: S3 has no such request.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote
+
+from starlette.types import Receive, Scope, Send
+
+from sagehen.base.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
+from sagehen.base.settings.inference_service import InferenceServiceSettings
+from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, request_head
+from sagehen.frame.own_paths.access import OwnSite
+from sagehen.services.inference_service import service_store as inference_services
+from sagehen.services.inference_service.answers import (
+    FORBIDDEN,
+    NO_TOKEN,
+    Answer,
+    accepted_answer,
+    plain_answer,
+    refused_answer,
+)
+from sagehen.services.inference_service.errors import Failed, Malformed, Refused
+from sagehen.services.inference_service.intake import Accepted, Asked, Counts, Intake
+from sagehen.services.inference_service.jobs import Jobs
+from sagehen.services.inference_service.service import (
+    Service,
+    ServiceUndeclared,
+    load_service,
+    undeclared_reason,
+)
+from sagehen.state.database import Database
+from sagehen.wire.http import Request
+from sagehen.wire.scope import Signing, signing_of
+
+__all__ = ["InferenceServices"]
+
+log = logging.getLogger(__name__)
+
+INTERNAL = "We encountered an internal error. Please try again."
+LONGEST_KEY = 255
+"""Of an API key, and of an Idempotency-Key."""
+_PATH = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_-]{0,63})/inference(?:/([^/]+))?/?")
+_STATUSES: tuple[tuple[type[SagehenError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (Invalid, 400),
+    (Unavailable, 503),
+)
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    request: Request
+    service: Service
+    job_name: str | None
+    receive: Receive
+
+
+class InferenceServices:
+    """Answers the requests of all services; the others it leaves alone."""
+
+    def __init__(
+        self,
+        database: Database,
+        intake: Intake,
+        jobs: Jobs,
+        counts: Counts,
+        site: OwnSite,
+        bodies: BodyBudget,
+        own: InferenceServiceSettings,
+    ) -> None:
+        """`own` are the settings of this server."""
+        self._own = own
+        self._database = database
+        self._site = site
+        self._bodies = bodies
+        # Whoever reaches a service without keys keeps no memory from what is signed or has a key.
+        self._keyless_bodies = bodies.part(
+            bodies.max_bytes // 2,
+            "Too many requests without an API key come at once. Try again in a moment.",
+        )
+        self._intake = intake
+        self._jobs = jobs
+        self._counts = counts
+        self._acts: dict[tuple[str, bool], Callable[[_Exchange], Awaitable[Answer]]] = {
+            ("POST", False): self._post,
+            ("GET", False): self._list,
+            ("GET", True): self._describe,
+            ("DELETE", True): self._stop,
+        }
+
+    async def answers(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Answer a request, and True; False where it is no service's, and nothing was done."""
+        request = request_head(scope)
+        path = _PATH.fullmatch(request.raw_path)
+        if path is None or _is_signed(request):
+            return False
+        try:
+            service = await asyncio.to_thread(self._service, path[1])
+            is_ours = service is not None or await self._is_astray(request, path)
+        except Exception as error:
+            await _send(send, _failure(error))
+            return True
+        if not is_ours:
+            return False
+        if service is None:
+            await _send(send, plain_answer(404, f"No service has the stage {path[1]}."))
+            return True
+        job_name = None if path[2] is None else unquote(path[2])
+        answer = await self._answer(_Exchange(request, service, job_name, receive))
+        if answer is not None:
+            await _send(send, answer)
+        return True
+
+    async def _is_astray(self, request: Request, path: re.Match[str]) -> bool:
+        """Whether it is meant for a service, at a stage that has none."""
+        return request.method == "POST" and path[2] is None and await asyncio.to_thread(self._any)
+
+    def _any(self) -> bool:
+        with self._database.read() as connection:
+            return bool(inference_services.all_services(connection))
+
+    def _service(self, stage: str) -> Service | None:
+        with self._database.read() as connection:
+            service = load_service(connection, stage)
+        return None if service is None or service.record.closing else service
+
+    async def _answer(self, exchange: _Exchange) -> Answer | None:
+        """None where the client has gone."""
+        act = self._acts.get((exchange.request.method, exchange.job_name is not None))
+        if act is None:
+            return NO_TOKEN
+        try:
+            return await act(exchange)
+        except _Forbidden:
+            self._counts.forbidden(exchange.service.stage)
+            return FORBIDDEN
+        except ClientGone:
+            return None
+        except Exception as error:
+            return _failure(error)
+
+    async def _post(self, exchange: _Exchange) -> Answer:
+        service = exchange.service
+        api_key = await self._open(exchange)
+        paused = undeclared_reason(service.record, self._own)
+        if paused is not None:
+            raise ServiceUndeclared(paused)
+        try:
+            accepted = await self._accept(exchange, api_key)
+        except Refused as refused:
+            self._counts.refused(service.stage, refused)
+            return refused_answer(service, refused)
+        self._counts.accepted(service.stage, accepted.type, accepted.queued)
+        return accepted_answer(service, accepted)
+
+    async def _accept(self, exchange: _Exchange, api_key: str) -> Accepted:
+        """Whatever is wrong is told in the words of the profile: raises Refused, ClientGone."""
+        service = exchange.service
+        bodies = self._bodies if service.settings.require_api_key else self._keyless_bodies
+        most_bytes = min(service.settings.max_body_bytes, bodies.max_bytes)
+        try:
+            async with bodies.read(exchange.receive, most_bytes) as body:
+                idempotency_key = _idempotency_key(exchange.request)
+                asked = Asked(body=body, api_key=api_key, idempotency_key=idempotency_key)
+                return await self._intake.accept(service, asked)
+        except BodyTooLarge as error:
+            raise Malformed(f"The body may have {most_bytes} bytes at most.") from error
+        except (Refused, ClientGone):
+            raise
+        except SagehenError as error:
+            raise Failed(str(error)) from error
+        except Exception as error:
+            log.exception("A job was not made.", extra={"action": "inference"})
+            raise Failed(INTERNAL) from error
+
+    async def _list(self, exchange: _Exchange) -> Answer:
+        await self._open(exchange)
+        query = dict(parse_qsl(exchange.request.raw_query))
+        return Answer(200, await asyncio.to_thread(self._jobs.page, exchange.service, query))
+
+    async def _describe(self, exchange: _Exchange) -> Answer:
+        await self._open(exchange)
+        name = exchange.job_name or ""
+        return Answer(200, await asyncio.to_thread(self._jobs.describe, exchange.service, name))
+
+    async def _stop(self, exchange: _Exchange) -> Answer:
+        await self._open(exchange)
+        name = exchange.job_name or ""
+        return Answer(202, await asyncio.to_thread(self._jobs.stop, exchange.service, name))
+
+    async def _open(self, exchange: _Exchange) -> str:
+        """The name of the key that the request has; empty where none is required.
+
+        Raises _Forbidden.
+        """
+        if exchange.service.settings.require_api_key:
+            return await asyncio.to_thread(self._key_name, exchange.request)
+        # No page of another site can send a key. Where none is asked for, only this keeps it out.
+        if self._site.foreign_page(exchange.request.headers) is not None:
+            raise _Forbidden
+        return ""
+
+    def _key_name(self, request: Request) -> str:
+        given = request.headers.get("x-api-key", "")
+        if not 0 < len(given) <= LONGEST_KEY:
+            raise _Forbidden
+        digest = hashlib.sha256(given.encode("latin-1")).hexdigest()
+        with self._database.read() as connection:
+            found = inference_services.key_by_digest(connection, digest)
+        if found is None or not hmac.compare_digest(found.key_sha256, digest):
+            raise _Forbidden
+        return found.name
+
+
+class _Forbidden(Exception):
+    """No key, or a wrong one."""
+
+
+def _is_signed(request: Request) -> bool:
+    """As AWS signs, by a header or by the query; whether it is right is S3's to say."""
+    signing = signing_of(request)
+    if signing is Signing.HEADER:  # Of another kind, and no concern of ours, behind a proxy.
+        return request.headers["authorization"].startswith("AWS")
+    return signing is not Signing.NOWHERE
+
+
+def _idempotency_key(request: Request) -> str | None:
+    given = request.headers.get("idempotency-key")
+    if given is None:
+        return None
+    if not (0 < len(given) <= LONGEST_KEY and given.isascii() and given.isprintable()):
+        raise Malformed(f"Idempotency-Key must have 1 to {LONGEST_KEY} printable characters.")
+    return given
+
+
+def _failure(error: Exception) -> Answer:
+    """What is told of an error outside of the profiles' contract."""
+    if isinstance(error, SagehenError):
+        status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+        return plain_answer(status, str(error))
+    log.error("A request failed.", exc_info=error, extra={"action": "inference"})
+    return plain_answer(500, INTERNAL)
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    data = answer.data
+    headers = {
+        "content-type": "application/json",
+        "content-length": str(len(data)),
+        "x-amzn-requestid": str(uuid.uuid4()),
+        **answer.headers,
+    }
+    fields = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": fields})
+    await send({"type": "http.response.body", "body": data})

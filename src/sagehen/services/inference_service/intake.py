@@ -1,0 +1,299 @@
+"""A request's way to its job: read, held against white list and limit, its job made.
+
+How many requests the services were asked, by what became of them.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.base.clock import Clock
+from sagehen.base.errors import NotFound
+from sagehen.base.settings import Settings
+from sagehen.frame.arns import ArnMaker
+from sagehen.services.inference_service import service_store as inference_services
+from sagehen.services.inference_service.errors import Failed, Full, KeyReused, Malformed, Refused
+from sagehen.services.inference_service.job_definition import (
+    INPUT_CHANNEL,
+    inline_key,
+    job_name,
+    make_definition,
+    new_suffix,
+)
+from sagehen.services.inference_service.records import (
+    AnswerRecord,
+    InferenceJobRecord,
+    InferenceState,
+)
+from sagehen.services.inference_service.request_body import InlineInput, Wanted, read_wanted
+from sagehen.services.inference_service.service import Service, load_service
+from sagehen.services.inference_service.slots import Slots
+from sagehen.services.s3.storage.records import Attributes
+from sagehen.services.s3.storage.store import ObjectStore, SmallObject
+from sagehen.services.sagemaker.training.validation import check_training_job
+from sagehen.state.database import Database
+from sagehen.state.group_commit import GroupedWrites
+from sagehen.wire.errors import AwsError
+from sagehen.wire.services import service as service_model
+from sagehen.wire.validation.validate import validate
+
+__all__ = ["Accepted", "Asked", "Counts", "Intake"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A request whose sender may ask."""
+
+    body: bytes
+    api_key: str
+    """The name of the sender's key; empty where none is required."""
+    idempotency_key: str | None
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that was accepted, now or when it came with the same key before."""
+
+    job_name: str
+    type: str
+    queued: bool
+    remaining: int
+    """Slots of its type that were left then."""
+
+
+class _ByFile(Exception):
+    """The input is to be put by itself: it is too large for a transaction of the state's, or the
+    objects are elsewhere."""
+
+
+class Intake:
+    """Accepts requests, or raises Refused."""
+
+    def __init__(
+        self,
+        database: Database,
+        writes: GroupedWrites,
+        objects: ObjectStore,
+        settings: Settings,
+        slots: Slots,
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._writes = writes
+        self._objects = objects
+        self._settings = settings
+        self._slots = slots
+        self._clock = clock
+        self._arns = ArnMaker.of(settings)
+
+    async def accept(self, service: Service, asked: Asked) -> Accepted:
+        """Have a job made; when this returns, it and its slot are on disk.
+
+        Raises:
+            Refused: there will be none, and nothing is left of it.
+            Unavailable: the state cannot be written now.
+        """
+        wanted = read_wanted(asked.body, service.settings)
+        earlier = await asyncio.to_thread(self._look, service, wanted, asked)
+        if earlier is not None:
+            return earlier
+        job = self._job(service, wanted)
+        await asyncio.to_thread(self._check, job, wanted)
+        admit = partial(self._admit, stage=service.stage, job=job, asked=asked)
+        inline = wanted.inline
+        if inline is None:
+            return await self._writes.join(admit)
+        try:
+            return await self._writes.join(partial(admit, inline=inline))
+        except _ByFile:
+            return await self._accept_by_file(service, job, inline, admit)
+
+    def _look(self, service: Service, wanted: Wanted, asked: Asked) -> Accepted | None:
+        """What it was answered before. Refuses without any write what is sure to be refused."""
+        with self._database.read() as connection:
+            earlier = _earlier(connection, service.stage, wanted.type, asked)
+            if earlier is None:
+                self._slots.check(connection, service, wanted.type)
+            return earlier
+
+    def _job(self, service: Service, wanted: Wanted) -> InferenceJobRecord:
+        now = self._clock.now()
+        name = job_name(wanted.type, now, new_suffix())
+        return InferenceJobRecord(
+            job_name=name,
+            stage=service.stage,
+            type=wanted.type,
+            state=InferenceState.QUEUED,
+            topic_arn=service.topic_arn(self._arns),
+            definition=make_definition(wanted, service.settings, name, self._arns),
+            created_at=now,
+        )
+
+    def _check(self, job: InferenceJobRecord, wanted: Wanted) -> None:
+        """Hold the training job to be against SageMaker's rules, with its input's presence.
+
+        An input that came with the request is put when the job is made, and so not yet there.
+        """
+        definition = job.definition
+        own = _without_input(definition)
+        try:
+            self._check_definition(own if wanted.inline is not None else definition)
+        except AwsError as error:
+            if wanted.input_uri is not None and self._passes(own):
+                raise Malformed(f"input: {error.message}") from error
+            raise Failed(error.message) from error
+
+    def _check_definition(self, definition: dict[str, Any]) -> None:
+        validate(service_model("sagemaker").operation_model("CreateTrainingJob"), definition)
+        check_training_job(definition, self._settings, self._objects)
+
+    def _passes(self, definition: dict[str, Any]) -> bool:
+        try:
+            self._check_definition(definition)
+        except AwsError:
+            return False
+        return True
+
+    def _admit(
+        self,
+        connection: Connection,
+        *,
+        stage: str,
+        job: InferenceJobRecord,
+        asked: Asked,
+        inline: InlineInput | None = None,
+    ) -> Accepted:
+        service = load_service(connection, stage, lock=True)
+        if service is None or service.record.closing:
+            raise NotFound(f"There is no service at {stage}.")
+        if (earlier := _earlier(connection, stage, job.type, asked)) is not None:
+            return earlier
+        if inline is not None:
+            self._put_row(connection, service, job, inline)
+        job, remaining = self._slots.admit(connection, service, job)
+        accepted = Accepted(
+            job_name=job.job_name,
+            type=job.type,
+            queued=job.state is InferenceState.QUEUED,
+            remaining=remaining,
+        )
+        self._remember(connection, stage, asked, accepted)
+        return accepted
+
+    async def _accept_by_file(
+        self,
+        service: Service,
+        job: InferenceJobRecord,
+        inline: InlineInput,
+        admit: Callable[[Connection], Accepted],
+    ) -> Accepted:
+        await asyncio.to_thread(self._put, service, job, inline)
+        try:
+            accepted = await self._writes.join(admit)
+        except (Refused, NotFound):
+            await asyncio.to_thread(self._take_back, service, job, inline)
+            raise
+        # Of any other failure nobody knows whether the job was made.
+        if accepted.job_name != job.job_name:
+            await asyncio.to_thread(self._take_back, service, job, inline)
+        return accepted
+
+    def _put_row(
+        self,
+        connection: Connection,
+        service: Service,
+        job: InferenceJobRecord,
+        inline: InlineInput,
+    ) -> None:
+        key = inline_key(job.job_name, inline.file_name)
+        bucket = service.settings.s3_bucket or ""
+        small = SmallObject(bucket, key, inline.data, _attributes(inline))
+        if not self._objects.put_rows(connection, [small])[0]:
+            raise _ByFile
+
+    def _put(self, service: Service, job: InferenceJobRecord, inline: InlineInput) -> None:
+        draft = self._objects.draft()
+        draft.write(inline.data)
+        key = inline_key(job.job_name, inline.file_name)
+        try:
+            self._objects.put(service.settings.s3_bucket or "", key, draft, _attributes(inline))
+        except NotFound as error:
+            raise Failed(str(error)) from error
+
+    def _take_back(self, service: Service, job: InferenceJobRecord, inline: InlineInput) -> None:
+        key = inline_key(job.job_name, inline.file_name)
+        self._objects.delete(service.settings.s3_bucket or "", [key])
+
+    def _remember(
+        self, connection: Connection, stage: str, asked: Asked, accepted: Accepted
+    ) -> None:
+        if asked.idempotency_key is None:
+            return
+        record = AnswerRecord(
+            stage=stage,
+            api_key=asked.api_key,
+            idempotency_key=asked.idempotency_key,
+            body_sha256=_digest(asked.body),
+            job_name=accepted.job_name,
+            remaining=accepted.remaining,
+            queued=accepted.queued,
+            created_at=self._clock.now(),
+        )
+        inference_services.add_answer(connection, record)
+
+
+def _earlier(connection: Connection, stage: str, kind: str, asked: Asked) -> Accepted | None:
+    """What the same request was answered before; raises KeyReused where it was another."""
+    if asked.idempotency_key is None:
+        return None
+    found = inference_services.answer(connection, stage, asked.api_key, asked.idempotency_key)
+    if found is None:
+        return None
+    if found.body_sha256 != _digest(asked.body):
+        raise KeyReused("This Idempotency-Key came with another body before.")
+    return Accepted(
+        job_name=found.job_name, type=kind, queued=found.queued, remaining=found.remaining
+    )
+
+
+def _without_input(definition: dict[str, Any]) -> dict[str, Any]:
+    channels = definition.get("InputDataConfig", [])
+    others = [channel for channel in channels if channel["ChannelName"] != INPUT_CHANNEL]
+    rest = {key: value for key, value in definition.items() if key != "InputDataConfig"}
+    return {**rest, "InputDataConfig": others} if others else rest
+
+
+def _attributes(inline: InlineInput) -> Attributes:
+    return Attributes(headers={"content-type": inline.content_type})
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+class Counts:
+    """Since this process began. Types that are not on a white list are not told apart: whoever asks
+    chooses them."""
+
+    def __init__(self) -> None:
+        self._requests: Counter[tuple[str, ...]] = Counter()
+
+    def accepted(self, stage: str, kind: str, queued: bool) -> None:
+        self._requests[stage, kind, "Queued" if queued else "Accepted"] += 1
+
+    def refused(self, stage: str, refused: Refused) -> None:
+        kind = refused.kind if isinstance(refused, Full) else ""
+        self._requests[stage, kind, type(refused).__name__] += 1
+
+    def forbidden(self, stage: str) -> None:
+        self._requests[stage, "", "Forbidden"] += 1
+
+    def measured(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """For Prometheus."""
+        return {"InferenceRequests": {key: float(count) for key, count in self._requests.items()}}

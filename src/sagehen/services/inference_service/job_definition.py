@@ -1,0 +1,110 @@
+"""What a request becomes: the parameters of a CreateTrainingJob."""
+
+import re
+import secrets
+import string
+from datetime import UTC, datetime
+from typing import Any
+
+from sagehen.base.settings.inference_service import (
+    InferenceServiceSettings,
+    TypeSettings,
+    filled,
+)
+from sagehen.frame.arns import ArnMaker
+from sagehen.services.inference_service.request_body import Wanted
+
+__all__ = ["INPUT_CHANNEL", "inline_key", "job_name", "make_definition", "make_tags", "new_suffix"]
+
+INPUT_CHANNEL = "input"
+FIXED_CHANNEL = "training-data"
+LONGEST_NAME = 63
+ROLE = "SagehenInferenceService"
+_SUFFIX_ALPHABET = string.ascii_lowercase + string.digits
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9-]")
+_NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
+
+
+def new_suffix() -> str:
+    """Two billion to tell apart what begins in the same second."""
+    return "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(6))
+
+
+def job_name(kind: str, now: float, suffix: str) -> str:
+    """`{type}-job-{YYYY-mm-dd-HH-MM-SS}-{suffix}`, as TrainingJobName may be.
+
+    Names of training jobs have letters, digits and hyphens only, and 63 of them at most: a type's
+    other characters become hyphens, and what is too long of it is cut off.
+    """
+    tail = f"-job-{datetime.fromtimestamp(now, UTC):%Y-%m-%d-%H-%M-%S}-{suffix}"
+    head = _NOT_IN_NAMES.sub("-", kind).lstrip("-")[: LONGEST_NAME - len(tail)].rstrip("-")
+    return (head or "type") + tail
+
+
+def inline_key(name: str, file_name: str) -> str:
+    """Where in the service's bucket the input is kept that came with a request."""
+    return f"input/{name}/{file_name}"
+
+
+def make_definition(
+    wanted: Wanted, settings: InferenceServiceSettings, name: str, arns: ArnMaker
+) -> dict[str, Any]:
+    """The parameters of CreateTrainingJob, without tags."""
+    own = settings.types.get(wanted.type) or TypeSettings()
+    image = own.image or filled(
+        settings.image, type=wanted.type, account_id=arns.account_id, region=arns.region
+    )
+    definition: dict[str, Any] = {
+        "TrainingJobName": name,
+        "RoleArn": settings.role_arn or arns.role(ROLE),
+        "AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File"},
+        "OutputDataConfig": {"S3OutputPath": settings.result_root},
+        "ResourceConfig": {
+            "InstanceType": wanted.instance_type,
+            "InstanceCount": wanted.instance_count,
+            "VolumeSizeInGB": settings.volume_gb,
+        },
+        "StoppingCondition": {"MaxRuntimeInSeconds": settings.max_runtime_seconds},
+    }
+    if parameters := {**wanted.parameters, **own.hyperparameters}:
+        definition["HyperParameters"] = parameters
+    if channels := _channels(wanted, settings, name):
+        definition["InputDataConfig"] = channels
+    if wanted.spot:
+        definition["EnableManagedSpotTraining"] = True
+        definition["StoppingCondition"]["MaxWaitTimeInSeconds"] = settings.wait_seconds
+    if settings.checkpoints:
+        place = f"s3://{settings.s3_bucket}/checkpoints/{name}"
+        definition["CheckpointConfig"] = {"S3Uri": place}
+    return definition
+
+
+def make_tags(stage: str, kind: str) -> dict[str, str]:
+    """The tags of the training job: whose it is, and its type as asked for."""
+    return {
+        "sagehen:inference-service": stage,
+        "sagehen:inference-type": _NOT_IN_TAGS.sub("-", kind)[:256],
+    }
+
+
+def _channels(
+    wanted: Wanted, settings: InferenceServiceSettings, name: str
+) -> list[dict[str, Any]]:
+    channels = []
+    if settings.data_uri is not None:
+        channels.append(_channel(FIXED_CHANNEL, settings.data_uri))
+    if wanted.inline is not None:
+        folder = inline_key(name, "")
+        channels.append(_channel(INPUT_CHANNEL, f"s3://{settings.s3_bucket}/{folder}"))
+    elif wanted.input_uri is not None:
+        channels.append(_channel(INPUT_CHANNEL, wanted.input_uri))
+    return channels
+
+
+def _channel(name: str, uri: str) -> dict[str, Any]:
+    source = {
+        "S3DataType": "S3Prefix",
+        "S3Uri": uri,
+        "S3DataDistributionType": "FullyReplicated",
+    }
+    return {"ChannelName": name, "DataSource": {"S3DataSource": source}}

@@ -1,0 +1,100 @@
+"""What may be asked of a service's jobs besides another one: look at them, stop them."""
+
+from functools import partial
+from typing import Any, Protocol
+
+from sqlalchemy import Connection
+
+from sagehen.base.errors import Conflict, Invalid, NotFound
+from sagehen.services.inference_service import job_store as inference_jobs
+from sagehen.services.inference_service.answers import describe
+from sagehen.services.inference_service.records import InferenceJobRecord, InferenceState
+from sagehen.services.inference_service.service import Service, load_service
+from sagehen.services.inference_service.slots import Slots
+from sagehen.state.database import Database
+from sagehen.state.group_commit import GroupedWrites
+
+__all__ = ["Jobs", "StopJob"]
+
+PAGE = 50
+LARGEST_PAGE = 100
+
+
+class StopJob(Protocol):
+    """Have a training job stopped, by its name and our id of it; nothing where it is over."""
+
+    def __call__(self, connection: Connection, name: str, job_id: str) -> None: ...
+
+
+class Jobs:
+    """Every method blocks: call it from a thread."""
+
+    def __init__(
+        self, database: Database, writes: GroupedWrites, slots: Slots, stop_job: StopJob
+    ) -> None:
+        self._database = database
+        self._writes = writes
+        self._slots = slots
+        self._stop_job = stop_job
+
+    def describe(self, service: Service, name: str) -> dict[str, Any]:
+        """Raises NotFound where the service has no such job."""
+        with self._database.read() as connection:
+            return describe(connection, _existing(connection, service.stage, name))
+
+    def page(self, service: Service, query: dict[str, str]) -> dict[str, Any]:
+        """The newest jobs, or those behind `after`; raises Invalid."""
+        if any("\0" in value for value in query.values()):
+            raise Invalid("The query has a character that no name has.")
+        limit = _limit(query.get("limit"))
+        after = query.get("after")
+        with self._database.read() as connection:
+            if after is not None and inference_jobs.get(connection, service.stage, after) is None:
+                raise Invalid("after must be the name of a job, as next has it.")
+            only = {name: query[name] for name in ("type",) if name in query}
+            found = inference_jobs.page(connection, service.stage, after, limit + 1, **only)
+            told = [describe(connection, job) for job in found[:limit]]
+        more = len(found) > limit
+        return {"jobs": told, "next": told[-1]["jobName"] if more else None}
+
+    def stop(self, service: Service, name: str) -> dict[str, Any]:
+        """Take a job out of the queue, or have its training job stopped; what it is then.
+
+        One that has ended is left as it is.
+        """
+        with self._database.read() as connection:
+            job = _existing(connection, service.stage, name)
+        if job.state is InferenceState.QUEUED:
+            self._writes.run(partial(self._remove, stage=service.stage, name=name))
+        # It may have begun in between.
+        return self._writes.run(partial(self._stop, stage=service.stage, name=name))
+
+    def _remove(self, connection: Connection, stage: str, name: str) -> None:
+        service = load_service(connection, stage, lock=True)
+        if service is None:
+            raise Conflict("The service was deleted.")
+        job = _existing(connection, stage, name)
+        if job.state is InferenceState.QUEUED:
+            self._slots.remove(connection, service, job)
+
+    def _stop(self, connection: Connection, stage: str, name: str) -> dict[str, Any]:
+        """Without the service's lock: whoever ends a training job takes that one second."""
+        job = _existing(connection, stage, name)
+        if job.state is InferenceState.ACTIVE:
+            self._stop_job(connection, name=job.job_name, job_id=job.job_id or "")
+        return describe(connection, job)
+
+
+def _existing(connection: Connection, stage: str, name: str) -> InferenceJobRecord:
+    job = inference_jobs.get(connection, stage, name) if "\0" not in name else None
+    if job is None:
+        raise NotFound(f"There is no job {name!r} of this service.")
+    return job
+
+
+def _limit(given: str | None) -> int:
+    if given is None:
+        return PAGE
+    if given.isascii() and given.isdigit() and len(given) < 5 and 1 <= int(given) <= LARGEST_PAGE:
+        return int(given)
+    raise Invalid(f"limit must be a number from 1 to {LARGEST_PAGE}.")

@@ -1,0 +1,210 @@
+"""What is told of a job's end: once, to the service's topic.
+
+The topic of a service: made where it is missing, with the addresses of the settings, and no
+longer those that were taken out of them.
+"""
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.frame.arns import ArnMaker
+from sagehen.services.inference_service import (
+    job_store as inference_jobs,
+)
+from sagehen.services.inference_service import (
+    service_store as inference_services,
+)
+from sagehen.services.inference_service.records import InferenceJobRecord, ServiceRecord
+from sagehen.services.inference_service.service import Service
+from sagehen.services.messaging.sns import (
+    subscription_store as subscriptions,
+)
+from sagehen.services.messaging.sns import (
+    topic_store as topics,
+)
+from sagehen.services.messaging.sns.confirmation import (
+    TOKEN_SECONDS,
+    end_subscription,
+    new_token,
+)
+from sagehen.services.messaging.sns.records import (
+    MessageAttribute,
+    Notice,
+    SubscriptionRecord,
+    SubscriptionState,
+    TopicRecord,
+)
+
+__all__ = ["ensure_topic", "notice_of", "shown_duration", "shown_time", "unsubscribe_addresses"]
+
+_NAMES = uuid.UUID("1d0b6c2e-4f0e-4d0c-9a43-b7f2c0a6e7d1")
+"""Any, as long as it is always this one."""
+
+
+def notice_of(job: InferenceJobRecord, now: float) -> Notice:
+    """The notice of a job that has ended.
+
+    Its ids are the same whoever makes it and however often: who gets it twice knows by that.
+    Subscribers by e-mail get a text to read, all others JSON.
+    """
+    event_id = f"{job.job_name}:{job.status}"
+    texts = {
+        "default": msgspec.json.encode(_facts(job, event_id)).decode(),
+        "email": _letter(job, event_id),
+    }
+    return Notice(
+        message_id=str(uuid.uuid5(_NAMES, event_id)),
+        topic_arn=job.topic_arn,
+        message=msgspec.json.encode(texts).decode(),
+        published_at=now,
+        subject=f"Inference job {job.job_name}: {job.status}"[:100],
+        structure="json",
+        attributes={
+            "type": MessageAttribute("String", job.type),
+            "status": MessageAttribute("String", str(job.status)),
+        },
+    )
+
+
+def shown_time(seconds: float | None) -> str | None:
+    """As ISO 8601, in UTC, to the millisecond."""
+    if seconds is None:
+        return None
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shown_duration(job: InferenceJobRecord) -> float | None:
+    """Seconds from when its code first ran to its end; None where it never did."""
+    if job.started_at is None or job.ended_at is None:
+        return None
+    return round(max(0.0, job.ended_at - job.started_at), 3)
+
+
+def _facts(job: InferenceJobRecord, event_id: str) -> dict[str, Any]:
+    return {
+        "eventId": event_id,
+        "jobName": job.job_name,
+        "type": job.type,
+        "status": job.status,
+        "secondaryStatus": job.secondary,
+        "creationTime": shown_time(job.created_at),
+        "startTime": shown_time(job.started_at),
+        "endTime": shown_time(job.ended_at),
+        "durationSeconds": shown_duration(job),
+        "resultUri": job.result_uri,
+        "failureReason": job.failure_reason,
+    }
+
+
+def _letter(job: InferenceJobRecord, event_id: str) -> str:
+    status = str(job.status)
+    if job.secondary is not None and str(job.secondary) != status:
+        status = f"{status} ({job.secondary})"
+    lines = {
+        "Model": job.type,
+        "Job": job.job_name,
+        "Status": status,
+        "Accepted": _plain_time(job.created_at),
+        "Started": _plain_time(job.started_at) or "never",
+        "Ended": _plain_time(job.ended_at),
+        "Duration": _plain_duration(shown_duration(job)),
+        "Result": job.result_uri or "none",
+        "Reason": job.failure_reason,
+        "Event": event_id,
+    }
+    told = "\n".join(f"{name + ':':<10} {value}" for name, value in lines.items() if value)
+    return f"Your inference job has ended: {status}.\n\n{told}"
+
+
+def _plain_time(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _plain_duration(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(hours or minutes)
+    return " ".join([*parts, f"{rest} s"])
+
+
+_BY_A_SERVICE = uuid.UUID("6a1b8f0e-5a0c-4f0e-9d54-2f9d6a3c7e11")
+
+
+def ensure_topic(
+    connection: Connection, service: Service, topic_arn: str, now: float
+) -> ServiceRecord:
+    """The record of `service`, with the addresses that are subscribed now.
+
+    Who has unsubscribed stays so, unless the topic itself had gone.
+    """
+    topic = TopicRecord(arn=topic_arn, created_at=now, attributes={})
+    is_new = topics.insert(connection, topic)
+    known = () if is_new else service.record.emails
+    for address in service.settings.emails:
+        if address not in known:
+            _subscribe(connection, topic_arn, address, now)
+    return msgspec.structs.replace(service.record, emails=service.settings.emails)
+
+
+def unsubscribe_addresses(
+    connection: Connection, kept: ServiceRecord, service: Service, arns: ArnMaker, now: float
+) -> ServiceRecord:
+    """The record of `service`, with the addresses of `kept`, as it was before, that are to stay.
+
+    Those that are no more in its settings, or all if it has another topic now, are subscribed no
+    longer, if it was a service that did it, and no other service has them at that topic. Those of
+    another topic stay there too while jobs of the service have not ended: these are told of there.
+    """
+    moved = kept.topic_name != service.record.topic_name
+    gone = moved and not _has_jobs(connection, kept.stage)
+    wanted = () if gone else service.settings.emails
+    others = {
+        address
+        for one in inference_services.all_services(connection)
+        if one.stage != kept.stage and one.topic_name == kept.topic_name
+        for address in one.emails
+    }
+    topic_arn = arns.sns(kept.topic_name)
+    for address in kept.emails:
+        if address not in wanted and address not in others:
+            found = subscriptions.find(connection, topic_arn, "email", address)
+            if found is not None and found.arn == _own_arn(topic_arn, address, found.created_at):
+                end_subscription(connection, found, now)
+    left = () if moved else tuple(address for address in kept.emails if address in wanted)
+    return msgspec.structs.replace(service.record, emails=left)
+
+
+def _has_jobs(connection: Connection, stage: str) -> bool:
+    active = inference_jobs.active_by_type(connection, stage)
+    return bool(active) or inference_jobs.queued(connection, stage) > 0
+
+
+def _own_arn(topic_arn: str, address: str, created_at: float) -> str:
+    """Of what a service has subscribed, and nobody else: it is known by that."""
+    return f"{topic_arn}:{uuid.uuid5(_BY_A_SERVICE, f'{topic_arn} {address} {created_at!r}')}"
+
+
+def _subscribe(connection: Connection, topic_arn: str, address: str, now: float) -> None:
+    """Confirmed at once: who may change the settings may decide who gets mail."""
+    record = SubscriptionRecord(
+        arn=_own_arn(topic_arn, address, now),
+        topic_arn=topic_arn,
+        protocol="email",
+        endpoint=address,
+        state=SubscriptionState.CONFIRMED,
+        created_at=now,
+        attributes={},
+        token=new_token(),
+        token_expires_at=now + TOKEN_SECONDS,
+        confirmed_by_owner=True,
+    )
+    subscriptions.insert(connection, record)

@@ -1,0 +1,284 @@
+"""Services come and go: the one of sagehen.toml with control's start, others by request."""
+
+import logging
+from functools import partial
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+from sqlalchemy import Connection
+
+from sagehen.base.clock import Clock
+from sagehen.base.errors import AlreadyExists, Conflict, Invalid, NotFound, SagehenError
+from sagehen.base.settings import Settings
+from sagehen.base.settings.inference_service import InferenceServiceSettings
+from sagehen.frame.arns import ArnMaker
+from sagehen.services.inference_service import (
+    job_store as inference_jobs,
+)
+from sagehen.services.inference_service import (
+    service_store as inference_services,
+)
+from sagehen.services.inference_service.jobs import StopJob
+from sagehen.services.inference_service.notices import ensure_topic, unsubscribe_addresses
+from sagehen.services.inference_service.records import (
+    InferenceState,
+    ServiceRecord,
+    ServiceSource,
+)
+from sagehen.services.inference_service.service import (
+    Service,
+    ServiceInvalid,
+    load_service,
+    load_valid_service,
+    say_faults,
+    undeclared_reason,
+)
+from sagehen.services.inference_service.slots import Slots
+from sagehen.services.s3.storage.store import ObjectStore
+from sagehen.state.database import Database
+from sagehen.state.group_commit import GroupedWrites
+
+__all__ = ["Services"]
+
+log = logging.getLogger(__name__)
+
+
+class Services:
+    """Every method blocks: call it from a thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        writes: GroupedWrites,
+        objects: ObjectStore,
+        settings: Settings,
+        slots: Slots,
+        stop_job: StopJob,
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._writes = writes
+        self._objects = objects
+        self._settings = settings
+        self._slots = slots
+        self._stop_job = stop_job
+        self._clock = clock
+        self._arns = ArnMaker.of(settings)
+
+    def begin(self) -> None:
+        """Make the state have the service of the settings, as they are now.
+
+        One that earlier settings had is kept and told of.
+        """
+        own = self._settings.inference_service
+        self._warn_of_undeclared()
+        if not own.is_on:
+            return
+        if own.emails and self._settings.smtp_host is None:
+            log.warning(
+                "Nobody gets mail of inference jobs: the setting smtp_host names no mail server.",
+                extra={"action": "begin", "stage": own.stage},
+            )
+        try:
+            self._make_bucket(own)
+        except (SagehenError, OSError) as error:
+            # Jobs are refused, with the reason, until it is there; all else works.
+            log.error("The bucket cannot be made: %s", error, extra={"action": "begin"})
+        given = {**own.model_dump(mode="json", exclude_unset=True), "stage": own.stage}
+
+        self._writes.run(
+            partial(self._keep, stage=own.stage, given=given, source=ServiceSource.SETTINGS)
+        )
+
+    def all(self) -> dict[str, Any]:
+        with self._database.read() as connection:
+            records = inference_services.all_services(connection)
+            return {"services": [self._shown(connection, one) for one in records]}
+
+    def get(self, stage: str) -> dict[str, Any]:
+        """Raises NotFound."""
+        with self._database.read() as connection:
+            return self._shown_at(connection, stage)
+
+    def put(self, stage: str, body: bytes) -> dict[str, Any]:
+        """Make the service at `stage`, or change it, to what the JSON says.
+
+        Raises:
+            Invalid: the JSON is none, or its keys or values are not those of the settings.
+            Conflict: the service is that of the settings, as they are now, or is being deleted.
+        """
+        given = _read(body)
+        if given.setdefault("stage", stage) != stage:
+            raise Invalid(f"stage is {given['stage']!r}, but the path says {stage!r}.")
+        settings = _checked(given)
+        if settings.emails and self._settings.smtp_host is None:
+            raise Invalid("emails can be told once the setting smtp_host names a mail server.")
+        with self._database.read() as connection:
+            self._refuse_change(inference_services.get(connection, stage))
+        self._make_bucket(settings)
+
+        def keep(connection: Connection) -> dict[str, Any]:
+            self._refuse_change(inference_services.get(connection, stage, lock=True))
+            self._keep(connection, stage, given, ServiceSource.API)
+            return self._shown_at(connection, stage)
+
+        return self._writes.run(keep)
+
+    def delete(self, stage: str) -> dict[str, Any]:
+        """Take a service away: who waits is told that it will not begin, what runs is stopped.
+
+        Each step is in a transaction of its own, and all of it can be done again where it was cut
+        short. Of the jobs that run on while they are being stopped, the ends are told as ever.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: it is that of the settings, as they are now.
+        """
+        closed, removed = self._writes.run(partial(self._close, stage=stage))
+        active = self._active(stage)
+        for name, job_id in active:
+            self._writes.run(partial(self._stop_job, name=name, job_id=job_id))
+        self._writes.run(partial(_drop, closed=closed))
+        return {"stage": stage, "removed_jobs": removed, "stopped_jobs": len(active)}
+
+    def _close(self, connection: Connection, stage: str) -> tuple[ServiceRecord, int]:
+        """Take no more requests, and empty the queue; what is closed, how many jobs that were."""
+        record = inference_services.get(connection, stage, lock=True)
+        if record is None:
+            raise NotFound(f"There is no inference service at {stage!r}.")
+        self._refuse_declared(record)
+        closing = msgspec.structs.replace(record, closing=True)
+        inference_services.update(connection, closing)
+        return closing, self._empty_queue(connection, stage)
+
+    def _empty_queue(self, connection: Connection, stage: str) -> int:
+        service = load_valid_service(connection, stage, lock=True)
+        waiting = inference_jobs.in_state(connection, stage, InferenceState.QUEUED)
+        for job in waiting:
+            self._slots.remove(connection, service, job)
+        return len(waiting)
+
+    def _active(self, stage: str) -> list[tuple[str, str]]:
+        with self._database.read() as connection:
+            found = inference_jobs.in_state(connection, stage, InferenceState.ACTIVE)
+            return [(job.job_name, job.job_id or "") for job in found]
+
+    def _keep(
+        self, connection: Connection, stage: str, given: dict[str, Any], source: ServiceSource
+    ) -> None:
+        """Write the service, where it is not so already; its topic is made where it is missing."""
+        now = self._clock.now()
+        kept = inference_services.get(connection, stage, lock=True)
+        record = ServiceRecord(
+            stage=stage,
+            source=source,
+            given=given,
+            created_at=kept.created_at if kept else now,
+            modified_at=now,
+            emails=kept.emails if kept else (),
+        )
+        if kept and (kept.given, kept.source, kept.closing) == (given, source, False):
+            record = kept
+        elif kept is None:
+            inference_services.insert(connection, record)
+        service = Service(record, _checked(given))
+        if kept is not None:
+            record = unsubscribe_addresses(connection, kept, service, self._arns, now)
+            service = Service(record, service.settings)
+        record = ensure_topic(connection, service, service.topic_arn(self._arns), now)
+        if record != kept:
+            inference_services.update(connection, record)
+        # A limit may have been raised.
+        self._slots.fill(connection, Service(record, service.settings))
+
+    def _warn_of_undeclared(self) -> None:
+        with self._database.read() as connection:
+            records = inference_services.all_services(connection)
+        for record in records:
+            reason = self._undeclared_reason(record)
+            if reason is not None:
+                log.warning("%s", reason, extra={"action": "begin", "stage": record.stage})
+
+    def _undeclared_reason(self, record: ServiceRecord) -> str | None:
+        return undeclared_reason(record, self._settings.inference_service)
+
+    def _refuse_declared(self, record: ServiceRecord) -> None:
+        of_settings = record.source is ServiceSource.SETTINGS
+        if of_settings and self._undeclared_reason(record) is None:
+            raise Conflict(_OF_SETTINGS)
+
+    def _refuse_change(self, record: ServiceRecord | None) -> None:
+        if record is None:
+            return
+        self._refuse_declared(record)
+        if record.closing:
+            raise Conflict("This service is being deleted; DELETE it again to go on with that.")
+
+    def _make_bucket(self, settings: InferenceServiceSettings) -> None:
+        assert settings.s3_bucket is not None
+        try:
+            self._objects.bucket(settings.s3_bucket)
+        except NotFound:
+            try:
+                self._objects.create_bucket(settings.s3_bucket)
+            except AlreadyExists:
+                return  # Somebody else was quicker.
+
+    def _shown_at(self, connection: Connection, stage: str) -> dict[str, Any]:
+        record = inference_services.get(connection, stage)
+        if record is None:
+            raise NotFound(f"There is no inference service at {stage!r}.")
+        return self._shown(connection, record)
+
+    def _shown(self, connection: Connection, record: ServiceRecord) -> dict[str, Any]:
+        stage = record.stage
+        settings, problem = None, self._undeclared_reason(record)
+        try:
+            service = load_service(connection, stage)
+            settings = service.settings.model_dump(mode="json") if service else None
+        except ServiceInvalid as error:
+            problem = str(error)
+        return {
+            "stage": stage,
+            "path": f"/{stage}/inference",
+            "source": record.source,
+            "topic_arn": self._arns.sns(record.topic_name),
+            "closing": record.closing,
+            "given": record.given,
+            "settings": settings,
+            "problem": problem,
+            "active_jobs": sum(inference_jobs.active_by_type(connection, stage).values()),
+            "queued_jobs": inference_jobs.queued(connection, stage),
+            "created_at": record.created_at,
+            "modified_at": record.modified_at,
+        }
+
+
+_OF_SETTINGS = (
+    "This service is the one of sagehen.toml: change the section [inference_service] there."
+)
+
+
+def _drop(connection: Connection, closed: ServiceRecord) -> None:
+    """Unless another DELETE was quicker, and the stage has a new service since."""
+    kept = inference_services.get(connection, closed.stage, lock=True)
+    if kept is not None and kept.closing and kept.created_at == closed.created_at:
+        inference_services.delete_service(connection, closed.stage)
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(f"The body is no JSON object: {error}") from error
+
+
+def _checked(given: dict[str, Any]) -> InferenceServiceSettings:
+    try:
+        settings = InferenceServiceSettings.model_validate(given)
+    except ValidationError as error:
+        raise Invalid(say_faults(error)) from error
+    if not settings.is_on:
+        raise Invalid("s3_bucket is missing.")
+    return settings

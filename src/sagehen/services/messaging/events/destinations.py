@@ -1,0 +1,104 @@
+"""API destinations: HTTP APIs that are targets of rules, each with a connection."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import Connection
+
+from sagehen.frame.context import Call
+from sagehen.services.messaging.events.buses import after, limit_of, page_of
+from sagehen.services.messaging.events.errors import invalid, missing
+from sagehen.services.messaging.events.records import EventResource
+from sagehen.services.messaging.events.resource_store import (
+    EVENT_CONNECTIONS,
+    EVENT_DESTINATIONS,
+)
+from sagehen.services.messaging.events.resources import Kind
+
+__all__ = [
+    "create_api_destination",
+    "delete_api_destination",
+    "describe_api_destination",
+    "list_api_destinations",
+    "update_api_destination",
+]
+
+STATE = "ACTIVE"
+_SHOWN = ("ConnectionArn", "HttpMethod", "InvocationEndpoint", "InvocationRateLimitPerSecond")
+
+
+def create_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Make an API destination, which can be a target at once."""
+    definition = {"InvocationRateLimitPerSecond": 300} | params
+    del definition["Name"]
+    return _changed(_KIND.create(call, params["Name"], definition))
+
+
+def update_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Put what is given in place of what was; events that wait are sent there."""
+    return _changed(_KIND.update(call, params))
+
+
+def describe_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """All of an API destination."""
+    record = _KIND.read(call, params["Name"])
+    return {**_listed(record), "Description": record.definition.get("Description")}
+
+
+def list_api_destinations(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """One page of API destinations, of one connection or all."""
+    prefix, limit = params.get("NamePrefix", ""), limit_of(params)
+    wanted = params.get("ConnectionArn")
+    with call.database.read() as connection:
+        found = EVENT_DESTINATIONS.page(connection, prefix, after(params), limit + 1)
+    page = page_of("ApiDestinations", found, [one.name for one in found], limit)
+    kept = [one for one in page["ApiDestinations"] if wanted in (None, _connection_of(one))]
+    return {**page, "ApiDestinations": [_listed(one) for one in kept]}
+
+
+def delete_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Drop an API destination, with what is on its way; what comes then is for the dead letters."""
+    _KIND.drop(call, params["Name"])
+    return {}
+
+
+def _check(connection: Connection, definition: dict[str, Any]) -> None:
+    url = definition["InvocationEndpoint"]
+    try:
+        parts = urlsplit(url)
+        well = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        well = False
+    if not well:
+        raise invalid(f"Parameter InvocationEndpoint is not valid. Reason: {url} is no URL.")
+    arn = definition["ConnectionArn"]
+    if EVENT_CONNECTIONS.by_arn(connection, arn) is None:
+        raise missing(f"Connection '{arn}'")
+
+
+_KIND = Kind(
+    EVENT_DESTINATIONS,
+    "ApiDestination",
+    "api-destination",
+    "An api-destination",
+    "API destinations",
+    _check,
+)
+
+
+def _connection_of(record: EventResource) -> str:
+    return str(record.definition["ConnectionArn"])
+
+
+def _changed(record: EventResource) -> dict[str, Any]:
+    return {
+        "ApiDestinationArn": record.arn,
+        "ApiDestinationState": STATE,
+        "CreationTime": record.created_at,
+        "LastModifiedTime": record.modified_at,
+    }
+
+
+def _listed(record: EventResource) -> dict[str, Any]:
+    shown = {name: record.definition[name] for name in _SHOWN}
+    return {**_changed(record), "Name": record.name, **shown}

@@ -1,0 +1,52 @@
+"""EventBridge's errors, in its words where they are known."""
+
+from sagehen.wire.errors import AwsError
+
+__all__ = [
+    "bad_pattern",
+    "existing",
+    "invalid",
+    "missing",
+    "no_bus",
+    "no_rule",
+    "not_built",
+    "over_limit",
+]
+
+
+def invalid(message: str) -> AwsError:
+    return AwsError("ValidationException", message, 400)
+
+
+def not_built(feature: str, instead: str = "") -> AwsError:
+    """A part of EventBridge that is not here; `instead` is a sentence on what is."""
+    return invalid(f"Not implemented by Sagehen: {feature}.{instead and ' ' + instead}")
+
+
+def bad_pattern(why: str) -> AwsError:
+    return AwsError(
+        "InvalidEventPatternException", f"Event pattern is not valid. Reason: {why}", 400
+    )
+
+
+def no_bus(name: str) -> AwsError:
+    return missing(f"Event bus {name}")
+
+
+def no_rule(name: str) -> AwsError:
+    return AwsError(
+        "ResourceNotFoundException", f"Rule {name} does not exist on EventBus default.", 400
+    )
+
+
+def missing(what: str) -> AwsError:
+    """`what` begins a sentence: `Connection 'mine'`."""
+    return AwsError("ResourceNotFoundException", f"{what} does not exist.", 400)
+
+
+def existing(kind: str, name: str) -> AwsError:
+    return AwsError("ResourceAlreadyExistsException", f"{kind} {name} already exists.", 400)
+
+
+def over_limit(message: str) -> AwsError:
+    return AwsError("LimitExceededException", message, 400)

@@ -1,0 +1,227 @@
+"""What a target gets of an event: all of it, a part, a constant, or a template filled in.
+
+EventBridge's user guide: eb-transform-target-input. Where a path leads to nothing, a template has
+`null`, or within quotes nothing; text that comes within quotes is escaped as JSON needs it.
+
+JSON paths as EventBridge has them: `$`, `$.detail.name`, `$.resources[0]`, `$.detail['a-b']`.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from sagehen.base.errors import Invalid
+from sagehen.services.messaging.events.records import Event, RuleRecord
+
+__all__ = ["NOTHING", "check_input", "find", "input_for", "read_path", "text_to_read"]
+
+NOTHING: Final = object()
+"""What is found where there is nothing."""
+
+_STEP = re.compile(
+    r"""\.(?P<name>[^.\[\]'"*\s]+) | \[(?P<place>\d{1,9})\] | \[(?P<all>\*)\]
+    | \[(?P<quote>['"])(?P<quoted>[^'"]+)(?P=quote)\]""",
+    re.VERBOSE,
+)
+_Step = str | int | None
+"""A key, a place in a list, or None: all that is in a list."""
+
+
+@functools.lru_cache(maxsize=1024)
+def read_path(text: str) -> tuple[_Step, ...]:
+    """The steps of a path; raises Invalid where it is none."""
+    if not text.startswith("$"):
+        raise Invalid(f"a JSON path begins with $, not as {text[:64]!r}")
+    steps: list[_Step] = []
+    place = 1
+    while place < len(text):
+        found = _STEP.match(text, place)
+        if found is None:
+            raise Invalid(f"the JSON path {text!r} cannot be read from character {place + 1} on")
+        if found["place"] is not None:
+            steps.append(int(found["place"]))
+        else:
+            steps.append(None if found["all"] else found["name"] or found["quoted"])
+        place = found.end()
+    return tuple(steps)
+
+
+def find(path: str, value: Any) -> Any:
+    """What the path leads to in `value`; NOTHING where there is nothing."""
+    return _find(read_path(path), value)
+
+
+def _find(steps: tuple[_Step, ...], value: Any) -> Any:
+    for number, step in enumerate(steps):
+        if step is None:
+            if not isinstance(value, list):
+                return NOTHING
+            found = [_find(steps[number + 1 :], one) for one in value]
+            return [one for one in found if one is not NOTHING]
+        if isinstance(step, int):
+            if not isinstance(value, list) or step >= len(value):
+                return NOTHING
+            value = value[step]
+        elif isinstance(value, dict) and step in value:
+            value = value[step]
+        else:
+            return NOTHING
+    return value
+
+
+_WAYS = ("Input", "InputPath", "InputTransformer")
+_PLACEHOLDER = re.compile(r"<([A-Za-z0-9_.\-]+)>")
+_OWN = (
+    "aws.events.rule-arn",
+    "aws.events.rule-name",
+    "aws.events.event.ingestion-time",
+    "aws.events.event",
+    "aws.events.event.json",
+)
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""What no message of a queue may have; JSON has it escaped."""
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """A piece of a template: text as it is, or a placeholder's name."""
+
+    text: str
+    is_name: bool = False
+    in_quotes: bool = False
+
+
+def check_input(target: Mapping[str, Any]) -> None:
+    """Refuse what could not be filled in later; `target` is PutTargets'.
+
+    Raises:
+        Invalid: says which of its members is wrong.
+    """
+    given = [way for way in _WAYS if way in target]
+    if len(given) > 1:
+        raise Invalid(f"Only one of {', '.join(_WAYS)} must be provided, not {' and '.join(given)}")
+    if "Input" in target:
+        _check_json(target["Input"])
+    if "InputPath" in target:
+        read_path(target["InputPath"])
+    if "InputTransformer" in target:
+        _check_transformer(target["InputTransformer"])
+
+
+def input_for(event: Event, rule: RuleRecord, target: Mapping[str, Any]) -> str:
+    """What `target` gets, as JSON, or as text where its template is none."""
+    envelope = event.envelope()
+    if "Input" in target:
+        return str(target["Input"])
+    if "InputPath" in target:
+        found = find(target["InputPath"], envelope)
+        return _json(None if found is NOTHING else found)
+    if "InputTransformer" in target:
+        return _filled(event, envelope, rule, target["InputTransformer"])
+    return _json(envelope)
+
+
+def text_to_read(text: str) -> str:
+    """The same for a person: objects in lines, a string without its quotes."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    if isinstance(value, str):
+        return value
+    return msgspec.json.format(text, indent=2)
+
+
+def _check_json(text: str) -> None:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Invalid(f"Input is not valid JSON: {error}") from None
+
+
+def _check_transformer(given: Mapping[str, Any]) -> None:
+    paths = given.get("InputPathsMap", {})
+    for name, path in paths.items():
+        if name.lower().startswith("aws"):
+            raise Invalid(f"a variable of InputPathsMap cannot begin with AWS: {name}")
+        read_path(path)
+    unknown = {part.text for part in _parts(given["InputTemplate"]) if part.is_name}
+    unknown -= {*paths, *_OWN}
+    if unknown:
+        raise Invalid(
+            f"InputTemplate has the placeholder <{min(unknown)}>, which InputPathsMap does not have"
+        )
+
+
+def _filled(
+    event: Event, envelope: dict[str, Any], rule: RuleRecord, transformer: Mapping[str, Any]
+) -> str:
+    values = {
+        name: find(path, envelope) for name, path in transformer.get("InputPathsMap", {}).items()
+    }
+    moment = datetime.fromtimestamp(event.sent_at, UTC)
+    values |= {
+        "aws.events.rule-arn": rule.arn,
+        "aws.events.rule-name": rule.name,
+        "aws.events.event.ingestion-time": f"{moment:%Y-%m-%dT%H:%M:%SZ}",
+        "aws.events.event": {key: value for key, value in envelope.items() if key != "detail"},
+        "aws.events.event.json": envelope,
+    }
+    template = transformer["InputTemplate"]
+    is_json = _is_json(template)
+    text = "".join([_said(part, values, is_json) for part in _parts(template)])
+    return text if is_json else _NOT_TEXT.sub("\ufffd", text)
+
+
+def _said(part: _Part, values: Mapping[str, Any], is_json: bool) -> str:
+    if not part.is_name:
+        return part.text
+    value = values[part.text]
+    if is_json and not part.in_quotes:
+        return _json(None if value is NOTHING else value)
+    if value is NOTHING:
+        return ""
+    text = value if isinstance(value, str) else _json(value)
+    return _json(text)[1:-1] if part.in_quotes else text
+
+
+@functools.lru_cache(maxsize=512)
+def _parts(template: str) -> tuple[_Part, ...]:
+    parts: list[_Part] = []
+    place, quoted = 0, False
+    for found in _PLACEHOLDER.finditer(template):
+        between = template[place : found.start()]
+        quoted = _ends_in_quotes(between, quoted)
+        parts += [_Part(between), _Part(found[1], is_name=True, in_quotes=quoted)]
+        place = found.end()
+    return (*parts, _Part(template[place:]))
+
+
+def _ends_in_quotes(text: str, quoted: bool) -> bool:
+    escaped = False
+    for character in text:
+        if quoted and not escaped and character == "\\":
+            escaped = True
+            continue
+        if character == '"' and not escaped:
+            quoted = not quoted
+        escaped = False
+    return quoted
+
+
+@functools.lru_cache(maxsize=512)
+def _is_json(template: str) -> bool:
+    """Whether it would be JSON with values for its placeholders; else it is text."""
+    tried = ["0" if part.is_name else part.text for part in _parts(template)]
+    try:
+        msgspec.json.decode("".join(tried))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

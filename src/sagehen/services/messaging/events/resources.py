@@ -1,0 +1,90 @@
+"""What connections and API destinations have in common: made, changed, looked up, dropped."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.frame.context import Call
+from sagehen.services.messaging.events.errors import existing, missing, over_limit
+from sagehen.services.messaging.events.records import EventResource
+from sagehen.services.messaging.events.resource_store import EventResources
+
+__all__ = ["Check", "Kind"]
+
+MOST = 3000
+"""EventBridge's quota, of connections as of API destinations."""
+
+Check = Callable[[Connection, dict[str, Any]], None]
+"""Raises AwsError where a definition cannot be."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Each method but `get` is a transaction of its own."""
+
+    records: EventResources
+    name: str
+    """As refusals have it: `ApiDestination`."""
+    in_arn: str
+    """`api-destination`."""
+    subject: str
+    """As refusals of one that is not there begin: `An api-destination`."""
+    plural: str
+    """`API destinations`."""
+    check: Check
+
+    def create(self, call: Call, name: str, definition: dict[str, Any]) -> EventResource:
+        """Make one; raises AwsError where it cannot be, its name is taken or there are too many."""
+        now = call.clock.now()
+        record = EventResource(
+            name=name,
+            arn=call.arns.event_resource(self.in_arn, name, str(uuid.uuid4())),
+            definition=definition,
+            created_at=now,
+            modified_at=now,
+        )
+        with call.database.write() as connection:
+            self.check(connection, definition)
+            if self.records.count(connection) >= MOST:
+                raise over_limit(f"There are {MOST} {self.plural}, as many as there may be.")
+            if not self.records.insert(connection, record):
+                raise existing(self.name, name)
+        return record
+
+    def update(self, call: Call, params: dict[str, Any]) -> EventResource:
+        """Put what is given in place of what was; raises AwsError."""
+        given = {key: one for key, one in params.items() if key != "Name"}
+        with call.database.write() as connection:
+            before = self.get(connection, params["Name"], lock=True)
+            definition = {**before.definition, **given}
+            self.check(connection, definition)
+            now = call.clock.now()
+            record = msgspec.structs.replace(before, definition=definition, modified_at=now)
+            self.records.update(connection, record)
+        return record
+
+    def read(self, call: Call, name: str) -> EventResource:
+        """The one of that name; raises AwsError."""
+        with call.database.read() as connection:
+            record = self.records.get(connection, name)
+        if record is None:
+            raise missing(f"Failed to describe the {self.in_arn}(s). {self.subject} '{name}'")
+        return record
+
+    def drop(self, call: Call, name: str) -> EventResource:
+        """Forget the one of that name; raises AwsError."""
+        with call.database.write() as connection:
+            record = self.get(connection, name, lock=True)
+            self.records.delete(connection, name)
+        return record
+
+    def get(self, connection: Connection, name: str, lock: bool = False) -> EventResource:
+        """The one of that name, in the caller's transaction; raises AwsError."""
+        record = self.records.get(connection, name, lock)
+        if record is None:
+            raise missing(f"{self.subject} '{name}'")
+        return record

@@ -1,0 +1,169 @@
+"""PutRule, DescribeRule, ListRules, ListRuleNamesByTarget, DeleteRule, EnableRule, DisableRule."""
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sagehen.base.errors import Invalid
+from sagehen.frame import tags
+from sagehen.frame.context import Call
+from sagehen.services.messaging.events import (
+    rule_store as event_rules,
+)
+from sagehen.services.messaging.events import (
+    target_store as event_targets,
+)
+from sagehen.services.messaging.events.buses import after, check_bus, limit_of, page_of
+from sagehen.services.messaging.events.errors import (
+    bad_pattern,
+    invalid,
+    no_rule,
+    not_built,
+    over_limit,
+)
+from sagehen.services.messaging.events.records import BUS, DISABLED, ENABLED, RuleRecord
+from sagehen.services.messaging.events.tags import read_tags
+from sagehen.services.messaging.filters.policy import read_pattern
+from sagehen.services.messaging.message_attributes import is_text
+
+__all__ = [
+    "check_pattern",
+    "delete_rule",
+    "describe_rule",
+    "disable_rule",
+    "enable_rule",
+    "existing_rule",
+    "list_rule_names_by_target",
+    "list_rules",
+    "put_rule",
+]
+
+
+def put_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Make a rule, or put all of it in place of the one of its name; its targets stay."""
+    check_bus(call, params.get("EventBusName", BUS))
+    given_tags = read_tags(params.get("Tags", []))
+    record = _record(call, params)
+    with call.database.write() as connection:
+        if event_rules.get(connection, record.name, lock=True) is None:
+            _check_room(connection, call)
+            tags.put(connection, record.arn, given_tags)
+        event_rules.put(connection, record)
+    return {"RuleArn": record.arn}
+
+
+def describe_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """All that is known of a rule but its targets."""
+    check_bus(call, params.get("EventBusName", BUS))
+    with call.database.read() as connection:
+        rule = existing_rule(connection, params["Name"])
+    return {**_listed(rule), "CreatedBy": call.settings.account_id}
+
+
+def list_rules(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """One page of rules."""
+    check_bus(call, params.get("EventBusName", BUS))
+    prefix, limit = params.get("NamePrefix", ""), limit_of(params)
+    with call.database.read() as connection:
+        found = event_rules.page(connection, prefix, after(params), limit + 1)
+    return page_of("Rules", [_listed(one) for one in found], [one.name for one in found], limit)
+
+
+def list_rule_names_by_target(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """One page of the rules that send to a target."""
+    check_bus(call, params.get("EventBusName", BUS))
+    limit = limit_of(params)
+    with call.database.read() as connection:
+        names = event_targets.rules_of(connection, params["TargetArn"], after(params), limit + 1)
+    return page_of("RuleNames", names, names, limit)
+
+
+def delete_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Drop a rule that has no targets; none there is well. Force is for rules that AWS made."""
+    check_bus(call, params.get("EventBusName", BUS))
+    with call.database.write() as connection:
+        rule = event_rules.get(connection, params["Name"], lock=True)
+        if rule is None:
+            return {}
+        if event_targets.count(connection, rule.name):
+            raise invalid("Rule can't be deleted since it has targets.")
+        event_rules.delete(connection, rule.name)
+        tags.drop(connection, rule.arn)
+    return {}
+
+
+def enable_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Let a rule match events, from the next one on."""
+    return _set_state(call, params, ENABLED)
+
+
+def disable_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Keep a rule from matching; what it has sent on its way goes on."""
+    return _set_state(call, params, DISABLED)
+
+
+def existing_rule(connection: Connection, name: str, lock: bool = False) -> RuleRecord:
+    """The rule of that name; raises AwsError where there is none."""
+    rule = event_rules.get(connection, name, lock)
+    if rule is None:
+        raise no_rule(name)
+    return rule
+
+
+def check_pattern(text: str) -> None:
+    """Raises AwsError where it is no pattern of events."""
+    try:
+        read_pattern(text)
+    except Invalid as error:
+        raise bad_pattern(str(error)) from None
+
+
+def _record(call: Call, params: dict[str, Any]) -> RuleRecord:
+    if "ScheduleExpression" in params:
+        raise not_built("ScheduleExpression", "A rule has an EventPattern.")
+    if not params.get("EventPattern"):
+        raise invalid("Parameter(s) EventPattern or ScheduleExpression must be specified.")
+    state = params.get("State", ENABLED)
+    if state not in (ENABLED, DISABLED):
+        raise not_built(f"State {state}", "It is ENABLED or DISABLED.")
+    check_pattern(params["EventPattern"])
+    if not is_text(params.get("Description", "")):
+        raise invalid("Parameter Description is not valid. Reason: it has control characters.")
+    return RuleRecord(
+        name=params["Name"],
+        arn=call.arns.event_rule(params["Name"]),
+        state=state,
+        event_pattern=params["EventPattern"],
+        description=params.get("Description"),
+        role_arn=params.get("RoleArn"),
+        created_at=call.clock.now(),
+    )
+
+
+def _check_room(connection: Connection, call: Call) -> None:
+    count = event_rules.count(connection)
+    if count >= call.settings.max_event_rules:
+        raise over_limit(
+            "The requested resource exceeds the maximum number allowed: there are "
+            f"{count} rules, as many as the setting max_event_rules allows."
+        )
+
+
+def _set_state(call: Call, params: dict[str, Any], state: str) -> dict[str, Any]:
+    check_bus(call, params.get("EventBusName", BUS))
+    with call.database.write() as connection:
+        if not event_rules.set_state(connection, params["Name"], state):
+            raise no_rule(params["Name"])
+    return {}
+
+
+def _listed(rule: RuleRecord) -> dict[str, Any]:
+    return {
+        "Name": rule.name,
+        "Arn": rule.arn,
+        "EventPattern": rule.event_pattern,
+        "State": rule.state,
+        "Description": rule.description,
+        "RoleArn": rule.role_arn,
+        "EventBusName": BUS,
+    }

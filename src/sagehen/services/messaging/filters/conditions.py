@@ -1,0 +1,281 @@
+r"""The values and operators in a filter's lists: each becomes a test of one value.
+
+What the two languages of filters differ in: SNS's filter policies, EventBridge's patterns.
+
+`wildcard`: `*` stands for any characters or none, `\*` for itself, `\\` for a backslash.
+"""
+
+import ipaddress
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sagehen.base.errors import Invalid
+
+__all__ = [
+    "ABSENT",
+    "EVENT_PATTERN",
+    "FILTER_POLICY",
+    "Condition",
+    "Dialect",
+    "read_condition",
+    "read_wildcard",
+]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One of the languages."""
+
+    largest_number: float
+    """That a condition may name, either side of zero."""
+    decimals: int
+    """Numbers are compared to so many places."""
+    wildcards: bool
+    """`wildcard`, and `equals-ignore-case` within `prefix` and `suffix`."""
+    empty_affixes: bool
+    """`prefix` and `suffix` may be of no characters."""
+
+
+FILTER_POLICY = Dialect(largest_number=1e9, decimals=5, wildcards=False, empty_affixes=False)
+"""SNS's developer guide, sns-subscription-filter-policies."""
+
+EVENT_PATTERN = Dialect(largest_number=5e9, decimals=6, wildcards=True, empty_affixes=True)
+"""EventBridge's user guide, eb-create-pattern-operators, and its matcher, aws/event-ruler."""
+
+
+def read_wildcard(text: str) -> Callable[[str], bool]:
+    """The test that a pattern with wildcards stands for; it takes linear time but for repeats.
+
+    Raises:
+        Invalid: two wildcards follow one another, or something else is escaped.
+    """
+    first, *rest = _pieces(text)
+    if not rest:
+        return lambda value: value == first
+    *middle, last = rest
+
+    def matches(value: str) -> bool:
+        if len(value) < len(first) + len(last):
+            return False
+        if not (value.startswith(first) and value.endswith(last)):
+            return False
+        place, end = len(first), len(value) - len(last)
+        # The first occurrence of each will do: what is left for the others only grows by that.
+        for piece in middle:
+            found = value.find(piece, place, end)
+            if found < 0:
+                return False
+            place = found + len(piece)
+        return True
+
+    return matches
+
+
+def _pieces(text: str) -> list[str]:
+    """What lies between the wildcards."""
+    pieces, escaped = [""], False
+    for place, character in enumerate(text):
+        if escaped:
+            if character not in "*\\":
+                raise Invalid(f"Invalid escape character at pos {place}")
+            pieces[-1] += character
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character == "*":
+            if pieces[-1] == "" and len(pieces) > 1:
+                raise Invalid(f"Consecutive wildcard characters at pos {place - 1}")
+            pieces.append("")
+        else:
+            pieces[-1] += character
+    if escaped:
+        raise Invalid(f"Invalid escape character at pos {len(text) - 1}")
+    return pieces
+
+
+ABSENT: Final = object()
+"""What a condition is asked about where the message has no such key."""
+
+_IGNORE_CASE = "equals-ignore-case"
+
+Condition = Callable[[object], bool]
+
+
+def read_condition(given: Any, dialect: Dialect) -> Condition:
+    """The test that one element of a filter's list stands for.
+
+    Raises:
+        Invalid: there is no such condition, or its operand is of the wrong kind.
+    """
+    if not isinstance(given, dict):
+        return _equal(given, dialect)
+    if len(given) != 1:
+        raise Invalid("Only one key allowed in match expression")
+    ((operator, operand),) = given.items()
+    if operator not in _OPERATORS or (operator == "wildcard" and not dialect.wildcards):
+        raise Invalid(f"Unrecognized match type {operator}")
+    return _OPERATORS[operator](operand, dialect)
+
+
+def _equal(given: Any, dialect: Dialect) -> Condition:
+    if isinstance(given, list):
+        raise Invalid("Match value must be String, number, true, false, or null")
+    if _is_number(given):
+        number = _number(given, dialect)
+        return lambda value: _is_number(value) and _rounded(value, dialect) == number
+    # By type too: to Python true is 1.
+    return lambda value: type(value) is type(given) and value == given
+
+
+def _prefix(operand: Any, dialect: Dialect) -> Condition:
+    start, fold = _affix("prefix", operand, dialect)
+    return lambda value: isinstance(value, str) and fold(value).startswith(start)
+
+
+def _suffix(operand: Any, dialect: Dialect) -> Condition:
+    end, fold = _affix("suffix", operand, dialect)
+    return lambda value: isinstance(value, str) and fold(value).endswith(end)
+
+
+def _affix(operator: str, operand: Any, dialect: Dialect) -> tuple[str, Callable[[str], str]]:
+    """What a value has to begin or end with, and how it is changed before that."""
+    if not dialect.wildcards or not isinstance(operand, dict):
+        return _text(operator, operand, empty=dialect.empty_affixes), str
+    ((inner, given),) = operand.items() if len(operand) == 1 else (("", None),)
+    if inner != _IGNORE_CASE:
+        raise Invalid(f"Unsupported {operator} pattern: {inner}")
+    return _text(_IGNORE_CASE, given, empty=True).lower(), str.lower
+
+
+def _equals_ignore_case(operand: Any, dialect: Dialect) -> Condition:
+    folded = _text(_IGNORE_CASE, operand, empty=dialect.empty_affixes).lower()
+    return lambda value: isinstance(value, str) and value.lower() == folded
+
+
+def _wildcard(operand: Any, _: Dialect) -> Condition:
+    matches = read_wildcard(_text("wildcard", operand, empty=True))
+    return lambda value: isinstance(value, str) and matches(value)
+
+
+def _anything_but(operand: Any, dialect: Dialect) -> Condition:
+    if isinstance(operand, dict):
+        unwanted = _but(operand, dialect)
+    else:
+        listed = operand if isinstance(operand, list) else [operand]
+        if not listed or not all(isinstance(one, str) or _is_number(one) for one in listed):
+            raise Invalid("anything-but takes a string, a number, or a list of either")
+        unwanted = [_equal(one, dialect) for one in listed]
+    # Numbers, true and null are anything but texts: so it is in event-ruler's Machine.
+    return lambda value: value is not ABSENT and not any(test(value) for test in unwanted)
+
+
+def _but(operand: dict[str, Any], dialect: Dialect) -> list[Condition]:
+    ((operator, given),) = operand.items() if len(operand) == 1 else (("", None),)
+    allowed = [*_UNDER_ANYTHING_BUT, *(["wildcard"] if dialect.wildcards else [])]
+    if operator not in allowed:
+        known = ", ".join(allowed[:-1]) + f" or {allowed[-1]}"
+        raise Invalid(f"anything-but takes only {known} as an object")
+    listed = given if isinstance(given, list) else [given]
+    if not listed:
+        raise Invalid(f"{operator} under anything-but needs at least one string")
+    # Of no characters they may be where they may be at all, prefixes and suffixes not.
+    empty = dialect.empty_affixes and operator in (_IGNORE_CASE, "wildcard")
+    texts = [_text(operator, one, empty) for one in listed]
+    return [_OPERATORS[operator](one, dialect) for one in texts]
+
+
+def _exists(operand: Any, _: Dialect) -> Condition:
+    if not isinstance(operand, bool):
+        raise Invalid("exists match pattern must be either true or false.")
+    return lambda value: (value is not ABSENT) is operand
+
+
+def _cidr(operand: Any, _: Dialect) -> Condition:
+    try:
+        network = ipaddress.ip_network(_text("cidr", operand), strict=False)
+    except ValueError as error:
+        raise Invalid(f"cidr: {error}") from None
+
+    def holds(value: object) -> bool:
+        if not isinstance(value, str):
+            return False
+        try:
+            return ipaddress.ip_address(value) in network
+        except ValueError:
+            return False
+
+    return holds
+
+
+def _numeric(operand: Any, dialect: Dialect) -> Condition:
+    if not isinstance(operand, list) or len(operand) not in (2, 4):
+        raise Invalid('numeric takes a list such as ["=", 5] or [">", 0, "<=", 5]')
+    bounds = [_bound(operand[i], operand[i + 1], dialect) for i in range(0, len(operand), 2)]
+    if len(bounds) == 2:
+        (first, low), (second, high) = bounds
+        if first not in (">", ">=") or second not in ("<", "<="):
+            raise Invalid("A numeric range has > or >= first, then < or <=")
+        if low >= high:
+            raise Invalid("Bottom must be less than top")
+    return lambda value: (
+        _is_number(value)
+        and all(
+            _COMPARISONS[operator](_rounded(value, dialect), number) for operator, number in bounds
+        )
+    )
+
+
+def _bound(operator: Any, number: Any, dialect: Dialect) -> tuple[str, float]:
+    if not isinstance(operator, str) or operator not in _COMPARISONS:
+        raise Invalid(f"Unrecognized numeric range operator: {operator}")
+    if not _is_number(number):
+        raise Invalid(f"Value of {operator} must be numeric")
+    return operator, _number(number, dialect)
+
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "=": lambda value, number: value == number,
+    "<": lambda value, number: value < number,
+    "<=": lambda value, number: value <= number,
+    ">": lambda value, number: value > number,
+    ">=": lambda value, number: value >= number,
+}
+_OPERATORS: dict[str, Callable[[Any, Dialect], Condition]] = {
+    "anything-but": _anything_but,
+    "cidr": _cidr,
+    _IGNORE_CASE: _equals_ignore_case,
+    "exists": _exists,
+    "numeric": _numeric,
+    "prefix": _prefix,
+    "suffix": _suffix,
+    "wildcard": _wildcard,
+}
+_UNDER_ANYTHING_BUT = ("prefix", "suffix", _IGNORE_CASE)
+
+
+def _text(operator: str, operand: Any, empty: bool = False) -> str:
+    if not isinstance(operand, str) or not (operand or empty):
+        raise Invalid(f"{operator} match pattern must be a string that is not empty")
+    return operand
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _number(value: float, dialect: Dialect) -> float:
+    most = dialect.largest_number
+    if abs(value) > most:
+        raise Invalid(f"Value of numeric must be between -{most:.0f} and {most:.0f}")
+    return _rounded(value, dialect)
+
+
+def _rounded(value: Any, dialect: Dialect) -> float:
+    """Numbers are compared to a few places."""
+    try:
+        return round(float(value), dialect.decimals)
+    except OverflowError:
+        # JSON has integers of any length: these are beyond any that a filter may name.
+        return math.inf if value > 0 else -math.inf

@@ -1,0 +1,164 @@
+"""Filter policies: which messages of a topic a subscription wants.
+
+Keys of a policy are ANDed, the values in a key's list ORed. The forms and limits are those of
+SNS's developer guide (sns-subscription-filter-policies, subscription-filter-policy-constraints).
+
+Event patterns: which events a rule of EventBridge is for.
+
+The language is that of the user guide (eb-create-pattern, eb-create-pattern-operators); what it
+leaves open is as AWS's own matcher has it (aws/event-ruler).
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from sagehen.base.errors import Invalid
+from sagehen.services.messaging.filters.conditions import EVENT_PATTERN, FILTER_POLICY
+from sagehen.services.messaging.filters.rules import Test, read_rules
+from sagehen.services.messaging.sns.records import MessageAttribute
+
+__all__ = [
+    "ATTRIBUTES",
+    "BODY",
+    "MOST_CHARACTERS",
+    "EventPattern",
+    "FilterPolicy",
+    "read_pattern",
+    "read_policy",
+]
+
+ATTRIBUTES = "MessageAttributes"
+BODY = "MessageBody"
+
+MOST_BYTES = 256 * 1024
+MOST_KEYS = 5
+MOST_COMBINATIONS = 150
+
+
+class FilterPolicy:
+    """A policy that was read; made by `read_policy`."""
+
+    def __init__(self, test: Test, scope: str) -> None:
+        self._test = test
+        self._scope = scope
+
+    def accepts(self, message: str, attributes: Mapping[str, MessageAttribute]) -> bool:
+        """Whether the subscription wants a message with these attributes.
+
+        A policy on the body wants no message that is not a JSON object.
+        """
+        if self._scope == ATTRIBUTES:
+            return self._test(_values_of(attributes))
+        try:
+            body = msgspec.json.decode(message)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return isinstance(body, dict) and self._test(body)
+
+
+@functools.lru_cache(maxsize=1024)
+def read_policy(text: str, scope: str = ATTRIBUTES) -> FilterPolicy:
+    """The policy that `text`, JSON, stands for.
+
+    Raises:
+        Invalid: it is no policy, nests where its scope allows no nesting, or is over a limit.
+    """
+    if len(text.encode()) > MOST_BYTES:
+        raise Invalid(f"Filter policy is over {MOST_BYTES} bytes")
+    try:
+        given = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Invalid(f"failed to parse JSON. {error}") from None
+    if not isinstance(given, dict):
+        raise Invalid("Filter policy must be a JSON object")
+    try:
+        test = read_rules(given, FILTER_POLICY, flat=scope if scope == ATTRIBUTES else None)
+        _check_complexity(list(_leaves(given, 1)))
+    except RecursionError:
+        raise Invalid("Filter policy is nested too deeply") from None
+    return FilterPolicy(test, scope)
+
+
+def _values_of(attributes: Mapping[str, MessageAttribute]) -> dict[str, Any]:
+    """Message attributes as JSON's values; binary ones cannot be filtered by."""
+    found: dict[str, Any] = {}
+    for name, attribute in attributes.items():
+        kind, text = attribute.data_type.split(".")[0], attribute.string_value
+        if text is None:
+            continue
+        if attribute.data_type == "String.Array":
+            found[name] = _decoded(text)
+        else:
+            found[name] = _decoded(text) if kind == "Number" else text
+    return found
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def _leaves(rules: Mapping[str, Any], depth: int) -> Iterator[tuple[int, int]]:
+    """Of each key with a list of values: how many they are, and how deep it lies."""
+    for key, rule in rules.items():
+        if isinstance(rule, dict):
+            yield from _leaves(rule, depth + 1)
+        elif key == "$or" and all(isinstance(one, dict) for one in rule):
+            for one in rule:
+                yield from _leaves(one, depth)
+        else:
+            yield len(rule), depth
+
+
+def _check_complexity(leaves: list[tuple[int, int]]) -> None:
+    if len(leaves) > MOST_KEYS:
+        raise Invalid(f"Filter policy can not have more than {MOST_KEYS} keys")
+    combinations = 1
+    for values, depth in leaves:
+        combinations *= values * depth
+    if combinations > MOST_COMBINATIONS:
+        raise Invalid("Filter policy is too complex")
+
+
+MOST_CHARACTERS = 4096
+
+
+class EventPattern:
+    """A pattern that was read; made by `read_pattern`."""
+
+    def __init__(self, test: Test) -> None:
+        self._test = test
+
+    def matches(self, event: Mapping[str, Any]) -> bool:
+        """Whether an event, in its envelope, is one of those that are wanted."""
+        try:
+            return self._test(event)
+        except RecursionError:
+            return False  # It nests deeper than any pattern could follow.
+
+
+@functools.lru_cache(maxsize=2048)
+def read_pattern(text: str) -> EventPattern:
+    """The pattern that `text`, JSON, stands for.
+
+    Raises:
+        Invalid: it is none; says why.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise Invalid(f"Event pattern is over {MOST_CHARACTERS} characters")
+    try:
+        given = msgspec.json.decode(text)
+        if not isinstance(given, dict):
+            raise Invalid("Filter is not an object")
+        if not given:
+            raise Invalid("Empty objects are not allowed")
+        return EventPattern(read_rules(given, EVENT_PATTERN))
+    except msgspec.DecodeError as error:
+        raise Invalid(f"Unexpected character: {error}") from None
+    except RecursionError:
+        raise Invalid("Event pattern is nested too deeply") from None

@@ -1,0 +1,212 @@
+"""Filters as SNS and EventBridge have them: JSON that becomes a test of an object.
+
+Keys are ANDed, the values in a key's list ORed; `$or` has a list of which one is enough. What is
+asked of the objects of a list has to hold of one and the same of them. `exists: false` holds where
+none of them has the key, or, if a key before it in the alphabet has told which one of them is
+meant, where that one does not have it: so it is in AWS's own matcher (aws/event-ruler, ACFinder).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sagehen.base.errors import Invalid
+from sagehen.services.messaging.filters.conditions import ABSENT, Condition, Dialect, read_condition
+
+__all__ = ["Test", "read_rules"]
+
+Test = Callable[[Mapping[str, Any]], bool]
+_Objects = Sequence[Mapping[str, Any]]
+_Find = Callable[[_Objects], bool]
+
+
+def read_rules(rules: Mapping[str, Any], dialect: Dialect, flat: str | None = None) -> Test:
+    """The test that these rules stand for.
+
+    Args:
+        flat: what allows no objects within objects.
+
+    Raises:
+        Invalid: they are no rules.
+        RecursionError: they nest too deeply.
+    """
+    read = _read(rules, dialect, flat)
+    return lambda values: _holds(read, [values])
+
+
+def _read(rules: Mapping[str, Any], dialect: Dialect, flat: str | None) -> "_All":
+    if _is_or("$or", rules.get("$or")):
+        rules, counted_out = _settled(rules)
+        for key, rule in counted_out:
+            _rule(key, rule, dialect, flat)  # It has to be one all the same.
+    read = {key: _rule(key, rule, dialect, flat) for key, rule in rules.items()}
+    return _All(tuple(read[key] for key in sorted(read)))
+
+
+def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[str, Any]]]:
+    """The same with no list for a key beside `$or` and within it: the later of the two counts.
+
+    So it is in AWS's own compiler (JsonRuleCompiler). Also what does not count any more.
+    """
+    keys, choices = list(rules), rules["$or"]
+    twice = {key for key, rule in rules.items() if isinstance(rule, list)} & _lists_in(choices)
+    at = keys.index("$or")
+    earlier, later = ({key for key in some if key in twice} for some in (keys[:at], keys[at + 1 :]))
+    settled = [
+        {
+            **{key: rules[key] for key in keys[:at] if key in earlier - one.keys()},
+            **{key: rule for key, rule in one.items() if key not in later},
+            **{key: rules[key] for key in keys[at:] if key in later},
+        }
+        if one
+        else one
+        for one in choices
+    ]
+    counted_out = [(key, rules[key]) for key in earlier]
+    counted_out += [(key, rule) for one in choices for key, rule in one.items() if key in later]
+    rest = {key: rule for key, rule in rules.items() if key not in twice}
+    return {**rest, "$or": settled}, counted_out
+
+
+def _lists_in(choices: list[dict[str, Any]]) -> set[str]:
+    """The keys for which some choice has a list, and none anything else."""
+    lists: set[str] = set()
+    others: set[str] = set()
+    for one in choices:
+        for key, rule in one.items():
+            if _is_or(key, rule):
+                lists |= _lists_in(rule)
+            else:
+                (lists if isinstance(rule, list) else others).add(key)
+    return lists - others - {"$or"}
+
+
+def _is_or(key: str, rule: Any) -> bool:
+    return key == "$or" and isinstance(rule, list) and all(isinstance(one, dict) for one in rule)
+
+
+def _rule(key: str, rule: Any, dialect: Dialect, flat: str | None) -> "_Rule":
+    if _is_or(key, rule):
+        if len(rule) < 2:
+            raise Invalid('"$or" needs a list of at least two objects')
+        return _Any(tuple(_read(_not_empty(key, one), dialect, flat) for one in rule))
+    if isinstance(rule, list):
+        if not rule:
+            raise Invalid(f"Empty arrays are not allowed: {key}")
+        return _Leaf(key, tuple(read_condition(one, dialect) for one in rule))
+    if not isinstance(rule, dict):
+        raise Invalid(f'"{key}" must be an object or an array')
+    if flat is not None:
+        raise Invalid(f'Filter policy scope {flat} does not support nested filter policy: "{key}"')
+    return _Below(key, _read(_not_empty(key, rule), dialect, flat))
+
+
+def _not_empty(key: str, rules: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not rules:
+        raise Invalid(f"Empty objects are not allowed: {key}")
+    return rules
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A key and its list of conditions."""
+
+    key: str
+    conditions: tuple[Condition, ...]
+
+    def by_value(self, _: _Objects) -> _Find:
+        # A list, whatever the condition, is as good as its best element.
+        return lambda objects: any(
+            condition(value)
+            for one in objects
+            for value in _leaves(one.get(self.key, ABSENT))
+            for condition in self.conditions
+        )
+
+    def by_absence(self, objects: _Objects) -> bool:
+        return any(condition(ABSENT) for condition in self.conditions) and not any(
+            True for one in objects for _ in _leaves(one.get(self.key, ABSENT))
+        )
+
+
+@dataclass(frozen=True)
+class _Below:
+    """A key, and what holds of the objects in it."""
+
+    key: str
+    rules: "_All"
+
+    def by_value(self, among: _Objects) -> _Find:
+        find = self.rules.by_value(self._below(among))
+        return lambda objects: find(self._below(objects))
+
+    def by_absence(self, objects: _Objects) -> bool:
+        return self.rules.by_absence(self._below(objects))
+
+    def _below(self, objects: _Objects) -> _Objects:
+        return [below for one in objects for below in _objects(one.get(self.key))]
+
+
+@dataclass(frozen=True)
+class _Any:
+    """`$or`."""
+
+    choices: "tuple[_All, ...]"
+
+    def by_value(self, among: _Objects) -> _Find:
+        finds = [choice.by_value(among) for choice in self.choices]
+        return lambda objects: any(find(objects) for find in finds)
+
+    def by_absence(self, objects: _Objects) -> bool:
+        return any(choice.by_absence(objects) for choice in self.choices)
+
+
+@dataclass(frozen=True)
+class _All:
+    """The rules of an object, by their keys in the alphabet."""
+
+    rules: "tuple[_Rule, ...]"
+
+    def by_value(self, among: _Objects) -> _Find:
+        """Whether one of some objects is meant by a value that it has, and all else holds of it.
+
+        What is absent before that value, is so in all that might have been meant, `among`.
+        """
+        finds: list[tuple[_Find, tuple[_Rule, ...]]] = []
+        for number, rule in enumerate(self.rules):
+            finds.append((rule.by_value(among), self.rules[number + 1 :]))
+            if not rule.by_absence(among):
+                break
+        return lambda objects: any(
+            find([one]) and all(_holds(other, [one]) for other in rest)
+            for find, rest in finds
+            for one in objects
+        )
+
+    def by_absence(self, objects: _Objects) -> bool:
+        return all(rule.by_absence(objects) for rule in self.rules)
+
+
+_Rule = _Leaf | _Below | _Any
+
+
+def _holds(rule: _Rule | _All, objects: _Objects) -> bool:
+    return rule.by_value(objects)(objects) or rule.by_absence(objects)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What is neither list nor object, in lists of lists too."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _leaves(one)
+    elif value is not ABSENT and not isinstance(value, dict):
+        yield value
+
+
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The objects that a nested rule looks into, in lists of lists too."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _objects(one)
+    elif isinstance(value, dict):
+        yield value

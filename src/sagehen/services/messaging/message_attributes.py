@@ -1,0 +1,92 @@
+"""The attributes of a message, as SNS and SQS both have them."""
+
+import re
+from typing import Any
+
+from sagehen.base.errors import Invalid
+from sagehen.services.messaging.sns.records import MessageAttribute
+
+__all__ = ["EmptyAttribute", "attributes_size", "is_text", "read_attributes"]
+
+_NAME = re.compile(r"(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
+_RESERVED = re.compile(r"(aws|amazon)\.", re.IGNORECASE)
+_TYPE = re.compile(r"(String|Number|Binary)(\.[\x21-\x7e]+)?")
+_LONGEST_TYPE = 256
+_NOT_TEXT = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class EmptyAttribute(Invalid):
+    """An attribute has no value; SNS and SQS say so in different words, of which `str` is SNS's."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(
+            f"The message attribute '{name}' must contain non-empty message attribute value for "
+            f"message attribute type '{kind}'."
+        )
+        self.name = name
+        self.kind = kind
+
+
+def is_text(text: str) -> bool:
+    """Whether it has only the characters that messages may have: those of XML 1.0."""
+    return _NOT_TEXT.search(text) is None
+
+
+def read_attributes(given: dict[str, Any]) -> dict[str, MessageAttribute]:
+    """A request's MessageAttributes.
+
+    Raises:
+        Invalid: a name, type or value cannot be.
+    """
+    return {name: _read(name, value) for name, value in given.items()}
+
+
+def attributes_size(attributes: dict[str, MessageAttribute]) -> int:
+    """How many bytes of a message's limit they take: names, types and values."""
+    return sum(
+        len(name.encode())
+        + len(one.data_type.encode())
+        + len((one.string_value or "").encode())
+        + len(one.binary_value or b"")
+        for name, one in attributes.items()
+    )
+
+
+def _read(name: str, given: dict[str, Any]) -> MessageAttribute:
+    if not _NAME.fullmatch(name) or _RESERVED.match(name):
+        raise Invalid(
+            f"The message attribute name '{name[:64]}' is invalid. Names have up to 256 letters, "
+            "digits, hyphens, underscores and periods, and do not begin with AWS. or Amazon."
+        )
+    kind = given.get("DataType", "")
+    if not _TYPE.fullmatch(kind) or len(kind) > _LONGEST_TYPE:
+        raise Invalid(
+            f"The message attribute '{name}' has an invalid message attribute type, the set of "
+            "supported type prefixes is Binary, Number, and String."
+        )
+    if kind.startswith("Binary"):
+        return MessageAttribute(kind, binary_value=_binary(name, kind, given))
+    return MessageAttribute(kind, string_value=_string(name, kind, given))
+
+
+def _binary(name: str, kind: str, given: dict[str, Any]) -> bytes:
+    value = given.get("BinaryValue")
+    if not value:
+        raise EmptyAttribute(name, kind)
+    return bytes(value)
+
+
+def _string(name: str, kind: str, given: dict[str, Any]) -> str:
+    value = given.get("StringValue")
+    if not value:
+        raise EmptyAttribute(name, kind)
+    if not is_text(value):
+        raise Invalid(
+            f"The value of message attribute '{name}' has characters that are not allowed."
+        )
+    if kind.startswith("Number"):
+        try:
+            float(value)
+        except ValueError:
+            raise Invalid(f"Could not cast message attribute '{name}' value to number.") from None
+    return str(value)

@@ -1,0 +1,211 @@
+"""Deliveries by HTTP: SNS's own form, raw messages, and Standard Webhooks."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sagehen.base.clock import Clock
+from sagehen.services.messaging.events.deliveries import HEADERS, METHOD
+from sagehen.services.messaging.outbox.attempts import Answer, Parcel, Verdict
+from sagehen.services.messaging.outbox.retry_policy import DEFAULT_CONTENT_TYPE
+from sagehen.services.messaging.sns.envelopes import Envelope, enclose, webhook_headers
+from sagehen.services.messaging.sns.records import PostKind
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["HttpPost"]
+
+USER_AGENT = "Amazon Simple Notification Service Agent"
+"""Receivers look for it."""
+WEBHOOK_USER_AGENT = "Sagehen"
+API_USER_AGENT = "Amazon/EventBridge/ApiDestinations"
+_WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
+_READ_OF_ANSWER = 64 * 1024
+"""So much of a body is read past to use the connection again; more, and it is closed."""
+_GONE = 410
+
+Seal = Callable[[Envelope], str]
+_Headers = dict[str, str]
+
+
+class HttpPost:
+    """Posts to any URL; follows no redirect."""
+
+    def __init__(self, seal: Seal, clock: Clock, timeout_seconds: float) -> None:
+        """`timeout_seconds`: of an attempt as a whole."""
+        self._seal = seal
+        self._clock = clock
+        self._timeout_seconds = timeout_seconds
+        self._opened: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+    async def notify(self, parcel: Parcel) -> Answer:
+        """SNS's own form: the protocols `http` and `https`."""
+        if (
+            parcel.delivery.kind is PostKind.NOTIFICATION
+            and parcel.subscription.attributes.get("RawMessageDelivery") == "true"
+        ):
+            body = parcel.delivery.notice.text_for(parcel.subscription.protocol)
+        else:
+            # Off the event loop: a signature takes longer than all the rest.
+            body = await asyncio.to_thread(self._seal, envelope_of(parcel))
+        return await self._post(parcel, body.encode(), _sns_headers(parcel), _sns_verdict)
+
+    async def call_webhook(self, parcel: Parcel) -> Answer:
+        """The message as it is, with the headers of Standard Webhooks: the protocol `webhook`."""
+        notice = parcel.delivery.notice
+        body = notice.text_for(parcel.subscription.protocol).encode()
+        headers = {
+            "Content-Type": parcel.policy.content_type or "application/json",
+            "User-Agent": WEBHOOK_USER_AGENT,
+            **_own_headers(parcel),
+            **webhook_headers(
+                parcel.subscription.attributes["WebhookSecret"],
+                notice.message_id,
+                self._clock.now(),
+                body,
+            ),
+        }
+        return await self._post(parcel, body, headers, _webhook_verdict)
+
+    async def send_event(self, parcel: Parcel) -> Answer:
+        """An event to a target of its rule: a webhook, or an API destination of EventBridge's."""
+        method = parcel.subscription.attributes.get(METHOD)
+        if method is None:
+            return await self.call_webhook(parcel)
+        headers = {
+            "Content-Type": "application/json; charset=utf-8",
+            "User-Agent": API_USER_AGENT,
+            **_own_headers(parcel),
+        }
+        body = parcel.delivery.notice.text_for(parcel.subscription.protocol).encode()
+        sent = b"" if method in _WITHOUT_BODY else body
+        return await self._post(parcel, sent, headers, _api_verdict, method)
+
+    async def _post(
+        self,
+        parcel: Parcel,
+        body: bytes,
+        headers: dict[str, str],
+        judge: Callable[[int], Verdict],
+        method: str = "POST",
+    ) -> Answer:
+        import aiohttp  # a fifth of control's start, and not every server has subscribers
+
+        url = parcel.subscription.endpoint
+        try:
+            async with self._session().request(
+                method, url, data=body, headers=headers, allow_redirects=False
+            ) as response:
+                answer = Answer(judge(response.status), f"status {response.status}")
+                await _read_past(response)
+                return answer
+        except TimeoutError:
+            return Answer(Verdict.FAILED, "no answer in time")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return Answer(Verdict.FAILED, f"{type(error).__name__}: {error}"[:512])
+
+    def _session(self) -> "aiohttp.ClientSession":
+        """One for all, of the event loop in which the first was asked for."""
+        if self._opened is None:
+            self._opened = _open(self._timeout_seconds)
+        return self._opened
+
+
+def _open(timeout_seconds: float) -> "aiohttp.ClientSession":
+    import aiohttp
+
+    from sagehen.services.messaging.outbox.resolver import OwnThreadsResolver
+
+    return aiohttp.ClientSession(
+        # How many there are at once is limited by who calls.
+        connector=aiohttp.TCPConnector(limit=0, resolver=OwnThreadsResolver()),
+        timeout=aiohttp.ClientTimeout(total=timeout_seconds),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+    )
+
+
+def envelope_of(parcel: Parcel) -> Envelope:
+    """What is signed and posted: of a notice, or of a confirmation with its token."""
+    delivery, subscription = parcel.delivery, parcel.subscription
+    version = parcel.topic.signature_version
+    if delivery.kind is PostKind.NOTIFICATION:
+        return enclose(delivery.notice, subscription.arn, subscription.protocol, version)
+    return Envelope(
+        kind=delivery.kind,
+        message_id=delivery.notice.message_id,
+        topic_arn=subscription.topic_arn,
+        subscription_arn=subscription.arn,
+        message=delivery.notice.message,
+        published_at=delivery.notice.published_at,
+        signature_version=version,
+        token=subscription.token,
+    )
+
+
+def _sns_headers(parcel: Parcel) -> dict[str, str]:
+    delivery, subscription = parcel.delivery, parcel.subscription
+    headers = {
+        "Content-Type": parcel.policy.content_type or DEFAULT_CONTENT_TYPE,
+        "User-Agent": USER_AGENT,
+        "x-amz-sns-message-type": str(delivery.kind),
+        "x-amz-sns-message-id": delivery.notice.message_id,
+        "x-amz-sns-topic-arn": subscription.topic_arn,
+    }
+    if delivery.kind is not PostKind.SUBSCRIPTION_CONFIRMATION:
+        headers["x-amz-sns-subscription-arn"] = subscription.arn
+    if (
+        delivery.kind is PostKind.NOTIFICATION
+        and subscription.attributes.get("RawMessageDelivery") == "true"
+    ):
+        headers["x-amz-sns-rawdelivery"] = "true"
+    return headers
+
+
+def _sns_verdict(status: int) -> Verdict:
+    """A 4xx is final; so is a redirect, which is not followed."""
+    if 200 <= status < 300:
+        return Verdict.ACCEPTED
+    return Verdict.REFUSED if 300 <= status < 500 else Verdict.FAILED
+
+
+def _webhook_verdict(status: int) -> Verdict:
+    """The specification has everything but 2xx tried again, but 410, which ends it."""
+    if 200 <= status < 300:
+        return Verdict.ACCEPTED
+    return Verdict.REFUSED if status == _GONE else Verdict.FAILED
+
+
+def _api_verdict(status: int) -> Verdict:
+    """EventBridge tries 409, 429 and 5xx again (eb-api-destinations)."""
+    if 200 <= status < 300:
+        return Verdict.ACCEPTED
+    return Verdict.FAILED if status in (409, 429) or status >= 500 else Verdict.REFUSED
+
+
+def _own_headers(parcel: Parcel) -> dict[str, str]:
+    """Those that an event's target has."""
+    return msgspec.json.decode(parcel.subscription.attributes.get(HEADERS, "{}"), type=_Headers)
+
+
+async def _read_past(response: "aiohttp.ClientResponse") -> None:
+    """The status has been heard, which is all that counts: what comes then changes nothing."""
+    import aiohttp
+
+    left = _READ_OF_ANSWER
+    try:
+        while left > 0:
+            chunk = await response.content.read(left)
+            if not chunk:
+                return
+            left -= len(chunk)
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        pass
+    response.close()

@@ -1,0 +1,198 @@
+"""The attributes of topics and subscriptions: which there are, and what each may be.
+
+EffectiveDeliveryPolicy: what holds where nothing was said.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from sagehen.base.errors import Invalid
+from sagehen.services.messaging.filters.policy import ATTRIBUTES, BODY, read_policy
+from sagehen.services.messaging.outbox.retry_policy import (
+    DEFAULT_CONTENT_TYPE,
+    RetryPolicy,
+    effective_policy,
+    read_subscription_policy,
+    read_topic_policy,
+)
+from sagehen.services.messaging.sns.envelopes import read_secret
+from sagehen.services.messaging.sns.errors import invalid
+from sagehen.services.messaging.sns.records import SubscriptionRecord, TopicRecord
+from sagehen.services.messaging.sqs.records import DeadLetters
+from sagehen.wire.errors import AwsError
+
+__all__ = [
+    "check_subscription_attributes",
+    "check_topic_attributes",
+    "effective_subscription_policy",
+    "effective_topic_policy",
+]
+
+LONGEST_DISPLAY_NAME = 100
+LONGEST_VALUE_BYTES = 256 * 1024 + 1024
+
+BY_HTTP = ("http", "https", "webhook")
+
+_QUEUE_ARN = re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,80}")
+
+Check = Callable[[str], object]
+
+
+def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str, str]:
+    """What is kept of a topic's attributes: an empty value takes one back.
+
+    Args:
+        within: the parameter that they are members of, for the message: `Attributes` where all are
+            given at once.
+
+    Raises:
+        AwsError: there is no such attribute, or its value cannot be.
+    """
+    return _kept(given, _TOPIC_CHECKS, within)
+
+
+def check_subscription_attributes(
+    given: dict[str, str], protocol: str, within: str = ""
+) -> dict[str, str]:
+    """What is kept of all of a subscription's attributes.
+
+    Raises:
+        AwsError: as above, also where they do not go together or with the protocol.
+    """
+    kept = _kept(given, _SUBSCRIPTION_CHECKS, within)
+    for name, protocols in _ONLY_FOR.items():
+        if name in kept and protocol not in protocols:
+            raise invalid(name, f"{name} is not supported for protocol type [{protocol}]")
+    _check_filter(kept, within)
+    return kept
+
+
+def _kept(given: dict[str, str], checks: dict[str, Check], within: str) -> dict[str, str]:
+    for name, value in given.items():
+        if name not in checks:
+            built = ", ".join(sorted(checks))
+            raise invalid("AttributeName", f"{name[:64]} is none that Sagehen has: {built}")
+        if value:
+            _check(name, value, checks[name], within)
+    return {name: value for name, value in given.items() if value}
+
+
+def _check(name: str, value: str, check: Check, within: str) -> None:
+    if len(value.encode()) > LONGEST_VALUE_BYTES:
+        raise invalid(name, f"it is over {LONGEST_VALUE_BYTES} bytes")
+    try:
+        check(value)
+    except (Invalid, msgspec.MsgspecError, RecursionError) as error:
+        raise _wrong(name, error, within) from None
+
+
+def _wrong(name: str, error: Exception, within: str) -> AwsError:
+    return invalid(within, f"{name}: {error}") if within else invalid(f"{name}: {error}")
+
+
+def _check_filter(kept: dict[str, str], within: str) -> None:
+    """A policy is read by its scope, whichever of the two came first."""
+    policy = kept.get("FilterPolicy")
+    if policy:
+        try:
+            read_policy(policy, kept.get("FilterPolicyScope", ATTRIBUTES))
+        except Invalid as error:
+            raise _wrong("FilterPolicy", error, within) from None
+
+
+def _one_of(*allowed: str) -> Check:
+    def check(value: str) -> None:
+        if value not in allowed:
+            raise Invalid(f"Invalid value [{value[:64]}]. Allowed values are: {', '.join(allowed)}")
+
+    return check
+
+
+def _flag(value: str) -> None:
+    if value not in ("true", "false"):
+        raise Invalid(f"Invalid value [{value[:64]}]. Must be true or false.")
+
+
+def _scope(value: str) -> None:
+    if value not in (ATTRIBUTES, BODY):
+        raise Invalid(f"Invalid value [{value[:64]}]. Please use either {BODY} or {ATTRIBUTES}")
+
+
+def _json(value: str) -> None:
+    if not isinstance(msgspec.json.decode(value), dict):
+        raise Invalid("it must be a JSON object")
+
+
+def _short(value: str) -> None:
+    if len(value) > LONGEST_DISPLAY_NAME:
+        raise Invalid(f"it has at most {LONGEST_DISPLAY_NAME} characters")
+
+
+def _dead_letters(value: str) -> None:
+    target = msgspec.json.decode(value, type=DeadLetters).dead_letter_target_arn
+    if not _QUEUE_ARN.fullmatch(target):
+        raise Invalid("deadLetterTargetArn must be the ARN of an SQS queue that is not FIFO")
+
+
+def _any(_: str) -> None:
+    """Kept and told, and without effect here."""
+
+
+_TOPIC_CHECKS: dict[str, Check] = {
+    "DeliveryPolicy": read_topic_policy,
+    "DisplayName": _short,
+    "FifoTopic": _one_of("false"),
+    "KmsMasterKeyId": _any,
+    "Policy": _json,
+    "SignatureVersion": _one_of("1", "2"),
+    "TracingConfig": _one_of("PassThrough", "Active"),
+}
+_SUBSCRIPTION_CHECKS: dict[str, Check] = {
+    "DeliveryPolicy": read_subscription_policy,
+    "FilterPolicy": _json,
+    "FilterPolicyScope": _scope,
+    "RawMessageDelivery": _flag,
+    "RedrivePolicy": _dead_letters,
+    "WebhookSecret": read_secret,
+}
+_ONLY_FOR = {
+    "DeliveryPolicy": BY_HTTP,
+    "RawMessageDelivery": ("http", "https", "sqs"),
+    "WebhookSecret": ("webhook",),
+}
+
+
+def effective_topic_policy(topic: TopicRecord) -> str:
+    """As JSON."""
+    said = read_topic_policy(topic.attributes.get("DeliveryPolicy")).http
+    effective = effective_policy(topic.attributes.get("DeliveryPolicy"), None)
+    http: dict[str, Any] = {
+        "defaultHealthyRetryPolicy": effective.retries or RetryPolicy(),
+        "disableSubscriptionOverrides": said.disable_subscription_overrides,
+        "defaultRequestPolicy": {
+            "headerContentType": effective.content_type or DEFAULT_CONTENT_TYPE
+        },
+    }
+    if effective.most_per_second is not None:
+        http["defaultThrottlePolicy"] = {"maxReceivesPerSecond": effective.most_per_second}
+    return msgspec.json.encode({"http": http}).decode()
+
+
+def effective_subscription_policy(topic: TopicRecord, subscription: SubscriptionRecord) -> str:
+    """As JSON."""
+    effective = effective_policy(
+        topic.attributes.get("DeliveryPolicy"), subscription.attributes.get("DeliveryPolicy")
+    )
+    policy: dict[str, Any] = {
+        "healthyRetryPolicy": effective.retries or RetryPolicy(),
+        "sicklyRetryPolicy": None,
+        "throttlePolicy": None,
+        "requestPolicy": {"headerContentType": effective.content_type or DEFAULT_CONTENT_TYPE},
+        "guaranteed": False,
+    }
+    if effective.most_per_second is not None:
+        policy["throttlePolicy"] = {"maxReceivesPerSecond": effective.most_per_second}
+    return msgspec.json.encode(policy).decode()

@@ -1,0 +1,179 @@
+"""What a subscriber is posted: SNS's JSON, signed.
+
+Keys and their order, what is signed and how it is put together: SNS's developer guide
+(sns-message-and-json-formats, sns-verify-signature-of-message).
+
+Webhooks as the Standard Webhooks specification (1.0) has them: its secrets and signatures.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from sagehen.base.errors import Invalid
+from sagehen.services.messaging.sns.records import MessageAttribute, Notice, PostKind
+
+__all__ = [
+    "Envelope",
+    "Links",
+    "Sign",
+    "enclose",
+    "new_secret",
+    "read_secret",
+    "seal",
+    "string_to_sign",
+    "webhook_headers",
+]
+
+Sign = Callable[[str, str], str]
+"""Text and SignatureVersion to the signature in Base64."""
+
+_SIGNED = {
+    PostKind.NOTIFICATION: ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
+}
+_SIGNED_CONFIRMATION = (
+    "Message",
+    "MessageId",
+    "SubscribeURL",
+    "Timestamp",
+    "Token",
+    "TopicArn",
+    "Type",
+)
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is signed and posted to one subscriber."""
+
+    kind: PostKind = PostKind.NOTIFICATION
+    message_id: str
+    topic_arn: str
+    subscription_arn: str
+    message: str
+    published_at: float
+    subject: str | None = None
+    attributes: dict[str, MessageAttribute] = msgspec.field(default_factory=dict)
+    signature_version: str = "1"
+    token: str | None = None
+    """Of confirmations."""
+
+
+class Links(msgspec.Struct, frozen=True):
+    """Where this server's links lead."""
+
+    base_url: str
+    """Without a slash at its end."""
+    certificate_path: str
+
+    @property
+    def certificate(self) -> str:
+        return self.base_url + self.certificate_path
+
+    def subscribe(self, topic_arn: str, token: str) -> str:
+        return self._action("ConfirmSubscription", TopicArn=topic_arn, Token=token)
+
+    def unsubscribe(self, subscription_arn: str) -> str:
+        return self._action("Unsubscribe", SubscriptionArn=subscription_arn)
+
+    def _action(self, action: str, **parameters: str) -> str:
+        return f"{self.base_url}/?{urlencode({'Action': action, **parameters}, safe=':')}"
+
+
+def enclose(
+    notice: Notice, subscription_arn: str, protocol: str, signature_version: str
+) -> Envelope:
+    """The envelope of a notice for one subscriber; raises Invalid as `Notice.text_for` does."""
+    return Envelope(
+        message_id=notice.message_id,
+        topic_arn=notice.topic_arn,
+        subscription_arn=subscription_arn,
+        message=notice.text_for(protocol),
+        published_at=notice.published_at,
+        subject=notice.subject,
+        attributes=dict(notice.attributes),
+        signature_version=signature_version,
+    )
+
+
+def seal(envelope: Envelope, links: Links, sign: Sign) -> str:
+    """The envelope as JSON, signed."""
+    fields = _fields(envelope, links)
+    fields["SignatureVersion"] = envelope.signature_version
+    fields["Signature"] = sign(string_to_sign(fields), envelope.signature_version)
+    fields["SigningCertURL"] = links.certificate
+    if envelope.kind is PostKind.NOTIFICATION:
+        fields["UnsubscribeURL"] = links.unsubscribe(envelope.subscription_arn)
+    if envelope.attributes:
+        fields["MessageAttributes"] = {
+            name: _attribute(one) for name, one in envelope.attributes.items()
+        }
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
+
+
+def string_to_sign(fields: Mapping[str, Any]) -> str:
+    """Of what is posted, the part that the signature is of: a line per key and per value."""
+    signed = _SIGNED.get(fields["Type"], _SIGNED_CONFIRMATION)
+    return "".join([f"{key}\n{fields[key]}\n" for key in signed if key in fields])
+
+
+def _fields(envelope: Envelope, links: Links) -> dict[str, Any]:
+    fields: dict[str, Any] = {"Type": str(envelope.kind), "MessageId": envelope.message_id}
+    if envelope.token is not None:
+        fields["Token"] = envelope.token
+    fields["TopicArn"] = envelope.topic_arn
+    if envelope.subject is not None:
+        fields["Subject"] = envelope.subject
+    fields["Message"] = envelope.message
+    if envelope.token is not None:
+        fields["SubscribeURL"] = links.subscribe(envelope.topic_arn, envelope.token)
+    fields["Timestamp"] = _timestamp(envelope.published_at)
+    return fields
+
+
+def _attribute(attribute: MessageAttribute) -> dict[str, str]:
+    value = msgspec.to_builtins(attribute.binary_value) if attribute.string_value is None else None
+    return {"Type": attribute.data_type, "Value": value or attribute.string_value or ""}
+
+
+def _timestamp(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_PREFIX = "whsec_"
+_FEWEST_BYTES, _MOST_BYTES = 24, 64
+
+
+def new_secret() -> str:
+    return _PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def read_secret(text: str) -> bytes:
+    """The key that a secret such as `whsec_…` stands for; raises Invalid where it is none."""
+    try:
+        key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
+    except binascii.Error:
+        key = b""
+    if not text.startswith(_PREFIX) or not _FEWEST_BYTES <= len(key) <= _MOST_BYTES:
+        raise Invalid(f"a secret is {_PREFIX} and {_FEWEST_BYTES} to {_MOST_BYTES} bytes in Base64")
+    return key
+
+
+def webhook_headers(secret: str, message_id: str, now: float, body: bytes) -> dict[str, str]:
+    """What tells the receiver which message it is, and that it is ours. `now`: of this attempt."""
+    timestamp = str(int(now))
+    signed = f"{message_id}.{timestamp}.".encode() + body
+    digest = hmac.new(read_secret(secret), signed, hashlib.sha256).digest()
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+    }

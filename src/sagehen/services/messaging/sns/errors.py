@@ -1,0 +1,26 @@
+"""SNS's errors, in its words where they are known."""
+
+from sagehen.wire.errors import AwsError
+
+__all__ = ["check_arn_length", "invalid", "no_subscription", "no_topic"]
+
+
+def invalid(parameter: str, why: str = "") -> AwsError:
+    """`parameter` is what SNS calls the one that is wrong; `why` a reason."""
+    reason = f" Reason: {why}" if why else ""
+    return AwsError("InvalidParameter", f"Invalid parameter: {parameter}{reason}")
+
+
+def check_arn_length(parameter: str, arn: str) -> None:
+    """Raises AwsError where a text has fewer parts than any ARN."""
+    count = len(arn.split(":"))
+    if count < 6:
+        raise invalid(parameter, f"An ARN must have at least 6 elements, not {count}")
+
+
+def no_topic() -> AwsError:
+    return AwsError("NotFound", "Topic does not exist")
+
+
+def no_subscription() -> AwsError:
+    return AwsError("NotFound", "Subscription does not exist")

@@ -1,0 +1,75 @@
+"""Makes the key that signs what is posted to subscribers, with its certificate.
+
+Run as a program, it makes them at a path. The library takes 8 MiB, which a control that signs
+nothing does without.
+"""
+
+import datetime
+import os
+import sys
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.x509.oid import NameOID
+
+from sagehen.base.errors import HomeError
+
+__all__ = ["make_key", "read_key", "sign"]
+
+_KEY_BITS = 2048
+_CERTIFICATE_DAYS = 3650
+_HASHES: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}
+
+
+def read_key(pem: bytes) -> rsa.RSAPrivateKey:
+    """Raises HomeError: it is of another kind."""
+    key = serialization.load_pem_private_key(pem, password=None)
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise HomeError("The key that signs messages is no RSA key.")
+    return key
+
+
+def sign(key: rsa.RSAPrivateKey, text: str, version: str) -> bytes:
+    """RSA with PKCS#1 v1.5; `version` is a topic's SignatureVersion."""
+    return key.sign(text.encode(), padding.PKCS1v15(), _HASHES[version])
+
+
+def make_key(path: Path) -> None:
+    """A new key and its certificate, in one file of PEM."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
+    whole = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ) + _certificate(key).public_bytes(serialization.Encoding.PEM)
+    # Written whole under another name: a crash half-way must not leave an unreadable key.
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(whole)
+        file.flush()
+        os.fsync(descriptor)
+    draft.replace(path)
+
+
+def _certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Sagehen notifications")])
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        # A receiver's clock may be behind ours.
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=_CERTIFICATE_DAYS))
+        .sign(key, hashes.SHA256())
+    )
+
+
+if __name__ == "__main__":
+    make_key(Path(sys.argv[1]))

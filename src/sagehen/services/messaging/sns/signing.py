@@ -1,0 +1,102 @@
+"""Signs what is posted to subscribers, by a key with a certificate: both made at first start.
+
+The certificate that subscribers check signatures with: where SigningCertURL leads.
+"""
+
+import base64
+import hashlib
+import re
+import ssl
+import subprocess
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sagehen.base.errors import HomeError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+__all__ = ["MessageSigner", "certificate_route", "load_signer"]
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_MAKE_SECONDS = 60.0
+
+
+class MessageSigner:
+    """Signs as SNS does: RSA with PKCS#1 v1.5, in Base64."""
+
+    def __init__(self, pem: bytes, certificate: bytes) -> None:
+        """`pem` has the key; `certificate` is PEM, too."""
+        self._pem = pem
+        self.certificate = certificate
+        digest = hashlib.sha256(certificate).hexdigest()[:32]
+        self.certificate_path = f"/_sagehen/sns/SimpleNotificationService-{digest}.pem"
+        """Of the form that verifiers know from SNS."""
+
+    def sign(self, text: str, version: str) -> str:
+        """The signature of `text`; `version` is a topic's SignatureVersion."""
+        from sagehen.services.messaging.sns.key import sign
+
+        return base64.b64encode(sign(self._key, text, version)).decode()
+
+    @cached_property
+    def _key(self) -> "RSAPrivateKey":
+        from sagehen.services.messaging.sns.key import read_key
+
+        return read_key(self._pem)
+
+
+def load_signer(path: Path) -> MessageSigner:
+    """The key and certificate kept at `path`; new ones are made and kept if there are none.
+
+    Raises:
+        HomeError: the file is there but cannot be read as a key with its certificate.
+    """
+    if not path.exists():
+        _make(path)
+    try:
+        # That they are whole and belong together; what asyncio imports anyway can say that.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
+        kept = path.read_bytes()
+        certificate = _certificate_in(kept)
+    except (OSError, ValueError) as error:
+        raise HomeError(
+            f"The key that signs messages in {path} cannot be read ({error}). Mend the file, or "
+            "remove it: the next `sagehen up` then makes a new one."
+        ) from error
+    return MessageSigner(kept, certificate)
+
+
+def _make(path: Path) -> None:
+    """In a process of its own, which takes what it needs along when it ends."""
+    command = [sys.executable, "-m", "sagehen.services.messaging.sns.key", str(path)]
+    made = subprocess.run(
+        command, capture_output=True, text=True, timeout=_MAKE_SECONDS, check=False
+    )
+    if made.returncode:
+        last = made.stderr.strip().rpartition("\n")[2]
+        raise HomeError(f"The key that signs messages in {path} cannot be made: {last}")
+
+
+def _certificate_in(pem: bytes) -> bytes:
+    """The first certificate, in lines of the usual length, whatever those of the file are."""
+    found = _CERTIFICATE.search(pem)
+    if found is None:
+        raise ValueError("there is no certificate in it")
+    der = ssl.PEM_cert_to_DER_cert(found[0].decode("ascii"))
+    return ssl.DER_cert_to_PEM_cert(der).encode()
+
+
+def certificate_route(signer: MessageSigner) -> Route:
+    """GET, for anyone; its path changes with the certificate, so that it may be kept."""
+
+    async def tell(_: Request) -> Response:
+        return Response(signer.certificate, media_type="application/x-pem-file")
+
+    return Route(signer.certificate_path, tell)

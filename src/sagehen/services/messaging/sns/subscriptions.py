@@ -1,0 +1,270 @@
+"""Subscribe, ListSubscriptions, ListSubscriptionsByTopic, Get- and SetSubscriptionAttributes.
+
+How messages can be had: the protocols of subscriptions, and the endpoints that go with each.
+"""
+
+import re
+import uuid
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.frame.context import Call
+from sagehen.services.messaging.sns import subscription_store as subscriptions
+from sagehen.services.messaging.sns.attributes import (
+    BY_HTTP,
+    check_subscription_attributes,
+    effective_subscription_policy,
+)
+from sagehen.services.messaging.sns.confirmation import (
+    TOKEN_SECONDS,
+    ask_to_confirm,
+    new_token,
+)
+from sagehen.services.messaging.sns.envelopes import new_secret
+from sagehen.services.messaging.sns.errors import check_arn_length, invalid, no_subscription
+from sagehen.services.messaging.sns.records import (
+    SubscriptionRecord,
+    SubscriptionState,
+    TopicRecord,
+)
+from sagehen.services.messaging.sns.topics import PAGE_SIZE, after, existing_topic, page_of
+from sagehen.wire.errors import AwsError
+
+__all__ = [
+    "check_endpoint",
+    "get_subscription_attributes",
+    "list_subscriptions",
+    "list_subscriptions_by_topic",
+    "set_subscription_attributes",
+    "subscribe",
+]
+
+LONGEST_ENDPOINT = 2048
+_NOT_DELIVERED = ("sms", "application", "lambda", "firehose")
+_MAIL = re.compile(r"[^@\s,;:<>()\[\]\\\"]{1,64}@[^@\s,;:<>()\[\]\\\"]{1,255}")
+
+
+def check_endpoint(call: Call, protocol: str, endpoint: str) -> None:
+    """Refuse what cannot be delivered to.
+
+    Raises:
+        AwsError: Sagehen does not deliver by this protocol, or the endpoint is none of it.
+    """
+    if protocol in _NOT_DELIVERED:
+        raise invalid(
+            "Protocol",
+            f"Sagehen does not deliver by {protocol}; it does by {', '.join(sorted(_CHECKS))}",
+        )
+    if protocol not in _CHECKS:
+        raise invalid(
+            f"Amazon SNS does not support this protocol string: {protocol[:64]}",
+            f"Sagehen delivers by {', '.join(sorted(_CHECKS))}",
+        )
+    if len(endpoint) > LONGEST_ENDPOINT:
+        raise invalid("Endpoint", f"it has at most {LONGEST_ENDPOINT} characters")
+    _CHECKS[protocol](call, endpoint)
+
+
+def _url(*schemes: str) -> Callable[[Call, str], None]:
+    def check(_: Call, endpoint: str) -> None:
+        try:
+            parts = urlsplit(endpoint)
+            well = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            well = False
+        if not well or not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
+            raise invalid(
+                "Endpoint must match the specified protocol",
+                f"it is a URL that begins with {' or '.join(f'{one}://' for one in schemes)}",
+            )
+
+    return check
+
+
+def _mail(call: Call, endpoint: str) -> None:
+    if not _MAIL.fullmatch(endpoint):
+        raise invalid("Email address")
+    if call.settings.smtp_host is None:
+        raise invalid("Protocol", "e-mail is sent once the setting smtp_host names a mail server")
+
+
+def _queue(call: Call, endpoint: str) -> None:
+    if endpoint.endswith(".fifo"):
+        # The words come twice in SNS, too.
+        raise invalid(
+            "Invalid parameter: Endpoint",
+            "FIFO SQS Queues can not be subscribed to standard SNS topics",
+        )
+    name = endpoint.rpartition(":")[2]
+    if not name or endpoint != call.arns.sqs(name):
+        raise invalid("SQS endpoint ARN")
+
+
+_CHECKS: dict[str, Callable[[Call, str], None]] = {
+    "email": _mail,
+    "email-json": _mail,
+    "http": _url("http"),
+    "https": _url("https"),
+    "sqs": _queue,
+    "webhook": _url("http", "https"),
+}
+
+
+MOST_FILTER_POLICIES = 200
+"""Of one topic."""
+PENDING = "pending confirmation"
+LISTED_PENDING = "PendingConfirmation"
+
+
+def subscribe(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Add a subscription, or find the one of that endpoint; who has to confirm it is asked to."""
+    protocol, endpoint = params["Protocol"], params.get("Endpoint", "")
+    with call.database.write() as connection:
+        topic = existing_topic(connection, params["TopicArn"], lock=True)
+        check_endpoint(call, protocol, endpoint)
+        given = check_subscription_attributes(params.get("Attributes", {}), protocol, "Attributes")
+        found = subscriptions.find(connection, topic.arn, protocol, endpoint)
+        if found is None:
+            found = _new(call, connection, topic, protocol, endpoint, given)
+        elif any(found.attributes.get(name) != value for name, value in given.items()):
+            raise invalid("Attributes", "Subscription already exists with different attributes")
+        if found.state is SubscriptionState.PENDING:
+            ask_to_confirm(call, connection, found)
+    waits = found.state is SubscriptionState.PENDING and not params.get("ReturnSubscriptionArn")
+    return {"SubscriptionArn": PENDING if waits else found.arn}
+
+
+def list_subscriptions(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """One page of all subscriptions."""
+    with call.database.read() as connection:
+        return _page(call, connection, None, params)
+
+
+def list_subscriptions_by_topic(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """One page of a topic's subscriptions."""
+    with call.database.read() as connection:
+        topic = existing_topic(connection, params["TopicArn"])
+        return _page(call, connection, topic.arn, params)
+
+
+def get_subscription_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """The attributes that were set, and those that SNS adds."""
+    with call.database.read() as connection:
+        found = _existing(connection, params["SubscriptionArn"])
+        topic = existing_topic(connection, found.topic_arn)
+    attributes = {
+        "RawMessageDelivery": "false",
+        **found.attributes,
+        "ConfirmationWasAuthenticated": _flag(found.confirmed_by_owner),
+        "Endpoint": found.endpoint,
+        "Owner": call.settings.account_id,
+        "PendingConfirmation": _flag(found.state is SubscriptionState.PENDING),
+        "Protocol": found.protocol,
+        "SubscriptionArn": found.arn,
+        "TopicArn": found.topic_arn,
+    }
+    if "FilterPolicy" in found.attributes:
+        attributes.setdefault("FilterPolicyScope", "MessageAttributes")
+    if found.protocol in BY_HTTP:
+        attributes["EffectiveDeliveryPolicy"] = effective_subscription_policy(topic, found)
+    return {"Attributes": attributes}
+
+
+def set_subscription_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Set one attribute, or take it back."""
+    name, value = params["AttributeName"], params.get("AttributeValue", "")
+    with call.database.write() as connection:
+        found = _existing(connection, params["SubscriptionArn"], lock=True)
+        kept = check_subscription_attributes({**found.attributes, name: value}, found.protocol)
+        if found.protocol == "webhook":
+            kept.setdefault("WebhookSecret", found.attributes["WebhookSecret"])
+        if "FilterPolicy" in kept and "FilterPolicy" not in found.attributes:
+            _check_filters(connection, found.topic_arn)
+        changed = msgspec.structs.replace(found, attributes=kept)
+        subscriptions.update_record(connection, changed)
+    return {}
+
+
+def _new(
+    call: Call,
+    connection: Connection,
+    topic: TopicRecord,
+    protocol: str,
+    endpoint: str,
+    attributes: dict[str, str],
+) -> SubscriptionRecord:
+    _check_room(call, connection, topic.arn)
+    if "FilterPolicy" in attributes:
+        _check_filters(connection, topic.arn)
+    if protocol == "webhook":
+        attributes = {"WebhookSecret": new_secret(), **attributes}
+    # Queues are our own, and a webhook's receiver knows its secret from who subscribed it.
+    confirmed = protocol in ("sqs", "webhook")
+    now = call.clock.now()
+    record = SubscriptionRecord(
+        arn=f"{topic.arn}:{uuid.uuid4()}",
+        topic_arn=topic.arn,
+        protocol=protocol,
+        endpoint=endpoint,
+        state=SubscriptionState.CONFIRMED if confirmed else SubscriptionState.PENDING,
+        created_at=now,
+        attributes=attributes,
+        token=new_token(),
+        token_expires_at=now + TOKEN_SECONDS,
+        confirmed_by_owner=confirmed,
+    )
+    subscriptions.insert(connection, record)
+    return record
+
+
+def _check_room(call: Call, connection: Connection, topic_arn: str) -> None:
+    count = sum(subscriptions.count(connection, topic_arn).values())
+    if count >= call.settings.max_topic_subscriptions:
+        raise AwsError(
+            "SubscriptionLimitExceeded",
+            f"The topic has {count} subscriptions, as many as the setting "
+            "max_topic_subscriptions allows.",
+        )
+
+
+def _check_filters(connection: Connection, topic_arn: str) -> None:
+    if subscriptions.count_filtered(connection, topic_arn) >= MOST_FILTER_POLICIES:
+        raise AwsError(
+            "FilterPolicyLimitExceeded",
+            f"A topic has at most {MOST_FILTER_POLICIES} subscriptions with a filter policy.",
+        )
+
+
+def _existing(connection: Connection, arn: str, lock: bool = False) -> SubscriptionRecord:
+    check_arn_length("SubscriptionArn", arn)
+    found = subscriptions.get(connection, arn, lock)
+    if found is None or found.state is SubscriptionState.DELETED:
+        raise no_subscription()
+    return found
+
+
+def _page(
+    call: Call, connection: Connection, topic_arn: str | None, params: dict[str, Any]
+) -> dict[str, Any]:
+    found = subscriptions.page(connection, topic_arn, after(params), PAGE_SIZE + 1)
+    listed = [_listed(call, one) for one in found]
+    return page_of("Subscriptions", listed, [one.arn for one in found])
+
+
+def _listed(call: Call, record: SubscriptionRecord) -> dict[str, str]:
+    pending = record.state is SubscriptionState.PENDING
+    return {
+        "SubscriptionArn": LISTED_PENDING if pending else record.arn,
+        "Owner": call.settings.account_id,
+        "Protocol": record.protocol,
+        "Endpoint": record.endpoint,
+        "TopicArn": record.topic_arn,
+    }
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

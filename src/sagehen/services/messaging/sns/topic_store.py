@@ -1,0 +1,100 @@
+"""Topics by their ARNs, and publishing to them: the outbox is written in the caller's transaction.
+
+Subscriptions are in `store.subscriptions`; what is on its way is in `store.deliveries`.
+"""
+
+import logging
+
+import msgspec
+from sqlalchemy import Connection, func, select, update
+
+from sagehen.base.errors import Invalid
+from sagehen.services.messaging.filters.policy import ATTRIBUTES, read_policy
+from sagehen.services.messaging.outbox import store as deliveries
+from sagehen.services.messaging.sns import subscription_store as subscriptions
+from sagehen.services.messaging.sns.records import Notice, SubscriptionRecord, TopicRecord
+from sagehen.services.messaging.sqs.notice_queues import put_notice
+from sagehen.services.messaging.tables import TOPICS
+from sagehen.state import rows
+
+__all__ = ["count", "delete", "get", "insert", "list_arns", "publish", "set_attributes"]
+
+log = logging.getLogger(__name__)
+
+
+def publish(connection: Connection, notice: Notice) -> bool:
+    """Have a notice delivered to everyone who wants it; False: there is no such topic.
+
+    It is on its way when the caller's transaction is on disk, and never was when that is not.
+
+    Raises:
+        Invalid: its structure is `json`, but its message is not what that needs.
+    """
+    topic = get(connection, notice.topic_arn)
+    if topic is None:
+        return False
+    notice.text_for("default")
+    wanting = [one for one in subscriptions.confirmed(connection, topic.arn) if _wants(one, notice)]
+    posted = []
+    for subscription in wanting:
+        if subscription.protocol != "sqs":
+            posted.append(subscription.arn)
+        elif not put_notice(connection, subscription, notice, topic.signature_version):
+            log.warning(
+                "A message was discarded: its queue is gone.",
+                extra={
+                    "action": "publish",
+                    "subscription": subscription.arn,
+                    "id": notice.message_id,
+                },
+            )
+    deliveries.add(connection, notice, posted)
+    return True
+
+
+def insert(connection: Connection, record: TopicRecord) -> bool:
+    """Add a topic; False where there is one of its ARN."""
+    return rows.insert_new(connection, TOPICS, record)
+
+
+def get(connection: Connection, arn: str, lock: bool = False) -> TopicRecord | None:
+    """The topic of that ARN; with `lock`, nobody else changes it until this transaction ends."""
+    found = rows.select_records(connection, TOPICS, TopicRecord, TOPICS.c.arn == arn, lock=lock)
+    return found[0] if found else None
+
+
+def list_arns(connection: Connection, after: str, limit: int) -> list[str]:
+    """ARNs behind `after`, sorted."""
+    statement = select(TOPICS.c.arn).where(TOPICS.c.arn > after).order_by(TOPICS.c.arn)
+    return list(connection.scalars(statement.limit(limit)))
+
+
+def count(connection: Connection) -> int:
+    """How many topics there are."""
+    return connection.scalar(select(func.count()).select_from(TOPICS)) or 0
+
+
+def set_attributes(connection: Connection, arn: str, attributes: dict[str, str]) -> None:
+    """Replace the attributes that the owner set."""
+    statement = update(TOPICS).where(TOPICS.c.arn == arn)
+    connection.execute(statement.values(attributes=msgspec.to_builtins(attributes)))
+
+
+def delete(connection: Connection, arn: str) -> bool:
+    """Drop a topic with its subscriptions and what is on its way; False where there is none."""
+    subscriptions.drop_all(connection, arn)
+    return rows.delete_where(connection, TOPICS, TOPICS.c.arn == arn)
+
+
+def _wants(subscription: SubscriptionRecord, notice: Notice) -> bool:
+    text = subscription.attributes.get("FilterPolicy")
+    if not text:
+        return True
+    scope = subscription.attributes.get("FilterPolicyScope", ATTRIBUTES)
+    try:
+        policy = read_policy(text, scope)
+    except Invalid:
+        # It was checked when it was set: rather too much than too little.
+        log.exception("A filter policy cannot be read.", extra={"action": "publish"})
+        return True
+    return policy.accepts(notice.text_for(subscription.protocol), notice.attributes)

@@ -1,0 +1,257 @@
+"""CreateTopic, DeleteTopic, ListTopics, GetTopicAttributes, SetTopicAttributes.
+
+TagResource, UntagResource, ListTagsForResource: of topics.
+
+SNS's pages: 100 at a time, in the order of their ARNs.
+"""
+
+import base64
+import binascii
+import json
+import re
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sagehen.frame import tags
+from sagehen.frame.context import Call
+from sagehen.services.messaging.sns import (
+    subscription_store as subscriptions,
+)
+from sagehen.services.messaging.sns import (
+    topic_store as topics,
+)
+from sagehen.services.messaging.sns.attributes import check_topic_attributes, effective_topic_policy
+from sagehen.services.messaging.sns.errors import check_arn_length, invalid, no_topic
+from sagehen.services.messaging.sns.records import SubscriptionState, TopicRecord
+from sagehen.wire.errors import AwsError
+
+__all__ = [
+    "PAGE_SIZE",
+    "after",
+    "create_topic",
+    "delete_topic",
+    "existing_topic",
+    "get_topic_attributes",
+    "list_tags_for_resource",
+    "list_topics",
+    "page_of",
+    "read_tags",
+    "set_topic_attributes",
+    "tag_resource",
+    "untag_resource",
+]
+
+MOST_TAGS = 50
+
+
+def tag_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Set tags of a topic, over those of the same key."""
+    arn, given = params["ResourceArn"], read_tags(params["Tags"])
+    with call.database.write() as connection:
+        _check_exists(connection, arn)
+        _check_count(len(tags.get(connection, arn) | given))
+        tags.put(connection, arn, given)
+    return {}
+
+
+def untag_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Take tags off a topic; keys that it has not are no error."""
+    with call.database.write() as connection:
+        _check_exists(connection, params["ResourceArn"])
+        tags.delete(connection, params["ResourceArn"], params["TagKeys"])
+    return {}
+
+
+def list_tags_for_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """All tags of a topic."""
+    with call.database.read() as connection:
+        _check_exists(connection, params["ResourceArn"])
+        found = tags.get(connection, params["ResourceArn"])
+    return {"Tags": [{"Key": key, "Value": value} for key, value in found.items()]}
+
+
+def read_tags(given: list[dict[str, str]]) -> dict[str, str]:
+    """The tags of a request by their keys; raises AwsError where a key comes twice, or too many."""
+    found = {tag["Key"]: tag["Value"] for tag in given}
+    if len(found) < len(given):
+        raise invalid("Tags", "Duplicated keys are not allowed.")
+    _check_count(len(found))
+    return found
+
+
+def _check_count(count: int) -> None:
+    if count > MOST_TAGS:
+        raise AwsError(
+            "TagLimitExceeded", "Could not complete request: tag quota of per resource exceeded"
+        )
+
+
+def _check_exists(connection: Connection, arn: str) -> None:
+    if topics.get(connection, arn) is None:
+        raise AwsError("ResourceNotFound", "Resource does not exist")
+
+
+PAGE_SIZE = 100
+"""Read one more: then it is known whether there is a next page."""
+
+
+def after(params: dict[str, Any]) -> str:
+    """The ARN that the page begins behind; raises AwsError where NextToken is none of ours."""
+    token = params.get("NextToken", "")
+    try:
+        arn = base64.urlsafe_b64decode(token).decode()
+    except (binascii.Error, ValueError):
+        raise invalid("NextToken") from None
+    if arn and not arn.startswith("arn:"):
+        raise invalid("NextToken")
+    return arn
+
+
+def page_of(member: str, found: list[dict[str, str]], arns: list[str]) -> dict[str, Any]:
+    """The answer with one page of `found`, which may be one longer; `arns` are theirs."""
+    answer: dict[str, Any] = {member: found[:PAGE_SIZE]}
+    if len(found) > PAGE_SIZE:
+        answer["NextToken"] = base64.urlsafe_b64encode(arns[PAGE_SIZE - 1].encode()).decode()
+    return answer
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
+
+
+_OWNERS_ACTIONS = (
+    "GetTopicAttributes",
+    "SetTopicAttributes",
+    "AddPermission",
+    "RemovePermission",
+    "DeleteTopic",
+    "Subscribe",
+    "ListSubscriptionsByTopic",
+    "Publish",
+)
+
+
+def create_topic(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Make a topic, or find the one of that name if its attributes and tags are those given."""
+    arn = call.arns.sns(_name(params))
+    given = params.get("Attributes", {})
+    attributes = check_topic_attributes(given, "Attributes")
+    given_tags = read_tags(params.get("Tags", []))
+    with call.database.write() as connection:
+        kept = topics.get(connection, arn)
+        if kept is not None:
+            _check_same(connection, kept, attributes, given_tags)
+            return {"TopicArn": arn}
+        _check_room(connection, call)
+        record = TopicRecord(arn=arn, created_at=call.clock.now(), attributes=attributes)
+        topics.insert(connection, record)
+        tags.put(connection, arn, given_tags)
+    return {"TopicArn": arn}
+
+
+def delete_topic(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Drop a topic with its subscriptions and what is still on its way; none there is well."""
+    arn = _arn(params["TopicArn"])
+    with call.database.write() as connection:
+        topics.delete(connection, arn)
+        tags.drop(connection, arn)
+    return {}
+
+
+def list_topics(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """One page of topics."""
+    with call.database.read() as connection:
+        arns = topics.list_arns(connection, after(params), PAGE_SIZE + 1)
+    return page_of("Topics", [{"TopicArn": arn} for arn in arns], arns)
+
+
+def get_topic_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """The attributes that were set, and those that SNS adds."""
+    with call.database.read() as connection:
+        topic = existing_topic(connection, params["TopicArn"])
+        count = subscriptions.count(connection, topic.arn)
+    return {
+        "Attributes": {
+            "DisplayName": "",
+            "Policy": _default_policy(call, topic.arn),
+            **topic.attributes,
+            "EffectiveDeliveryPolicy": effective_topic_policy(topic),
+            "Owner": call.settings.account_id,
+            "SubscriptionsConfirmed": str(count[SubscriptionState.CONFIRMED]),
+            "SubscriptionsDeleted": str(count[SubscriptionState.DELETED]),
+            "SubscriptionsPending": str(count[SubscriptionState.PENDING]),
+            "TopicArn": topic.arn,
+        }
+    }
+
+
+def set_topic_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Set one attribute, or take it back."""
+    name, value = params["AttributeName"], params.get("AttributeValue", "")
+    with call.database.write() as connection:
+        topic = existing_topic(connection, params["TopicArn"], lock=True)
+        kept = {**topic.attributes, name: value}
+        topics.set_attributes(connection, topic.arn, check_topic_attributes(kept))
+    return {}
+
+
+def existing_topic(connection: Connection, arn: str, lock: bool = False) -> TopicRecord:
+    """The topic of that ARN; raises AwsError where there is none, or it is no topic's."""
+    topic = topics.get(connection, _arn(arn), lock)
+    if topic is None:
+        raise no_topic()
+    return topic
+
+
+def _name(params: dict[str, Any]) -> str:
+    name: str = params["Name"]
+    if name.endswith(".fifo") or params.get("Attributes", {}).get("FifoTopic") == "true":
+        raise invalid("Topic Name", "FIFO topics are not implemented by Sagehen")
+    if not _NAME.fullmatch(name):
+        raise invalid("Topic Name")
+    if params.get("DataProtectionPolicy"):
+        raise invalid("DataProtectionPolicy", "it is not implemented by Sagehen")
+    return name
+
+
+def _arn(arn: str) -> str:
+    check_arn_length("TopicArn", arn)
+    if not _ARN.fullmatch(arn):
+        raise invalid("TopicArn")
+    return arn
+
+
+def _check_same(
+    connection: Connection,
+    kept: TopicRecord,
+    attributes: dict[str, str],
+    given_tags: dict[str, str],
+) -> None:
+    if any(kept.attributes.get(name) != value for name, value in attributes.items()):
+        raise invalid("Attributes", "Topic already exists with different attributes")
+    if given_tags and tags.get(connection, kept.arn) != given_tags:
+        raise invalid("Tags", "Topic already exists with different tags")
+
+
+def _check_room(connection: Connection, call: Call) -> None:
+    count = topics.count(connection)
+    if count >= call.settings.max_topics:
+        raise AwsError(
+            "TopicLimitExceeded",
+            f"There are {count} topics, as many as the setting max_topics allows.",
+        )
+
+
+def _default_policy(call: Call, arn: str) -> str:
+    """What SNS gives a new topic: its owner may do everything. It has no effect here."""
+    statement = {
+        "Sid": "__default_statement_ID",
+        "Effect": "Allow",
+        "Principal": {"AWS": "*"},
+        "Action": [f"SNS:{action}" for action in _OWNERS_ACTIONS],
+        "Resource": arn,
+        "Condition": {"StringEquals": {"AWS:SourceOwner": call.settings.account_id}},
+    }
+    policy = {"Version": "2008-10-17", "Id": "__default_policy_ID", "Statement": [statement]}
+    return json.dumps(policy, separators=(",", ":"))

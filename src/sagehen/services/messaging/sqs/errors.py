@@ -1,0 +1,49 @@
+"""SQS's errors, in its words where they are known."""
+
+from sagehen.wire.errors import AwsError
+
+__all__ = [
+    "bad_attribute",
+    "bad_value",
+    "fifo",
+    "missing",
+    "no_queue",
+    "out_of_range",
+    "unknown_attribute",
+]
+
+
+def no_queue() -> AwsError:
+    return AwsError("QueueDoesNotExist", "The specified queue does not exist.", 400)
+
+
+def missing(parameter: str) -> AwsError:
+    return AwsError("MissingParameter", f"The request must contain the parameter {parameter}.", 400)
+
+
+def bad_value(why: str) -> AwsError:
+    return AwsError("InvalidParameterValue", why, 400)
+
+
+def out_of_range(parameter: str, value: object, least: int, most: int) -> AwsError:
+    # SQS has other words for the one than for the others.
+    bounds = f">= {least} and <= {most}" if parameter == "WaitTimeSeconds" else ""
+    return bad_value(
+        f"Value {value} for parameter {parameter} is invalid. Reason: Must be "
+        f"{bounds or f'between {least} and {most}'}, if provided."
+    )
+
+
+def bad_attribute(name: str, why: str = "") -> AwsError:
+    reason = f" Reason: {why}" if why else ""
+    return AwsError(
+        "InvalidAttributeValue", f"Invalid value for the parameter {name}.{reason}", 400
+    )
+
+
+def unknown_attribute(name: str) -> AwsError:
+    return AwsError("InvalidAttributeName", f"Unknown Attribute {name[:64]}.", 400)
+
+
+def fifo() -> AwsError:
+    return bad_value("FIFO queues are not implemented by Sagehen; standard queues are.")

@@ -1,0 +1,125 @@
+"""What a receiver does with a message it holds: delete it, or change for how long it is hidden.
+
+Receipt handles: which message it is, and which of its receivers holds it.
+"""
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.frame.context import Call
+from sagehen.services.messaging.sqs import message_store as messages
+from sagehen.services.messaging.sqs.errors import missing, out_of_range
+from sagehen.services.messaging.sqs.queue_store import find_queue
+from sagehen.services.messaging.sqs.records import QueueMessage, QueueRecord
+from sagehen.services.messaging.sqs.sending import batch_answer, check_batch, try_each
+from sagehen.wire.errors import AwsError
+
+__all__ = [
+    "Receipt",
+    "change_message_visibility",
+    "change_message_visibility_batch",
+    "delete_message",
+    "delete_message_batch",
+    "read_receipt",
+    "write_receipt",
+]
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True):
+    queue_id: str
+    sequence: int
+    token: str
+
+
+def write_receipt(queue: QueueRecord, message: QueueMessage) -> str:
+    receipt = Receipt(queue.queue_id, message.sequence, message.receipt)
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(receipt)).decode()
+
+
+def read_receipt(handle: str) -> Receipt:
+    """Raises AwsError where it is none that was given out."""
+    try:
+        return msgspec.msgpack.decode(base64.urlsafe_b64decode(handle), type=Receipt)
+    except (msgspec.MsgspecError, binascii.Error, ValueError):
+        raise AwsError(
+            "ReceiptHandleIsInvalid",
+            f'The input receipt handle "{handle[:256]}" is not a valid receipt handle.',
+            404,
+        ) from None
+
+
+LONGEST_VISIBILITY = 43_200
+
+
+async def delete_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Delete a message that was received; one that is gone already is well."""
+
+    def work(connection: Connection) -> None:
+        _delete(connection, find_queue(call, connection, params), params)
+
+    await call.writes.join(work)
+    return {}
+
+
+async def delete_message_batch(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Delete up to ten messages; which of them could not be is told one by one."""
+
+    def work(connection: Connection) -> dict[str, Any]:
+        queue = find_queue(call, connection, params)
+        check_batch("DeleteMessage", params["Entries"])
+        done, failed = try_each(params["Entries"], lambda entry: _delete(connection, queue, entry))
+        return batch_answer([{"Id": one} for one in done], failed)
+
+    return await call.writes.join(work)
+
+
+async def change_message_visibility(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Hide a received message for so many seconds from now; 0 gives it back."""
+
+    def work(connection: Connection) -> None:
+        _change(call, connection, find_queue(call, connection, params), params)
+
+    await call.writes.join(work)
+    return {}
+
+
+async def change_message_visibility_batch(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """The same for up to ten messages."""
+
+    def work(connection: Connection) -> dict[str, Any]:
+        queue = find_queue(call, connection, params)
+        check_batch("ChangeMessageVisibility", params["Entries"])
+        done, failed = try_each(
+            params["Entries"], lambda entry: _change(call, connection, queue, entry)
+        )
+        return batch_answer([{"Id": one} for one in done], failed)
+
+    return await call.writes.join(work)
+
+
+def _delete(connection: Connection, queue: QueueRecord, given: dict[str, Any]) -> None:
+    receipt = read_receipt(given["ReceiptHandle"])
+    # Who holds it no longer deletes nothing: another has received it since.
+    messages.remove(connection, queue, receipt.sequence, receipt.token)
+
+
+def _change(call: Call, connection: Connection, queue: QueueRecord, given: dict[str, Any]) -> None:
+    receipt = read_receipt(given["ReceiptHandle"])
+    seconds = given.get("VisibilityTimeout")
+    if seconds is None:
+        raise missing("VisibilityTimeout")
+    if not 0 <= seconds <= LONGEST_VISIBILITY:
+        raise out_of_range("VisibilityTimeout", seconds, 0, LONGEST_VISIBILITY)
+    now = call.clock.now()
+    if not messages.change_visibility(
+        connection, queue, receipt.sequence, receipt.token, now + seconds, now
+    ):
+        raise AwsError(
+            "MessageNotInflight",
+            "The message referred to isn't in flight.",
+            400,
+        )

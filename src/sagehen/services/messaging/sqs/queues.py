@@ -1,0 +1,312 @@
+"""Create, find, describe, list, empty and delete queues.
+
+The attributes of queues, which there are and what each may be; the names of messages' own.
+"""
+
+import base64
+import binascii
+import re
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.frame import tags
+from sagehen.frame.context import Call
+from sagehen.services.messaging.sqs import message_store as messages
+from sagehen.services.messaging.sqs import queue_store as queues
+from sagehen.services.messaging.sqs.errors import (
+    bad_attribute,
+    bad_value,
+    fifo,
+    no_queue,
+    out_of_range,
+    unknown_attribute,
+)
+from sagehen.services.messaging.sqs.queue_store import find_queue, queue_url
+from sagehen.services.messaging.sqs.records import DeadLetters, QueueRecord
+from sagehen.services.messaging.sqs.tags import read_tags
+from sagehen.wire.errors import AwsError
+from sagehen.wire.services import service
+
+__all__ = [
+    "DEFAULTS",
+    "check_attribute_names",
+    "check_queue_attributes",
+    "create_queue",
+    "delete_queue",
+    "get_queue_attributes",
+    "get_queue_url",
+    "list_dead_letter_source_queues",
+    "list_queues",
+    "purge_queue",
+    "set_queue_attributes",
+]
+
+DEFAULTS = {
+    "DelaySeconds": "0",
+    "MaximumMessageSize": "1048576",
+    "MessageRetentionPeriod": "345600",
+    "ReceiveMessageWaitTimeSeconds": "0",
+    "SqsManagedSseEnabled": "true",
+    "VisibilityTimeout": "30",
+}
+_MOST_RECEIVES = 1000
+_QUEUE_ARN = re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,80}")
+_FIFO = ("FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit")
+
+
+def check_queue_attributes(given: dict[str, str]) -> dict[str, str]:
+    """What is kept of a queue's attributes: an empty value takes one back.
+
+    Raises:
+        AwsError: there is no such attribute, or its value cannot be.
+    """
+    for name, value in given.items():
+        if name in _FIFO and value != "false":
+            raise fifo()
+        if name in _FIFO or (name in _MAY_BE_EMPTY and not value):
+            continue
+        if name not in _CHECKS:
+            raise unknown_attribute(name)
+        if not _CHECKS[name](value):
+            raise bad_attribute(name)
+    return {name: value for name, value in given.items() if value and name not in _FIFO}
+
+
+def check_attribute_names(names: Iterable[str], of_messages: bool) -> None:
+    """Refuse names that no attribute has.
+
+    Args:
+        of_messages: whether names of a message's attributes are known beside those of a queue's,
+            as ReceiveMessage knows them.
+
+    Raises:
+        AwsError: it names the first that is unknown.
+    """
+    shapes = ("QueueAttributeName", "MessageSystemAttributeName")
+    known = {
+        one for shape in shapes[: 1 + of_messages] for one in service("sqs").shape_for(shape).enum
+    }
+    for name in names:
+        if name not in known:
+            raise unknown_attribute(name)
+
+
+def _between(least: int, most: int) -> Callable[[str], bool]:
+    return lambda value: re.fullmatch(r"\d{1,9}", value) is not None and least <= int(value) <= most
+
+
+def _is_json(value: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(value), dict)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _is_redrive(value: str) -> bool:
+    try:
+        policy = msgspec.json.decode(value, type=DeadLetters)
+        count = int(policy.max_receive_count or 0)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    target = _QUEUE_ARN.fullmatch(policy.dead_letter_target_arn)
+    return target is not None and 1 <= count <= _MOST_RECEIVES
+
+
+def _is_flag(value: str) -> bool:
+    return value in ("true", "false")
+
+
+_CHECKS: dict[str, Callable[[str], bool]] = {
+    "DelaySeconds": _between(0, 900),
+    "KmsDataKeyReusePeriodSeconds": _between(60, 86_400),
+    "KmsMasterKeyId": lambda value: len(value) <= 2048,
+    "MaximumMessageSize": _between(1024, 2**20),
+    "MessageRetentionPeriod": _between(60, 14 * 86_400),
+    "Policy": _is_json,
+    "ReceiveMessageWaitTimeSeconds": _between(0, 20),
+    "RedriveAllowPolicy": _is_json,
+    "RedrivePolicy": _is_redrive,
+    "SqsManagedSseEnabled": _is_flag,
+    "VisibilityTimeout": _between(0, 43_200),
+}
+_MAY_BE_EMPTY = ("KmsMasterKeyId", "Policy", "RedriveAllowPolicy", "RedrivePolicy")
+
+
+LARGEST_PAGE = 1000
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
+
+
+def create_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Make a queue, or find the one of that name if it has the attributes that are given."""
+    name, given_tags = _name(params["QueueName"]), read_tags(params.get("tags", {}))
+    attributes = check_queue_attributes(params.get("Attributes", {}))
+    with call.database.write() as connection:
+        kept = queues.get(connection, name)
+        if kept is not None:
+            _check_same(kept, attributes)
+            return {"QueueUrl": queue_url(call, name)}
+        _check_dead_letters(call, connection, attributes)
+        _check_room(call, connection)
+        now = call.clock.now()
+        record = QueueRecord(
+            name=name,
+            queue_id=uuid.uuid4().hex,
+            created_at=now,
+            modified_at=now,
+            attributes=attributes,
+        )
+        queues.insert(connection, record)
+        tags.put(connection, call.arns.sqs(name), given_tags)
+    return {"QueueUrl": queue_url(call, name)}
+
+
+def get_queue_url(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Where a queue is found by its name."""
+    owner = params.get("QueueOwnerAWSAccountId", call.settings.account_id)
+    with call.database.read() as connection:
+        found = queues.get(connection, params["QueueName"])
+    if found is None or owner != call.settings.account_id:
+        raise no_queue()
+    return {"QueueUrl": queue_url(call, found.name)}
+
+
+def list_queues(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """A page where MaxResults asks for one, else the first thousand, as SQS does."""
+    limit = _page_size(params)
+    after = _read_token(params)
+    with call.database.read() as connection:
+        prefix = params.get("QueueNamePrefix", "")
+        names = queues.list_names(connection, prefix, after, limit + 1)
+    answer: dict[str, Any] = {}
+    if names:
+        answer["QueueUrls"] = [queue_url(call, name) for name in names[:limit]]
+    if "MaxResults" in params and len(names) > limit:
+        answer["NextToken"] = base64.urlsafe_b64encode(names[limit - 1].encode()).decode()
+    return answer
+
+
+def list_dead_letter_source_queues(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """All queues whose dead letters come to this one; they never fill a second page."""
+    with call.database.read() as connection:
+        arn = call.arns.sqs(find_queue(call, connection, params).name)
+        sources = [
+            one.name
+            for one in queues.all(connection)
+            if one.dead_letters is not None and one.dead_letters.dead_letter_target_arn == arn
+        ]
+    return {"queueUrls": [queue_url(call, name) for name in sources]}
+
+
+def get_queue_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """The attributes that are asked for, all of them strings."""
+    wanted = dict.fromkeys(params.get("AttributeNames", ()))
+    with call.database.read() as connection:
+        queue = find_queue(call, connection, params)
+        check_attribute_names(wanted, of_messages=False)
+        known = {
+            **DEFAULTS,
+            **queue.attributes,
+            "CreatedTimestamp": str(int(queue.created_at)),
+            "LastModifiedTimestamp": str(int(queue.modified_at)),
+            "QueueArn": call.arns.sqs(queue.name),
+        }
+        if any(name == "All" or name.startswith("Approximate") for name in wanted):
+            known |= _counts(call, connection, queue)
+    chosen = known if "All" in wanted else {name: known[name] for name in wanted if name in known}
+    return {"Attributes": chosen} if chosen else {}
+
+
+def set_queue_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Set attributes; the others stay."""
+    with call.database.write() as connection:
+        queue = find_queue(call, connection, params, lock=True)
+        kept = check_queue_attributes({**queue.attributes, **params["Attributes"]})
+        _check_dead_letters(call, connection, params["Attributes"])
+        queues.set_attributes(connection, queue, kept, call.clock.now())
+    return {}
+
+
+def purge_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Delete all messages, also those that are received."""
+    with call.database.write() as connection:
+        queues.purge(connection, find_queue(call, connection, params, lock=True), call.clock.now())
+    return {}
+
+
+def delete_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Delete a queue with its messages."""
+    with call.database.write() as connection:
+        queue = find_queue(call, connection, params, lock=True)
+        queues.delete(connection, queue, call.clock.now())
+        tags.drop(connection, call.arns.sqs(queue.name))
+    return {}
+
+
+def _name(name: str) -> str:
+    if name.endswith(".fifo"):
+        raise fifo()
+    if not _NAME.fullmatch(name):
+        raise bad_value(
+            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+        )
+    return name
+
+
+def _check_same(kept: QueueRecord, attributes: dict[str, str]) -> None:
+    known = {**DEFAULTS, **kept.attributes}
+    for name, value in attributes.items():
+        if known.get(name) != value:
+            raise AwsError(
+                "QueueNameExists",
+                "A queue already exists with the same name and a different value for attribute "
+                f"{name}",
+                400,
+            )
+
+
+def _check_dead_letters(call: Call, connection: Connection, attributes: dict[str, str]) -> None:
+    """A target must be there, as in SQS: what has nowhere to go would be received for ever."""
+    policy = attributes.get("RedrivePolicy")
+    if not policy:
+        return
+    arn: str = msgspec.json.decode(policy)["deadLetterTargetArn"]
+    name = arn.rpartition(":")[2]
+    if arn != call.arns.sqs(name) or queues.get(connection, name) is None:
+        raise bad_attribute("RedrivePolicy", "Dead letter target does not exist.")
+
+
+def _check_room(call: Call, connection: Connection) -> None:
+    count = queues.count(connection)
+    if count >= call.settings.max_queues:
+        raise AwsError(
+            "OverLimit",
+            f"There are {count} queues, as many as the setting max_queues allows.",
+            403,
+        )
+
+
+def _counts(call: Call, connection: Connection, queue: QueueRecord) -> dict[str, str]:
+    visible, received, delayed = messages.counts(connection, queue, call.clock.now())
+    return {
+        "ApproximateNumberOfMessages": str(visible),
+        "ApproximateNumberOfMessagesDelayed": str(delayed),
+        "ApproximateNumberOfMessagesNotVisible": str(received),
+    }
+
+
+def _page_size(params: dict[str, Any]) -> int:
+    size: int = params.get("MaxResults", LARGEST_PAGE)
+    if not 1 <= size <= LARGEST_PAGE:
+        raise out_of_range("MaxResults", size, 1, LARGEST_PAGE)
+    return size
+
+
+def _read_token(params: dict[str, Any]) -> str:
+    try:
+        return base64.urlsafe_b64decode(params.get("NextToken", "")).decode()
+    except (binascii.Error, ValueError):
+        raise bad_value("Invalid or expired next token.") from None

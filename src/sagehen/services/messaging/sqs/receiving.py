@@ -1,0 +1,187 @@
+"""ReceiveMessage: at once, or as soon as there is a message.
+
+A message as ReceiveMessage answers it.
+"""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.base.errors import LimitExceeded
+from sagehen.frame.context import Call
+from sagehen.services.messaging.sns.records import MessageAttribute
+from sagehen.services.messaging.sqs import message_store as messages
+from sagehen.services.messaging.sqs import queue_store as queues
+from sagehen.services.messaging.sqs.errors import out_of_range
+from sagehen.services.messaging.sqs.holding import write_receipt
+from sagehen.services.messaging.sqs.queue_store import find_queue, queue_name
+from sagehen.services.messaging.sqs.queues import check_attribute_names
+from sagehen.services.messaging.sqs.records import QueueMessage, QueueRecord
+from sagehen.services.messaging.sqs.sending import md5_of_attributes, md5_of_body
+from sagehen.wire.errors import AwsError
+
+__all__ = ["describe_message", "receive_message"]
+
+
+def describe_message(
+    call: Call, params: dict[str, Any], message: QueueMessage, receipt: str
+) -> dict[str, Any]:
+    """The message with those of its attributes that were asked for."""
+    envelope = message.content.envelope
+    body = message.body if envelope is None else call.seal(envelope)
+    answer: dict[str, Any] = {
+        "MessageId": message.message_id,
+        "ReceiptHandle": receipt,
+        "MD5OfBody": md5_of_body(body),
+        "Body": body,
+    }
+    if system := _system_attributes(call, params, message):
+        answer["Attributes"] = system
+    if chosen := _chosen(params.get("MessageAttributeNames", ()), message.content.attributes):
+        answer["MessageAttributes"] = {name: _attribute(one) for name, one in chosen.items()}
+        answer["MD5OfMessageAttributes"] = md5_of_attributes(chosen)
+    return answer
+
+
+def _system_attributes(call: Call, params: dict[str, Any], message: QueueMessage) -> dict[str, str]:
+    # AttributeNames is the older name of the same.
+    wanted = {*params.get("AttributeNames", ()), *params.get("MessageSystemAttributeNames", ())}
+    if not wanted:
+        return {}
+    known = {
+        "ApproximateFirstReceiveTimestamp": _milliseconds(message.first_received_at),
+        "ApproximateReceiveCount": str(message.receives),
+        "SenderId": call.settings.account_id,
+        "SentTimestamp": _milliseconds(message.sent_at),
+        "AWSTraceHeader": message.content.trace_header,
+        "DeadLetterQueueSourceArn": message.content.source_arn,
+    }
+    return {
+        name: value
+        for name, value in known.items()
+        if value is not None and (name in wanted or "All" in wanted)
+    }
+
+
+def _chosen(
+    wanted: list[str], attributes: dict[str, MessageAttribute]
+) -> dict[str, MessageAttribute]:
+    """By name, by a beginning such as `bar.*`, or all of them: `All`, `.*`."""
+    if "All" in wanted or ".*" in wanted:
+        return attributes
+    beginnings = tuple(
+        one.removesuffix("*").removesuffix(".") for one in wanted if one.endswith("*")
+    )
+    return {
+        name: one
+        for name, one in attributes.items()
+        if name in wanted or (beginnings and name.startswith(beginnings))
+    }
+
+
+def _attribute(one: MessageAttribute) -> dict[str, Any]:
+    if one.binary_value is not None:
+        return {"DataType": one.data_type, "BinaryValue": one.binary_value}
+    return {"DataType": one.data_type, "StringValue": one.string_value}
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(int(seconds * 1000))
+
+
+MOST_MESSAGES = 10
+LONGEST_WAIT = 20
+LONGEST_VISIBILITY = 43_200
+LEAST_REST_SECONDS = 0.02
+"""What is due may be another's by then: it must not be asked for without end."""
+_DEAD_AT_ONCE = 100
+
+
+class _Taken(msgspec.Struct, frozen=True):
+    queue: QueueRecord
+    messages: list[QueueMessage]
+    next_at: float | None
+    """When there is the next to be taken; None where the queue has none."""
+
+
+async def receive_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Up to ten messages, hidden from others for a while; no Messages key where there are none."""
+    _check(params)
+    taken = await _take(call, params)
+    wait = params.get("WaitTimeSeconds", taken.queue.wait_seconds)
+    if not taken.messages and wait > 0:
+        try:
+            taken = await _wait(call, params, call.clock.monotonic() + wait)
+        except LimitExceeded as error:
+            raise AwsError("RequestThrottled", str(error), 403) from None
+    if not taken.messages:
+        return {}
+    # Off the event loop: what came from a topic is signed now.
+    return {"Messages": await asyncio.to_thread(_tell_all, call, params, taken)}
+
+
+async def _wait(call: Call, params: dict[str, Any], deadline: float) -> _Taken:
+    """Take what comes until `deadline`, on the monotonic clock: the other one may be set."""
+    name = queue_name(params)
+    with call.arrivals.waiting(name) as come:
+        while True:
+            come.clear()
+            taken = await _take(call, params)
+            now = call.clock.now()
+            if taken.next_at is not None and taken.next_at <= now:
+                call.arrivals.wake_one(name)
+            rest = deadline - call.clock.monotonic()
+            if taken.messages or rest <= 0 or call.arrivals.closed:
+                return taken
+            if taken.next_at is not None:
+                rest = min(rest, taken.next_at - now)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(come.wait(), max(rest, LEAST_REST_SECONDS))
+
+
+async def _take(call: Call, params: dict[str, Any]) -> _Taken:
+    def work(connection: Connection) -> _Taken:
+        queue = find_queue(call, connection, params)
+        for member in ("AttributeNames", "MessageSystemAttributeNames"):
+            check_attribute_names(params.get(member, ()), of_messages=True)
+        now = call.clock.now()
+        most = _move_dead(call, connection, queue, now)
+        visibility = params.get("VisibilityTimeout", queue.visibility_seconds)
+        limit = params.get("MaxNumberOfMessages", 1)
+        found = messages.receive(connection, queue, limit, visibility, now, most)
+        return _Taken(queue, found, messages.next_visible(connection, queue, now))
+
+    return await call.writes.join(work)
+
+
+def _move_dead(call: Call, connection: Connection, queue: QueueRecord, now: float) -> int | None:
+    """Move dead letters to where they belong; after how many receives one is dead."""
+    policy = queue.dead_letters
+    if policy is None:
+        return None
+    target = queues.by_arn(connection, policy.dead_letter_target_arn)
+    if target is None:
+        return None  # It was deleted: they stay where they are.
+    most, source = int(policy.max_receive_count or 1), call.arns.sqs(queue.name)
+    messages.take_exhausted(connection, queue, most, target, source, now, _DEAD_AT_ONCE)
+    return most
+
+
+def _tell_all(call: Call, params: dict[str, Any], taken: _Taken) -> list[dict[str, Any]]:
+    return [
+        describe_message(call, params, one, write_receipt(taken.queue, one))
+        for one in taken.messages
+    ]
+
+
+def _check(params: dict[str, Any]) -> None:
+    for name, least, most in (
+        ("MaxNumberOfMessages", 1, MOST_MESSAGES),
+        ("VisibilityTimeout", 0, LONGEST_VISIBILITY),
+        ("WaitTimeSeconds", 0, LONGEST_WAIT),
+    ):
+        if name in params and not least <= params[name] <= most:
+            raise out_of_range(name, params[name], least, most)

@@ -1,0 +1,86 @@
+"""Queues of messages, as SQS has them."""
+
+import msgspec
+
+from sagehen.services.messaging.sns.envelopes import Envelope
+from sagehen.services.messaging.sns.records import MessageAttribute
+
+__all__ = ["DeadLetters", "MessageContent", "NewMessage", "QueueMessage", "QueueRecord"]
+
+_VISIBILITY_SECONDS = "30"
+_RETENTION_SECONDS = str(4 * 24 * 3600)
+
+
+class DeadLetters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A RedrivePolicy: of a queue, or of a subscription, which has no count."""
+
+    dead_letter_target_arn: str
+    max_receive_count: int | str | None = None
+
+
+class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue. Times are seconds since the epoch."""
+
+    name: str
+    queue_id: str
+    created_at: float
+    modified_at: float
+    attributes: dict[str, str]
+    """Those that its owner set, by SQS's names."""
+
+    @property
+    def visibility_seconds(self) -> int:
+        return int(self.attributes.get("VisibilityTimeout", _VISIBILITY_SECONDS))
+
+    @property
+    def retention_seconds(self) -> int:
+        return int(self.attributes.get("MessageRetentionPeriod", _RETENTION_SECONDS))
+
+    @property
+    def delay_seconds(self) -> int:
+        return int(self.attributes.get("DelaySeconds", "0"))
+
+    @property
+    def wait_seconds(self) -> int:
+        return int(self.attributes.get("ReceiveMessageWaitTimeSeconds", "0"))
+
+    @property
+    def dead_letters(self) -> DeadLetters | None:
+        policy = self.attributes.get("RedrivePolicy")
+        return msgspec.json.decode(policy, type=DeadLetters) if policy else None
+
+
+class MessageContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a message has besides its body."""
+
+    attributes: dict[str, MessageAttribute] = msgspec.field(default_factory=dict)
+    envelope: Envelope | None = None
+    """A topic's message: the body is this, signed when it is received."""
+    trace_header: str | None = None
+    source_arn: str | None = None
+    """DeadLetterQueueSourceArn."""
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """What is put into a queue."""
+
+    message_id: str
+    body: str = ""
+    content: MessageContent = MessageContent()
+    delay_seconds: int | None = None
+    """None: the queue's own."""
+
+
+class QueueMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as it is received."""
+
+    sequence: int
+    message_id: str
+    body: str
+    content: MessageContent
+    sent_at: float
+    receives: int
+    """With this one."""
+    first_received_at: float
+    receipt: str
+    """What this receiver deletes it by; the next one gets another."""

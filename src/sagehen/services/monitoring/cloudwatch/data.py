@@ -1,0 +1,314 @@
+"""GetMetricData: many metrics at once, a page at a time, and arithmetic over them.
+
+The queries of GetMetricData, read and checked.
+"""
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.base.errors import LimitExceeded
+from sagehen.frame.context import Call
+from sagehen.frame.statistics import Series
+from sagehen.services.monitoring.cloudwatch.errors import invalid_token, over_limit, refused
+from sagehen.services.monitoring.cloudwatch.expressions import Points, evaluate
+from sagehen.services.monitoring.cloudwatch.metrics import (
+    STATISTICS,
+    Statistic,
+    is_percentile,
+    period_minutes,
+    read_dimensions,
+    value,
+    whole_second,
+)
+from sagehen.services.monitoring.cloudwatch.sample_reads import (
+    Window,
+    find,
+    read,
+    read_sketches,
+)
+
+__all__ = ["Query", "get_metric_data", "read_queries"]
+
+MOST_QUERIES = 500
+_ID = re.compile(r"[a-z][a-zA-Z0-9_]{0,254}")
+_NOWHERE = Series("", "", ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """For a metric, or, where there is an expression, for what comes of others."""
+
+    id: str
+    label: str
+    is_returned: bool
+    period: int
+    """In minutes."""
+    metric: Series = _NOWHERE
+    """Its unit does not matter."""
+    unit: str | None = None
+    """Only values of this one; None for those of any."""
+    statistic: Statistic = "Average"
+    expression: str | None = None
+
+    @property
+    def is_percentile(self) -> bool:
+        return self.statistic not in STATISTICS
+
+
+def read_queries(params: dict[str, Any]) -> list[Query]:
+    """Raises AwsError: one of them is not what it must be, or there are too many."""
+    given = params["MetricDataQueries"]
+    if len(given) > MOST_QUERIES:
+        raise refused(
+            f"The collection MetricDataQueries must not have a size greater than {MOST_QUERIES}."
+        )
+    shortest = min(
+        (one["MetricStat"]["Period"] // 60 for one in given if "MetricStat" in one), default=1
+    )
+    for place, one in enumerate(given, 1):
+        if "MetricStat" not in one and "Expression" not in one:
+            # CloudWatch's own message ends so, too.
+            raise refused(
+                f"The parameter MetricDataQueries.member.{place}.MetricStat is required.\n"
+            )
+    queries = [_query(one, max(shortest, 1)) for one in given]
+    if len({query.id for query in queries}) < len(queries):
+        raise refused("The values for parameter id in MetricDataQueries are not unique.")
+    if not any(query.is_returned for query in queries):
+        raise refused("At least one query in MetricDataQueries must have ReturnData set to true.")
+    return queries
+
+
+def _query(given: dict[str, Any], shortest: int) -> Query:
+    query_id = given["Id"]
+    if not _ID.fullmatch(query_id):
+        raise refused(
+            f"The value {query_id[:64]} for parameter MetricDataQueries.Id is invalid: it begins "
+            "with a lowercase letter, and has letters, digits and underscores."
+        )
+    if "MetricStat" in given and "Expression" in given:
+        raise refused(
+            f"The query '{query_id}' must have either MetricStat or Expression, and not both."
+        )
+    if "Expression" in given:
+        return Query(
+            id=query_id,
+            label=given.get("Label", query_id),
+            is_returned=given.get("ReturnData", True),
+            period=period_minutes(given["Period"]) if "Period" in given else shortest,
+            expression=given["Expression"],
+        )
+    return _of_metric(query_id, given)
+
+
+def _of_metric(query_id: str, given: dict[str, Any]) -> Query:
+    asked = given["MetricStat"]
+    metric = asked["Metric"]
+    for name in ("Namespace", "MetricName"):
+        if name not in metric:
+            raise refused(f"The query '{query_id}' must have MetricStat.Metric.{name}.")
+    if asked["Stat"] not in STATISTICS and not is_percentile(asked["Stat"]):
+        raise refused(
+            f"The value {asked['Stat'][:64]} for parameter MetricDataQueries.MetricStat.Stat is "
+            f"invalid: {', '.join(STATISTICS)} and percentiles from p0 to p100 are what Sagehen "
+            "has."
+        )
+    path = f"MetricDataQueries.{query_id}.MetricStat.Metric.Dimensions"
+    return Query(
+        id=query_id,
+        label=given.get("Label", metric["MetricName"]),
+        is_returned=given.get("ReturnData", True),
+        period=period_minutes(asked["Period"]),
+        metric=Series(
+            metric["Namespace"],
+            metric["MetricName"],
+            read_dimensions(metric.get("Dimensions", ()), path),
+        ),
+        unit=asked.get("Unit"),
+        statistic=asked["Stat"],
+    )
+
+
+MOST_DATAPOINTS = 100_800
+MOST_POINTS_OF_EXPRESSIONS = 500_000
+"""Of all queries of a request that has expressions, whose points are all needed at once."""
+
+
+class _Place(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """Where a page begins: in which query, and behind which minute."""
+
+    query: int = 0
+    minute: int | None = None
+
+
+def get_metric_data(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Periods begin at the start asked for, whole minutes; a query without a unit takes all."""
+    start, end = _range(params)
+    queries = read_queries(params)
+    with call.database.read() as connection:
+        reading = _Reading(connection, queries, start, end)
+        if any(query.expression is not None for query in queries):
+            return _whole(reading, queries, params)
+        return _page(reading, queries, params)
+
+
+def _range(params: dict[str, Any]) -> tuple[int, int]:
+    start, end = whole_second(params["StartTime"]), whole_second(params["EndTime"])
+    if start == end:
+        raise refused("The parameter StartTime must not equal parameter EndTime.")
+    if start > end:
+        raise refused("The parameter EndTime must be greater than StartTime.")
+    return int(start.timestamp() // 60), math.ceil(end.timestamp() / 60)
+
+
+class _Reading:
+    """The points of queries, each asked for once at most."""
+
+    def __init__(self, connection: Connection, queries: list[Query], start: int, end: int) -> None:
+        self._connection = connection
+        self._queries = {query.id: query for query in queries}
+        self._start = start
+        self._end = end
+        self._known: dict[str, Points] = {}
+        self._under_way: set[str] = set()
+
+    def points(self, query_id: str) -> Points:
+        """Raises AwsError: there is no such query, or it needs itself."""
+        if query_id in self._known:
+            return self._known[query_id]
+        query = self._queries.get(query_id)
+        if query is None:
+            raise refused(f"Error in expression: there is no query with the Id '{query_id[:64]}'.")
+        if query_id in self._under_way:
+            raise refused(f"Error in expression '{query_id}': it needs its own result.")
+        self._under_way.add(query_id)
+        self._known[query_id] = self._evaluate(query) if query.expression else self.read(query)
+        return self._known[query_id]
+
+    def read(self, query: Query) -> Points:
+        """Not kept."""
+        window = Window(self._start, self._end, query.period)
+        numbers = find(self._connection, query.metric)
+        ids = [one for unit, one in numbers.items() if query.unit in (None, unit)]
+        if not ids:
+            return {}
+        reading = read_sketches if query.is_percentile else read
+        try:
+            slots = reading(self._connection, ids, window)
+        except LimitExceeded as error:
+            raise over_limit(f"{error} Ask for a shorter one.") from error
+        values = {slot: value(query.statistic, seen) for slot, seen in slots.items()}
+        return {
+            window.start + slot * window.period: number
+            for slot, number in values.items()
+            if number is not None
+        }
+
+    def count(self) -> int:
+        """At most so many points there can be."""
+        minutes = self._end - self._start
+        return sum(-(-minutes // query.period) for query in self._queries.values())
+
+    def _evaluate(self, query: Query) -> Points:
+        grid = range(self._start, self._end, query.period)
+        return evaluate(query.id, query.expression or "", self.points, self._of_metrics, grid)
+
+    def _of_metrics(self) -> list[Points]:
+        return [self.points(one.id) for one in self._queries.values() if one.expression is None]
+
+
+def _whole(reading: _Reading, queries: list[Query], params: dict[str, Any]) -> dict[str, Any]:
+    if reading.count() > MOST_POINTS_OF_EXPRESSIONS:
+        raise refused(
+            f"The queries ask for {reading.count():,} datapoints; with expressions among them it "
+            f"can be {MOST_POINTS_OF_EXPRESSIONS:,}. Increase Period, or ask for a shorter time."
+        )
+    descending = _is_descending(params)
+    returned = [query for query in queries if query.is_returned]
+    results = [_result(one, _ordered(reading.points(one.id), descending)) for one in returned]
+    if sum(len(one["Values"]) for one in results) > _limit(params):
+        raise refused(
+            "The result has more than MaxDatapoints datapoints, and with an expression it has no "
+            "second page. Increase Period, or ask for a shorter time."
+        )
+    return {"MetricDataResults": results, "Messages": []}
+
+
+def _page(reading: _Reading, queries: list[Query], params: dict[str, Any]) -> dict[str, Any]:
+    place = _read_token(params.get("NextToken"), len(queries))
+    descending, room = _is_descending(params), _limit(params)
+    results = []
+    for number, query in _from(place, queries):
+        points = _ordered(reading.read(query), descending)
+        if number == place.query and place.minute is not None:
+            points = [one for one in points if _is_behind(one[0], place.minute, descending)]
+        results.append(_result(query, points[:room]))
+        if len(points) > room:
+            results[-1]["StatusCode"] = "PartialData"
+            last = points[room - 1][0] if room else None
+            return _answer(results, _Place(number, last))
+        room -= len(points)
+        if not room and number + 1 < len(queries):
+            return _answer(results, _Place(number + 1))
+    return {"MetricDataResults": results, "Messages": []}
+
+
+def _from(place: _Place, queries: list[Query]) -> Iterator[tuple[int, Query]]:
+    for number in range(place.query, len(queries)):
+        if queries[number].is_returned:
+            yield number, queries[number]
+
+
+def _is_behind(minute: int, other: int, descending: bool) -> bool:
+    return minute < other if descending else minute > other
+
+
+def _ordered(points: Points, descending: bool) -> list[tuple[int, float]]:
+    return sorted(points.items(), reverse=descending)
+
+
+def _result(query: Query, points: list[tuple[int, float]]) -> dict[str, Any]:
+    return {
+        "Id": query.id,
+        "Label": query.label,
+        "Timestamps": [datetime.fromtimestamp(minute * 60, UTC) for minute, _ in points],
+        "Values": [number for _, number in points],
+        "StatusCode": "Complete",
+    }
+
+
+def _is_descending(params: dict[str, Any]) -> bool:
+    return bool(params.get("ScanBy", "TimestampDescending") == "TimestampDescending")
+
+
+def _limit(params: dict[str, Any]) -> int:
+    limit = params.get("MaxDatapoints", MOST_DATAPOINTS)
+    if not 1 <= limit <= MOST_DATAPOINTS:
+        raise refused(f"The parameter MaxDatapoints must be between 1 and {MOST_DATAPOINTS}.")
+    return int(limit)
+
+
+def _answer(results: list[dict[str, Any]], place: _Place) -> dict[str, Any]:
+    token = base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+    return {"MetricDataResults": results, "Messages": [], "NextToken": token}
+
+
+def _read_token(token: str | None, queries: int) -> _Place:
+    if token is None:
+        return _Place()
+    try:
+        place = msgspec.json.decode(base64.urlsafe_b64decode(token.encode()), type=_Place)
+    except (binascii.Error, ValueError, msgspec.MsgspecError):
+        raise invalid_token() from None
+    if not 0 <= place.query < queries:
+        raise invalid_token()
+    return place

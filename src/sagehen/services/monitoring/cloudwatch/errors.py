@@ -1,0 +1,43 @@
+"""The errors that CloudWatch's operations answer with, in its words where they are known."""
+
+from sagehen.wire.errors import AwsError
+
+__all__ = [
+    "combination",
+    "invalid",
+    "invalid_token",
+    "missing",
+    "not_built",
+    "over_limit",
+    "refused",
+]
+
+
+def invalid(message: str) -> AwsError:
+    return AwsError("InvalidParameterValue", message, 400)
+
+
+def combination(message: str) -> AwsError:
+    return AwsError("InvalidParameterCombination", message, 400)
+
+
+def missing(name: str) -> AwsError:
+    return AwsError("MissingParameter", f"The parameter {name} is required.", 400)
+
+
+def refused(message: str) -> AwsError:
+    """What GetMetricData answers whatever is wrong."""
+    return AwsError("ValidationError", message, 400)
+
+
+def invalid_token() -> AwsError:
+    return AwsError("InvalidNextToken", "Invalid nextToken", 400)
+
+
+def over_limit(message: str) -> AwsError:
+    return AwsError("LimitExceeded", message, 400)
+
+
+def not_built(feature: str) -> AwsError:
+    """A part of CloudWatch that is not here: better refused than accepted and not done."""
+    return invalid(f"Not implemented by Sagehen yet: {feature}.")

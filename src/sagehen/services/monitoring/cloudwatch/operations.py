@@ -1,0 +1,239 @@
+"""The operations of the cloudwatch service, by name. One that is not here is refused by name.
+
+ListMetrics: which metrics there are.
+
+PutMetricData: users' own values.
+"""
+
+import base64
+import binascii
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from sagehen.frame.context import Call, Operation
+from sagehen.frame.statistics import Series, Statistics, of_set, of_values
+from sagehen.services.monitoring.cloudwatch.data import get_metric_data
+from sagehen.services.monitoring.cloudwatch.errors import (
+    combination,
+    invalid,
+    missing,
+    not_built,
+    over_limit,
+)
+from sagehen.services.monitoring.cloudwatch.metrics import read_dimensions
+from sagehen.services.monitoring.cloudwatch.sample_reads import MetricName, metrics
+from sagehen.services.monitoring.cloudwatch.sample_store import add
+from sagehen.services.monitoring.cloudwatch.statistics import get_metric_statistics
+from sagehen.wire.errors import AwsError
+
+__all__ = ["OPERATIONS", "list_metrics", "put_metric_data"]
+
+PAGE = 500
+_LISTED_SECONDS = 14 * 86_400
+_RECENT_SECONDS = 3 * 3600
+
+
+def list_metrics(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Those that have had a value within two weeks, with RecentlyActive within three hours."""
+    if params.get("OwningAccount", call.settings.account_id) != call.settings.account_id:
+        raise invalid("OwningAccount: there is no other account here.")
+    seconds = _RECENT_SECONDS if "RecentlyActive" in params else _LISTED_SECONDS
+    since = int((call.clock.now() - seconds) // 60)
+    wanted = params.get("Dimensions", [])
+    with call.database.read() as connection:
+        found = metrics(
+            connection,
+            _read_token(params.get("NextToken")),
+            params.get("Namespace"),
+            params.get("MetricName"),
+            since,
+        )
+        page = list(islice((one for one in found if _has(one, wanted)), PAGE + 1))
+    answer: dict[str, Any] = {"Metrics": [_summary(one) for one in page[:PAGE]]}
+    if len(page) > PAGE:
+        answer["NextToken"] = _token(page[PAGE - 1].place)
+    if params.get("IncludeLinkedAccounts"):
+        answer["OwningAccounts"] = [call.settings.account_id] * len(page[:PAGE])
+    return answer
+
+
+def _has(metric: MetricName, wanted: list[dict[str, str]]) -> bool:
+    """All dimensions asked for, by name or by name and value; it may have others too."""
+    dimensions = dict(metric.dimensions)
+    return all(
+        one["Name"] in dimensions
+        and one.get("Value", dimensions[one["Name"]]) == dimensions[one["Name"]]
+        for one in wanted
+    )
+
+
+def _summary(metric: MetricName) -> dict[str, Any]:
+    return {
+        "Namespace": metric.namespace,
+        "MetricName": metric.name,
+        "Dimensions": [{"Name": name, "Value": value} for name, value in metric.dimensions],
+    }
+
+
+def _token(place: int) -> str:
+    return base64.urlsafe_b64encode(str(place).encode()).decode()
+
+
+def _read_token(token: str | None) -> int:
+    if token is None:
+        return 0
+    try:
+        text = base64.urlsafe_b64decode(token.encode()).decode("ascii")
+        if not text.isdecimal() or len(text) > 18:
+            raise _bad_token()
+        return int(text)
+    except (binascii.Error, ValueError):
+        raise _bad_token() from None
+
+
+def _bad_token() -> AwsError:
+    return invalid("Request parameter NextToken is invalid")
+
+
+MOST_METRICS = 1000
+MOST_VALUES = 150
+LARGEST_VALUE = 2.0**360
+PAST_SECONDS = 14 * 86_400
+FUTURE_SECONDS = 2 * 3600
+_RESERVED = ("AWS/", "/aws/")
+_JAVAS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""What CloudWatch calls numbers that are none."""
+
+
+def put_metric_data(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """All of them or none; on disk when it is answered."""
+    namespace = params["Namespace"]
+    if namespace.startswith(_RESERVED):
+        raise invalid(
+            f"The value {namespace[:64]} for parameter Namespace is invalid: names that "
+            "begin with AWS/ are kept for services."
+        )
+    if "EntityMetricData" in params:
+        raise not_built("EntityMetricData")
+    data = params.get("MetricData", [])
+    if not data:
+        raise missing("MetricData")
+    if len(data) > MOST_METRICS:
+        raise invalid(
+            f"The collection MetricData must not have a size greater than {MOST_METRICS}."
+        )
+    batch: dict[tuple[Series, int], Statistics] = {}
+    for place, datum in enumerate(data, 1):
+        path = f"MetricData.member.{place}"
+        series = _series(namespace, datum, path)
+        key = (series, _minute(call, datum, path))
+        batch.setdefault(key, Statistics()).merge(_statistics(datum, path))
+    with call.database.write() as connection:
+        if add(connection, batch, call.settings.max_metric_series):
+            raise over_limit(
+                f"There are {call.settings.max_metric_series} series of metrics already, which is "
+                "the setting max_metric_series; series that get no values for long enough go."
+            )
+    return {}
+
+
+def _series(namespace: str, datum: dict[str, Any], path: str) -> Series:
+    name = datum["MetricName"]
+    if not name.isascii() or not name.isprintable():
+        raise invalid(f"The value {name[:64]} for parameter {path}.MetricName is invalid.")
+    if datum.get("StorageResolution", 60) not in (1, 60):
+        raise invalid(f"The parameter {path}.StorageResolution must be 1 or 60.")
+    dimensions = read_dimensions(datum.get("Dimensions", ()), f"{path}.Dimensions")
+    return Series(namespace, name, dimensions, datum.get("Unit", "None"))
+
+
+def _minute(call: Call, datum: dict[str, Any], path: str) -> int:
+    now = call.clock.now()
+    given = datum.get("Timestamp")
+    if given is None:
+        return int(now // 60)
+    seconds = given.timestamp()
+    if not now - PAST_SECONDS <= seconds <= now + FUTURE_SECONDS:
+        raise invalid(
+            f"The parameter {path}.Timestamp must specify a time no more than two weeks in the "
+            "past and no more than two hours in the future."
+        )
+    return int(seconds // 60)
+
+
+def _statistics(datum: dict[str, Any], path: str) -> Statistics:
+    given = [name for name in ("Value", "StatisticValues", "Values") if name in datum]
+    if not given:
+        raise missing(f"{path}.Value")
+    if len(given) > 1:
+        raise combination(
+            f"The parameters {path}.{given[0]} and {path}.{given[1]} are mutually exclusive and "
+            "you have specified both."
+        )
+    if "Counts" in datum and given != ["Values"]:
+        raise combination(f"The parameter {path}.Counts must come with {path}.Values.")
+    if given == ["Value"]:
+        return of_values({_number(datum["Value"], f"{path}.Value"): 1})
+    if given == ["Values"]:
+        return _of_lists(datum, path)
+    return _of_set(datum["StatisticValues"], f"{path}.StatisticValues")
+
+
+def _of_lists(datum: dict[str, Any], path: str) -> Statistics:
+    values = datum["Values"]
+    counts = datum.get("Counts", [1.0] * len(values))
+    if not values:
+        raise missing(f"{path}.Values")
+    if len(values) > MOST_VALUES:
+        raise invalid(
+            f"The collection {path}.Values must not have a size greater than {MOST_VALUES}."
+        )
+    if len(counts) != len(values):
+        raise invalid(f"The parameters {path}.Values and {path}.Counts must be of the same size.")
+    made = Statistics()
+    for value, count in _pairs(values, counts, path):
+        if count:
+            made.add(value, count)
+    if not made.count:
+        raise invalid(f"The parameter {path}.Counts must have a count that is not 0.")
+    return made
+
+
+def _pairs(values: list[float], counts: list[float], path: str) -> Iterator[tuple[float, float]]:
+    for place, (value, count) in enumerate(zip(values, counts, strict=True), 1):
+        checked = _number(count, f"{path}.Counts.member.{place}")
+        if checked < 0:
+            raise invalid(
+                f"The value {count} for parameter {path}.Counts.member.{place} is invalid."
+            )
+        yield _number(value, f"{path}.Values.member.{place}"), checked
+
+
+def _of_set(given: dict[str, float], path: str) -> Statistics:
+    count, total, least, most = (
+        _number(given[name], f"{path}.{name}")
+        for name in ("SampleCount", "Sum", "Minimum", "Maximum")
+    )
+    if count <= 0:
+        raise invalid(f"The value {count} for parameter {path}.SampleCount is invalid.")
+    if least > most:
+        raise invalid(f"The parameter {path}.Minimum must not be greater than {path}.Maximum.")
+    made = of_set(count, total, least, most)
+    made.sum = total
+    return made
+
+
+def _number(value: float, path: str) -> float:
+    if not math.isfinite(value) or abs(value) > LARGEST_VALUE:
+        raise invalid(f"The value {_JAVAS.get(str(value), value)} for parameter {path} is invalid.")
+    return float(value)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "GetMetricData": get_metric_data,
+    "GetMetricStatistics": get_metric_statistics,
+    "ListMetrics": list_metrics,
+    "PutMetricData": put_metric_data,
+}

@@ -1,0 +1,116 @@
+"""What is read of the samples of metrics."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from sagehen.base.errors import LimitExceeded
+from sagehen.frame.statistics import Dimensions, Series, Statistics, of_set
+from sagehen.services.monitoring.cloudwatch.sample_store import SAMPLES, SERIES, statistics_of
+
+__all__ = ["MetricName", "Window", "find", "metrics", "read", "read_sketches"]
+
+MOST_SKETCHES = 100_000
+"""Read for one metric; each is a minute's. More than two months of them."""
+
+Slots = dict[int, Statistics]
+"""By period, counted from the window's start; those without samples are not there."""
+
+
+class Window(NamedTuple):
+    """In minutes since the epoch."""
+
+    start: int
+    end: int
+    """The first that is no more in it."""
+    period: int
+
+
+class MetricName(NamedTuple):
+    namespace: str
+    name: str
+    dimensions: Dimensions
+    place: int
+    """To go on from behind it."""
+
+
+def find(connection: Connection, metric: Series) -> dict[str, int]:
+    """The number of each of a metric's series, by their units; `metric`'s own does not matter."""
+    statement = select(SERIES.c.unit, SERIES.c.series_id).where(SERIES.c.metric == metric.metric)
+    return {
+        row.unit: row.series_id for row in connection.execute(statement.order_by(SERIES.c.unit))
+    }
+
+
+def metrics(
+    connection: Connection,
+    after: int,
+    namespace: str | None,
+    name: str | None,
+    since_minute: int,
+) -> Iterator[MetricName]:
+    """Metrics that have a sample of `since_minute` or later, in the order they were first seen."""
+    where: list[ColumnElement[bool]] = []
+    if namespace is not None:
+        where.append(SERIES.c.namespace == namespace)
+    if name is not None:
+        where.append(SERIES.c.name == name)
+    first = func.min(SERIES.c.series_id)
+    columns = (SERIES.c.namespace, SERIES.c.name, SERIES.c.dimensions)
+    statement = (
+        select(*columns, first)
+        .where(*where)
+        .group_by(SERIES.c.metric, *columns)
+        .having(first > after, func.max(SERIES.c.last_minute) >= since_minute)
+        .order_by(first)
+    )
+    for found_namespace, found_name, dimensions, place in connection.execute(statement):
+        decoded = msgspec.json.decode(dimensions, type=Dimensions)
+        yield MetricName(found_namespace, found_name, decoded, place)
+
+
+def read(connection: Connection, series_ids: Sequence[int], window: Window) -> Slots:
+    """All but how the values lie, which the database adds up itself."""
+    slot = (SAMPLES.c.minute - window.start) // window.period
+    statement = (
+        select(
+            slot,
+            func.sum(SAMPLES.c["count"]),
+            func.sum(SAMPLES.c["sum"]),
+            func.min(SAMPLES.c.minimum),
+            func.max(SAMPLES.c.maximum),
+        )
+        .where(*_inside(series_ids, window))
+        .group_by(slot)
+    )
+    found = {}
+    for place, count, total, least, most in connection.execute(statement):
+        found[int(place)] = of_set(count, total, least, most)
+        found[int(place)].sum = total
+    return found
+
+
+def read_sketches(connection: Connection, series_ids: Sequence[int], window: Window) -> Slots:
+    """With how the values lie.
+
+    Raises:
+        LimitExceeded: there are more than MOST_SKETCHES samples.
+    """
+    statement = select(SAMPLES).where(*_inside(series_ids, window)).limit(MOST_SKETCHES + 1)
+    found: Slots = {}
+    for number, row in enumerate(connection.execute(statement).mappings()):
+        if number == MOST_SKETCHES:
+            raise LimitExceeded(f"More than {MOST_SKETCHES} minutes are in the range asked for.")
+        slot = (row["minute"] - window.start) // window.period
+        found.setdefault(slot, Statistics()).merge(statistics_of(row))
+    return found
+
+
+def _inside(series_ids: Sequence[int], window: Window) -> tuple[ColumnElement[bool], ...]:
+    return (
+        SAMPLES.c.series_id.in_(series_ids),
+        SAMPLES.c.minute >= window.start,
+        SAMPLES.c.minute < window.end,
+    )

@@ -1,0 +1,272 @@
+"""Samples of metrics by the minute: written, merged with what is there, and pruned.
+
+The tables of CloudWatch's metrics.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    RowMapping,
+    String,
+    Table,
+    Text,
+    bindparam,
+    delete,
+    func,
+    select,
+    update,
+)
+
+from sagehen.frame.statistics import Series, Statistics, of_set
+from sagehen.state.rows import METADATA, upsert
+
+__all__ = [
+    "SAMPLES",
+    "SERIES",
+    "Batch",
+    "add",
+    "count_samples",
+    "count_series",
+    "prune",
+    "statistics_of",
+]
+
+# SQLite numbers rows by itself only where they are of its own kind of integer.
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+SERIES = Table(
+    "series",
+    METADATA,
+    Column("series_id", _NUMBER, primary_key=True, autoincrement=True),
+    # Of all that makes it, for dimensions may be longer than an index takes.
+    Column("digest", String(64), nullable=False, unique=True),
+    # Of all but the unit: CloudWatch calls series that differ only in that one metric.
+    Column("metric", String(64), nullable=False),
+    Column("namespace", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("dimensions", Text, nullable=False),
+    Column("unit", String(32), nullable=False),
+    Column("last_minute", Integer, nullable=False),
+    Index(None, "metric"),
+    Index(None, "namespace", "name"),
+)
+SAMPLES = Table(
+    "samples",
+    METADATA,
+    Column("series_id", _NUMBER, primary_key=True, autoincrement=False),
+    Column("minute", Integer, primary_key=True, autoincrement=False),
+    Column("count", Double, nullable=False),
+    Column("sum", Double, nullable=False),
+    Column("minimum", Double, nullable=False),
+    Column("maximum", Double, nullable=False),
+    # Of the sketch, where its values are not all the same; none where nobody knows how they lie.
+    Column("buckets", LargeBinary),
+    # So they lie by series, and a series is one run of pages.
+    sqlite_with_rowid=False,
+)
+
+
+Batch = Mapping[tuple[Series, int], Statistics]
+"""By series and minute since the epoch."""
+
+_AT_ONCE = 500
+"""Values in one statement: databases have limits to it."""
+_FOUND = ("count", "sum", "minimum", "maximum", "buckets")
+
+
+def add(connection: Connection, batch: Batch, most_series: int) -> set[Series]:
+    """Add a batch to what is there.
+
+    Returns:
+        The series that were not written: there are `most_series` already, and they are new.
+    """
+    ids = _ids(connection, {series for series, _ in batch}, most_series)
+    merged: dict[tuple[int, int], Statistics] = {}
+    for (series, minute), statistics in batch.items():
+        if series in ids:
+            merged[ids[series], minute] = statistics.copy()
+    for place, there in _there(connection, merged):
+        merged[place].merge(there)
+    # What only changes a sum has nothing to change where the sample itself was never written.
+    merged = {place: statistics for place, statistics in merged.items() if statistics.count}
+    if merged:
+        _write(connection, merged)
+        _touch(connection, merged)
+    return {series for series, _ in batch if series not in ids}
+
+
+def count_series(connection: Connection) -> int:
+    return connection.scalar(select(func.count()).select_from(SERIES)) or 0
+
+
+def count_samples(connection: Connection) -> int:
+    """Reads the table from end to end: for once in a while."""
+    return connection.scalar(select(func.count()).select_from(SAMPLES)) or 0
+
+
+def prune(connection: Connection, before_minute: int, after: int, limit: int) -> int | None:
+    """Delete the older samples of the next series, and those of them that have no newer.
+
+    Args:
+        after: what the last call returned; 0 to begin.
+        limit: of how many series.
+
+    Returns:
+        Where to go on; None where there are no more.
+    """
+    statement = select(SERIES.c.series_id).where(SERIES.c.series_id > after)
+    found = connection.scalars(statement.order_by(SERIES.c.series_id).limit(limit)).all()
+    if not found:
+        return None
+    connection.execute(
+        delete(SAMPLES).where(
+            SAMPLES.c.series_id == bindparam("of_series"), SAMPLES.c.minute < before_minute
+        ),
+        [{"of_series": number} for number in found],
+    )
+    connection.execute(
+        delete(SERIES).where(SERIES.c.series_id.in_(found), SERIES.c.last_minute < before_minute)
+    )
+    return int(found[-1])
+
+
+def statistics_of(row: RowMapping | Mapping[str, Any]) -> Statistics:
+    """A row's own."""
+    made = of_set(row["count"], row["sum"], row["minimum"], row["maximum"])
+    made.sum = row["sum"]
+    if row["buckets"] is not None:
+        made.buckets = _unpacked(row["buckets"])
+    return made
+
+
+def _ids(connection: Connection, wanted: set[Series], most_series: int) -> dict[Series, int]:
+    by_digest = {series.digest: series for series in wanted}
+    found = _known(connection, by_digest)
+    new = sorted(digest for digest, series in by_digest.items() if series not in found)
+    if new:
+        room = max(0, most_series - count_series(connection))
+        for digest in new[:room]:
+            _insert(connection, digest, by_digest[digest])
+        found |= _known(connection, {digest: by_digest[digest] for digest in new[:room]})
+    return found
+
+
+def _known(connection: Connection, by_digest: Mapping[str, Series]) -> dict[Series, int]:
+    found = {}
+    for digests in _chunks(sorted(by_digest)):
+        # In one order, so that no two writers wait for each other in a circle.
+        statement = (
+            select(SERIES.c.digest, SERIES.c.series_id)
+            .where(SERIES.c.digest.in_(digests))
+            .order_by(SERIES.c.digest)
+            .with_for_update()
+        )
+        found.update(
+            {by_digest[digest]: number for digest, number in connection.execute(statement)}
+        )
+    return found
+
+
+def _insert(connection: Connection, digest: str, series: Series) -> None:
+    statement = upsert(connection, SERIES).values(
+        digest=digest,
+        metric=series.metric,
+        namespace=series.namespace,
+        name=series.name,
+        dimensions=msgspec.json.encode(series.dimensions).decode(),
+        unit=series.unit,
+        last_minute=0,
+    )
+    connection.execute(statement.on_conflict_do_nothing())
+
+
+def _there(
+    connection: Connection, places: Iterable[tuple[int, int]]
+) -> Iterator[tuple[tuple[int, int], Statistics]]:
+    by_minute: dict[int, list[int]] = {}
+    by_series: dict[int, list[int]] = {}
+    for number, minute in places:
+        by_minute.setdefault(minute, []).append(number)
+        by_series.setdefault(number, []).append(minute)
+    # In as few statements as may be: many series of one minute, or many minutes of one series.
+    one, other, groups = SAMPLES.c.minute, SAMPLES.c.series_id, by_minute
+    if len(by_series) < len(by_minute):
+        one, other, groups = other, one, by_series
+    for shared, others in groups.items():
+        for some in _chunks(others):
+            statement = select(SAMPLES).where(one == shared, other.in_(some))
+            for row in connection.execute(statement).mappings():
+                yield (row["series_id"], row["minute"]), statistics_of(row)
+
+
+def _write(connection: Connection, merged: Mapping[tuple[int, int], Statistics]) -> None:
+    statement = upsert(connection, SAMPLES)
+    statement = statement.on_conflict_do_update(
+        index_elements=[SAMPLES.c.series_id, SAMPLES.c.minute],
+        set_={name: statement.excluded[name] for name in _FOUND},
+    )
+    rows = [
+        {
+            "series_id": number,
+            "minute": minute,
+            "count": one.count,
+            "sum": one.sum,
+            "minimum": one.minimum,
+            "maximum": one.maximum,
+            "buckets": _packed(one),
+        }
+        for (number, minute), one in merged.items()
+    ]
+    connection.execute(statement, rows)
+
+
+def _touch(connection: Connection, places: Iterable[tuple[int, int]]) -> None:
+    latest: dict[int, int] = {}
+    for number, minute in places:
+        latest[number] = max(minute, latest.get(number, 0))
+    by_minute: dict[int, list[int]] = {}
+    for number, minute in latest.items():
+        by_minute.setdefault(minute, []).append(number)
+    for minute, numbers in by_minute.items():
+        for some in _chunks(numbers):
+            connection.execute(
+                update(SERIES)
+                .where(SERIES.c.series_id.in_(some), SERIES.c.last_minute < minute)
+                .values(last_minute=minute)
+            )
+
+
+def _packed(statistics: Statistics) -> bytes | None:
+    """Short, for there is one a minute: numbers of neighbours differ by little."""
+    if statistics.buckets is None or statistics.minimum == statistics.maximum:
+        return None
+    pairs, last = [], 0
+    for bucket, count in sorted(statistics.buckets.items()):
+        pairs += [bucket - last, int(count) if count == int(count) else count]
+        last = bucket
+    return zlib.compress(msgspec.msgpack.encode(pairs), 1)
+
+
+def _unpacked(packed: bytes) -> dict[int, float]:
+    numbers = msgspec.msgpack.decode(zlib.decompress(packed))
+    buckets: dict[int, float] = {}
+    bucket = 0
+    for step, count in zip(numbers[::2], numbers[1::2], strict=True):
+        bucket += step
+        buckets[bucket] = count
+    return buckets
+
+
+def _chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), _AT_ONCE):
+        yield items[start : start + _AT_ONCE]

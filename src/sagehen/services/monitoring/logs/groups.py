@@ -1,0 +1,152 @@
+"""Log groups and their streams, as SageMaker names them, and the files that they stand for.
+
+Names are looked up among what is there: none becomes a path.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sagehen.base.home import Home
+from sagehen.frame.context import Call
+from sagehen.services.monitoring.logs.errors import invalid, no_group, no_stream
+from sagehen.services.monitoring.logs.stored_log import created_ms
+
+__all__ = ["Group", "Stream", "all_groups", "find_group", "find_stream"]
+
+TRAINING_JOBS = "/aws/sagemaker/TrainingJobs"
+ENDPOINTS = "/aws/sagemaker/Endpoints/"
+
+_ARN = re.compile(r"arn:[\w-]+:logs:[^:]*:[^:]*:log-group:([^:*]+)(:\*)?")
+_LOG = ".log"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One container's log."""
+
+    key: str
+    """The name, but for the time in it: what streams are sorted by."""
+    path: Path
+    timed: bool = False
+    """Its name ends with when it was begun, in seconds since the epoch."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.key}{created_ms(self.path) // 1000}" if self.timed else self.key
+
+    @property
+    def is_named(self) -> bool:
+        """Not of a log that is just being begun: its time, and so its name, comes before anything
+        is printed. Who had been told another name would look for it in vain."""
+        return not self.timed or created_ms(self.path) > 0 or _size(self.path) > 0
+
+    @property
+    def modified_ms(self) -> int:
+        """When something was last added; 0 where it is gone."""
+        try:
+            return int(self.path.stat().st_mtime * 1000)
+        except OSError:
+            return 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """The logs in one folder: `<job>/<host>.log`, or `<variant>/<instance>/<container>.log`."""
+
+    name: str
+    folder: Path
+    of_jobs: bool
+
+    def streams(self, prefix: str = "") -> list[Stream]:
+        """Those whose names begin with `prefix`, sorted by name."""
+        found = self._of_jobs(prefix) if self.of_jobs else self._of_endpoint()
+        wanted = [one for one in found if _begins(one, prefix)]
+        return sorted(wanted, key=lambda one: one.key)
+
+    def _of_jobs(self, prefix: str) -> Iterator[Stream]:
+        job, slash, _ = prefix.partition("/")
+        for folder in _folders(self.folder):
+            if folder.name == job if slash else folder.name.startswith(job):
+                for path in _logs(folder):
+                    key = f"{folder.name}/{path.name.removesuffix(_LOG)}-"
+                    stream = Stream(key, path, timed=True)
+                    if stream.is_named:
+                        yield stream
+
+    def _of_endpoint(self) -> Iterator[Stream]:
+        for variant in _folders(self.folder):
+            for instance in _folders(variant):
+                logs = _logs(instance)
+                for path in logs:
+                    name = f"{variant.name}/{instance.name}"
+                    more = f"/{path.name.removesuffix(_LOG)}" if len(logs) > 1 else ""
+                    yield Stream(name + more, path)
+
+
+def all_groups(call: Call) -> list[Group]:
+    """Every group that there is, by name."""
+    logs = Home(call.settings.home).logs
+    endpoints = [
+        Group(ENDPOINTS + folder.name, folder, of_jobs=False)
+        for folder in _folders(logs / "endpoints")
+    ]
+    jobs = Group(TRAINING_JOBS, logs / "training-jobs", of_jobs=True)
+    return sorted(
+        [*endpoints, *([jobs] if _folders(jobs.folder) else [])], key=lambda one: one.name
+    )
+
+
+def find_group(call: Call, params: dict[str, object]) -> Group:
+    """The group that a request names, by name or ARN; raises AwsError where there is none."""
+    given = [params[one] for one in ("logGroupName", "logGroupIdentifier") if one in params]
+    if len(given) != 1:
+        raise invalid("Exactly one of logGroupName and logGroupIdentifier must be given.")
+    text = str(given[0])
+    found = _ARN.fullmatch(text)
+    name = found[1] if found else text
+    for group in all_groups(call):
+        if group.name == name:
+            return group
+    raise no_group()
+
+
+def find_stream(group: Group, name: str) -> Stream:
+    """The group's stream of that name; raises AwsError where there is none."""
+    for stream in group.streams(name.rpartition("/")[0] + "/" if group.of_jobs else ""):
+        if stream.name == name:
+            return stream
+    raise no_stream()
+
+
+def _begins(stream: Stream, prefix: str) -> bool:
+    if stream.key.startswith(prefix):
+        return True
+    return prefix.startswith(stream.key) and stream.name.startswith(prefix)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Those within; none where it is not there, any more."""
+    try:
+        with os.scandir(folder) as found:
+            return [folder / one.name for one in found if one.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _logs(folder: Path) -> list[Path]:
+    """Also of a log that is just being put aside: by its newest file's name."""
+    try:
+        names = {name.removesuffix(".1") for name in os.listdir(folder)}
+    except OSError:
+        return []
+    return [folder / name for name in names if name.endswith(_LOG)]

@@ -1,0 +1,79 @@
+"""A log's lines as events: each has a position, and the time when its last byte was printed.
+
+A line is cut where it is longer than an event may be. One without its end is an event once nothing
+was added for a while; what is added then is an event of its own.
+"""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from sagehen.services.monitoring.logs.stored_log import StoredLog
+
+__all__ = ["BLOCK_BYTES", "LONGEST_BYTES", "Line", "lines_from", "start_of_line"]
+
+LONGEST_BYTES = 256 * 1024
+"""Of an event's message."""
+BLOCK_BYTES = 64 * 1024
+SETTLED_SECONDS = 1.0
+# Found by the machine and not line by line: a log may be millions of empty lines.
+_WRITTEN = re.compile(rb"(?:[^\r\n]|\r(?!\n))[^\n]*")
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One event."""
+
+    position: int
+    end: int
+    """Where the next begins."""
+    ms: int
+    """When it was printed."""
+    text: str
+    """Empty lines are no events: who reads passes over them."""
+
+
+def lines_from(log: StoredLog, position: int, until: int, now: float) -> Iterator[Line]:
+    """The lines from the one that begins at `position`, up to `until`.
+
+    Of empty ones only the last of a block is told, where nothing else is in it: who reads sees
+    how far it is.
+    """
+    at, rest = position, b""
+    while at + len(rest) < until:
+        block = log.read(at + len(rest), min(BLOCK_BYTES, until - at - len(rest)))
+        if not block:
+            break
+        held = rest + block
+        cut = held.rfind(b"\n") + 1
+        found = None
+        for found in _WRITTEN.finditer(held, 0, cut):
+            yield from _cut(log, at + found.start(), found[0], 1)
+        if cut and found is None:
+            yield _line(log, at + cut - 1, b"", 1)
+        at, rest = at + cut, held[cut:]
+        while len(rest) >= LONGEST_BYTES:
+            yield _line(log, at, rest[:LONGEST_BYTES], 0)
+            at, rest = at + LONGEST_BYTES, rest[LONGEST_BYTES:]
+    if rest and (at + len(rest) < log.end or now - log.modified_at >= SETTLED_SECONDS):
+        yield _line(log, at, rest, 0)
+
+
+def start_of_line(log: StoredLog, position: int) -> int:
+    """Where the line begins that has the byte at `position`."""
+    first = max(log.start, position - LONGEST_BYTES)
+    before = log.read(first, position - first)
+    return first + before.rfind(b"\n") + 1
+
+
+def _cut(log: StoredLog, at: int, content: bytes, ending: int) -> Iterator[Line]:
+    while len(content) > LONGEST_BYTES:
+        yield _line(log, at, content[:LONGEST_BYTES], 0)
+        at, content = at + LONGEST_BYTES, content[LONGEST_BYTES:]
+    yield _line(log, at, content, ending)
+
+
+def _line(log: StoredLog, at: int, content: bytes, ending: int) -> Line:
+    end = at + len(content) + ending
+    text = content.removesuffix(b"\r").decode("utf-8", "replace")
+    return Line(at, end, log.time_at(end - 1), text)

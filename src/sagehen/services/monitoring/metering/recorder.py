@@ -1,0 +1,259 @@
+"""Takes what is measured anywhere in control, adds it up by the minute, writes it now and then."""
+
+import logging
+import threading
+from collections.abc import Callable, Container, Mapping, Set
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from sagehen.base.clock import Clock
+from sagehen.base.errors import SagehenError
+from sagehen.base.metrics import CLOUDWATCH_DIMENSIONS, METRICS, Kind, Metric
+from sagehen.frame.statistics import Series, Statistics, as_dimensions, of_values
+from sagehen.services.monitoring.cloudwatch.sample_store import add
+from sagehen.state.database import Database
+
+__all__ = ["Recorder"]
+
+log = logging.getLogger(__name__)
+
+MOST_MINUTES = 60
+"""Of values that could not be written yet; older ones are dropped."""
+
+_Key = tuple[str, *tuple[tuple[str, str], ...]]
+"""A metric's name, then its dimensions as they were given."""
+_Values = dict[_Key, Statistics]
+FirstVariant = Callable[[Connection, str], str | None]
+"""The name of the first variant of the endpoint of that name, where it serves."""
+
+
+class _Looks:
+    """The looks at one source in one minute."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum = self._told = 0.0
+
+    def add(self, value: float, latest: bool) -> Statistics:
+        """What one more look adds to the minute, of which a part may be written already."""
+        self._count += 1
+        self._sum += value
+        now = value if latest else self._sum / self._count
+        made = of_values({value: 1})
+        made.count, made.sum = float(self._count == 1), now - self._told
+        self._told = now
+        return made
+
+
+class Recorder:
+    """Any thread may record; a `kill -9` loses what came since the last `flush`.
+
+    Its memory is bounded: no more than `most_series` series a minute, and MOST_MINUTES minutes
+    while the store cannot be written.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        database: Database,
+        most_series: int,
+        first_variant: FirstVariant,
+    ) -> None:
+        self._clock = clock
+        self._first_variant = first_variant
+        self._database = database
+        self._most_series = most_series
+        self._lock = threading.Lock()
+        self._minute = 0
+        self._starts = self._ends = 0.0
+        self._recorded: _Values = {}
+        """Of the current minute, as what was put."""
+        self._put: _Values = {}
+        self._unwritten: dict[int, _Values] = {}
+        self._looks: dict[tuple[_Key, str], _Looks] = {}
+        """Of the current minute, at gauges, by what is looked at."""
+        self._totals: _Values = {}
+        """Of all that was recorded and laid aside since this process began."""
+        self.dropped = 0
+        """Values that there was no room for: the limit `metric_series`."""
+
+    def record(self, name: str, dimensions: Mapping[str, str], value: float) -> None:
+        """A value of a metric of METRICS. Never fails: what is measured goes on though it cannot
+        be recorded.
+
+        Args:
+            dimensions: by our names or by CloudWatch's; without the variant, it counts for the
+                endpoint's first, as of a request that ended before it came to any.
+        """
+        key: _Key = (name, *dimensions.items())
+        with self._lock:
+            if not self._starts <= self._clock.now() < self._ends:
+                self._turn()
+            statistics = self._recorded.get(key) or self._open(self._recorded, key)
+            if statistics is not None:
+                statistics.add(value)
+
+    def put(self, name: str, dimensions: Mapping[str, str], statistics: Statistics) -> None:
+        """Values that somebody else has added up, and tells Prometheus of."""
+        key: _Key = (name, *dimensions.items())
+        with self._lock:
+            if not self._starts <= self._clock.now() < self._ends:
+                self._turn()
+            known = self._put.get(key) or self._open(self._put, key)
+            if known is not None:
+                known.merge(statistics)
+
+    def look(
+        self,
+        name: str,
+        dimensions: Mapping[str, str],
+        value: float,
+        source: str = "",
+        latest: bool = False,
+    ) -> None:
+        """What a gauge stands at. A minute has one sample of each source, however often it is
+        looked at: the sum over a minute is that of all sources. Minimum, maximum and percentiles
+        are over all looks.
+
+        Args:
+            source: what is looked at: an instance, where the metric is told of all of a variant.
+            latest: whether the sample is the minute's last look, and not the mean of its looks.
+        """
+        key: _Key = (name, *dimensions.items())
+        with self._lock:
+            if not self._starts <= self._clock.now() < self._ends:
+                self._turn()
+            known = self._put.get(key) or self._open(self._put, key)
+            if known is not None:
+                looks = self._looks.setdefault((key, source), _Looks())
+                known.merge(looks.add(value, latest))
+
+    def flush(self) -> None:
+        """Write what has come since the last time; what cannot be written waits. Blocks."""
+        with self._lock:
+            self._turn()
+            batches, self._unwritten = self._unwritten, {}
+        for minute in sorted(batches):
+            try:
+                with self._database.write() as connection:
+                    dropped = self._write(connection, minute, batches[minute])
+            except (SagehenError, SQLAlchemyError) as error:
+                log.warning(
+                    "Samples of metrics cannot be written yet.",
+                    extra={"action": "flush", "minute": minute, "error": str(error)[:200]},
+                )
+                self._keep(minute, batches[minute])
+            else:
+                with self._lock:
+                    self.dropped += dropped
+
+    def measured(self, known: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
+        """For Prometheus: totals by the name they are told under, then by the metric's dimensions.
+
+        What is of endpoints that are not `known` is forgotten.
+        """
+        with self._lock:
+            self._turn()
+            gone = [key for key in self._totals if dict(key[1:])["EndpointName"] not in known]
+            for key in gone:
+                del self._totals[key]
+            totals = {key: statistics.copy() for key, statistics in self._totals.items()}
+        measured: dict[str, dict[tuple[str, ...], float]] = {}
+        for (name, *pairs), statistics in totals.items():
+            given = dict(pairs)
+            dimensions = tuple(given.get(one, "") for one in METRICS[name].cloudwatch_dimensions)
+            for exposed, value in _values(name, statistics):
+                measured.setdefault(exposed, {})[dimensions] = value
+        return measured
+
+    def _turn(self) -> None:
+        """Lay what was recorded aside under its minute, and begin with the minute there is now."""
+        for given, statistics in self._recorded.items():
+            key: _Key = (given[0], *as_dimensions(_given(given)))
+            if key in self._totals or len(self._totals) < self._most_series:
+                self._totals.setdefault(key, Statistics()).merge(statistics)
+        for values in (self._recorded, self._put):
+            if values:
+                _merge(self._unwritten.setdefault(self._minute, {}), values)
+        self._recorded, self._put = {}, {}
+        minute = int(self._clock.now() // 60)
+        if minute != self._minute:
+            self._looks.clear()
+        self._minute = minute
+        self._starts, self._ends = self._minute * 60.0, self._minute * 60.0 + 60
+
+    def _open(self, values: _Values, key: _Key) -> Statistics | None:
+        if len(values) >= self._most_series:
+            self.dropped += 1
+            return None
+        metric = METRICS.get(key[0])
+        if metric is None or not _is_about(metric, _given(key).keys()):
+            self.dropped += 1
+            log.error(
+                "A value is of no metric that there is.",
+                extra={"action": "record", "metric": key[0], "dimensions": key[1:]},
+            )
+            return None
+        statistics = values[key] = Statistics()
+        return statistics
+
+    def _write(self, connection: Connection, minute: int, values: _Values) -> int:
+        batch: dict[tuple[Series, int], Statistics] = {}
+        for key, statistics in values.items():
+            series = _series(key[0], _with_variant(connection, key, self._first_variant))
+            batch.setdefault((series, minute), Statistics()).merge(statistics)
+        return len(add(connection, batch, self._most_series))
+
+    def _keep(self, minute: int, values: _Values) -> None:
+        with self._lock:
+            _merge(self._unwritten.setdefault(minute, {}), values)
+            while len(self._unwritten) > MOST_MINUTES:
+                self.dropped += len(self._unwritten.pop(min(self._unwritten)))
+
+
+def _merge(into: _Values, values: _Values) -> None:
+    for key, statistics in values.items():
+        known = into.get(key)
+        if known is None:
+            into[key] = statistics
+        else:
+            known.merge(statistics)
+
+
+def _given(key: _Key) -> dict[str, str]:
+    """The dimensions, by CloudWatch's names."""
+    return {CLOUDWATCH_DIMENSIONS.get(name, name): value for name, value in key[1:]}
+
+
+def _is_about(metric: Metric, given: Set[str]) -> bool:
+    """The first of its dimensions says of what it is; without the others it is told of all."""
+    known = metric.cloudwatch_dimensions
+    return bool(known) and known[0] in given and given <= set(known)
+
+
+def _with_variant(connection: Connection, key: _Key, first_variant: FirstVariant) -> dict[str, str]:
+    given = _given(key)
+    if "VariantName" in METRICS[key[0]].cloudwatch_dimensions and "VariantName" not in given:
+        variant = first_variant(connection, given["EndpointName"])
+        if variant is not None:
+            given["VariantName"] = variant
+    return given
+
+
+def _series(name: str, dimensions: dict[str, str]) -> Series:
+    metric = METRICS[name]
+    return Series(metric.namespace, metric.cloudwatch_name, as_dimensions(dimensions), metric.unit)
+
+
+def _values(name: str, statistics: Statistics) -> list[tuple[str, float]]:
+    if METRICS[name].kind is not Kind.TIMING:
+        return [(name, statistics.sum)]
+    values: list[tuple[str, float]] = [
+        (name + "Sum", statistics.sum),
+        (name + "Count", statistics.count),
+    ]
+    for percent in (50, 90, 99):
+        if (value := statistics.percentile(percent)) is not None:
+            values.append((f"{name}P{percent}", value))
+    return values

@@ -1,0 +1,173 @@
+"""The loop that samples what is not recorded where it happens, writes it all, and prunes."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Protocol
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from sagehen.base.clock import Clock
+from sagehen.base.errors import SagehenError
+from sagehen.base.settings import Settings
+from sagehen.services.monitoring.cloudwatch.sample_store import count_samples, prune
+from sagehen.services.monitoring.metering.hosts import (
+    Hosts,
+    JobSample,
+    concurrency,
+    dimensions_of,
+    looks_at_instances,
+    looks_at_jobs,
+    samples_of,
+)
+from sagehen.services.monitoring.metering.recorder import Recorder
+from sagehen.services.monitoring.prometheus.exposition import InstanceSample
+from sagehen.services.monitoring.prometheus.gateway_totals import Observations
+from sagehen.state import leases
+from sagehen.state.database import Database
+
+__all__ = ["Gauge", "Sampler"]
+
+log = logging.getLogger(__name__)
+
+TURN_SECONDS = 5.0
+HOST_SECONDS = 10.0
+PRUNE_SECONDS = 3600.0
+AGENT_TIMEOUT_SECONDS = 5.0
+LEASE_NAME = "sampling"
+LEASE_SECONDS = 30.0
+PRUNED_AT_ONCE = 100
+"""Series, in one transaction: nobody waits for long."""
+
+
+Gauge = tuple[str, str, float]
+"""A metric's name, the endpoint, the value."""
+
+
+class Agent(Protocol):
+    async def metrics(self) -> Sequence[InstanceSample]:
+        """Raises Unavailable while it is away; so does what follows."""
+
+    async def job_samples(self) -> Sequence[JobSample]: ...
+
+
+class Sampler:
+    """One turn every TURN_SECONDS, and one at the end."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        recorder: Recorder,
+        observations: Observations,
+        agent: Agent,
+        clock: Clock,
+        holder: str,
+        backlogs: Callable[[Connection, float], Iterable[Gauge]],
+    ) -> None:
+        """
+        Args:
+            backlogs: reads the gauges of the asynchronous endpoints' queues, at a time.
+        """
+        self._settings = settings
+        self._database = database
+        self._recorder = recorder
+        self._observations = observations
+        self._agent = agent
+        self._clock = clock
+        self._holder = holder
+        self._backlogs = backlogs
+        self._hosts_due = self._prune_due = -math.inf
+        self._hosts = Hosts()
+        self._gauges: list[Gauge] = []
+
+    def measured(self, endpoints: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
+        """For Prometheus: what was recorded, and the backlogs as they were last."""
+        measured = self._recorder.measured(endpoints)
+        for name, endpoint, value in self._gauges:
+            if endpoint in endpoints:
+                measured.setdefault(name, {})[endpoint,] = value
+        if self._recorder.dropped:
+            measured["LimitHits"] = {("metric_series",): self._recorder.dropped}
+        return measured
+
+    async def run(self) -> None:
+        """Until cancelled; then what is not written yet is written."""
+        try:
+            while True:
+                await self._clock.sleep(TURN_SECONDS)
+                await self.turn()
+        finally:
+            self._take_invocations()
+            await asyncio.to_thread(self._recorder.flush)
+
+    async def turn(self) -> None:
+        """Sample and write. What fails is tried again with the next turn."""
+        try:
+            self._take_invocations()
+            if self._clock.monotonic() >= self._hosts_due:
+                self._hosts_due = self._clock.monotonic() + HOST_SECONDS
+                await self._sample_hosts()
+            await asyncio.to_thread(self._sample_backlogs)
+            await asyncio.to_thread(self._recorder.flush)
+            if self._clock.monotonic() >= self._prune_due:
+                self._prune_due = self._clock.monotonic() + PRUNE_SECONDS
+                await asyncio.to_thread(self._prune)
+        except (SagehenError, SQLAlchemyError) as error:
+            extra = {"action": "sample", "error": str(error)[:200]}
+            log.warning("Metrics cannot be sampled now.", extra=extra)
+        except Exception:
+            log.exception("A turn of the sampling loop failed.", extra={"action": "sample"})
+
+    def _take_invocations(self) -> None:
+        for key, counts in self._observations.take().items():
+            dimensions = dimensions_of(key)
+            for name, statistics in samples_of(counts, bool(key.container)):
+                self._recorder.put(name, dimensions, statistics)
+        for (endpoint, variant), presence in self._observations.present().items():
+            self._recorder.put(
+                "ConcurrentRequestsPerModel",
+                {"EndpointName": endpoint, "VariantName": variant},
+                concurrency(presence.in_flight),
+            )
+
+    async def _sample_hosts(self) -> None:
+        try:
+            async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
+                samples = await self._agent.metrics()
+                of_hosts = await self._agent.job_samples()
+        except (SagehenError, TimeoutError):
+            return
+        for name, dimensions, statistics in self._hosts.samples_of(samples):
+            self._recorder.put(name, dimensions, statistics)
+        for look in (*looks_at_instances(samples), *looks_at_jobs(of_hosts)):
+            self._recorder.look(*look)
+
+    def _sample_backlogs(self) -> None:
+        """Where several controls share a state, one does."""
+        now = self._clock.now()
+        with self._database.read() as connection:
+            found = list(self._backlogs(connection, now))
+        if found:
+            with self._database.write() as connection:
+                mine = leases.acquire(connection, LEASE_NAME, self._holder, now, LEASE_SECONDS)
+            found = found if mine else []
+        self._gauges = found
+        for name, endpoint, value in found:
+            self._recorder.look(name, {"EndpointName": endpoint}, value)
+
+    def _prune(self) -> None:
+        """Delete what is too old: sooner where there is more than may be."""
+        with self._database.read() as connection:
+            kept = count_samples(connection)
+        share = min(1.0, self._settings.max_metric_samples / max(kept, 1))
+        if share < 1:
+            extra = {"action": "prune", "samples": kept, "kept_share": round(share, 3)}
+            log.warning("There are more samples of metrics than max_metric_samples.", extra=extra)
+        before = int((self._clock.now() - self._settings.metric_retention_seconds * share) // 60)
+        after: int | None = 0
+        while after is not None:
+            with self._database.write() as connection:
+                after = prune(connection, before, after, PRUNED_AT_ONCE)

@@ -1,0 +1,277 @@
+"""What the gateways have counted, added up: totals that do not go down when a gateway restarts."""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Annotated, NamedTuple, TypeVar
+
+import msgspec
+
+from sagehen.base.clock import Clock
+from sagehen.frame.statistics import Latencies
+
+__all__ = [
+    "ContainerKey",
+    "CountsKey",
+    "GatewayReport",
+    "InFlight",
+    "LimitHits",
+    "Observations",
+    "Presence",
+    "VariantCounts",
+    "VariantKey",
+]
+
+MOST_GATEWAYS = 256
+MOST_VARIANTS = 20_000
+MOST_LIMITS = 100
+SILENT_SECONDS = 10.0
+"""A gateway that has not reported for so long is no more: it works on no request."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Share = Annotated[float, msgspec.Meta(ge=0)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+
+_K = TypeVar("_K")
+
+VariantKey = tuple[str, str]
+"""(endpoint name, variant name)."""
+ContainerKey = tuple[str, str, str]
+"""(endpoint name, variant name, container's hostname)."""
+
+
+class CountsKey(NamedTuple):
+    """Whose counts they are."""
+
+    endpoint: str
+    variant: str
+    container: str
+    """Empty where they are the variant's own."""
+    is_stage: bool
+    """They are a part of what is counted for the variant too."""
+
+
+LimitHits = dict[_Name, _Count]
+"""How often each limit was met, by its name."""
+
+
+class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Named as in METRICS; times in microseconds."""
+
+    invocations: _Count = msgspec.field(default=0, name="Invocations")
+    invocations_per_instance: _Share = msgspec.field(default=0.0, name="InvocationsPerInstance")
+    errors_4xx: _Count = msgspec.field(default=0, name="Invocation4XXErrors")
+    errors_5xx: _Count = msgspec.field(default=0, name="Invocation5XXErrors")
+    model_errors: _Count = msgspec.field(default=0, name="InvocationModelErrors")
+    cache_hits: _Count = msgspec.field(default=0, name="ModelCacheHit")
+    cache_lookups: _Count = msgspec.field(default=0, name="ModelCacheHitSamples")
+    model_latency: Latencies = msgspec.field(default=Latencies(), name="ModelLatency")
+    overhead_latency: Latencies = msgspec.field(default=Latencies(), name="OverheadLatency")
+    shadow_copies_dropped: _Count = msgspec.field(default=0, name="ShadowCopiesDropped")
+    loading_wait_sum: _Count = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
+    loading_wait_count: _Count = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
+
+    def __add__(self, other: "VariantCounts") -> "VariantCounts":
+        return VariantCounts(
+            **{
+                field: getattr(self, field) + getattr(other, field)
+                for field in VariantCounts.__struct_fields__
+            }
+        )
+
+    def __sub__(self, before: "VariantCounts") -> "VariantCounts":
+        """What came since `before`, which is of the same counters."""
+        return VariantCounts(
+            **{
+                field: getattr(self, field) - getattr(before, field)
+                for field in VariantCounts.__struct_fields__
+            }
+        )
+
+    def is_before(self, other: "VariantCounts") -> bool:
+        """Whether the same counters can show `other` later: none is lower there."""
+        fields = VariantCounts.__struct_fields__
+        return all(getattr(self, field) <= getattr(other, field) for field in fields)
+
+
+class InFlight(msgspec.Struct, frozen=True, kw_only=True):
+    """How many requests are somewhere, and the least and the most at once in the last 10 s."""
+
+    now: _Count = 0
+    lowest: _Count = 0
+    highest: _Count = 0
+
+    def __add__(self, other: "InFlight") -> "InFlight":
+        return InFlight(
+            now=self.now + other.now,
+            lowest=self.lowest + other.lowest,
+            highest=self.highest + other.highest,
+        )
+
+
+class Presence(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the requests of one variant are."""
+
+    in_flight: InFlight = InFlight()
+    """Worked on, those that wait included."""
+    queued: InFlight = InFlight()
+    """Waiting for a free slot."""
+
+    def __add__(self, other: "Presence") -> "Presence":
+        return Presence(
+            in_flight=self.in_flight + other.in_flight, queued=self.queued + other.queued
+        )
+
+
+class _VariantReport(VariantCounts, frozen=True, kw_only=True):
+    endpoint: _Name
+    variant: _Name
+    container: Annotated[str, msgspec.Meta(max_length=63)] = ""
+    is_stage: bool = False
+    in_flight: InFlight = msgspec.field(default=InFlight(), name="ConcurrentRequestsPerModel")
+    queued: InFlight = msgspec.field(default=InFlight(), name="QueuedRequests")
+
+    @property
+    def key(self) -> CountsKey:
+        return CountsKey(self.endpoint, self.variant, self.container, self.is_stage)
+
+    @property
+    def presence(self) -> Presence:
+        return Presence(in_flight=self.in_flight, queued=self.queued)
+
+    def counts(self) -> VariantCounts:
+        return VariantCounts(
+            **{field: getattr(self, field) for field in VariantCounts.__struct_fields__}
+        )
+
+
+class GatewayReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one gateway has counted since it began."""
+
+    gateway: _Name | int
+    """Which process it is."""
+    began_at: float = 0.0
+    """When it did, in seconds since the epoch."""
+    variants: Annotated[tuple[_VariantReport, ...], msgspec.Meta(max_length=MOST_VARIANTS)]
+    limit_hits: Annotated[LimitHits, msgspec.Meta(max_length=MOST_LIMITS)] = {}
+
+
+class Observations:
+    """The last report of each gateway, and the sums of those that are no more."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_at = clock.now()
+        self._fresh: dict[CountsKey, VariantCounts] = {}
+        """What came in since it was last taken."""
+        self._gateways: OrderedDict[str, dict[CountsKey, VariantCounts]] = OrderedDict()
+        """The one that reported last is last. One that died stays: its counts still count."""
+        self._ended: dict[CountsKey, VariantCounts] = {}
+        self._limit_hits: Counter[str] = Counter()
+        """Of all gateways there are and have been."""
+        self._last_limit_hits: dict[str, LimitHits] = {}
+        """By gateway, what of it is in those."""
+        self._present: dict[str, tuple[float, dict[CountsKey, Presence]]] = {}
+        """By gateway, with the time of the report."""
+
+    def record(self, report: GatewayReport) -> None:
+        """Take a gateway's report in place of its last one."""
+        identity = str(report.gateway)
+        now = {one.key: one.counts() for one in report.variants}
+        self._add_fresh(report, now)
+        before = self._gateways.pop(identity, {})
+        for key, counts in before.items():
+            if key not in now:
+                # Gateways forget a variant when its route goes: the endpoint is no more, and one
+                # made anew under its name starts from nothing.
+                self._ended.pop(key, None)
+            elif not counts.is_before(now[key]):
+                self._end(key, counts)
+        self._gateways[identity] = now
+        self._add_limit_hits(identity, report.limit_hits)
+        self._present = dict(self._reporting())
+        self._present[identity] = (
+            self._clock.monotonic(),
+            {one.key: one.presence for one in report.variants},
+        )
+        if len(self._gateways) > MOST_GATEWAYS:
+            gone, oldest = self._gateways.popitem(last=False)
+            self._last_limit_hits.pop(gone, None)
+            for key, counts in oldest.items():
+                self._end(key, counts)
+
+    def take(self) -> dict[CountsKey, VariantCounts]:
+        """What came in since this was last asked; of each gateway that was there before us, since
+        its first report: what it had counted until then was taken before our time."""
+        fresh, self._fresh = self._fresh, {}
+        return fresh
+
+    def _add_fresh(self, report: GatewayReport, now: dict[CountsKey, VariantCounts]) -> None:
+        before = self._gateways.get(str(report.gateway))
+        if before is None and report.began_at < self._began_at:
+            return
+        for key, counts in now.items():
+            old = (before or {}).get(key, VariantCounts())
+            added = counts - old if old.is_before(counts) else counts
+            if added != VariantCounts():
+                self._fresh[key] = self._fresh.get(key, VariantCounts()) + added
+            if len(self._fresh) > MOST_VARIANTS:
+                del self._fresh[next(iter(self._fresh))]
+
+    def totals(self) -> dict[VariantKey, VariantCounts]:
+        """By (endpoint name, variant name), over all gateways there are and have been."""
+        # Where containers are invoked directly, only they are counted: each request is one's.
+        return _sums(
+            ((key.endpoint, key.variant), counts)
+            for key, counts in self._counts()
+            if not key.is_stage
+        )
+
+    def containers(self) -> dict[ContainerKey, VariantCounts]:
+        """The same of each container, where a variant has several."""
+        return _sums(
+            ((key.endpoint, key.variant, key.container), counts)
+            for key, counts in self._counts()
+            if key.container
+        )
+
+    def _counts(self) -> Iterator[tuple[CountsKey, VariantCounts]]:
+        yield from self._ended.items()
+        for gateway in self._gateways.values():
+            yield from gateway.items()
+
+    def limit_hits(self) -> LimitHits:
+        """How often each limit was met, over all gateways there are and have been."""
+        return dict(self._limit_hits)
+
+    def present(self) -> dict[VariantKey, Presence]:
+        """Of the gateways there are: together, as if all had theirs at the same moment."""
+        sums: dict[VariantKey, Presence] = {}
+        for _, (_, variants) in self._reporting():
+            for key, one in variants.items():
+                mine = (key.endpoint, key.variant)
+                sums[mine] = sums.get(mine, Presence()) + one
+        return sums
+
+    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[CountsKey, Presence]]]]:
+        since = self._clock.monotonic() - SILENT_SECONDS
+        return (item for item in self._present.items() if item[1][0] >= since)
+
+    def _add_limit_hits(self, gateway: str, now: LimitHits) -> None:
+        before = self._last_limit_hits.get(gateway, {})
+        if any(now.get(limit, 0) < hits for limit, hits in before.items()):
+            before = {}  # It is another process under its id, which begins from nothing.
+        for limit, hits in now.items():
+            self._limit_hits[limit] += hits - before.get(limit, 0)
+        self._last_limit_hits[gateway] = now
+
+    def _end(self, key: CountsKey, counts: VariantCounts) -> None:
+        self._ended[key] = self._ended.pop(key, VariantCounts()) + counts
+        if len(self._ended) > MOST_VARIANTS:
+            del self._ended[next(iter(self._ended))]
+
+
+def _sums(counts: Iterable[tuple[_K, VariantCounts]]) -> dict[_K, VariantCounts]:
+    sums: dict[_K, VariantCounts] = {}
+    for key, one in counts:
+        sums[key] = sums[key] + one if key in sums else one
+    return sums

@@ -1,0 +1,62 @@
+"""Reads of settings that a bucket here never has: S3 answers what it answers where none is set.
+
+Tools ask for them when they look at a bucket. Writing any of them is refused.
+"""
+
+from collections.abc import Mapping
+
+from sagehen.services.s3.http.exchange import Exchange, Operation
+from sagehen.services.s3.http.xml import document, text
+from sagehen.wire.errors import AwsError
+from sagehen.wire.http import Response
+
+__all__ = ["OPERATIONS"]
+
+_MISSING = {
+    "GetBucketCors": ("NoSuchCORSConfiguration", "The CORS configuration does not exist"),
+    "GetBucketLifecycleConfiguration": (
+        "NoSuchLifecycleConfiguration",
+        "The lifecycle configuration does not exist",
+    ),
+    "GetBucketPolicy": ("NoSuchBucketPolicy", "The bucket policy does not exist"),
+    "GetBucketReplication": (
+        "ReplicationConfigurationNotFoundError",
+        "The replication configuration was not found",
+    ),
+    "GetBucketWebsite": (
+        "NoSuchWebsiteConfiguration",
+        "The specified bucket does not have a website configuration",
+    ),
+    "GetObjectLockConfiguration": (
+        "ObjectLockConfigurationNotFoundError",
+        "Object Lock configuration does not exist for this bucket",
+    ),
+}
+_EMPTY = {
+    "GetBucketAccelerateConfiguration": ("AccelerateConfiguration", ""),
+    "GetBucketLogging": ("BucketLoggingStatus", ""),
+    "GetBucketNotificationConfiguration": ("NotificationConfiguration", ""),
+    "GetBucketRequestPayment": ("RequestPaymentConfiguration", text("Payer", "BucketOwner")),
+}
+
+
+def _missing(code: str, message: str) -> Operation:
+    async def answer(exchange: Exchange) -> Response:
+        await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
+        raise AwsError(code, message, 404, BucketName=exchange.bucket)
+
+    return answer
+
+
+def _empty(name: str, inner: str) -> Operation:
+    async def answer(exchange: Exchange) -> Response:
+        await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
+        return Response(200, {"content-type": "application/xml"}, document(name, [inner]))
+
+    return answer
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    **{name: _missing(*answer) for name, answer in _MISSING.items()},
+    **{name: _empty(*answer) for name, answer in _EMPTY.items()},
+}

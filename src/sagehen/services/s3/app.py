@@ -1,0 +1,60 @@
+"""S3's front door: a signed request in, an answer out, bodies streaming both ways."""
+
+from collections.abc import AsyncIterator
+
+from sagehen.frame.context import Call
+from sagehen.services.s3.acl import check_expected_owner
+from sagehen.services.s3.errors import not_implemented
+from sagehen.services.s3.http.attributes import refuse_unknown
+from sagehen.services.s3.http.exchange import (
+    Exchange,
+    Stream,
+    read_target,
+    with_hoisted_headers,
+)
+from sagehen.services.s3.http.xml import check_version
+from sagehen.services.s3.operations import OPERATIONS, find_operation
+from sagehen.wire.errors import AwsError
+from sagehen.wire.http import Request, Response
+from sagehen.wire.serialize import serialize_error
+from sagehen.wire.services import service
+from sagehen.wire.signatures.sigv4 import Identity
+
+__all__ = ["handle"]
+
+
+async def handle(
+    request: Request, stream: AsyncIterator[bytes], call: Call, identity: Identity
+) -> Response:
+    """Answer a request whose signature is right, but for what it says of its body.
+
+    Args:
+        stream: the body as it comes. Reading it is what asks the client to send it.
+    """
+    body = Stream(stream)
+    try:
+        response = await _answer(request, body, call, identity)
+    except AwsError as error:
+        response = serialize_error(service("s3"), None, error, call.request_id)
+        if not body.begun and "expect" in request.headers:
+            # The client may send the body after all, or not: it cannot be told from the next
+            # request. Without `Expect` the body comes, and is discarded: closing the connection
+            # while it comes would take the answer from whoever is still sending.
+            response.headers["connection"] = "close"
+    response.headers.setdefault("x-amz-request-id", call.request_id)
+    return response
+
+
+async def _answer(request: Request, body: Stream, call: Call, identity: Identity) -> Response:
+    bucket, key, query = read_target(request)
+    request = with_hoisted_headers(request, query)
+    name = find_operation(request.method, bucket, key, query, request.headers)
+    exchange = Exchange(request, query, bucket, key, body, call, identity)
+    act = OPERATIONS.get(name)
+    if act is None:
+        raise not_implemented(name)
+    refuse_unknown(request.headers)
+    if key:
+        check_version(query, key)
+    check_expected_owner(exchange)
+    return await act(exchange)

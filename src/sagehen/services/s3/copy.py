@@ -1,0 +1,149 @@
+"""Copies: of an object to an object, and of a range of one to a part."""
+
+from collections.abc import Callable, Mapping
+from urllib.parse import unquote
+
+import msgspec
+
+from sagehen.services.s3.acl import written_acl
+from sagehen.services.s3.errors import invalid_argument, invalid_request, speaking_s3
+from sagehen.services.s3.http.attributes import encryption_headers, read_attributes
+from sagehen.services.s3.http.checksums import checksum_elements, read_algorithm
+from sagehen.services.s3.http.conditions import (
+    Verdict,
+    judge,
+    precondition_failed,
+    read_write_condition,
+)
+from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.xml import check_version, document, iso_time, text
+from sagehen.services.s3.storage import Copy
+from sagehen.services.s3.storage.records import Attributes, ObjectInfo
+from sagehen.wire.http import Response
+
+__all__ = ["check_source", "copy_object", "read_source"]
+
+_LARGEST_SOURCE_BYTES = 5 * 2**30
+_SOURCE = "x-amz-copy-source"
+_WEBSITE = "x-amz-website-redirect-location"
+
+
+def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
+    """The bucket and key to copy from.
+
+    Raises:
+        AwsError: InvalidArgument where the header is not `bucket/key`.
+    """
+    given = headers[_SOURCE]
+    path, has_version, version = given.partition("?versionId=")
+    try:
+        bucket, _, key = unquote(path, errors="strict").removeprefix("/").partition("/")
+    except UnicodeDecodeError:
+        bucket, key = "", ""
+    if not bucket or not key or bucket.startswith("arn:"):
+        raise invalid_argument(
+            "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
+            _SOURCE,
+            given,
+        )
+    if has_version:
+        check_version({"versionId": version}, key)
+    return bucket, key
+
+
+def check_source(headers: Mapping[str, str], source: ObjectInfo) -> None:
+    """Raises AwsError where the conditions on the source do not hold."""
+    verdict, header = judge(headers, source, prefix=f"{_SOURCE}-")
+    if verdict is not Verdict.GO_ON:
+        raise precondition_failed(f"x-amz-copy-source-{header}")
+
+
+async def copy_object(exchange: Exchange) -> Response:
+    bucket, key = read_source(exchange.headers)
+    said = read_attributes(exchange.headers, await written_acl(exchange))
+    copy = Copy(
+        source_bucket=bucket,
+        source_key=key,
+        bucket=exchange.bucket,
+        key=exchange.key,
+        describe=_describer(exchange, bucket, key, said),
+        algorithm=read_algorithm(exchange.headers),
+        condition=read_write_condition(exchange.headers),
+    )
+
+    def act() -> ObjectInfo:
+        exchange.store.bucket(exchange.bucket)
+        with speaking_s3(bucket, key):
+            return exchange.store.copy(copy)
+
+    info = await exchange.run(act)
+    body = document(
+        "CopyObjectResult",
+        [
+            text("LastModified", iso_time(info.modified_at)),
+            text("ETag", f'"{info.etag}"'),
+            checksum_elements(info.checksum),
+        ],
+    )
+    headers = {"content-type": "application/xml", **encryption_headers(info.attributes)}
+    return Response(200, headers, body)
+
+
+def _describer(
+    exchange: Exchange, bucket: str, key: str, said: Attributes
+) -> Callable[[ObjectInfo], Attributes]:
+    """What the copy of a source has; it raises AwsError where that cannot be copied."""
+    headers = exchange.headers
+    replace = _directive(headers, "x-amz-metadata-directive")
+    replace_tags = _directive(headers, "x-amz-tagging-directive")
+    if (bucket, key) == (exchange.bucket, exchange.key) and not replace:
+        _check_changes_itself(headers)
+
+    def describe(source: ObjectInfo) -> Attributes:
+        check_source(headers, source)
+        _check_size(source)
+        tags = said.tags if replace_tags else source.attributes.tags
+        if replace:
+            return msgspec.structs.replace(said, tags=tags)
+        kept = source.attributes
+        own = {name: value for name, value in kept.headers.items() if not _is_of_one_write(name)}
+        asked = {name: value for name, value in said.headers.items() if _is_of_one_write(name)}
+        return Attributes(
+            headers={**own, **asked},
+            metadata=kept.metadata,
+            tags=tags,
+            storage_class=said.storage_class,
+            acl=said.acl,
+        )
+
+    return describe
+
+
+def _check_changes_itself(headers: Mapping[str, str]) -> None:
+    changing = ("x-amz-storage-class", "x-amz-server-side-encryption", _WEBSITE)
+    if not any(name in headers for name in changing):
+        raise invalid_request(
+            "This copy request is illegal because it is trying to copy an object to itself without "
+            "changing the object's metadata, storage class, website redirect location or "
+            "encryption attributes."
+        )
+
+
+def _check_size(source: ObjectInfo) -> None:
+    if source.size > _LARGEST_SOURCE_BYTES:
+        raise invalid_request(
+            "The specified copy source is larger than the maximum allowable size for a copy "
+            f"source: {_LARGEST_SOURCE_BYTES}"
+        )
+
+
+def _is_of_one_write(header: str) -> bool:
+    """Encryption and redirects are never copied, only asked for."""
+    return header.startswith("x-amz-")
+
+
+def _directive(headers: Mapping[str, str], name: str) -> bool:
+    given = headers.get(name, "COPY")
+    if given not in ("COPY", "REPLACE"):
+        raise invalid_argument(f"Unknown {name.removeprefix('x-amz-')}.", name, given)
+    return given == "REPLACE"

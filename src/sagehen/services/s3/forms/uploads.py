@@ -1,0 +1,287 @@
+"""Browser-based uploads: a form of multipart/form-data whose policy is signed becomes an object.
+
+The form's fields come before its file, so all that they say is checked before a byte is kept.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from sagehen.frame.context import Call
+from sagehen.services.s3.acl import check_expected_owner, written_acl
+from sagehen.services.s3.errors import not_implemented
+from sagehen.services.s3.forms.policy import Policy, read_policy
+from sagehen.services.s3.forms.reader import FormReader
+from sagehen.services.s3.http.attributes import (
+    read_attributes,
+    refuse_unknown,
+    written_headers,
+)
+from sagehen.services.s3.http.body import LARGEST_OBJECT_BYTES
+from sagehen.services.s3.http.checksums import Asked, read_asked
+from sagehen.services.s3.http.exchange import (
+    Exchange,
+    Stream,
+    check_key,
+    header_value,
+    read_target,
+)
+from sagehen.services.s3.http.xml import element, parse, text
+from sagehen.services.s3.storage.files import Draft
+from sagehen.services.s3.storage.records import Attributes, ObjectInfo
+from sagehen.services.s3.tags import read_tag_sets
+from sagehen.wire.errors import AwsError
+from sagehen.wire.http import Request, Response
+from sagehen.wire.scope import Signing, signing_of
+from sagehen.wire.serialize import serialize_error
+from sagehen.wire.services import service
+from sagehen.wire.signatures.forms import missing_field, verify_form
+from sagehen.wire.signatures.sigv4 import UNSIGNED_PAYLOAD, Identity, Verifier
+
+__all__ = ["handle_form", "is_form"]
+
+FIELDS_SECONDS = 20.0
+"""For all before a form's file, and for the rest of one that is refused: like a request's head, it
+is read from anybody."""
+
+_BATCH_BYTES = 2**20
+_MOST_DRAINED_BYTES = 2**20
+"""Of a refused form's rest: a client that is still sending would not read the answer."""
+
+_BUCKET_PATH = re.compile(r"/[^/]+/?")
+_FILENAME = "${filename}"
+_OF_OBJECTS = (
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "expires",
+)
+_OF_SIGNATURES = tuple(
+    f"x-amz-{name}" for name in ("algorithm", "credential", "date", "security-token", "signature")
+)
+_STATUSES = {"200": 200, "201": 201}
+_TOO_SLOW = "RequestTimeout"
+
+
+def is_form(request: Request) -> bool:
+    """Whether this is a browser-based upload: such a form to a bucket, signed by no header."""
+    return (
+        request.method == "POST"
+        and request.headers.get("content-type", "").lower().startswith("multipart/form-data")
+        and signing_of(request) is Signing.NOWHERE
+        and _BUCKET_PATH.fullmatch(request.raw_path) is not None
+    )
+
+
+async def handle_form(
+    request: Request, stream: AsyncIterator[bytes], call: Call, verifier: Verifier
+) -> Response:
+    """Answer a form, whose signature is not yet checked."""
+    try:
+        response = await _answer(request, stream, call, verifier)
+    except AwsError as error:
+        response = serialize_error(service("s3"), None, error, call.request_id)
+        if error.code == _TOO_SLOW or not await _drained(stream):
+            response.headers["connection"] = "close"
+    response.headers.setdefault("x-amz-request-id", call.request_id)
+    return response
+
+
+async def _answer(
+    request: Request, stream: AsyncIterator[bytes], call: Call, verifier: Verifier
+) -> Response:
+    reader = FormReader(request.headers["content-type"])
+    upload: _Upload | None = None
+    limit = asyncio.timeout(FIELDS_SECONDS)
+    try:
+        async with limit:
+            async for data in stream:
+                piece = reader.feed(data)
+                if reader.has_file and upload is None:
+                    limit.reschedule(None)
+                    upload = await _begin(request, reader, call, verifier)
+                if upload is not None and piece:
+                    await upload.add(piece)
+        reader.finish()
+        if upload is None:
+            raise AssertionError("A form that is whole has begun its file.")
+        info = await upload.keep()
+    except BaseException:
+        if upload is not None:
+            upload.draft.discard()
+        elif limit.expired():
+            raise AwsError(
+                _TOO_SLOW,
+                "Your socket connection to the server was not read from or written to within the "
+                f"timeout period: a form's fields have to come within {FIELDS_SECONDS:g} seconds.",
+                400,
+            ) from None
+        raise
+    return _accepted(request, reader.fields, info)
+
+
+async def _begin(request: Request, reader: FormReader, call: Call, verifier: Verifier) -> "_Upload":
+    """Check all that the fields say. Raises AwsError."""
+    bucket, key_in_path, query = read_target(request)
+    if key_in_path:  # as %2F, which `is_form` does not decode
+        message = "The specified method is not allowed against this resource."
+        raise AwsError("MethodNotAllowed", message, 405)
+    fields = dict(reader.fields)
+    if "key" not in fields:
+        raise missing_field("key")
+    access_key = verify_form(fields, verifier)
+    if reader.filename is not None:
+        name = re.split(r"[/\\]", reader.filename)[-1]
+        fields["key"] = fields["key"].replace(_FILENAME, name)
+    policy = read_policy(fields["policy"], LARGEST_OBJECT_BYTES)
+    policy.check({**fields, "bucket": bucket}, reader.names, call.clock.now())
+    if not fields["key"]:
+        raise missing_field("key")
+    check_key(fields["key"])
+    headers = _headers(fields)
+    refuse_unknown(headers)
+    identity = Identity(access_key, "s3", verifier.region, UNSIGNED_PAYLOAD, "", "", b"", "")
+    exchange = Exchange(
+        replace(request, headers=headers),
+        query,
+        bucket,
+        fields["key"],
+        Stream(_nothing()),
+        call,
+        identity,
+    )
+    check_expected_owner(exchange)
+    await exchange.run(lambda: exchange.store.bucket(bucket))
+    attributes = read_attributes(headers, await written_acl(exchange))
+    if "tagging" in fields:
+        tags = read_tag_sets(parse(fields["tagging"].encode(), "Tagging"))
+        attributes = msgspec.structs.replace(attributes, tags=tags)
+    asked = read_asked(headers)
+    draft = await exchange.run(lambda: exchange.store.draft(asked.algorithm if asked else None))
+    return _Upload(exchange, draft, attributes, policy, asked)
+
+
+class _Upload:
+    """The file of a form that is allowed, on its way to become an object."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        draft: Draft,
+        attributes: Attributes,
+        policy: Policy,
+        asked: Asked | None,
+    ) -> None:
+        self.draft = draft
+        self._exchange = exchange
+        self._attributes = attributes
+        self._policy = policy
+        self._asked = asked
+        self._size = 0
+        self._batch = bytearray()
+
+    async def add(self, piece: bytes) -> None:
+        """Raises AwsError EntityTooLarge."""
+        self._size += len(piece)
+        if self._size > self._policy.most_bytes:
+            raise AwsError(
+                "EntityTooLarge",
+                "Your proposed upload exceeds the maximum allowed size",
+                400,
+                ProposedSize=self._size,
+                MaxSizeAllowed=self._policy.most_bytes,
+            )
+        self._batch += piece
+        if len(self._batch) >= _BATCH_BYTES:
+            await self._write()
+
+    async def keep(self) -> ObjectInfo:
+        """Make the file, which is whole, the object. Raises AwsError."""
+        if self._size < self._policy.least_bytes:
+            raise AwsError(
+                "EntityTooSmall",
+                "Your proposed upload is smaller than the minimum allowed size",
+                400,
+                ProposedSize=self._size,
+                MinSizeAllowed=self._policy.least_bytes,
+            )
+        await self._write()
+        if self._asked is not None and self.draft.checksum != self._asked.value:
+            raise AwsError(
+                "BadDigest",
+                f"The {self._asked.algorithm.upper()} you specified did not match the calculated "
+                "checksum.",
+                400,
+            )
+        exchange = self._exchange
+        return await exchange.run(
+            lambda: exchange.store.put(exchange.bucket, exchange.key, self.draft, self._attributes)
+        )
+
+    async def _write(self) -> None:
+        batch, self._batch = bytes(self._batch), bytearray()
+        await self._exchange.run(lambda: self.draft.write(batch))
+
+
+def _headers(fields: Mapping[str, str]) -> dict[str, str]:
+    """What the fields say of the object, as a PUT's headers would."""
+    if "content-md5" in fields:
+        raise not_implemented("The field Content-MD5 of a form")
+    said = {
+        name: value
+        for name, value in fields.items()
+        if name in _OF_OBJECTS or (name.startswith("x-amz-") and name not in _OF_SIGNATURES)
+    }
+    if "acl" in fields:
+        said["x-amz-acl"] = fields["acl"]
+    # An empty field of a web page's form says nothing.
+    return {name: header_value(name, value) for name, value in said.items() if value}
+
+
+def _accepted(request: Request, fields: Mapping[str, str], info: ObjectInfo) -> Response:
+    location = f"http://{request.headers.get('host', '')}/{info.bucket}/{quote(info.key, safe='')}"
+    headers = {**written_headers(info), "location": location}
+    etag = f'"{info.etag}"'
+    target = fields.get("success_action_redirect") or fields.get("redirect") or ""
+    if urlsplit(target).scheme in ("http", "https") and urlsplit(target).netloc:
+        told = urlencode({"bucket": info.bucket, "key": info.key, "etag": etag})
+        # A header holds ASCII without spaces and controls.
+        safe = quote(target, safe="%/:?#[]@!$&'()*+,;=~-._")
+        headers["location"] = f"{safe}{'&' if '?' in target else '?'}{told}"
+        return Response(303, headers)
+    status = _STATUSES.get(fields.get("success_action_status", ""), 204)
+    if status != 201:
+        return Response(status, headers)
+    inner = [
+        text("Location", location),
+        text("Bucket", info.bucket),
+        text("Key", info.key),
+        text("ETag", etag),
+    ]
+    body = f'<?xml version="1.0" encoding="UTF-8"?>\n{element("PostResponse", *inner)}'
+    return Response(201, {**headers, "content-type": "application/xml"}, body.encode())
+
+
+async def _drained(stream: AsyncIterator[bytes]) -> bool:
+    """Read what is left of a body, if it is not too much; whether nothing is left."""
+    size = 0
+    try:
+        async with asyncio.timeout(FIELDS_SECONDS):
+            async for data in stream:
+                size += len(data)
+                if size > _MOST_DRAINED_BYTES:
+                    return False
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""

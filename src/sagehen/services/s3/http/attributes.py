@@ -1,0 +1,192 @@
+"""What a client says about an object in headers, and the headers that say it again."""
+
+from collections.abc import Mapping
+from email.utils import formatdate
+from urllib.parse import parse_qsl
+
+from sagehen.services.s3.errors import invalid_argument, not_implemented
+from sagehen.services.s3.http.checksums import checksum_headers
+from sagehen.services.s3.storage.records import Attributes, ObjectInfo
+from sagehen.services.s3.tags import check_tags
+from sagehen.wire.errors import AwsError
+
+__all__ = [
+    "OF_THE_CONTENT",
+    "encryption_headers",
+    "object_headers",
+    "read_attributes",
+    "refuse_encryption",
+    "refuse_unknown",
+    "written_headers",
+]
+
+DEFAULT_CONTENT_TYPE = "binary/octet-stream"
+
+_META = "x-amz-meta-"
+_MOST_METADATA_BYTES = 2048
+OF_THE_CONTENT = (
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "expires",
+)
+"""Headers that are kept with an object, and that a GET may ask to be others."""
+_KEPT = (*OF_THE_CONTENT, "x-amz-website-redirect-location")
+_ENCRYPTION = (
+    "x-amz-server-side-encryption",
+    "x-amz-server-side-encryption-aws-kms-key-id",
+    "x-amz-server-side-encryption-bucket-key-enabled",
+)
+_DEFAULT_ENCRYPTION = {_ENCRYPTION[0]: "AES256"}
+_BY_KMS = ("aws:kms", "aws:kms:dsse")
+_ENCRYPTIONS = ("AES256", *_BY_KMS)
+_STORAGE_CLASSES = (
+    "STANDARD",
+    "REDUCED_REDUNDANCY",
+    "STANDARD_IA",
+    "ONEZONE_IA",
+    "INTELLIGENT_TIERING",
+    "GLACIER",
+    "DEEP_ARCHIVE",
+    "GLACIER_IR",
+)
+_REFUSED = (
+    "x-amz-server-side-encryption-customer-",
+    "x-amz-copy-source-server-side-encryption-customer-",
+    "x-amz-object-lock-",
+    "x-amz-grant-",
+    "x-amz-server-side-encryption-context",
+    "x-amz-if-match-",
+    "x-amz-mfa",
+    "x-amz-write-offset-bytes",
+)
+
+
+def refuse_unknown(headers: Mapping[str, str]) -> None:
+    """Raises AwsError for headers that ask for what is not there, and for values that are none."""
+    for name in headers:
+        if name.startswith(_REFUSED):
+            raise not_implemented(f"The header {name}")
+    if headers.get("x-amz-bucket-object-lock-enabled", "false").lower() == "true":
+        raise not_implemented("Object lock")
+    if headers.get("x-amz-bucket-namespace", "global") != "global":
+        raise not_implemented("A bucket namespace other than global")
+
+
+def read_attributes(headers: Mapping[str, str], acl: str = "private") -> Attributes:
+    """What the headers of a write say about the object, whose access control list was read.
+
+    Raises:
+        AwsError: InvalidStorageClass, InvalidTag, MetadataTooLarge and the like.
+    """
+    kept = {name: headers[name] for name in (*_KEPT, *_ENCRYPTION) if name in headers}
+    if "aws-chunked" in kept.get("content-encoding", ""):
+        # That one is of the request's body, not of the object.
+        parts = [part.strip() for part in kept.pop("content-encoding").split(",")]
+        if others := [part for part in parts if part not in ("", "aws-chunked")]:
+            kept["content-encoding"] = ",".join(others)
+    _check_encryption(kept)
+    return Attributes(
+        headers=kept,
+        metadata=_read_metadata(headers),
+        tags=_read_tags(headers.get("x-amz-tagging", "")),
+        storage_class=_read_storage_class(headers),
+        acl=acl,
+    )
+
+
+def refuse_encryption(headers: Mapping[str, str]) -> None:
+    """Raises AwsError where a request that writes no object of its own asks for encryption."""
+    for name in _ENCRYPTION:
+        if name in headers:
+            raise invalid_argument(
+                f"{name} header is not supported for this operation.", name, headers[name]
+            )
+
+
+def object_headers(info: ObjectInfo) -> dict[str, str]:
+    """The headers of a read that tell of the object, but for its length and checksum."""
+    attributes = info.attributes
+    headers = {
+        "content-type": DEFAULT_CONTENT_TYPE,
+        **_DEFAULT_ENCRYPTION,
+        **attributes.headers,
+        "accept-ranges": "bytes",
+        "etag": f'"{info.etag}"',
+        "last-modified": formatdate(info.modified_at, usegmt=True),
+    }
+    headers.update({_META + name: value for name, value in attributes.metadata.items()})
+    if attributes.tags:
+        headers["x-amz-tagging-count"] = str(len(attributes.tags))
+    if attributes.storage_class != "STANDARD":
+        headers["x-amz-storage-class"] = attributes.storage_class
+    return headers
+
+
+def written_headers(info: ObjectInfo) -> dict[str, str]:
+    """The headers of a write's answer."""
+    return {
+        "etag": f'"{info.etag}"',
+        **encryption_headers(info.attributes),
+        **checksum_headers(info.checksum),
+    }
+
+
+def encryption_headers(attributes: Attributes) -> dict[str, str]:
+    """The encryption that was asked for, or else the default of every bucket, as S3 says it."""
+    asked = {name: attributes.headers[name] for name in _ENCRYPTION if name in attributes.headers}
+    return {**_DEFAULT_ENCRYPTION, **asked}
+
+
+def _check_encryption(kept: Mapping[str, str]) -> None:
+    algorithm = kept.get(_ENCRYPTION[0])
+    if _ENCRYPTION[1] in kept and algorithm not in _BY_KMS:
+        raise invalid_argument(
+            "Server Side Encryption with AWS KMS managed key requires HTTP header "
+            "x-amz-server-side-encryption : aws:kms",
+            _ENCRYPTION[0],
+            algorithm or "null",
+        )
+    if algorithm is not None and algorithm not in _ENCRYPTIONS:
+        raise AwsError(
+            "InvalidEncryptionAlgorithmError",
+            "The encryption request that you specified is not valid. The valid value is AES256, "
+            "aws:kms or aws:kms:dsse.",
+            400,
+        )
+
+
+def _read_metadata(headers: Mapping[str, str]) -> dict[str, str]:
+    metadata = {
+        name.removeprefix(_META): value for name, value in headers.items() if name.startswith(_META)
+    }
+    size = sum(len(name) + len(value) for name, value in metadata.items())
+    if size > _MOST_METADATA_BYTES:
+        raise AwsError(
+            "MetadataTooLarge",
+            "Your metadata headers exceed the maximum allowed metadata size",
+            400,
+            Size=size,
+            MaxSizeAllowed=_MOST_METADATA_BYTES,
+        )
+    return metadata
+
+
+def _read_tags(given: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(given, keep_blank_values=True, errors="strict", max_num_fields=50)
+    except ValueError:
+        message = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query "
+        raise invalid_argument(
+            f"{message}parameters without tag name duplicates.", "x-amz-tagging", given
+        ) from None
+    return check_tags(pairs)
+
+
+def _read_storage_class(headers: Mapping[str, str]) -> str:
+    given = headers.get("x-amz-storage-class", "STANDARD")
+    if given not in _STORAGE_CLASSES:
+        raise AwsError("InvalidStorageClass", "The storage class you specified is not valid", 400)
+    return given

@@ -1,0 +1,317 @@
+"""Takes a request's body in: decoded, bounded, and checked against all that its headers say."""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from sagehen.services.s3.http.checksums import Asked, read_asked
+from sagehen.services.s3.http.chunked import ChunkedDecoder
+from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.storage.digests import base64_of, new_digest
+from sagehen.services.s3.storage.files import Draft
+from sagehen.wire.errors import AwsError
+from sagehen.wire.signatures.chunks import ChunkSignatures
+
+__all__ = ["LARGEST_OBJECT_BYTES", "SMALL_BYTES", "Plan", "plan_body", "read_document", "take"]
+
+LARGEST_OBJECT_BYTES = 5 * 2**30
+"""Of one PUT or part; larger objects come in parts."""
+SMALL_BYTES = 256 * 2**10
+"""Up to this size a body is taken in one piece."""
+
+_BATCH_BYTES = 2**20
+_MOST_DIGITS = 20
+_LARGEST_DOCUMENT_BYTES = 8 * 2**20
+_SIGNED_CHUNKS = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the headers say of the body."""
+
+    size: int
+    """Of the bytes that it carries, without any encoding of chunks."""
+    chunked: bool
+    signed_chunks: bool
+    sha256: str | None
+    md5: bytes | None
+    asked: Asked | None
+    algorithm: str | None
+    """Of the checksum to compute."""
+
+
+class _Sink(Protocol):
+    size: int
+
+    @property
+    def md5(self) -> bytes: ...
+
+    @property
+    def checksum(self) -> str | None: ...
+
+    def write(self, data: bytes) -> None: ...
+
+
+class _Held:
+    """Holds a small body in memory."""
+
+    def __init__(self, algorithm: str | None) -> None:
+        self.data = bytearray()
+        self.size = 0
+        self._algorithm = algorithm
+
+    @property
+    def md5(self) -> bytes:
+        return hashlib.md5(self.data, usedforsecurity=False).digest()
+
+    @property
+    def checksum(self) -> str | None:
+        if self._algorithm is None:
+            return None
+        digest = new_digest(self._algorithm)
+        digest.update(bytes(self.data))
+        return base64_of(digest.digest())
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+        self.size += len(data)
+
+
+def plan_body(exchange: Exchange, algorithm: str | None = None) -> Plan:
+    """Read what the headers say of a body that is an object or a part.
+
+    Args:
+        algorithm: of the checksum to compute; the one that the headers speak of where None.
+
+    Raises:
+        AwsError: it is of no known length, too large, or its digests are malformed.
+    """
+    # What is sent by aws-chunked says how long it is in a header of its own.
+    is_encoded = exchange.identity.payload_mode.startswith("STREAMING-")
+    if "content-length" not in exchange.headers and not is_encoded:
+        raise _no_length("content-length")
+    return _plan(exchange, read_asked(exchange.headers), algorithm, LARGEST_OBJECT_BYTES)
+
+
+def _plan(exchange: Exchange, asked: Asked | None, algorithm: str | None, largest: int) -> Plan:
+    headers, mode = exchange.headers, exchange.identity.payload_mode
+    chunked = mode.startswith("STREAMING-")
+    size = _read_size(exchange, chunked)
+    if size > largest:
+        raise AwsError(
+            "EntityTooLarge",
+            "Your proposed upload exceeds the maximum allowed size",
+            400,
+            ProposedSize=size,
+            MaxSizeAllowed=largest,
+        )
+    return Plan(
+        size=size,
+        chunked=chunked,
+        signed_chunks=mode.startswith(_SIGNED_CHUNKS),
+        sha256=mode if len(mode) == 64 else None,
+        md5=_read_md5(headers.get("content-md5")),
+        asked=asked,
+        algorithm=algorithm or (asked.algorithm if asked else None),
+    )
+
+
+async def take(exchange: Exchange, plan: Plan, keep: Callable[[Draft], Result]) -> Result:
+    """Write the body to a draft and, if it is all that it should be, `keep` it, in a thread.
+
+    Raises:
+        AwsError: it breaks off, or is not what the headers say; nothing is kept then.
+    """
+    if plan.size <= SMALL_BYTES and not plan.chunked:
+        data = await _whole(exchange, plan)
+
+        def take_small() -> Result:
+            draft = exchange.store.draft(plan.algorithm)
+            try:
+                intake = _Intake(exchange, plan, draft)
+                intake.feed(data)
+                intake.finish()
+                return keep(draft)
+            except BaseException:
+                draft.discard()
+                raise
+
+        return await exchange.run(take_small)
+    draft = await exchange.run(lambda: exchange.store.draft(plan.algorithm))
+    try:
+        intake = _Intake(exchange, plan, draft)
+        await _pump(exchange, intake)
+
+        def take_rest() -> Result:
+            intake.finish()
+            return keep(draft)
+
+        return await exchange.run(take_rest)
+    except BaseException:
+        draft.discard()
+        raise
+
+
+async def read_document(exchange: Exchange, *, is_checked_later: bool = False) -> bytes:
+    """The body of a request whose body is a small document, checked as every body is.
+
+    Args:
+        is_checked_later: the checksum in the headers is not of this document.
+    """
+    asked = None if is_checked_later else read_asked(exchange.headers)
+    plan = _plan(exchange, asked, None, _LARGEST_DOCUMENT_BYTES)
+    held = _Held(plan.algorithm)
+    intake = _Intake(exchange, plan, held)
+    async for data in exchange.stream:
+        intake.feed(data)
+    intake.finish()
+    return bytes(held.data)
+
+
+class _Intake:
+    """Feeds a body, as it comes, to where it is kept. Blocks: for use in threads."""
+
+    def __init__(self, exchange: Exchange, plan: Plan, sink: _Sink) -> None:
+        self._plan = plan
+        self._sink = sink
+        self._sha256 = hashlib.sha256() if plan.sha256 else None
+        self._decoder: ChunkedDecoder | None = None
+        if plan.chunked:
+            signatures = ChunkSignatures(exchange.identity) if plan.signed_chunks else None
+            self._decoder = ChunkedDecoder(signatures)
+
+    def feed(self, data: bytes) -> None:
+        if self._sha256:
+            self._sha256.update(data)
+        if self._decoder is None:
+            self._write(data)
+            return
+        for piece in self._decoder.feed(data):
+            self._write(piece)
+
+    def finish(self) -> None:
+        """Check all that can be checked now that the body is over."""
+        plan = self._plan
+        if self._decoder:
+            self._decoder.finish()
+        if self._sink.size != plan.size:
+            raise _incomplete()
+        if self._sha256 and self._sha256.hexdigest() != plan.sha256:
+            raise AwsError(
+                "XAmzContentSHA256Mismatch",
+                "The provided 'x-amz-content-sha256' header does not match what was computed.",
+                400,
+                ClientComputedContentSHA256=plan.sha256,
+                S3ComputedContentSHA256=self._sha256.hexdigest(),
+            )
+        if plan.md5 and self._sink.md5 != plan.md5:
+            raise AwsError(
+                "BadDigest", "The Content-MD5 you specified did not match what we received.", 400
+            )
+        self._check_checksum()
+
+    def _check_checksum(self) -> None:
+        asked = self._plan.asked
+        if asked is None or asked.algorithm != self._plan.algorithm:
+            return
+        value = asked.value
+        if value is None:
+            value = self._decoder.trailers.get(asked.header) if self._decoder else None
+        if value is None:
+            raise AwsError(
+                "MalformedTrailerError",
+                f"The request was to have the trailer {asked.header}, and has not.",
+                400,
+            )
+        if self._sink.checksum != value:
+            raise AwsError(
+                "BadDigest",
+                f"The {asked.algorithm.upper()} you specified did not match the calculated "
+                "checksum.",
+                400,
+            )
+
+    def _write(self, data: bytes) -> None:
+        if self._sink.size + len(data) > self._plan.size:
+            raise _incomplete()
+        self._sink.write(data)
+
+
+async def _whole(exchange: Exchange, plan: Plan) -> bytes:
+    pieces = []
+    size = 0
+    async for data in exchange.stream:
+        pieces.append(data)
+        size += len(data)
+        if size > plan.size:
+            raise _incomplete()
+    return b"".join(pieces)
+
+
+async def _pump(exchange: Exchange, intake: _Intake) -> None:
+    """Hash and write one batch in a thread while the next one comes in."""
+    working: asyncio.Task[None] | None = None
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async for data in exchange.stream:
+            pieces.append(data)
+            size += len(data)
+            if size >= _BATCH_BYTES:
+                if working:
+                    await working
+                working = _start(exchange, intake, pieces)
+                pieces, size = [], 0
+        if working:
+            await working
+        working = _start(exchange, intake, pieces)
+        await working
+    finally:
+        # The thread must be done with the draft before anybody may discard it.
+        if working and not working.done():
+            await asyncio.wait([working])
+
+
+def _start(exchange: Exchange, intake: _Intake, pieces: list[bytes]) -> asyncio.Task[None]:
+    batch = b"".join(pieces)
+    return asyncio.create_task(exchange.run(lambda: intake.feed(batch)))
+
+
+def _read_size(exchange: Exchange, chunked: bool) -> int:
+    name = "x-amz-decoded-content-length" if chunked else "content-length"
+    given = exchange.headers.get(name)
+    if given is None and not chunked and "transfer-encoding" not in exchange.headers:
+        return 0
+    if given is None or not given.isascii() or not given.isdigit() or len(given) > _MOST_DIGITS:
+        raise _no_length(name)
+    return int(given)
+
+
+def _no_length(name: str) -> AwsError:
+    return AwsError("MissingContentLength", f"You must provide the {name} HTTP header.", 411)
+
+
+def _read_md5(given: str | None) -> bytes | None:
+    if given is None:
+        return None
+    try:
+        value = base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        value = b""
+    if len(value) != 16:
+        raise AwsError("InvalidDigest", "The Content-MD5 you specified was invalid.", 400)
+    return value
+
+
+def _incomplete() -> AwsError:
+    return AwsError(
+        "IncompleteBody",
+        "You did not provide the number of bytes specified by the Content-Length HTTP header.",
+        400,
+    )

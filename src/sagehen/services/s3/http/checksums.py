@@ -1,0 +1,132 @@
+"""Which checksum a request speaks of, and the headers that speak of a stored one."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sagehen.services.s3.errors import invalid_request, not_implemented
+from sagehen.services.s3.http.xml import text
+from sagehen.services.s3.storage.digests import ALGORITHMS
+from sagehen.services.s3.storage.records import Checksum
+
+__all__ = [
+    "Asked",
+    "checksum_elements",
+    "checksum_headers",
+    "element_name",
+    "read_algorithm",
+    "read_asked",
+    "read_object_checksum",
+]
+
+_HEADER = "x-amz-checksum-"
+_NOT_VALUES = {f"{_HEADER}algorithm", f"{_HEADER}mode", f"{_HEADER}type"}
+_ELEMENTS = {
+    "crc32": "ChecksumCRC32",
+    "crc32c": "ChecksumCRC32C",
+    "crc64nvme": "ChecksumCRC64NVME",
+    "md5": "ChecksumMD5",
+    "sha1": "ChecksumSHA1",
+    "sha256": "ChecksumSHA256",
+    "sha512": "ChecksumSHA512",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A checksum that the body has to have."""
+
+    algorithm: str
+    value: str | None
+    """Base64; None where it comes in the trailer."""
+
+    @property
+    def header(self) -> str:
+        return _HEADER + self.algorithm
+
+
+def read_asked(headers: Mapping[str, str]) -> Asked | None:
+    """The checksum that the headers give or announce for the body.
+
+    Raises:
+        AwsError: more than one, a value that cannot be one, an algorithm that is not there.
+    """
+    given = {n: v for n, v in headers.items() if n.startswith(_HEADER) and n not in _NOT_VALUES}
+    announced = headers.get("x-amz-trailer", "").strip().lower()
+    if len(given) + bool(announced) > 1:
+        raise invalid_request(
+            "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
+        )
+    for name, value in given.items():
+        return Asked(_known(name.removeprefix(_HEADER), name), _checked(name, value))
+    if announced:
+        if not announced.startswith(_HEADER):
+            raise invalid_request(
+                "The value specified in the x-amz-trailer header is not supported"
+            )
+        return Asked(_known(announced.removeprefix(_HEADER), announced), None)
+    if headers.get("x-amz-sdk-checksum-algorithm"):
+        raise invalid_request(
+            "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or "
+            "x-amz-trailer headers were found."
+        )
+    return None
+
+
+def read_object_checksum(headers: Mapping[str, str]) -> str | None:
+    """The checksum that the object of an upload has to have, where the client says it.
+
+    Of a composite one the number of parts may stand behind it.
+    """
+    for name, value in headers.items():
+        algorithm = name.removeprefix(_HEADER)
+        if name.startswith(_HEADER) and algorithm in ALGORITHMS:
+            _checked(name, value.partition("-")[0])
+            return value
+    return None
+
+
+def read_algorithm(headers: Mapping[str, str]) -> str | None:
+    """The algorithm that `x-amz-checksum-algorithm` asks for, of what is yet to come."""
+    given = headers.get(f"{_HEADER}algorithm")
+    return _known(given.lower(), f"{_HEADER}algorithm: {given}") if given else None
+
+
+def checksum_headers(checksum: Checksum | None) -> dict[str, str]:
+    """The headers that tell of a stored checksum."""
+    if checksum is None:
+        return {}
+    return {
+        _HEADER + checksum.algorithm: checksum.value,
+        f"{_HEADER}type": checksum.kind.value,
+    }
+
+
+def checksum_elements(checksum: Checksum | None) -> str:
+    """The same in an answer's document."""
+    if checksum is None:
+        return ""
+    return text(element_name(checksum.algorithm), checksum.value) + text(
+        "ChecksumType", checksum.kind.value
+    )
+
+
+def element_name(algorithm: str) -> str:
+    return _ELEMENTS[algorithm]
+
+
+def _known(algorithm: str, said: str) -> str:
+    if algorithm not in ALGORITHMS:
+        raise not_implemented(f"The checksum of {said!r} (there are {', '.join(ALGORITHMS)})")
+    return algorithm
+
+
+def _checked(name: str, value: str) -> str:
+    try:
+        raw = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != ALGORITHMS[name.removeprefix(_HEADER)]:
+        raise invalid_request(f"Value for {name} header is invalid.")
+    return value

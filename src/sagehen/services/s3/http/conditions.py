@@ -1,0 +1,112 @@
+"""Conditions that headers put on reads, copies and writes, and ranges."""
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from enum import Enum, auto
+
+from sagehen.services.s3.errors import not_implemented
+from sagehen.services.s3.storage.records import ObjectInfo, WriteCondition
+from sagehen.wire.errors import AwsError
+
+__all__ = ["Verdict", "judge", "precondition_failed", "read_range", "read_write_condition"]
+
+_MOST_RANGE_DIGITS = 1000
+"""Far above any size there is, and below what Python refuses to read as one number."""
+
+
+class Verdict(Enum):
+    """What a read's conditions come to."""
+
+    GO_ON = auto()
+    NOT_MODIFIED = auto()
+    FAILED = auto()
+
+
+def judge(headers: Mapping[str, str], info: ObjectInfo, prefix: str = "") -> tuple[Verdict, str]:
+    """Weigh `if-match` and its like, their names behind `prefix`; also the header that decided.
+
+    As in RFC 9110, 13.2.2: an ETag's word counts, and a date's only where no ETag was given.
+    """
+    match = headers.get(f"{prefix}if-match")
+    if match is not None:
+        if not _names(match, info.etag):
+            return Verdict.FAILED, "If-Match"
+    elif _is_after(info, headers.get(f"{prefix}if-unmodified-since")) is True:
+        return Verdict.FAILED, "If-Unmodified-Since"
+    none_match = headers.get(f"{prefix}if-none-match")
+    if none_match is not None:
+        if _names(none_match, info.etag):
+            return Verdict.NOT_MODIFIED, "If-None-Match"
+    elif _is_after(info, headers.get(f"{prefix}if-modified-since")) is False:
+        return Verdict.NOT_MODIFIED, "If-Modified-Since"
+    return Verdict.GO_ON, ""
+
+
+def precondition_failed(header: str) -> AwsError:
+    return AwsError(
+        "PreconditionFailed",
+        "At least one of the pre-conditions you specified did not hold",
+        412,
+        Condition=header,
+    )
+
+
+def read_write_condition(headers: Mapping[str, str]) -> WriteCondition:
+    """What has to hold for a write.
+
+    Raises:
+        AwsError: NotImplemented for what S3 does not know either.
+    """
+    none_match = headers.get("if-none-match")
+    if none_match not in (None, "*"):
+        raise not_implemented("If-None-Match of a write with anything but *")
+    match = headers.get("if-match")
+    return WriteCondition(
+        absent=none_match is not None, etag=None if match is None else match.strip().strip('"')
+    )
+
+
+def read_range(given: str | None, size: int) -> tuple[int, int] | None:
+    """The first byte and the number of bytes that a Range header asks for; None for all of it.
+
+    What is not one range of bytes is passed over, as S3 and RFC 9110 do.
+
+    Raises:
+        AwsError: InvalidRange, where none of it lies in the object.
+    """
+    unit, _, spans = (given or "").replace(" ", "").partition("=")
+    first, dash, last = spans.partition("-")
+    if unit != "bytes" or not dash or not (first + last).isdigit() or not spans.isascii():
+        return None
+    if len(spans) > _MOST_RANGE_DIGITS:
+        return None
+    if not first:
+        start, end = max(size - int(last), 0), size
+    else:
+        start, end = int(first), min(int(last) + 1, size) if last else size
+        if last and int(last) < start:
+            return None
+    if start >= size or start >= end:
+        raise AwsError(
+            "InvalidRange",
+            "The requested range is not satisfiable",
+            416,
+            RangeRequested=given,
+            ActualObjectSize=size,
+        )
+    return start, end - start
+
+
+def _names(given: str, etag: str) -> bool:
+    named = [name.strip().removeprefix("W/").strip('"') for name in given.split(",")]
+    return "*" in named or etag in named
+
+
+def _is_after(info: ObjectInfo, date: str | None) -> bool | None:
+    """Whether the object was written after that second; None where that is no date."""
+    if date is None:
+        return None
+    try:
+        return int(info.modified_at) > parsedate_to_datetime(date).timestamp()
+    except ValueError:
+        return None

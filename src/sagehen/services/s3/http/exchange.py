@@ -1,0 +1,162 @@
+"""One S3 request on its way through an operation."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+from urllib.parse import unquote, unquote_plus
+
+from sagehen.frame.context import Call
+from sagehen.services.s3.errors import invalid_argument, speaking_s3
+from sagehen.services.s3.storage import ObjectStore
+from sagehen.wire.errors import AwsError
+from sagehen.wire.http import Request, Response
+from sagehen.wire.scope import Signing, signing_of
+from sagehen.wire.signatures.sigv4 import Identity
+
+__all__ = [
+    "Exchange",
+    "Operation",
+    "Stream",
+    "check_key",
+    "header_value",
+    "read_target",
+    "with_hoisted_headers",
+]
+
+Result = TypeVar("Result")
+
+MOST_KEY_BYTES = 1024
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_LINK_PARAMETERS = frozenset(
+    f"x-amz-{name}"
+    for name in (
+        "algorithm",
+        "content-sha256",
+        "credential",
+        "date",
+        "expires",
+        "security-token",
+        "signature",
+        "signedheaders",
+    )
+)
+
+
+class Stream:
+    """The request's body as it comes; knows whether anybody has begun to read it."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self.begun = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self.begun = True
+        return self._chunks
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What an operation works with. `bucket` and `key` are empty where the path has none."""
+
+    request: Request
+    query: Mapping[str, str]
+    bucket: str
+    key: str
+    stream: Stream
+    call: Call
+    identity: Identity
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.request.headers
+
+    @property
+    def store(self) -> ObjectStore:
+        store: ObjectStore = self.call.objects
+        return store
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Do blocking work in a thread; the store's faults come out as S3's errors."""
+        with speaking_s3(self.bucket, self.key, self.query.get("uploadId", "")):
+            return await asyncio.to_thread(work)
+
+
+Operation = Callable[[Exchange], Awaitable[Response]]
+
+
+def read_target(request: Request) -> tuple[str, str, dict[str, str]]:
+    """The bucket, the key and the query of a path-style request.
+
+    The path is decoded before it is divided, as it is where a signature is checked.
+
+    Raises:
+        AwsError: InvalidURI, KeyTooLongError, InvalidArgument.
+    """
+    try:
+        path = unquote(request.raw_path, errors="strict")
+        query = _read_query(request.raw_query)
+    except UnicodeDecodeError:
+        raise AwsError(
+            "InvalidURI", "Couldn't parse the specified URI: it is not UTF-8.", 400
+        ) from None
+    bucket, _, key = path.lstrip("/").partition("/")
+    check_key(key)
+    return bucket, key, query
+
+
+def check_key(key: str) -> None:
+    """Raises AwsError KeyTooLongError."""
+    if (size := len(key.encode())) > MOST_KEY_BYTES:
+        raise AwsError(
+            "KeyTooLongError",
+            "Your key is too long",
+            400,
+            Size=size,
+            MaxSizeAllowed=MOST_KEY_BYTES,
+        )
+
+
+def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
+    """The request with those headers that a presigned URL carries as parameters.
+
+    Of the older links none: their signature leaves such parameters out, so anyone could add some.
+
+    Raises:
+        AwsError: InvalidArgument, where one could not have come as a header, or comes twice.
+    """
+    if signing_of(request) is not Signing.LINK:
+        return request
+    hoisted: dict[str, str] = {}
+    for name, value in query.items():
+        header = name.lower()
+        if not header.startswith("x-amz-") or header in _LINK_PARAMETERS:
+            continue
+        made = header_value(name, value)
+        if {**hoisted, **request.headers}.get(header, made) != made:
+            raise invalid_argument("The header comes more than once.", name, value)
+        hoisted[header] = made
+    return replace(request, headers={**hoisted, **request.headers}) if hoisted else request
+
+
+def header_value(name: str, value: str) -> str:
+    """A value from elsewhere as it would have come in a header. Raises AwsError InvalidArgument."""
+    if not _HEADER_NAME.fullmatch(name.lower()) or _CONTROL.search(value):
+        raise invalid_argument("Invalid header name or value.", name, value)
+    # As headers come: each byte a character.
+    return value.encode().decode("latin-1")
+
+
+def _read_query(raw: str) -> dict[str, str]:
+    query: dict[str, str] = {}
+    for pair in raw.split("&") if raw else ():
+        raw_name, _, raw_value = pair.partition("=")
+        name = unquote_plus(raw_name, errors="strict")
+        value = unquote_plus(raw_value, errors="strict")
+        # A signature says nothing of their order: whoever has a request could swap them.
+        if query.setdefault(name, value) != value:
+            raise invalid_argument("The parameter comes more than once.", name, value)
+    return query

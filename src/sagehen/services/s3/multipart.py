@@ -1,0 +1,241 @@
+"""Uploads in parts: begin, add a part, complete, abort."""
+
+import re
+from xml.etree.ElementTree import Element
+
+from sagehen.services.s3.acl import written_acl
+from sagehen.services.s3.copy import check_source, read_source
+from sagehen.services.s3.errors import (
+    invalid_argument,
+    invalid_request,
+    malformed_xml,
+    speaking_s3,
+)
+from sagehen.services.s3.http.attributes import (
+    encryption_headers,
+    read_attributes,
+    refuse_encryption,
+)
+from sagehen.services.s3.http.body import LARGEST_OBJECT_BYTES, plan_body, read_document, take
+from sagehen.services.s3.http.checksums import (
+    checksum_elements,
+    element_name,
+    read_algorithm,
+    read_asked,
+    read_object_checksum,
+)
+from sagehen.services.s3.http.conditions import read_range, read_write_condition
+from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.xml import child_text, children, document, iso_time, parse, text
+from sagehen.services.s3.storage import ChosenPart, Completion, OpenObject
+from sagehen.services.s3.storage.digests import JOINABLE
+from sagehen.services.s3.storage.errors import NoSuchUpload
+from sagehen.services.s3.storage.records import Blob, ChecksumKind, ObjectInfo, Upload
+from sagehen.wire.http import Response
+
+__all__ = [
+    "abort_multipart_upload",
+    "complete_multipart_upload",
+    "create_multipart_upload",
+    "get_upload",
+    "upload_part",
+    "upload_part_copy",
+]
+
+_MOST_PARTS = 10_000
+_COPIED_RANGE = re.compile(r"bytes=[0-9]+-[0-9]+")
+_XML = {"content-type": "application/xml"}
+
+
+async def create_multipart_upload(exchange: Exchange) -> Response:
+    headers = exchange.headers
+    attributes = read_attributes(headers, await written_acl(exchange))
+    algorithm = read_algorithm(headers)
+    kind = _read_kind(headers.get("x-amz-checksum-type"), algorithm)
+    upload = await exchange.run(
+        lambda: exchange.store.uploads.create(
+            exchange.bucket, exchange.key, attributes, algorithm, kind
+        )
+    )
+    body = document(
+        "InitiateMultipartUploadResult",
+        [
+            text("Bucket", exchange.bucket),
+            text("Key", exchange.key),
+            text("UploadId", upload.upload_id),
+        ],
+    )
+    answer = {**_XML, **encryption_headers(attributes)}
+    if algorithm:
+        answer["x-amz-checksum-algorithm"] = algorithm.upper()
+        answer["x-amz-checksum-type"] = kind.value
+    return Response(200, answer, body)
+
+
+async def upload_part(exchange: Exchange) -> Response:
+    number = _read_number(exchange)
+    refuse_encryption(exchange.headers)
+    asked = read_asked(exchange.headers)
+    upload = await get_upload(exchange)
+    if asked and upload.algorithm and asked.algorithm != upload.algorithm:
+        raise invalid_request(
+            f"Checksum Type mismatch occurred, expected checksum Type: {upload.algorithm}, actual "
+            f"checksum Type: {asked.algorithm}"
+        )
+    plan = plan_body(exchange, upload.algorithm)
+    part = await take(
+        exchange, plan, lambda draft: exchange.store.uploads.put_part(upload, number, draft)
+    )
+    headers = {"etag": f'"{part.etag}"', **encryption_headers(upload.attributes)}
+    if plan.algorithm and part.checksum:
+        headers[f"x-amz-checksum-{plan.algorithm}"] = part.checksum
+    return Response(200, headers)
+
+
+async def upload_part_copy(exchange: Exchange) -> Response:
+    number = _read_number(exchange)
+    bucket, key = read_source(exchange.headers)
+    upload = await get_upload(exchange)
+
+    def copy() -> Blob:
+        with speaking_s3(bucket, key), exchange.store.open(bucket, key) as source:
+            check_source(exchange.headers, source.info)
+            start, length = _read_copied_range(exchange, source.info)
+            return _copy_part(exchange, upload, number, source, (start, length))
+
+    part = await exchange.run(copy)
+    inner = [text("LastModified", iso_time(part.modified_at)), text("ETag", f'"{part.etag}"')]
+    if upload.algorithm and part.checksum:
+        inner.append(text(element_name(upload.algorithm), part.checksum))
+    headers = {**_XML, **encryption_headers(upload.attributes)}
+    return Response(200, headers, document("CopyPartResult", inner))
+
+
+async def complete_multipart_upload(exchange: Exchange) -> Response:
+    # Its checksum headers are of the object, not of this document.
+    data = await read_document(exchange, is_checked_later=True)
+    size = exchange.headers.get("x-amz-mp-object-size", "")
+    completion = Completion(
+        parts=_read_parts(parse(data, "CompleteMultipartUpload")),
+        checksum=read_object_checksum(exchange.headers),
+        size=int(size) if size.isascii() and size.isdigit() and len(size) < 19 else None,
+        condition=read_write_condition(exchange.headers),
+    )
+
+    def act() -> ObjectInfo:
+        upload_id = exchange.query["uploadId"]
+        try:
+            upload = exchange.store.uploads.get(exchange.bucket, exchange.key, upload_id)
+            return exchange.store.complete(upload, completion)
+        except NoSuchUpload:
+            # A client whose first answer was lost asks again.
+            return exchange.store.completed(exchange.bucket, exchange.key, upload_id)
+
+    info = await exchange.run(act)
+    host = exchange.headers.get("host", "")
+    body = document(
+        "CompleteMultipartUploadResult",
+        [
+            text("Location", f"http://{host}{exchange.request.raw_path}"),
+            text("Bucket", exchange.bucket),
+            text("Key", exchange.key),
+            text("ETag", f'"{info.etag}"'),
+            checksum_elements(info.checksum),
+        ],
+    )
+    return Response(200, {**_XML, **encryption_headers(info.attributes)}, body)
+
+
+async def abort_multipart_upload(exchange: Exchange) -> Response:
+    upload = await get_upload(exchange)
+    await exchange.run(lambda: exchange.store.uploads.abort(upload))
+    return Response(204)
+
+
+async def get_upload(exchange: Exchange) -> Upload:
+    """The upload that the query names. Raises AwsError NoSuchUpload."""
+    upload_id = exchange.query["uploadId"]
+    return await exchange.run(
+        lambda: exchange.store.uploads.get(exchange.bucket, exchange.key, upload_id)
+    )
+
+
+def _copy_part(
+    exchange: Exchange, upload: Upload, number: int, source: OpenObject, span: tuple[int, int]
+) -> Blob:
+    draft = exchange.store.draft(upload.algorithm)
+    try:
+        for chunk in source.chunks(*span):
+            draft.write(chunk)
+        return exchange.store.uploads.put_part(upload, number, draft)
+    except BaseException:
+        draft.discard()
+        raise
+
+
+def _read_copied_range(exchange: Exchange, source: ObjectInfo) -> tuple[int, int]:
+    name = "x-amz-copy-source-range"
+    given = exchange.headers.get(name)
+    if given is None:
+        if source.size > LARGEST_OBJECT_BYTES:
+            raise invalid_request(
+                "The specified copy source is larger than the maximum allowable size for a copy "
+                f"source: {LARGEST_OBJECT_BYTES}"
+            )
+        return 0, source.size
+    span = read_range(given, source.size) if _COPIED_RANGE.fullmatch(given) else None
+    last = given.rpartition("-")[2]
+    if span is None or int(last) >= source.size:
+        raise invalid_argument(
+            f"Range specified is not valid for source object of size: {source.size}", name, given
+        )
+    return span
+
+
+def _read_kind(given: str | None, algorithm: str | None) -> ChecksumKind:
+    if given is None:
+        sums = algorithm not in (None, "crc64nvme")
+        return ChecksumKind.COMPOSITE if sums else ChecksumKind.FULL_OBJECT
+    try:
+        kind = ChecksumKind(given)
+    except ValueError:
+        raise invalid_request("Value for x-amz-checksum-type header is invalid.") from None
+    if algorithm is None:
+        raise invalid_request(
+            "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm "
+            "header."
+        )
+    joins = algorithm in JOINABLE if kind is ChecksumKind.FULL_OBJECT else algorithm != "crc64nvme"
+    if not joins:
+        raise invalid_request(
+            f"The {kind.value} checksum type cannot be used with the {algorithm} checksum "
+            "algorithm."
+        )
+    return kind
+
+
+def _read_number(exchange: Exchange) -> int:
+    given = exchange.query.get("partNumber", "")
+    number = int(given) if given.isascii() and given.isdigit() and len(given) < 6 else 0
+    if not 0 < number <= _MOST_PARTS:
+        raise invalid_argument(
+            f"Part number must be an integer between 1 and {_MOST_PARTS}, inclusive",
+            "partNumber",
+            given,
+        )
+    return number
+
+
+def _read_parts(root: Element) -> list[ChosenPart]:
+    found = children(root, "Part")
+    if not 0 < len(found) <= _MOST_PARTS:
+        raise malformed_xml()
+    return [_read_part(part) for part in found]
+
+
+def _read_part(part: Element) -> ChosenPart:
+    number, etag = child_text(part, "PartNumber"), child_text(part, "ETag")
+    if not number or not number.isascii() or not number.isdigit() or len(number) > 5 or not etag:
+        raise malformed_xml()
+    values = [child.text for child in part if "Checksum" in child.tag]
+    return ChosenPart(int(number), etag.strip().strip('"'), values[0] if values else None)

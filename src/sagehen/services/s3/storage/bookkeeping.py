@@ -1,0 +1,167 @@
+"""What every store keeps on this machine: which buckets there are, drafts, and parts of uploads."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.base.clock import Clock
+from sagehen.services.s3 import object_rows as rows
+from sagehen.services.s3.storage.errors import BucketExists, NoSuchBucket
+from sagehen.services.s3.storage.files import BlobFiles, Draft
+from sagehen.services.s3.storage.records import NEW_BUCKET, Bucket, BucketSettings
+from sagehen.services.s3.storage.store import SmallObject
+from sagehen.services.s3.storage.uploads import Uploads
+from sagehen.state.database import Database
+from sagehen.state.group_commit import GroupedWrites
+
+__all__ = ["DEFAULT_KEEPING", "Bookkeeping", "Keeping", "find_bucket"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """How long files are kept that no row names."""
+
+    trash_seconds: float = 86_400
+    """In the trash, until they are deleted."""
+    grace_seconds: float = 3600
+    """Where they are, from when they were written: they may be on their way to a row."""
+
+
+DEFAULT_KEEPING = Keeping()
+
+
+class Bookkeeping:
+    """The part of an ObjectStore that does not depend on where its objects are.
+
+    Args:
+        root: the folder of drafts and parts.
+        writes: share their waits for the disk with others' of this process; its own where None.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        root: Path,
+        clock: Clock,
+        writes: GroupedWrites | None = None,
+        keeping: Keeping = DEFAULT_KEEPING,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._files = BlobFiles(root)
+        self._writes = writes or GroupedWrites(database)
+        self._keeping = keeping
+        self._started_at = clock.now()
+        self._thrown_away = 0
+        self._in_trash = 0
+        self.uploads = Uploads(database, self._writes, self._files, clock)
+
+    def create_bucket(self, name: str, settings: BucketSettings = NEW_BUCKET) -> Bucket:
+        bucket = Bucket(name, self._clock.now(), settings)
+        if not self._writes.run(lambda connection: rows.insert_bucket(connection, bucket)):
+            raise BucketExists(f"There is a bucket {name} already.")
+        return bucket
+
+    def bucket(self, name: str) -> Bucket:
+        with self._database.read() as connection:
+            return find_bucket(connection, name)
+
+    def change_bucket(
+        self, name: str, change: Callable[[BucketSettings], BucketSettings]
+    ) -> Bucket:
+        def write(connection: Connection) -> Bucket:
+            bucket = find_bucket(connection, name, lock=True)
+            changed = msgspec.structs.replace(bucket, settings=change(bucket.settings))
+            rows.set_bucket_settings(connection, name, changed.settings)
+            return changed
+
+        return self._writes.run(write)
+
+    def buckets(self) -> list[Bucket]:
+        with self._database.read() as connection:
+            return rows.list_buckets(connection)
+
+    def draft(self, algorithm: str | None = None) -> Draft:
+        return self._files.draft(algorithm)
+
+    def put_rows(self, connection: Connection, smalls: Sequence[SmallObject]) -> list[bool]:
+        # No store but our own has its objects in the state.
+        return [False] * len(smalls)
+
+    def read_rows(
+        self, connection: Connection, places: Sequence[tuple[str, str]]
+    ) -> list[SmallObject]:
+        return []
+
+    def recover(self) -> int:
+        if not self._is_pair():
+            return 0
+        found = self._files.put_back(self._known)
+        if found:
+            about = {"action": "recover_files", "count": found}
+            log.warning("Files of objects were taken out of the trash again.", extra=about)
+        return found
+
+    def sweep(self) -> int:
+        if not self._is_pair():
+            # To another state all files look as if nobody needed them.
+            about: dict[str, object] = {"action": "sweep_files"}
+            log.error(
+                "The files of objects are not swept: nothing shows that they belong to this state.",
+                extra=about,
+            )
+            return 0
+        now = self._clock.now()
+        before = min(self._started_at, now - self._keeping.grace_seconds)
+        self._files.drop_drafts(before)
+        self._files.put_back(self._known)
+        moved = self._files.sweep(before, now, self._known)
+        if moved:
+            log.warning(
+                "Files of objects that the state does not know were moved to objects/trash.",
+                extra={"action": "sweep_files", "count": moved},
+            )
+        self._files.empty_trash(now - self._keeping.trash_seconds, self._known)
+        self._thrown_away += moved
+        self._in_trash = self._files.trash_size()
+        return moved
+
+    def measured(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
+        return {
+            "ObjectFilesThrownAway": {(): self._thrown_away},
+            "ObjectFilesInTrash": {(): self._in_trash},
+        }
+
+    def _is_pair(self) -> bool:
+        with self._database.read() as connection:
+            own = rows.state_id(connection)
+        return own is not None and own == self._files.pair_id
+
+    def _known(self, blob_ids: list[str]) -> set[str]:
+        with self._database.read() as connection:
+            return rows.known_blobs(connection, blob_ids)
+
+    def _drop_bucket(self, connection: Connection, name: str) -> list[str]:
+        """An empty bucket and its uploads go; the files that are nobody's then."""
+        uploads = rows.uploads_of(connection, name)
+        gone = [blob for upload in uploads for blob in self.uploads.drop(connection, upload)]
+        rows.delete_bucket(connection, name)
+        return gone
+
+
+def find_bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket:
+    """With `lock`, nobody else changes what it holds until the transaction ends.
+
+    Raises:
+        NoSuchBucket
+    """
+    bucket = rows.find_bucket(connection, name, lock=lock)
+    if bucket is None:
+        raise NoSuchBucket(f"There is no bucket {name}.")
+    return bucket

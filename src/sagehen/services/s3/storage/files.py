@@ -1,0 +1,343 @@
+"""The files that hold the bytes: opaque names, each file written once and never changed.
+
+A draft is written in `drafts/`, unless it is so small that it stays in memory; when it is whole and
+on disk it moves to `blobs/`. Only a row in the state makes it part of an object. A file without a
+row moves to `trash/`, where it stays for a while: should the state turn out to be the wrong one,
+the right one finds its files again.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from sagehen.services.s3.storage.digests import base64_of, new_digest
+from sagehen.services.s3.storage.errors import StorageFull
+from sagehen.state.pairing import BLOB_NAME, folder_id, may_remove
+
+__all__ = ["MOST_HELD_BYTES", "BlobFiles", "Draft", "Known"]
+
+Known = Callable[[list[str]], set[str]]
+"""Of some blob ids, those that have a row."""
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_SWEEP_BATCH = 500
+_CLOCK_SLACK_SECONDS = 0.1
+"""File systems write times by a clock that runs some milliseconds behind."""
+
+MOST_HELD_BYTES = 16 * 2**10
+"""Objects up to this size need no file: a row is quicker to write for good, and to read."""
+
+
+MOST_RESERVED_BYTES = 32 * 2**20
+RESERVED_SHARE = 0.05
+"""Of the disk, or MOST_RESERVED_BYTES where that is less, is left free by objects: with a disk
+filled to its end not even the row that deletes one could be written."""
+
+
+class Draft:
+    """Bytes on their way in, in memory while they are few. Use from one thread at a time."""
+
+    def __init__(self, path: Path, algorithm: str | None) -> None:
+        self.blob_id = path.name
+        self.path = path
+        self.algorithm = algorithm
+        self.size = 0
+        self._held = bytearray()
+        self._file: BinaryIO | None = None
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._digest = new_digest(algorithm) if algorithm else None
+
+    @property
+    def md5(self) -> bytes:
+        """Of what was written so far."""
+        return self._md5.digest()
+
+    @property
+    def checksum(self) -> str | None:
+        """Base64 of the checksum by `algorithm` of what was written so far."""
+        return base64_of(self._digest.digest()) if self._digest else None
+
+    @property
+    def held(self) -> bytes | None:
+        """All that was written, where it is little enough to be still in memory."""
+        return bytes(self._held) if self._file is None else None
+
+    def write(self, data: bytes) -> None:
+        """Add `data`, or nothing of it: what did not fit may be written again later.
+
+        Raises:
+            StorageFull: it does not fit on the disk.
+        """
+        if self._file is None and self.size + len(data) <= MOST_HELD_BYTES:
+            self._held += data
+        else:
+            self._write_out(self._open(), data, self.size)
+        self._md5.update(data)
+        if self._digest:
+            self._digest.update(data)
+        self.size += len(data)
+
+    def settle(self) -> None:
+        """Put what was written on disk for good, still under the draft's name."""
+        file = self._open()
+        with _telling_when_full():
+            os.fsync(file.fileno())
+        file.close()
+
+    def discard(self) -> None:
+        """Forget it; nothing happens where it has become a blob already."""
+        if self._file is not None:
+            self._file.close()
+            self.path.unlink(missing_ok=True)
+
+    def _open(self) -> BinaryIO:
+        if self._file is None:
+            with _telling_when_full():
+                # Without a buffer of its own: callers hand over large pieces.
+                file = self.path.open("xb", buffering=0)
+            try:
+                self._write_out(file, self._held, 0)
+            except BaseException:
+                file.close()
+                self.path.unlink()
+                raise
+            self._file, self._held = file, bytearray()
+        return self._file
+
+    def _write_out(self, file: BinaryIO, data: bytes | bytearray, before: int) -> None:
+        """Behind the `before` bytes that are there."""
+        view = memoryview(data)
+        with _telling_when_full():
+            _leave_reserve(self.path.parent)
+            try:
+                while view:
+                    view = view[file.write(view) :]
+            except OSError:
+                with contextlib.suppress(OSError):
+                    file.seek(before)
+                    file.truncate()
+                raise
+
+
+class BlobFiles:
+    """All files of one object store, below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._drafts = root / "drafts"
+        self._blobs = root / "blobs"
+        self._trash = root / "trash"
+        for folder in (self._drafts, self._blobs, self._trash):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def pair_id(self) -> str | None:
+        """The id that these files have in common with their state; None before the first start."""
+        return folder_id(self._root)
+
+    def draft(self, algorithm: str | None = None) -> Draft:
+        """A new empty draft, which also computes the checksum by `algorithm`.
+
+        Raises:
+            StorageFull: there is no room for anything new.
+        """
+        with _telling_when_full():
+            _leave_reserve(self._drafts)
+        return Draft(self._drafts / secrets.token_hex(16), algorithm)
+
+    def keep(self, draft: Draft) -> str:
+        """Make the draft a blob that survives the loss of power; its blob id."""
+        draft.settle()
+        target = self._path(draft.blob_id)
+        with _telling_when_full():
+            self._make_folder(target.parent)
+            draft.path.rename(target)
+            _sync_folder(target.parent)
+        return draft.blob_id
+
+    def link(self, blob_id: str) -> str:
+        """A second blob of the same bytes, which cost no room; its blob id.
+
+        Raises:
+            FileNotFoundError: the blob was removed meanwhile.
+        """
+        twin = self._path(secrets.token_hex(16))
+        with _telling_when_full():
+            self._make_folder(twin.parent)
+            os.link(self._path(blob_id), twin)
+            _sync_folder(twin.parent)
+        return twin.name
+
+    def open(self, blob_id: str) -> BinaryIO:
+        """The blob's bytes, which stay readable when it is removed meanwhile.
+
+        Raises:
+            FileNotFoundError: it was removed already.
+        """
+        return self._path(blob_id).open("rb", buffering=0)
+
+    def remove(self, blob_ids: Collection[str]) -> None:
+        """Remove blobs; those that are gone are passed over. A backup may need them still: while
+        one is made they go to the trash."""
+        if not blob_ids:
+            return
+        with may_remove(self._root) as may:
+            for blob_id in blob_ids:
+                path = self._path(blob_id)
+                if may:
+                    path.unlink(missing_ok=True)
+                else:
+                    self._throw_away(path, time.time())
+
+    def drop_drafts(self, before: float) -> int:
+        """Remove drafts that nobody has written to since `before`, seconds since the epoch: no
+        draft was ever accepted. How many files there were."""
+        return sum(_remove_old(path, before) for path in _files(self._drafts))
+
+    def sweep(self, before: float, now: float, known: Known) -> int:
+        """Move files without a row to the trash; how many.
+
+        Args:
+            before: seconds since the epoch; files changed later may be on their way to a row.
+        """
+        before -= _CLOCK_SLACK_SECONDS
+        moved = 0
+        for folder in _folders(self._blobs):
+            for batch in _batches(_files(folder), _SWEEP_BATCH):
+                named = known([path.name for path in batch])
+                gone = [path for path in batch if path.name not in named and _is_old(path, before)]
+                gone = [path for path in gone if self._throw_away(path, now)]
+                # Its row came in between, whatever the clock said of its age.
+                moved += len(gone) - self._put_back(known([path.name for path in gone]))
+        return moved
+
+    def put_back(self, known: Known) -> int:
+        """Take files out of the trash that have a row after all; how many."""
+        return sum(
+            self._put_back(known([path.name for path in batch]))
+            for batch in _batches(_files(self._trash), _SWEEP_BATCH)
+        )
+
+    def empty_trash(self, before: float, known: Known) -> int:
+        """Delete what has been in the trash since `before` or longer, but not while a backup is
+        made; how many files."""
+        removed = 0
+        with may_remove(self._root) as may:
+            if may:
+                removed = self._empty_trash(before, known)
+        return removed
+
+    def _empty_trash(self, before: float, known: Known) -> int:
+        removed = 0
+        for batch in _batches(_files(self._trash), _SWEEP_BATCH):
+            named = known([path.name for path in batch])
+            removed += sum(
+                _remove_old(path, before, by_modified=True)
+                for path in batch
+                if path.name not in named
+            )
+        return removed
+
+    def trash_size(self) -> int:
+        """How many files the trash has."""
+        return sum(1 for _ in _files(self._trash))
+
+    def _throw_away(self, path: Path, now: float) -> bool:
+        # Its time first: a file in the trash is as old as its stay there, whatever ends this.
+        try:
+            os.utime(path, (now, now))
+            path.rename(self._trash / path.name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _put_back(self, blob_ids: Collection[str]) -> int:
+        for blob_id in blob_ids:
+            target = self._path(blob_id)
+            self._make_folder(target.parent)
+            with contextlib.suppress(FileNotFoundError):
+                (self._trash / blob_id).rename(target)
+        return len(blob_ids)
+
+    def _path(self, blob_id: str) -> Path:
+        return self._blobs / blob_id[:2] / blob_id
+
+    def _make_folder(self, folder: Path) -> None:
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _sync_folder(self._blobs)
+
+
+@contextlib.contextmanager
+def _telling_when_full() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise StorageFull(
+                "The disk that holds the objects is full. Remove objects or make room, then try "
+                "again."
+            ) from error
+        raise
+
+
+def _leave_reserve(folder: Path) -> None:
+    disk = os.statvfs(folder)
+    reserved = min(MOST_RESERVED_BYTES, RESERVED_SHARE * disk.f_blocks * disk.f_frsize)
+    if disk.f_bavail * disk.f_frsize < reserved:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Drafts or blobs. What has another name is none of ours."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if BLOB_NAME.fullmatch(entry.name):
+                yield Path(entry.path)
+
+
+def _batches(paths: Iterator[Path], size: int) -> Iterator[list[Path]]:
+    while batch := list(islice(paths, size)):
+        yield batch
+
+
+def _is_old(path: Path, before: float) -> bool:
+    # The change time, not the modification time: becoming a blob counts as well.
+    try:
+        return path.stat().st_ctime < before
+    except FileNotFoundError:
+        return False
+
+
+def _remove_old(path: Path, before: float, by_modified: bool = False) -> bool:
+    # A file may go while we look: another sweep, or a draft that was discarded.
+    try:
+        found = path.stat()
+        if (found.st_mtime if by_modified else found.st_ctime) >= before:
+            return False
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True

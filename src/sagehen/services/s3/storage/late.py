@@ -1,0 +1,50 @@
+"""An object store that is opened when it is first asked for something."""
+
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+from sagehen.base.clock import Clock
+from sagehen.base.home import Home
+from sagehen.services.s3.storage.store import ObjectStore
+
+if TYPE_CHECKING:
+    from sagehen.base.settings import Settings
+    from sagehen.state.database import Database
+
+__all__ = ["LateObjectStore"]
+
+
+class LateObjectStore:
+    """For an agent: one that has nothing to fetch yet does without the database and its 14 MiB."""
+
+    def __init__(self, settings: "Settings", home: Home, clock: Clock) -> None:
+        self._settings = settings
+        self._home = home
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._database: Database | None = None
+        self._store: ObjectStore | None = None
+
+    def as_store(self) -> ObjectStore:
+        """Itself: it does what a store does."""
+        return cast("ObjectStore", self)
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+
+    def __getattr__(self, name: str) -> Any:
+        # Called only for what this class does not have. Any thread may come first.
+        return getattr(self._opened(), name)
+
+    def _opened(self) -> ObjectStore:
+        with self._lock:
+            if self._store is None:
+                from sagehen.services.s3.storage.opening import open_object_store
+                from sagehen.state.database import Database
+
+                self._database = Database(self._settings.state_url)
+                self._store = open_object_store(
+                    self._settings, self._home, self._database, self._clock
+                )
+            return self._store

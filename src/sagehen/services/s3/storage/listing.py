@@ -1,0 +1,69 @@
+"""Folds a row of keys into a listing with common prefixes, as S3 does."""
+
+from collections.abc import Callable
+
+from sagehen.services.s3.storage.records import Listing, ListingQuery, ObjectInfo
+
+__all__ = ["common_prefix", "fold"]
+
+Fetch = Callable[[bytes, bool, int], list[ObjectInfo]]
+"""`fetch(start, inclusive, limit)`: objects with the prefix by key, from `start` on."""
+
+
+def common_prefix(key: str, prefix: str, delimiter: str) -> str | None:
+    """What the key is folded into, if anything. The key starts with the prefix."""
+    if not delimiter:
+        return None
+    end = key.find(delimiter, len(prefix))
+    return None if end < 0 else key[: end + len(delimiter)]
+
+
+def fold(query: ListingQuery, fetch: Fetch) -> Listing:
+    """One page of names. Keys that one common prefix folds are skipped at a stroke."""
+    listing = Listing(objects=[], common_prefixes=[])
+    if query.limit == 0:
+        return listing
+    start, inclusive = _start(query)
+    last = query.after
+    while True:
+        given = len(listing.objects) + len(listing.common_prefixes)
+        wanted = query.limit + 1 - given
+        batch = fetch(start, inclusive, wanted)
+        skipping = ""
+        for info in batch:
+            if skipping and info.key.startswith(skipping):
+                continue
+            if len(listing.objects) + len(listing.common_prefixes) == query.limit:
+                return _finished(listing, last, truncated=True)
+            common = common_prefix(info.key, query.prefix, query.delimiter)
+            if common is None:
+                listing.objects.append(info)
+            else:
+                listing.common_prefixes.append(common)
+            skipping, last = common or "", common or info.key
+        if len(batch) < wanted:
+            return _finished(listing, last, truncated=False)
+        start, inclusive = _behind(skipping) if skipping else (batch[-1].key.encode(), False)
+
+
+def _finished(listing: Listing, last: str, *, truncated: bool) -> Listing:
+    return Listing(
+        objects=listing.objects,
+        common_prefixes=listing.common_prefixes,
+        last=last,
+        truncated=truncated,
+    )
+
+
+def _start(query: ListingQuery) -> tuple[bytes, bool]:
+    if query.after.startswith(query.prefix) and query.after:
+        common = common_prefix(query.after, query.prefix, query.delimiter)
+        if common is not None:
+            return _behind(common)
+    return query.after.encode(), not query.after
+
+
+def _behind(common: str) -> tuple[bytes, bool]:
+    """The first place behind all keys that start so."""
+    raw = common.encode()
+    return raw[:-1] + bytes([raw[-1] + 1]), True

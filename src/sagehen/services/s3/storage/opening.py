@@ -1,0 +1,73 @@
+"""Chooses the object store that the settings ask for."""
+
+from typing import TYPE_CHECKING, Any
+
+from sagehen.base.clock import Clock
+from sagehen.base.errors import SettingError
+from sagehen.base.home import Home
+from sagehen.services.s3.storage.bookkeeping import Keeping
+from sagehen.services.s3.storage.local import LocalObjectStore
+from sagehen.services.s3.storage.store import ObjectStore
+from sagehen.state.database import Database
+from sagehen.state.group_commit import GroupedWrites
+
+if TYPE_CHECKING:
+    from sagehen.base.settings import Settings
+
+__all__ = ["open_object_store", "open_remote"]
+
+
+def open_object_store(
+    settings: "Settings",
+    home: Home,
+    database: Database,
+    clock: Clock,
+    writes: GroupedWrites | None = None,
+) -> ObjectStore:
+    """The object store in force. Any number of processes may have it open; one sweeps it.
+
+    Args:
+        writes: of this process's other writes, to share their waits for the disk.
+
+    Raises:
+        SettingError: `object_store_url` or its options are not what obstore takes.
+    """
+    remote = open_remote(settings)
+    keeping = Keeping(settings.object_trash_seconds, settings.object_grace_seconds)
+    if remote is None:
+        return LocalObjectStore(database, home.objects, clock, writes, keeping)
+    from sagehen.services.s3.storage.foreign import ForeignObjectStore
+
+    return ForeignObjectStore(remote, database, home.objects, clock, writes, keeping)
+
+
+def open_remote(settings: "Settings") -> Any:
+    """The S3 that objects are kept in, as obstore gives it; None where they are kept in the home.
+
+    Connects to nothing: it only reads the settings.
+
+    Raises:
+        SettingError: `object_store_url` or its options are not what obstore takes.
+    """
+    if settings.object_store_url is None:
+        return None
+    from obstore.exceptions import BaseError
+    from obstore.store import from_url
+
+    options: Any = settings.object_store_options
+    # obstore wants to be told twice that an address without TLS is meant.
+    plain = any(value.startswith("http://") for value in options.values())
+    client: Any = {"allow_http": True} if plain else None
+    try:
+        return from_url(settings.object_store_url, config=options or None, client_options=client)
+    except (BaseError, ValueError, TypeError) as error:
+        # Its first line: a dump of obstore's own structures follows.
+        said = str(error).partition("\n")[0]
+        raise SettingError(f"object_store_url or object_store_options: {said}") from error
+    except BaseException as error:
+        # How obstore answers an option that it does not know: a panic of its Rust side.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise SettingError(
+            f"object_store_options has an option that obstore does not know: {sorted(options)}"
+        ) from error

@@ -1,0 +1,234 @@
+"""Uploads in parts: the parts are files and rows until the upload is completed or aborted."""
+
+import hashlib
+import itertools
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.base.clock import Clock
+from sagehen.services.s3 import object_rows as rows
+from sagehen.services.s3.storage.digests import joined_checksum
+from sagehen.services.s3.storage.errors import (
+    BadPart,
+    BadPartOrder,
+    DigestMismatch,
+    NoSuchBucket,
+    NoSuchUpload,
+    PartTooSmall,
+)
+from sagehen.services.s3.storage.files import BlobFiles, Draft
+from sagehen.services.s3.storage.records import (
+    ALWAYS,
+    Attributes,
+    Blob,
+    Checksum,
+    ChecksumKind,
+    Upload,
+    WriteCondition,
+)
+from sagehen.state.database import Database
+from sagehen.state.group_commit import GroupedWrites
+
+__all__ = ["LEAST_PART_BYTES", "ChosenPart", "Completion", "Joined", "Uploads"]
+
+LEAST_PART_BYTES = 5 * 2**20
+"""Of every part but the last."""
+
+
+class ChosenPart(msgspec.Struct, frozen=True):
+    """A part as the client names it when it completes the upload."""
+
+    number: int
+    etag: str
+    checksum: str | None = None
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client wants the parts to become."""
+
+    parts: list[ChosenPart]
+    checksum: str | None = None
+    """What the object's checksum has to be, where the client says it."""
+    size: int | None = None
+    """What the object's size has to be, where the client says it."""
+    condition: WriteCondition = ALWAYS
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """What the parts make together."""
+
+    blobs: list[Blob]
+    size: int
+    etag: str
+    checksum: Checksum | None
+
+
+class Uploads:
+    """The uploads under way in one object store."""
+
+    def __init__(
+        self, database: Database, writes: GroupedWrites, files: BlobFiles, clock: Clock
+    ) -> None:
+        self._database = database
+        self._writes = writes
+        self._files = files
+        self._clock = clock
+
+    def create(
+        self,
+        bucket: str,
+        key: str,
+        attributes: Attributes,
+        algorithm: str | None = None,
+        kind: ChecksumKind = ChecksumKind.FULL_OBJECT,
+    ) -> Upload:
+        """Begin an upload. Raises NoSuchBucket."""
+        upload = Upload(
+            upload_id=secrets.token_hex(32),
+            bucket=bucket,
+            key=key,
+            started_at=self._clock.now(),
+            attributes=attributes,
+            algorithm=algorithm,
+            kind=kind,
+        )
+
+        def insert(connection: Connection) -> None:
+            if rows.find_bucket(connection, bucket, lock=True) is None:
+                raise NoSuchBucket(f"There is no bucket {bucket}.")
+            rows.insert_upload(connection, upload)
+
+        self._writes.run(insert)
+        return upload
+
+    def get(self, bucket: str, key: str, upload_id: str) -> Upload:
+        """Raises NoSuchBucket, NoSuchUpload."""
+        with self._database.read() as connection:
+            upload = rows.find_upload(connection, upload_id)
+            if upload is None or (upload.bucket, upload.key) != (bucket, key):
+                if rows.find_bucket(connection, bucket) is None:
+                    raise NoSuchBucket(f"There is no bucket {bucket}.")
+                raise NoSuchUpload(f"There is no upload {upload_id} of {key}.")
+        return upload
+
+    def put_part(self, upload: Upload, number: int, draft: Draft) -> Blob:
+        """Keep the draft as the part of that number, over an earlier one. Raises NoSuchUpload."""
+        blob_id = draft.blob_id
+        try:
+            self._files.keep(draft)
+            blob = Blob(
+                blob_id=blob_id,
+                owner_id=upload.upload_id,
+                number=number,
+                size=draft.size,
+                etag=draft.md5.hex(),
+                modified_at=self._clock.now(),
+                checksum=draft.checksum,
+            )
+
+            def insert(connection: Connection) -> str | None:
+                if rows.find_upload(connection, upload.upload_id, lock=True) is None:
+                    raise NoSuchUpload(f"There is no upload {upload.upload_id} any more.")
+                return rows.put_blob(connection, blob)
+
+            replaced = self._writes.run(insert)
+        except BaseException:
+            draft.discard()
+            self._files.remove([blob_id])
+            raise
+        self._files.remove([replaced] if replaced else [])
+        return blob
+
+    def parts(self, upload: Upload, after: int = 0, limit: int | None = None) -> list[Blob]:
+        """The parts by number, those behind number `after`."""
+        with self._database.read() as connection:
+            return rows.list_blobs(connection, upload.upload_id, after, limit)
+
+    def list_page(
+        self, bucket: str, prefix: str, after: tuple[str, str], limit: int
+    ) -> list[Upload]:
+        """Uploads by key and id, behind the key and upload id `after`. Raises NoSuchBucket."""
+        with self._database.read() as connection:
+            if rows.find_bucket(connection, bucket) is None:
+                raise NoSuchBucket(f"There is no bucket {bucket}.")
+            return rows.list_uploads(connection, bucket, prefix, after, limit)
+
+    def abort(self, upload: Upload) -> None:
+        """End the upload and drop its parts."""
+
+        def drop(connection: Connection) -> list[str]:
+            return self.drop(connection, upload.upload_id)
+
+        self._files.remove(self._writes.run(drop))
+
+    def drop(self, connection: Connection, upload_id: str, keep: Sequence[int] = ()) -> list[str]:
+        """Within a transaction: end an upload and drop its parts, but those of the numbers in
+        `keep`. The ids of the blobs whose files may go when the transaction is on disk."""
+        if rows.find_upload(connection, upload_id, lock=True) is None:
+            return []
+        rows.delete_upload(connection, upload_id)
+        return rows.delete_blobs(connection, upload_id, keep)
+
+    def check(self, upload: Upload, uploaded: Sequence[Blob], completion: Completion) -> Joined:
+        """What the chosen of the uploaded parts make together.
+
+        Raises BadPart, BadPartOrder, PartTooSmall, DigestMismatch.
+        """
+        blobs = _choose(uploaded, completion.parts)
+        size = sum(blob.size for blob in blobs)
+        if completion.size not in (None, size):
+            raise DigestMismatch(
+                f"The parts have {size} bytes together, not {completion.size} as was said."
+            )
+        checksum = None
+        if upload.algorithm is not None:
+            checksum = joined_checksum(upload.algorithm, upload.kind, blobs)
+        if completion.checksum is not None and (
+            checksum is None or completion.checksum.partition("-")[0] != _bare(checksum)
+        ):
+            raise DigestMismatch(
+                f"The {(upload.algorithm or 'checksum').upper()} you specified did not match the "
+                "calculated checksum."
+            )
+        return Joined(blobs, size, _etag_of(blobs), checksum)
+
+
+def _choose(uploaded: Sequence[Blob], chosen: Sequence[ChosenPart]) -> list[Blob]:
+    numbers = [part.number for part in chosen]
+    if any(later <= earlier for earlier, later in itertools.pairwise(numbers)):
+        raise BadPartOrder("The list of parts was not in ascending order.")
+    by_number = {blob.number: blob for blob in uploaded}
+    blobs = []
+    for part in chosen:
+        blob = by_number.get(part.number)
+        if blob is None or blob.etag != part.etag or part.checksum not in (None, blob.checksum):
+            raise BadPart(
+                f"Part {part.number} could not be found, or its entity tag or checksum is not the "
+                "one it was uploaded with.",
+                part.number,
+                part.etag,
+            )
+        blobs.append(blob)
+    for blob in blobs[:-1]:
+        if blob.size < LEAST_PART_BYTES:
+            raise PartTooSmall(
+                f"Part {blob.number} has {blob.size} bytes; every part but the last needs at least "
+                f"{LEAST_PART_BYTES}.",
+                blob.number,
+                blob.etag,
+                blob.size,
+                LEAST_PART_BYTES,
+            )
+    return blobs
+
+
+def _bare(checksum: Checksum) -> str:
+    return checksum.value.partition("-")[0]
+
+
+def _etag_of(blobs: Sequence[Blob]) -> str:
+    together = b"".join(bytes.fromhex(blob.etag) for blob in blobs)
+    return f"{hashlib.md5(together, usedforsecurity=False).hexdigest()}-{len(blobs)}"

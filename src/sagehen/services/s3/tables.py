@@ -1,0 +1,71 @@
+"""The tables of the object store."""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+)
+
+from sagehen.state.rows import METADATA
+
+__all__ = ["BLOBS", "BUCKETS", "OBJECTS", "STATE_IDENTITY", "UPLOADS"]
+
+# Keys are bytes: so they sort as S3 sorts, in every database, and may hold any character.
+BUCKETS = Table(
+    "buckets",
+    METADATA,
+    Column("name", String(63), primary_key=True),
+    Column("created_at", Double, nullable=False),
+    # JSON of BucketSettings; empty for a bucket from before they were kept.
+    Column("settings", Text),
+)
+OBJECTS = Table(
+    "objects",
+    METADATA,
+    Column("bucket", String(63), primary_key=True),
+    Column("key", LargeBinary(1024), primary_key=True),
+    Column("object_id", String(64), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("etag", String(128), nullable=False),
+    Column("modified_at", Double, nullable=False),
+    Column("attributes", Text, nullable=False),
+    Column("checksum", Text),
+    # The bytes of a small object; larger ones are in files.
+    Column("data", LargeBinary),
+)
+UPLOADS = Table(
+    "uploads",
+    METADATA,
+    Column("upload_id", String(64), primary_key=True),
+    Column("bucket", String(63), nullable=False),
+    Column("key", LargeBinary(1024), nullable=False),
+    Column("started_at", Double, nullable=False),
+    Column("attributes", Text, nullable=False),
+    Column("algorithm", String(16)),
+    Column("kind", String(16), nullable=False),
+    Index(None, "bucket", "key", "upload_id"),
+)
+# One row: the id that this state has in common with the folder of object files.
+STATE_IDENTITY = Table(
+    "state_identity",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("state_id", String(32), nullable=False),
+)
+BLOBS = Table(
+    "blobs",
+    METADATA,
+    Column("owner_id", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("blob_id", String(64), nullable=False, unique=True),
+    Column("size", BigInteger, nullable=False),
+    Column("etag", String(128), nullable=False),
+    Column("modified_at", Double, nullable=False),
+    Column("checksum", Text),
+)

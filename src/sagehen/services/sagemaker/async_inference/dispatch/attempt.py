@@ -1,0 +1,290 @@
+"""One attempt at one request, from its lease to its end.
+
+look what an earlier attempt has written → ask the container → write the object → end
+                                         ↘ a small object: written with the end, in one transaction
+                                         ↘ the instance was lost: back into the queue
+"""
+
+import contextlib
+import logging
+from dataclasses import dataclass
+
+import msgspec
+
+from sagehen.base.clock import Clock
+from sagehen.base.concurrency import Threads
+from sagehen.base.errors import SagehenError
+from sagehen.base.retry import AWAY, Patience
+from sagehen.services.s3.storage.store import SmallObject
+from sagehen.services.sagemaker.async_inference import (
+    lease_store as async_leases,
+)
+from sagehen.services.sagemaker.async_inference import (
+    request_store as async_requests,
+)
+from sagehen.services.sagemaker.async_inference.dispatch.claims import Job
+from sagehen.services.sagemaker.async_inference.dispatch.completion import (
+    Ended,
+    Ending,
+    Endings,
+)
+from sagehen.services.sagemaker.async_inference.dispatch.data_log import DataLog
+from sagehen.services.sagemaker.async_inference.dispatch.failures import (
+    Failure,
+    answered_with_error,
+    lost_too_often,
+    not_stored,
+)
+from sagehen.services.sagemaker.async_inference.dispatch.invoke import (
+    MOST_LOGGED_BYTES,
+    Answer,
+    Asker,
+    InputBroken,
+    InstanceLost,
+    NotStarted,
+)
+from sagehen.services.sagemaker.async_inference.dispatch.outputs import Outputs, Spool
+from sagehen.services.sagemaker.async_inference.records import (
+    AsyncState,
+    Outcome,
+    QueuedRequest,
+)
+from sagehen.state.database import Database
+from sagehen.state.group_commit import GroupedWrites
+
+__all__ = ["Work"]
+
+log = logging.getLogger(__name__)
+
+PLAIN = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an attempt needs.
+
+    Args:
+        patience: with the object store, while it is away.
+        most_redeliveries: how often a request is sent again after its instance was lost.
+    """
+
+    database: Database
+    writes: GroupedWrites
+    asker: Asker
+    outputs: Outputs
+    endings: Endings
+    threads: Threads
+    patience: Patience
+    data_log: DataLog
+    clock: Clock
+    most_redeliveries: int
+
+    async def run(self, job: Job) -> None:
+        """Bring a leased request to its end, or back into the queue.
+
+        Where not even that can be written, its lease runs out.
+        """
+        try:
+            await self._run(job)
+        except Failure as failure:
+            await self._fail(job, failure)
+        except NotStarted as error:
+            self._rest(job, error)
+            await self._give_back(job, lost=False)
+        except (InstanceLost, InputBroken) as error:
+            await self._lose(job, error)
+        except AWAY as error:
+            self._rest(job, error)
+            await self._give_back(job, lost=False)
+
+    async def _run(self, job: Job) -> None:
+        if await self._end_as_before(job):
+            return
+        if job.verdict is not None:
+            raise job.verdict
+        answer, ending = await self.asker.ask(job)
+        job.ends = True
+        try:
+            if answer.is_success:
+                await self._succeed(job, answer, ending)
+            else:
+                failure = answered_with_error(answer.status, answer.spool.beginning)
+                await self._fail(job, failure, ending, answer)
+        finally:
+            answer.spool.discard()
+
+    async def _end_as_before(self, job: Job) -> bool:
+        """What an earlier attempt has written is the answer: nobody is asked again."""
+        if job.queued.attempt == 1:
+            return False
+        found = await self.patience(lambda: self.outputs.find(job.queued))
+        if found is None:
+            return False
+        await self._end(job, Ending(found.outcome, found.body))
+        return True
+
+    # Ending
+
+    async def _succeed(self, job: Job, answer: Answer, ending: Ending) -> None:
+        location = job.queued.request.output.location
+        ending.outcome = Outcome(
+            state=AsyncState.SUCCEEDED,
+            content_type=answer.content_type,
+            location=location,
+            status=answer.status,
+        )
+        ending.body = answer.spool.whole
+        small = self.outputs.small(job.queued, ending.outcome, answer.spool)
+        # A database that is away for longer gets as much patience as any object: to give the
+        # request back would have its container asked again.
+        with contextlib.suppress(*AWAY):
+            if small is not None and await self._end(job, ending, small):
+                return
+        try:
+            stored = await self._store(job, ending, answer.spool)
+        except (SagehenError, *AWAY) as error:
+            stored = await self._is_stored(job)
+            if not stored:
+                await self._fail(job, not_stored(location, str(error)), ending)
+        if stored:
+            await self._end(job, ending)
+
+    async def _is_stored(self, job: Job) -> bool:
+        """Whether the answer is there although its writing failed, as far as can be seen: a store
+        that goes away may have written it. Then there must be no failure object beside it."""
+        try:
+            found = await self.outputs.find(job.queued)
+        except (SagehenError, *AWAY):
+            return False
+        return found is not None and found.outcome.state is AsyncState.SUCCEEDED
+
+    async def _fail(
+        self,
+        job: Job,
+        failure: Failure,
+        ending: Ending | None = None,
+        answer: Answer | None = None,
+    ) -> None:
+        """End it with its failure object, where it is to have one and that can be written."""
+        job.ends = True
+        output = job.queued.request.output
+        outcome = Outcome(
+            state=failure.state,
+            failure_reason=failure.reason,
+            content_type=answer.content_type if answer else PLAIN,
+            location=output.failure_location,
+            status=answer.status if answer else None,
+        )
+        ending = ending or Ending(outcome)
+        ending.outcome = outcome
+        ending.failed_by = (failure.metric,) if failure.metric else ()
+        await self._log(job, failure, answer)
+        spool = answer.spool if answer else await self._spool_text(job.queued, failure.text)
+        ending.body = spool.whole
+        if output.failure_location is None or await self._store_failure(job, ending, spool):
+            await self._end(job, ending)
+
+    async def _store_failure(self, job: Job, ending: Ending, spool: Spool) -> bool:
+        """As `_store`; a failure object that cannot be written keeps no request from its end."""
+        try:
+            return await self._store(job, ending, spool)
+        except (SagehenError, *AWAY) as error:
+            log.error("A failure object cannot be written: %s", error, extra=_about(job))
+            ending.outcome = msgspec.structs.replace(
+                ending.outcome, location=None, content_type=None
+            )
+            ending.failed_by = (*ending.failed_by, "ResponseUploadFailures")
+            return True
+
+    async def _spool_text(self, queued: QueuedRequest, text: str) -> Spool:
+        spool = self.asker.spool(queued)
+        await spool.write(text.encode())
+        return spool
+
+    async def _store(self, job: Job, ending: Ending, spool: Spool) -> bool:
+        """Write the object; False where the request is another's meanwhile."""
+        if not await self._is_ours(job):
+            log.warning("A request was leased by another meanwhile.", extra=_about(job))
+            return False
+        began = self.clock.monotonic()
+        await self.patience(lambda: self.outputs.put(job.queued, ending.outcome, spool))
+        ending.upload_seconds = self.clock.monotonic() - began
+        return True
+
+    async def _is_ours(self, job: Job) -> bool:
+        if self.clock.now() < job.lease_until:
+            return True
+
+        def read() -> bool:
+            with self.database.read() as connection:
+                now = async_requests.get(connection, job.queued.sequence)
+            return now is not None and (now.state, now.attempt) == (
+                AsyncState.LEASED,
+                job.queued.attempt,
+            )
+
+        return await self.patience(lambda: self.threads.run(read))
+
+    async def _end(self, job: Job, ending: Ending, small: SmallObject | None = None) -> bool:
+        """Whether that is all; False where the `small` object has to be put by itself."""
+        ending.variant_name = job.variant_name
+        ended = await self.endings.end(job.queued, ending, small)
+        if ended is Ended.NOT_STORED:
+            return False
+        if ended is Ended.TAKEN:
+            log.warning("A request was ended by another meanwhile.", extra=_about(job))
+            return True
+        outcome = ending.outcome
+        if outcome.state is not AsyncState.SUCCEEDED:
+            about = _about(job) | {"state": outcome.state.value}
+            log.info("A request failed: %s", outcome.failure_reason, extra=about)
+        return True
+
+    # Going back
+
+    async def _lose(self, job: Job, error: Exception) -> None:
+        lost = job.queued.lost
+        about = _about(job) | {"lost": lost + 1, "reason": str(error)}
+        log.warning("An instance was lost while it worked on a request.", extra=about)
+        if lost >= self.most_redeliveries:
+            await self._fail(job, lost_too_often(job.queued.request.endpoint_name, lost + 1))
+            return
+        self._rest(job, error)
+        await self._give_back(job, lost=True)
+
+    async def _give_back(self, job: Job, *, lost: bool) -> None:
+        sequence, number = job.held
+        await self.patience(
+            lambda: self.writes.join(
+                lambda connection: async_leases.give_back(connection, sequence, number, lost=lost)
+            )
+        )
+
+    def _rest(self, job: Job, error: Exception) -> None:
+        """What its instance did is no reason to send it the next at once."""
+        if job.place is not None:
+            job.place.refused(self.clock.monotonic())
+        log.debug("A request goes back into the queue: %s", error, extra=_about(job))
+
+    async def _log(self, job: Job, failure: Failure, answer: Answer | None) -> None:
+        place = job.place
+        if place is None:
+            return
+        text = failure.text
+        if answer is not None:
+            side = "client" if 400 <= answer.status < 500 else "server"
+            said = answer.spool.beginning[:MOST_LOGGED_BYTES].decode("utf-8", "replace")
+            text = f'Received {side} error ({answer.status}) from primary with message "{said}"'
+        inference_id = job.queued.request.inference_id
+        await self.threads.run(lambda: self.data_log.write(place, inference_id, text))
+
+
+def _about(job: Job) -> dict[str, object]:
+    request = job.queued.request
+    return {
+        "action": "async_request",
+        "endpoint": request.endpoint_name,
+        "inference_id": request.inference_id,
+        "request_id": request.request_id,
+        "attempt": job.queued.attempt,
+    }

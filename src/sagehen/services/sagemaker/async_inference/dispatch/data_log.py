@@ -1,0 +1,48 @@
+"""What the server itself has to say of requests, beside what their containers print."""
+
+import logging
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from sagehen.base.clock import Clock
+from sagehen.services.sagemaker.async_inference.dispatch.instances import Place
+
+__all__ = ["DataLog"]
+
+log = logging.getLogger(__name__)
+
+
+class DataLog:
+    """SageMaker's data-log: a file in the folder of each instance's logs, bounded as theirs are.
+
+    Args:
+        root: the home's `logs/endpoints`.
+        most_bytes: at which a file is rotated.
+    """
+
+    def __init__(self, root: Path, most_bytes: int, clock: Clock) -> None:
+        self._root = root
+        self._most_bytes = most_bytes
+        self._clock = clock
+
+    def write(self, place: Place, inference_id: str, text: str) -> None:
+        """Add a line. Blocks. A log that cannot be written stops nothing."""
+        folder = self._root / place.endpoint_name / place.variant_name / place.instance_id
+        when = datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="milliseconds")
+        line = f"{when.removesuffix('+00:00')}:[sagemaker logs] [{inference_id}] {text}"
+        try:
+            self._add(folder, line.replace("\n", "\\n").replace("\r", "\\r"))
+        except OSError as error:
+            log.warning("The data-log cannot be written: %s", error)
+
+    def _add(self, folder: Path, line: str) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Opened for each line: instances come and go, and there are few lines.
+        handler = RotatingFileHandler(
+            folder / "data-log.log", maxBytes=self._most_bytes, backupCount=1, encoding="utf-8"
+        )
+        try:
+            handler.emit(logging.makeLogRecord({"msg": line}))
+        finally:
+            handler.close()

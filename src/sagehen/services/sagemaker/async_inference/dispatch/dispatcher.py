@@ -1,0 +1,307 @@
+"""Takes requests out of the queue while there are free slots, and works on them.
+
+wake (a request was queued · one has ended · another route table · time) → lease as many as there
+are free slots → a task for each → its end wakes again
+
+An empty queue is not looked into again before something is committed.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from sqlalchemy import Connection
+
+from sagehen.base.clock import Clock
+from sagehen.base.concurrency import Wake
+from sagehen.base.retry import AWAY
+from sagehen.services.sagemaker.async_inference import lease_store as async_leases
+from sagehen.services.sagemaker.async_inference.dispatch.attempt import Work
+from sagehen.services.sagemaker.async_inference.dispatch.claims import (
+    LEASE_NAME,
+    Claimed,
+    Claims,
+    Job,
+)
+from sagehen.services.sagemaker.async_inference.dispatch.failures import (
+    cancelled,
+    deleted,
+    verdict,
+)
+from sagehen.services.sagemaker.async_inference.dispatch.instances import Places
+from sagehen.state.commits import IdleCheck
+from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.leases import HeldLease
+
+__all__ = ["Dispatcher"]
+
+log = logging.getLogger(__name__)
+
+REQUEST_LEASE_SECONDS = 30.0
+BEAT_SECONDS = 10.0
+LONGEST_REST_SECONDS = 1.0
+ERROR_REST_SECONDS = 1.0
+STOP_SECONDS = 10.0
+"""For writing down what came of requests, when control ends."""
+MOST_RECLAIMED = 10
+"""How often control may be lost over a request."""
+RECLAIMED_AT_ONCE = 500
+
+
+class Dispatcher:
+    """One at a time works, of all controls that share a state: the one that holds the lease.
+
+    Args:
+        holder: who holds the leases. The same name after a restart takes all over at once.
+        most: requests that are worked on at once.
+    """
+
+    def __init__(
+        self,
+        writes: GroupedWrites,
+        places: Places,
+        make_work: Callable[[Callable[[Job], None]], Work],
+        clock: Clock,
+        holder: str,
+        most: int,
+    ) -> None:
+        self._writes = writes
+        self._places = places
+        self._work = make_work(self._let_go)
+        self._clock = clock
+        self._holder = holder
+        self._most = most
+        self._jobs: dict[int, Job] = {}
+        """By sequence."""
+        self._tasks: dict[Job, asyncio.Task[None]] = {}
+        self._wake = Wake()
+        self._leasing = asyncio.Lock()
+        """Held while rows are leased that are not yet in `_jobs`: until then their leases cannot be
+        renewed, and they must not be taken for a lost worker's."""
+        self._lease = HeldLease(writes.database, clock, LEASE_NAME, holder)
+        self._idle = IdleCheck(writes.database.commits, clock)
+        self._fresh = True
+        self._turns = 0
+        self.on_idle: Callable[[], None] = lambda: None
+        """Called when an instance has done all it had."""
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """The ids of the instances that work on requests now."""
+        return self._places.busy
+
+    def hint(self) -> None:
+        """There may be something to do. May be called from any thread, at any time."""
+        self._wake.hint()
+
+    async def run(self) -> None:
+        """Dispatch until cancelled; then give back what is not finished."""
+        self._wake.begin()
+        beating = asyncio.create_task(self._beat())
+        try:
+            while True:
+                await self._wake.rest(await self._turn_or_wait())
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+            await self._stop()
+
+    async def _turn_or_wait(self) -> float:
+        try:
+            if await self._is_idle():
+                return LONGEST_REST_SECONDS
+            return await self.turn()
+        except AWAY as error:
+            log.error("The queue cannot be reached: %s", error, extra={"action": "dispatch"})
+        except Exception:
+            log.exception("Dispatching failed.", extra={"action": "dispatch"})
+        await self._clock.sleep(ERROR_REST_SECONDS)
+        return 0
+
+    async def turn(self) -> float:
+        """Take on what there is room for; the seconds until the next turn if nothing happens."""
+        self._wake.clear()
+        self._idle.begin()
+        await self._follow_routes()
+        async with self._leasing:
+            if not await self._lease.hold():
+                return LONGEST_REST_SECONDS
+            claimed = await self._claim()
+            self._fresh = False
+            self._break_off(claimed)
+            self._take_on(claimed)
+        if claimed.settled and not self._jobs:
+            self._idle.end()
+        return self._seconds_to_wait(claimed)
+
+    async def _is_idle(self) -> bool:
+        if self._wake.is_set or not self._idle.is_idle:
+            return False
+        await self._follow_routes()
+        return await self._lease.hold()
+
+    async def _follow_routes(self) -> None:
+        if self._places.refresh():
+            await self._work.asker.containers.keep(self._places.addresses)
+
+    async def _claim(self) -> Claimed:
+        self._turns += 1
+        now = self._clock.now()
+        claims = Claims(
+            free={name: self._places.free(name) for name in self._places.endpoint_names},
+            room=max(0, self._most - len(self._jobs)),
+            first=self._turns,
+            worker=self._holder,
+            now=now,
+            until=now + REQUEST_LEASE_SECONDS,
+            read=self._work.asker.inputs.read_small,
+            fresh=self._fresh,
+        )
+        return await self._writes.join(claims)
+
+    def _take_on(self, claimed: Claimed) -> None:
+        for queued in (*claimed.to_end, *claimed.to_send):
+            name = queued.request.endpoint_name
+            until = claimed.at + REQUEST_LEASE_SECONDS - 1
+            job = Job(queued, until, claimed.inputs.get(queued.sequence))
+            job.verdict = verdict(
+                queued,
+                abandoned_to=claimed.abandoned.get(name, 0),
+                most_reclaimed=MOST_RECLAIMED,
+                now=claimed.at,
+            )
+            job.variant_name = self._places.first_variant(name)
+            if job.verdict is None:
+                job.place = self._places.take(name)
+                job.has_slot = job.place is not None
+            if job.place is not None:
+                job.variant_name = job.place.variant_name
+            self._start(job)
+
+    def _start(self, job: Job) -> None:
+        task = asyncio.create_task(self._work.run(job))
+        self._jobs[job.queued.sequence] = job
+        self._tasks[job] = task
+        task.add_done_callback(lambda task: self._done(job, task))
+
+    def _done(self, job: Job, task: asyncio.Task[None]) -> None:
+        self._let_go(job)
+        del self._tasks[job]
+        if self._jobs.get(job.queued.sequence) is job:
+            del self._jobs[job.queued.sequence]
+        self._wake.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            about = {"action": "async_request", "request_id": job.queued.request.request_id}
+            log.error("A request is left until its lease runs out.", exc_info=error, extra=about)
+
+    def _let_go(self, job: Job) -> None:
+        if not job.has_slot or job.place is None:
+            return
+        job.has_slot = False
+        self._places.give(job.place)
+        self._wake.set()
+        if not job.place.outstanding:
+            self.on_idle()
+
+    def _break_off(self, claimed: Claimed) -> None:
+        """What is worked on, and nobody wants any more."""
+        for sequence, attempt in claimed.cancelled:
+            job = self._jobs.get(sequence)
+            if job is not None and job.queued.attempt == attempt:
+                job.break_off(cancelled())
+        if any(claimed.abandoned.values()):
+            for sequence, job in self._jobs.items():
+                name = job.queued.request.endpoint_name
+                if sequence <= claimed.abandoned.get(name, 0):
+                    job.break_off(deleted(name))
+
+    def _seconds_to_wait(self, claimed: Claimed) -> float:
+        if claimed.more and len(self._jobs) < self._most:
+            return 0
+        wake_at = self._places.wake_at()
+        if wake_at is None:
+            return LONGEST_REST_SECONDS
+        return min(LONGEST_REST_SECONDS, max(0.0, wake_at - self._clock.monotonic()))
+
+    # Leases
+
+    async def _beat(self) -> None:
+        """Renew the leases of what is worked on, and take back those that ran out."""
+        while True:
+            await self._clock.sleep(BEAT_SECONDS)
+            try:
+                await self.beat()
+            except AWAY as error:
+                log.error("Leases cannot be renewed: %s", error, extra={"action": "dispatch"})
+            except Exception:
+                # Without it all that is worked on would be taken for lost.
+                log.exception("Renewing leases failed.", extra={"action": "dispatch"})
+
+    async def beat(self) -> None:
+        async with self._leasing:
+            held = [job.held for job in self._jobs.values()]
+            renewal, until, reclaimed = await self._writes.join(
+                partial(self._renew, held, self._lease.is_ours)
+            )
+        for sequence, attempt in held:
+            job = self._jobs.get(sequence)
+            if job is None or job.queued.attempt != attempt:
+                continue
+            if sequence in renewal.lost:
+                self._lose(job)
+            else:
+                job.lease_until = until - 1
+            if sequence in renewal.cancelled:
+                job.break_off(cancelled())
+        if reclaimed:
+            self._wake.set()
+            about = {"action": "reclaim", "requests": reclaimed}
+            log.warning("Requests whose worker was lost are queued again.", extra=about)
+
+    def _renew(
+        self, held: Sequence[tuple[int, int]], reclaims: bool, connection: Connection
+    ) -> tuple[async_leases.Renewal, float, int]:
+        """What came of renewing, until when that is, and how many others' leases had run out.
+
+        In one transaction, and by the time at which it is made: however long it waited for the
+        disk, what is worked on here is not taken for lost. Runs in the thread that writes.
+        """
+        now = self._clock.now()
+        until = now + REQUEST_LEASE_SECONDS
+        renewal = async_leases.renew(connection, held, until)
+        if not reclaims:
+            return renewal, until, 0
+        return renewal, until, async_leases.reclaim(connection, now, RECLAIMED_AT_ONCE)
+
+    def _lose(self, job: Job) -> None:
+        """It is somebody else's, unless it has ended in this very moment."""
+        if job.is_lost:
+            self._tasks[job].cancel()
+        job.is_lost = True
+
+    async def _stop(self) -> None:
+        """Let what has its answer end, and break off the rest; who comes next goes on with it."""
+        held = [job.held for job in self._jobs.values() if not job.ends]
+        for job, task in self._tasks.items():
+            if not job.ends:
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=STOP_SECONDS)
+        # What is being written still is not given back: another would not see it, and ask again.
+        # Its lease runs out, or is taken over by this worker's next life.
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+        def give_all_back(connection: Connection) -> None:
+            for sequence, attempt in held:
+                async_leases.give_back(connection, sequence, attempt, lost=False)
+
+        with contextlib.suppress(*AWAY):
+            await self._writes.join(give_all_back)
+        await self._lease.let_go()
+        await self._work.asker.containers.close()
+        self._work.threads.close()

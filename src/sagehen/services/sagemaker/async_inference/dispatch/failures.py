@@ -1,0 +1,195 @@
+"""Why a request ends without an answer: what its notice says, and the object in its answer's place.
+
+The first word of a reason says whose fault it is: `ClientError:` the caller's or the model's,
+`InternalServerError:` the server's. Only the sentences about 4xx and 5xx were ever seen from
+SageMaker; the others are our own (docs/compatibility.md).
+"""
+
+import re
+
+from sagehen.base.errors import SagehenError
+from sagehen.services.sagemaker.async_inference.records import AsyncState, QueuedRequest
+
+__all__ = [
+    "Failure",
+    "answer_not_kept",
+    "answer_too_large",
+    "answered_with_error",
+    "cancelled",
+    "deleted",
+    "input_missing",
+    "input_too_large",
+    "lost_too_often",
+    "not_sendable",
+    "not_stored",
+    "timed_out",
+    "unreadable_answer",
+    "verdict",
+]
+
+LONGEST_REASON = 1024
+LONGEST_LINE = 300
+"""Of what a container said."""
+_TRACEBACK = "Traceback (most recent call last):"
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)\b(: .*)?$")
+_JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)+)"', re.IGNORECASE)
+
+
+class Failure(SagehenError):
+    """It has failed for good.
+
+    Args:
+        reason: FailureReason in the notice.
+        text: of the failure object; the reason without its first word where None.
+        metric: what counts it, besides InvocationFailures.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        state: AsyncState = AsyncState.FAILED,
+        text: str | None = None,
+        metric: str | None = None,
+    ) -> None:
+        self.reason = (
+            reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 1] + "…"
+        )
+        super().__init__(self.reason)
+        self.state = state
+        self.text = text or self.reason.partition(": ")[2]
+        self.metric = metric
+
+
+def answered_with_error(status: int, said: bytes = b"") -> Failure:
+    """The container answered, but not with 2xx; the failure object is what it said.
+
+    Args:
+        said: the beginning of that, whose most telling line stands in brackets behind SageMaker's
+            sentence.
+    """
+    theirs = 400 <= status < 500
+    who, side = ("ClientError", "client") if theirs else ("InternalServerError", "server")
+    return Failure(
+        f"{who}: Received {side} error ({status}) from model. See the SageMaker Endpoint logs in "
+        "your account for more information."
+        + (f" ({line})" if (line := _telling_line(said)) else "")
+    )
+
+
+def _telling_line(said: bytes) -> str:
+    """The exception of a traceback, the message in JSON, or the first line."""
+    text = said.decode("utf-8", "replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    if any(line.startswith(_TRACEBACK) for line in lines):
+        raised = [line for line in lines if _EXCEPTION.match(line)]
+        chosen = raised[-1] if raised else lines[0]
+    else:
+        found = _JSON_MESSAGE.search(text)
+        chosen = found[1] if found else lines[0]
+    return chosen if len(chosen) <= LONGEST_LINE else chosen[:LONGEST_LINE] + "…"
+
+
+def timed_out(seconds: float) -> Failure:
+    return Failure(
+        'InternalServerError: Received server error (0) from primary with message "Your invocation '
+        "timed out while waiting for a response from container primary. Review the latency metrics "
+        'for each container in Amazon CloudWatch, resolve the issue, and try again." '
+        f"(InvocationTimeoutSeconds: {seconds:g})"
+    )
+
+
+def lost_too_often(endpoint: str, times: int) -> Failure:
+    said = f"Connection reset by peer for the {endpoint} endpoint. Please retry."
+    reason = f"InternalServerError: {said} Its instance was lost {times} times."
+    return Failure(reason, text=said)
+
+
+def not_sendable(why: str) -> Failure:
+    """Such as a ContentType with control characters, which HTTP cannot carry."""
+    return Failure(f"ClientError: The request cannot be sent to the container: {why}")
+
+
+def unreadable_answer(why: str) -> Failure:
+    return Failure(f"InternalServerError: The container's answer makes no sense: {why}")
+
+
+def answer_too_large(most: int) -> Failure:
+    return Failure(
+        f"InternalServerError: The container's answer has more than {most} bytes "
+        "(max_async_response_bytes)."
+    )
+
+
+def answer_not_kept(why: str) -> Failure:
+    return Failure(
+        f"InternalServerError: The container's answer could not be kept: {why}",
+        metric="ResponseUploadFailures",
+    )
+
+
+def input_missing(url: str, why: str) -> Failure:
+    return Failure(
+        f"ClientError: The input at {url} could not be read: {why}",
+        metric="RequestDownloadFailures",
+    )
+
+
+def input_too_large(url: str, size: int, most: int) -> Failure:
+    return Failure(
+        f"ClientError: The input at {url} has {size} bytes; at most {most} are allowed "
+        "(max_async_input_bytes).",
+        metric="RequestDownloadFailures",
+    )
+
+
+def not_stored(url: str, why: str) -> Failure:
+    return Failure(
+        f"ClientError: The response could not be written to {url}: {why}",
+        metric="ResponseUploadFailures",
+    )
+
+
+def cancelled() -> Failure:
+    return Failure("ClientError: The request was cancelled.", AsyncState.CANCELLED)
+
+
+def _expired() -> Failure:
+    return Failure(
+        "ClientError: The request waited in the queue for longer than its RequestTTLSeconds.",
+        AsyncState.EXPIRED,
+        metric="ExpiredRequests",
+    )
+
+
+def deleted(endpoint: str) -> Failure:
+    return Failure(
+        f"ClientError: The endpoint {endpoint} was deleted before the request was processed."
+    )
+
+
+def _reclaimed(times: int) -> Failure:
+    return Failure(
+        f"InternalServerError: The server was lost {times} times while it worked on the request."
+    )
+
+
+def verdict(
+    queued: QueuedRequest, *, abandoned_to: int, most_reclaimed: int, now: float
+) -> Failure | None:
+    """Why a request that was leased is to be ended without being sent; None: it is to be sent.
+
+    Args:
+        abandoned_to: requests up to this sequence are of an endpoint that is gone.
+        most_reclaimed: how often control may be lost over it.
+    """
+    if queued.cancel_requested:
+        return cancelled()
+    if queued.sequence <= abandoned_to:
+        return deleted(queued.request.endpoint_name)
+    if queued.end_at is not None and queued.end_at <= now:
+        return _expired()
+    if queued.reclaimed >= most_reclaimed:
+        return _reclaimed(queued.reclaimed)
+    return None

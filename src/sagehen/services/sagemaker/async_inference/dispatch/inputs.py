@@ -1,0 +1,185 @@
+"""What a request is about: its body, inline or an object, in pieces."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from sagehen.base.clock import Clock
+from sagehen.base.concurrency import Threads
+from sagehen.base.errors import Invalid, NotFound, Unavailable
+from sagehen.frame.s3_locations import parse_location
+from sagehen.services.s3.storage.store import ObjectStore, OpenObject
+from sagehen.services.sagemaker.async_inference import request_store as async_requests
+from sagehen.services.sagemaker.async_inference.dispatch.failures import (
+    input_missing,
+    input_too_large,
+)
+from sagehen.services.sagemaker.async_inference.records import QueuedRequest
+from sagehen.state.database import Database
+
+__all__ = ["Input", "Inputs", "SmallInput"]
+
+MOST_SMALL_BYTES = 16 * 2**10
+"""Inputs up to this size are read with the lease where they can be, and held until the end."""
+
+
+class SmallInput(NamedTuple):
+    data: bytes
+    content_type: str | None = None
+    """Of the object, where somebody gave it one."""
+
+
+class Input:
+    """An open input; `seconds` were spent waiting for the object store so far."""
+
+    content_type: str | None = None
+    """Of the object, where somebody gave it one."""
+
+    def __init__(
+        self, threads: Threads, clock: Clock, size: int, first: bytes, seconds: float
+    ) -> None:
+        self._threads = threads
+        self._clock = clock
+        self._first = first
+        self._rest: Iterator[bytes] = iter(())
+        self._close: Callable[[], None] | None = None
+        self.size = size
+        self.seconds = seconds
+        self.broken: Exception | None = None
+        """What went wrong in the middle of it."""
+
+    def then(self, rest: Iterator[bytes], close: Callable[[], None]) -> None:
+        """What comes after the first piece, and what lets go of it."""
+        self._rest = rest
+        self._close = close
+
+    @property
+    def whole(self) -> bytes | None:
+        """All of it, where that is one piece."""
+        return self._first if len(self._first) == self.size else None
+
+    def close(self) -> None:
+        """Let go of it. Quick."""
+        if self._close is not None:
+            self._close()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """All of it, once. What it raises is kept as `broken`, whoever swallows it."""
+        left = self.size - len(self._first)
+        if self._first:
+            yield self._first
+            self._first = b""
+        while left > 0:
+            began = self._clock.monotonic()
+            try:
+                chunk = await self._threads.run(lambda: next(self._rest, b""))
+            except Exception as error:
+                self.broken = error
+                raise
+            self.seconds += self._clock.monotonic() - began
+            if not chunk:
+                self.broken = Unavailable("The object ended before its size.")
+                raise self.broken
+            left -= len(chunk)
+            yield chunk
+
+
+class Inputs:
+    """
+    Args:
+        most_bytes: of one input.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        objects: ObjectStore,
+        threads: Threads,
+        clock: Clock,
+        most_bytes: int,
+    ) -> None:
+        self._database = database
+        self._objects = objects
+        self._threads = threads
+        self._clock = clock
+        self._most_bytes = most_bytes
+
+    def read_small(
+        self, connection: Connection, requests: Sequence[QueuedRequest]
+    ) -> dict[int, SmallInput]:
+        """By sequence, those inputs that are small and in the state itself; of some hundreds."""
+        most = min(MOST_SMALL_BYTES, self._most_bytes)
+        inline = [one.sequence for one in requests if one.request.input_location is None]
+        bodies = async_requests.bodies(connection, inline, most)
+        found = {sequence: SmallInput(body) for sequence, body in bodies.items()}
+        places = {one.sequence: place for one in requests if (place := _place(one)) is not None}
+        if places:
+            smalls = self._objects.read_rows(connection, list(places.values()))
+            objects = {(one.bucket, one.key): one for one in smalls if len(one.data) <= most}
+            found |= {
+                sequence: SmallInput(one.data, one.attributes.headers.get("content-type"))
+                for sequence, place in places.items()
+                if (one := objects.get(place)) is not None
+            }
+        return found
+
+    async def open(self, queued: QueuedRequest, small: SmallInput | None = None) -> Input:
+        """The input of a request, to be closed.
+
+        Args:
+            small: where it has been read already.
+
+        Raises:
+            Failure: there is none, or it is too large.
+            Unavailable, OSError, SQLAlchemyError: it cannot be read now.
+        """
+        if small is not None:
+            made = Input(self._threads, self._clock, len(small.data), small.data, 0)
+            made.content_type = small.content_type
+            return made
+        url = queued.request.input_location
+        began = self._clock.monotonic()
+        if url is None:
+            body = await self._threads.run(lambda: self._inline(queued.sequence))
+            return Input(self._threads, self._clock, len(body), body, 0)
+        opened, rest, first = await self._threads.run(lambda: self._begin(url))
+        seconds = self._clock.monotonic() - began
+        found = Input(self._threads, self._clock, opened.info.size, first, seconds)
+        found.content_type = opened.info.attributes.headers.get("content-type")
+        found.then(rest, opened.close)
+        return found
+
+    def _inline(self, sequence: int) -> bytes:
+        with self._database.read() as connection:
+            body = async_requests.body(connection, sequence)
+        return body or b""
+
+    def _begin(self, url: str) -> tuple[OpenObject, Iterator[bytes], bytes]:
+        """Open it and read its first piece: a small object takes one thread's turn in all."""
+        try:
+            location = parse_location(url)
+            opened = self._objects.open(location.bucket, location.key)
+        except (Invalid, NotFound) as error:
+            raise input_missing(url, str(error)) from error
+        try:
+            if opened.info.size > self._most_bytes:
+                raise input_too_large(url, opened.info.size, self._most_bytes)
+            rest = iter(opened.chunks())
+            return opened, rest, next(rest, b"")
+        except BaseException:
+            opened.close()
+            raise
+
+
+def _place(queued: QueuedRequest) -> tuple[str, str] | None:
+    """The bucket and the key of the input, where it is an object, and well named."""
+    url = queued.request.input_location
+    if url is None:
+        return None
+    with suppress(Invalid, UnicodeError):
+        location = parse_location(url)
+        location.key.encode()
+        return location.bucket, location.key
+    return None

@@ -1,0 +1,265 @@
+"""Sends a request to a container, and takes its answer.
+
+Asks a container: the input there, the answer back; what can be broken off on the way.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from sagehen.base.clock import Clock
+from sagehen.base.concurrency import Threads
+from sagehen.base.errors import SagehenError
+from sagehen.base.retry import AWAY, Patience
+from sagehen.services.s3.storage.store import ObjectStore
+from sagehen.services.sagemaker.async_inference.dispatch.claims import Job
+from sagehen.services.sagemaker.async_inference.dispatch.completion import Ending
+from sagehen.services.sagemaker.async_inference.dispatch.failures import (
+    input_missing,
+    not_sendable,
+    timed_out,
+    unreadable_answer,
+)
+from sagehen.services.sagemaker.async_inference.dispatch.inputs import Input, Inputs
+from sagehen.services.sagemaker.async_inference.dispatch.instances import Place
+from sagehen.services.sagemaker.async_inference.dispatch.notices import (
+    MOST_BODY_BYTES,
+    wants_body,
+)
+from sagehen.services.sagemaker.async_inference.dispatch.outputs import Spool
+from sagehen.services.sagemaker.async_inference.records import (
+    AsyncRequest,
+    AsyncState,
+    Outcome,
+    QueuedRequest,
+)
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = [
+    "MOST_LOGGED_BYTES",
+    "Answer",
+    "Asker",
+    "Containers",
+    "InputBroken",
+    "InstanceLost",
+    "NotStarted",
+]
+
+LONGEST_FIELD_BYTES = 64 * 1024
+NOT_STARTED = "x-sagehen-not-started"
+"""With 503: the container did not begin, and will not."""
+
+
+class NotStarted(SagehenError):
+    """The container did not begin: another may be asked."""
+
+
+class InstanceLost(SagehenError):
+    """The connection ended before the answer had; the container may have worked on it or not."""
+
+
+class InputBroken(SagehenError):
+    """The input could not be read to its end."""
+
+
+class Answer(NamedTuple):
+    status: int
+    content_type: str | None
+    spool: Spool
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+
+class Containers:
+    """The HTTP client of all containers.
+
+    A connection serves one request: with one that is used again, a container that closed it for
+    being idle could not be told from an instance that was lost.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, aiohttp.ClientSession] = {}
+
+    async def invoke(
+        self, address: str, request: AsyncRequest, body: Input, make_spool: Callable[[], Spool]
+    ) -> Answer:
+        """POST the input to the container at `address` (`unix:/path` or `tcp:host:port`).
+
+        Raises:
+            Failure: it took too long, or gave an answer that cannot be kept.
+            NotStarted, InstanceLost, InputBroken
+        """
+        import aiohttp  # a fifth of control's start, and not every server has such requests
+
+        spool = make_spool()
+        try:
+            async with asyncio.timeout(request.timeout_seconds):
+                return await self._ask(address, request, body, spool)
+        except BaseException as error:
+            spool.discard()
+            if isinstance(error, TimeoutError):
+                raise timed_out(request.timeout_seconds) from error
+            if body.broken is not None and isinstance(error, aiohttp.ClientError):
+                raise InputBroken(str(body.broken)) from body.broken
+            if isinstance(error, aiohttp.ClientConnectorError):
+                raise NotStarted(str(error)) from error
+            if isinstance(error, aiohttp.ClientResponseError):
+                raise unreadable_answer(error.message) from error
+            if isinstance(error, aiohttp.ClientError | ConnectionError):
+                raise InstanceLost(str(error) or type(error).__name__) from error
+            if isinstance(error, ValueError):
+                raise not_sendable(str(error)) from error
+            raise
+
+    async def _ask(self, address: str, request: AsyncRequest, body: Input, spool: Spool) -> Answer:
+        url, session = self._reach(address)
+        # In one piece it takes no task of its own.
+        data = (body.whole or body.chunks()) if body.size else None
+        async with session.post(
+            url, data=data, headers=_headers(request, body), allow_redirects=False
+        ) as response:
+            if response.status == 503 and NOT_STARTED in response.headers:
+                raise NotStarted("The container takes no requests now.")
+            async for piece in response.content.iter_any():
+                await spool.write(piece)
+            await spool.end()
+            return Answer(response.status, response.headers.get("Content-Type"), spool)
+
+    def _reach(self, address: str) -> tuple[str, "aiohttp.ClientSession"]:
+        kind, _, where = address.partition(":")
+        url = "http://localhost/invocations" if kind == "unix" else f"http://{where}/invocations"
+        session = self._sessions.get(address)
+        if session is None:
+            session = self._sessions[address] = _open(kind, where)
+        return url, session
+
+    async def keep(self, addresses: Collection[str]) -> None:
+        """Close what leads elsewhere."""
+        for address in [one for one in self._sessions if one not in addresses]:
+            await self._sessions.pop(address).close()
+
+    async def close(self) -> None:
+        await self.keep(())
+
+
+def _open(kind: str, where: str) -> "aiohttp.ClientSession":
+    import aiohttp
+
+    connector = (
+        aiohttp.UnixConnector(path=where, force_close=True, limit=0)
+        if kind == "unix"
+        else aiohttp.TCPConnector(force_close=True, limit=0)
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        # A Unix socket is there at once or not at all.
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None if kind == "unix" else 10),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # The object is what the container sent, byte for byte.
+        auto_decompress=False,
+        skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+        max_line_size=LONGEST_FIELD_BYTES,
+        max_field_size=LONGEST_FIELD_BYTES,
+    )
+
+
+def _headers(request: AsyncRequest, body: Input) -> dict[str, str]:
+    """The container's. Who names no ContentType gets that of the object, on which AWS's own SDK
+    relies: it uploads with one and invokes without."""
+    given = {
+        "Content-Type": request.content_type or body.content_type,
+        "Accept": request.accept,
+        "X-Amzn-SageMaker-Custom-Attributes": request.custom_attributes,
+        "X-Amzn-SageMaker-Inference-Id": request.inference_id,
+        "Content-Length": str(body.size),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+MOST_LOGGED_BYTES = 2000
+"""Of what a container answered with an error."""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """
+    Args:
+        patience: with the object store, while it is away.
+        let_go: gives a job's slot back.
+    """
+
+    objects: ObjectStore
+    inputs: Inputs
+    containers: Containers
+    threads: Threads
+    patience: Patience
+    clock: Clock
+    most_response_bytes: int
+    let_go: Callable[[Job], None]
+
+    async def ask(self, job: Job) -> tuple[Answer, Ending]:
+        """The container's answer, whatever it is, and what it took; the slot is free then.
+
+        Raises:
+            Failure: there is none to be had, or the job was broken off.
+            NotStarted, InstanceLost, InputBroken: as `Containers.invoke`.
+        """
+        place = job.place
+        if place is None:
+            raise NotStarted("The instance that it was leased for is gone.")
+        if job.broken_off is not None:
+            raise job.broken_off
+        asking = asyncio.ensure_future(self._ask(job, place))
+        job.asking = asking
+        try:
+            return await asking
+        except asyncio.CancelledError:
+            if job.broken_off is not None and not _is_cancelled():
+                raise job.broken_off from None
+            raise
+        finally:
+            job.asking = None
+            self.let_go(job)
+
+    async def _ask(self, job: Job, place: Place) -> tuple[Answer, Ending]:
+        request = job.queued.request
+        try:
+            body = await self.patience(lambda: self.inputs.open(job.queued, job.input))
+        except AWAY as error:
+            raise input_missing(request.input_location or "the queue", str(error)) from error
+        try:
+            began = self.clock.monotonic()
+            answer = await self.containers.invoke(
+                place.address, request, body, lambda: self.spool(job.queued)
+            )
+            place.answered()
+            ending = Ending(
+                Outcome(state=AsyncState.SUCCEEDED, status=answer.status),
+                model_seconds=self.clock.monotonic() - began,
+                download_seconds=body.seconds,
+            )
+            return answer, ending
+        finally:
+            body.close()
+
+    def spool(self, queued: QueuedRequest) -> Spool:
+        """An empty one, which keeps as much in memory as a notice or the log is to have."""
+        wanted = wants_body(queued, success=True) or wants_body(queued, success=False)
+        return Spool(
+            self.objects.draft,
+            self.threads,
+            self.patience,
+            self.most_response_bytes,
+            MOST_BODY_BYTES if wanted else MOST_LOGGED_BYTES,
+        )
+
+
+def _is_cancelled() -> bool:
+    """It is the whole attempt that is to end, not only the asking."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

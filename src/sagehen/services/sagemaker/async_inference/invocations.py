@@ -1,0 +1,228 @@
+"""InvokeEndpointAsync, on a way of its own: it is called as often as InvokeEndpoint is.
+
+scope → who signed it → parameters → queue, on disk → 202
+
+What InvokeEndpointAsync is asked: read from its head and held against the service model.
+
+botocore checks next to nothing of it.
+
+Identifiers that sort as they were made: UUID version 7 of RFC 9562.
+"""
+
+import hashlib
+import logging
+import os
+import uuid
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from sagehen.base.clock import Clock
+from sagehen.base.errors import Invalid, Unavailable
+from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, request_head
+from sagehen.frame.s3_locations import parse_location
+from sagehen.services.sagemaker.async_inference.intake import Intake, NewRequest
+from sagehen.services.sagemaker.async_inference.records import AsyncRequest
+from sagehen.wire.errors import AwsError, unavailable, validation_error
+from sagehen.wire.http import Request
+from sagehen.wire.serialize import serialize_error
+from sagehen.wire.services import service
+from sagehen.wire.signatures.sigv4 import Verifier
+from sagehen.wire.validation.validate import validate
+from sagehen.wire.values import Malformed, as_meant, integer
+
+__all__ = [
+    "LONGEST_BODY_BYTES",
+    "AsyncInvocations",
+    "endpoint_in_path",
+    "invokes_asynchronously",
+    "ordered_id",
+    "read_parameters",
+]
+
+log = logging.getLogger(__name__)
+
+_OPERATION = service("sagemaker-runtime").operation_model("InvokeEndpointAsync")
+_MEMBERS = _OPERATION.input_shape.members
+_HEADERS = tuple(
+    (member.serialization["name"].lower(), name, member.type_name)
+    for name, member in _MEMBERS.items()
+    if member.serialization.get("location") == "header"
+)
+_BEFORE_NAME, _, _BEHIND_NAME = _OPERATION.http["requestUri"].partition("{EndpointName}")
+
+LONGEST_BODY_BYTES: int = _MEMBERS["Body"].metadata["max"]
+
+
+def endpoint_in_path(raw_path: str) -> str | None:
+    """The endpoint that a path invokes asynchronously; None where it is another path."""
+    if not (raw_path.startswith(_BEFORE_NAME) and raw_path.endswith(_BEHIND_NAME)):
+        return None
+    name = raw_path[len(_BEFORE_NAME) : -len(_BEHIND_NAME)]
+    return None if not name or "/" in name else unquote(name)
+
+
+def read_parameters(endpoint_name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """The operation's members that were given, by their names in the model.
+
+    Raises:
+        AwsError: ValidationError for a value that the operation does not take.
+    """
+    params: dict[str, Any] = {"EndpointName": endpoint_name}
+    for header, name, kind in _HEADERS:
+        value = headers.get(header)
+        if value is not None:
+            params[name] = as_meant(value) if kind == "string" else _whole(name, value)
+    if body:
+        params["Body"] = body
+    validate(_OPERATION, params)
+    _check_input(params)
+    _check_extension(params.get("S3OutputPathExtension", ""))
+    return params
+
+
+def _whole(name: str, value: str) -> int:
+    try:
+        return integer(value, "integer")
+    except Malformed as error:
+        raise validation_error(f"{name} cannot be read: {error}.") from None
+
+
+def _check_input(params: Mapping[str, Any]) -> None:
+    if ("Body" in params) == ("InputLocation" in params):
+        how_many = "both" if "Body" in params else "neither"
+        raise validation_error(
+            "InvokeEndpointAsync needs either InputLocation or a Body that is not empty; this "
+            f"request has {how_many}."
+        )
+    if "InputLocation" not in params:
+        return
+    given = params["InputLocation"]
+    try:
+        has_key = bool(parse_location(given).key)
+    except Invalid:
+        has_key = False
+    if not has_key:
+        raise validation_error(
+            f"InputLocation {given} is not the address of an object in S3: s3://bucket/key."
+        )
+
+
+def _check_extension(extension: str) -> None:
+    """S3 would take such a key; whatever makes paths of keys must not be led astray by it."""
+    if {".", ".."} & set(extension.split("/")):
+        raise validation_error(
+            f"S3OutputPathExtension {extension} must not have the segments `.` and `..`."
+        )
+
+
+_RANDOM_BYTES = 10
+_VERSION = 7 << 76
+_VARIANT = 2 << 62
+_VERSION_BITS = 15 << 76
+_VARIANT_BITS = 3 << 62
+
+
+def ordered_id(now: float) -> str:
+    """A new one, made `now` (seconds since the epoch).
+
+    What is looked up by such ids lies together by age, so that a new row goes to the end of an
+    index. Random ones hit a page each: with a million rows, an insert was four times as dear.
+    """
+    milliseconds = int(now * 1000) & (1 << 48) - 1
+    number = milliseconds << 80 | int.from_bytes(os.urandom(_RANDOM_BYTES))
+    number = number & ~_VERSION_BITS | _VERSION
+    return str(uuid.UUID(int=number & ~_VARIANT_BITS | _VARIANT))
+
+
+SIGNED_SERVICE = "sagemaker"
+
+_TOO_LARGE = validation_error(
+    f"Body has more than {LONGEST_BODY_BYTES} bytes. Put it into S3, and give its place as "
+    "InputLocation."
+)
+_Fields = list[tuple[bytes, bytes]]
+
+
+def invokes_asynchronously(scope: Scope) -> bool:
+    """Whether it is InvokeEndpointAsync. An object of a bucket called `endpoints` may have such a
+    path, and S3 posts with a query."""
+    return (
+        scope["method"] == "POST"
+        and b"upload" not in scope["query_string"]
+        and endpoint_in_path(scope["raw_path"].decode("latin-1")) is not None
+    )
+
+
+class AsyncInvocations:
+    """The ASGI application of one operation."""
+
+    def __init__(
+        self, verifier: Verifier, intake: Intake, clock: Clock, bodies: BodyBudget
+    ) -> None:
+        self._bodies = bodies
+        self._verifier = verifier
+        self._intake = intake
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = str(uuid.uuid4())
+        try:
+            head = request_head(scope)
+            self._verifier.check_head(head, SIGNED_SERVICE)
+            async with self._bodies.read(receive, LONGEST_BODY_BYTES) as body:
+                accepted = await self._accept(head, body, request_id)
+        except ClientGone:
+            return
+        except BodyTooLarge:
+            await _refuse(send, _TOO_LARGE, request_id)
+        except AwsError as error:
+            await _refuse(send, error, request_id)
+        except Unavailable as error:
+            await _refuse(send, unavailable(str(error)), request_id)
+        except Exception:
+            log.exception("A request was not queued.", extra={"action": "queue", "id": request_id})
+            failure = AwsError(
+                "InternalFailure", "We encountered an internal error. Please try again.", 500
+            )
+            await _refuse(send, failure, request_id)
+        else:
+            await _tell(send, accepted)
+
+    async def _accept(self, head: Request, body: bytes, request_id: str) -> AsyncRequest:
+        now = self._clock.now()
+        digest = hashlib.sha256(body).hexdigest()
+        # As of InvokeEndpoint: what a prediction is made from may be left open.
+        self._verifier.verify(head, digest, now, service=SIGNED_SERVICE, unsigned_body=True)
+        name = endpoint_in_path(head.raw_path) or ""
+        params = read_parameters(name, head.headers, body)
+        inference_id = params.get("InferenceId") or ordered_id(now)
+        return await self._intake.put(NewRequest(request_id, inference_id, now, params))
+
+
+async def _tell(send: Send, accepted: AsyncRequest) -> None:
+    output = accepted.output
+    fields = [
+        (b"content-type", b"application/json"),
+        (b"x-amzn-requestid", accepted.request_id.encode()),
+        (b"x-amzn-sagemaker-outputlocation", output.location.encode()),
+    ]
+    if output.failure_location is not None:
+        fields.append((b"x-amzn-sagemaker-failurelocation", output.failure_location.encode()))
+    await _send(send, 202, fields, msgspec.json.encode({"InferenceId": accepted.inference_id}))
+
+
+async def _refuse(send: Send, error: AwsError, request_id: str) -> None:
+    response = serialize_error(service("sagemaker-runtime"), None, error, request_id)
+    fields = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
+    assert isinstance(response.body, bytes)
+    await _send(send, response.status, fields, response.body)
+
+
+async def _send(send: Send, status: int, fields: _Fields, body: bytes) -> None:
+    fields.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,298 @@
+"""The queue of asynchronous requests, from its workers' side: claimed for a while, kept, ended.
+
+A worker's claim is the row's `attempt`, which grows with each lease: what a worker says of a
+request whose attempt has moved on since does not count.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    Integer,
+    Row,
+    Select,
+    Update,
+    bindparam,
+    delete,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from sagehen.services.sagemaker.async_inference.records import Outcome, QueuedRequest
+from sagehen.services.sagemaker.async_inference.rows import (
+    BODIES,
+    LEASED,
+    QUEUED,
+    REQUESTS,
+    count,
+    read_row,
+)
+
+__all__ = [
+    "Ended",
+    "Renewal",
+    "cancellations",
+    "finish",
+    "finish_all",
+    "give_back",
+    "hold",
+    "lease",
+    "lease_abandoned",
+    "lease_due",
+    "reclaim",
+    "renew",
+]
+
+Held = tuple[int, int]
+"""The sequence of a request, and the attempt that is ours."""
+
+_MOST_AT_ONCE = 500
+"""Parameters have a bound in a statement."""
+
+_COLUMNS = REQUESTS.c
+
+
+_NOBODYS: dict[str, Any] = {"worker": None, "lease_until": None}
+
+
+# Statements are made once: to make one takes several times as long as to run it.
+def _waiting(where: ColumnElement[bool], order: ColumnElement[Any]) -> Select[Any]:
+    # Who is claimed by another transaction is passed over (SQLite has one writer at a time).
+    rows = select(_COLUMNS.sequence).where(_COLUMNS.state == QUEUED, where).order_by(order)
+    return rows.limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
+
+
+def _mine() -> Update:
+    return update(REQUESTS).where(
+        _COLUMNS.sequence == bindparam("of"),
+        _COLUMNS.attempt == bindparam("by"),
+        _COLUMNS.state == LEASED,
+    )
+
+
+_FIRST = _waiting(_COLUMNS.endpoint_name == bindparam("name"), _COLUMNS.sequence)
+_ABANDONED = _waiting(
+    (_COLUMNS.endpoint_name == bindparam("name")) & (_COLUMNS.sequence <= bindparam("up_to")),
+    _COLUMNS.sequence,
+)
+_DUE = _waiting(_COLUMNS.end_at <= bindparam("now"), _COLUMNS.end_at)
+_CLAIM = (
+    update(REQUESTS)
+    .where(_COLUMNS.sequence.in_(bindparam("claimed", expanding=True)))
+    .values(
+        state=LEASED,
+        attempt=_COLUMNS.attempt + 1,
+        worker=bindparam("worker"),
+        lease_until=bindparam("lease_until"),
+        # What is ended without being sent does not start.
+        started_at=func.coalesce(bindparam("started_at", type_=Double), _COLUMNS.started_at),
+    )
+    .returning(*REQUESTS.c)
+)
+_CANCELLED = select(_COLUMNS.sequence, _COLUMNS.attempt).where(
+    _COLUMNS.cancel_requested_at.is_not(None), _COLUMNS.state == LEASED
+)
+_HOLD = (
+    select(_COLUMNS.sequence, _COLUMNS.attempt, _COLUMNS.endpoint_name, _COLUMNS.input_location)
+    .where(_COLUMNS.sequence.in_(bindparam("held", expanding=True)), _COLUMNS.state == LEASED)
+    # In their order, so that no two transactions wait for each other's row.
+    .order_by(_COLUMNS.sequence)
+    .with_for_update()
+)
+_FINISH = _mine().values(
+    state=bindparam("state"),
+    outcome=bindparam("outcome"),
+    ended_at=bindparam("ended_at"),
+    **_NOBODYS,
+)
+_DROP_BODIES = delete(BODIES).where(BODIES.c.sequence.in_(bindparam("ended", expanding=True)))
+_GIVE_BACK = (
+    _mine()
+    .values(state=QUEUED, lost=_COLUMNS.lost + bindparam("lost", type_=Integer), **_NOBODYS)
+    .returning(_COLUMNS.endpoint_name)
+)
+
+
+class Ended(NamedTuple):
+    """What came of a request that is worked on."""
+
+    sequence: int
+    attempt: int
+    outcome: Outcome
+    at: float
+
+
+class Renewal(NamedTuple):
+    """What came of renewing leases: sequences."""
+
+    lost: list[int]
+    """No longer the worker's."""
+    cancelled: list[int]
+    """Still the worker's, and asked to end."""
+
+
+def lease(
+    connection: Connection, endpoint_name: str, limit: int, worker: str, now: float, until: float
+) -> list[QueuedRequest]:
+    """Claim the endpoint's first `limit` requests until then, in the order of receipt.
+
+    They are taken as they stand: one that should be ended instead of sent is the worker's to end.
+    """
+    given = {"name": endpoint_name, "most": limit}
+    return _claim(connection, _FIRST, given, worker, until, started_at=now)
+
+
+def lease_abandoned(
+    connection: Connection,
+    endpoint_name: str,
+    up_to: int,
+    limit: int,
+    worker: str,
+    until: float,
+) -> list[QueuedRequest]:
+    """Claim what waits for an endpoint that was deleted after the sequence `up_to`, to end it."""
+    given = {"name": endpoint_name, "up_to": up_to, "most": limit}
+    return _claim(connection, _ABANDONED, given, worker, until)
+
+
+def lease_due(
+    connection: Connection, limit: int, worker: str, now: float, until: float
+) -> list[QueuedRequest]:
+    """Claim requests that are to be ended without being sent: too old, or cancelled."""
+    return _claim(connection, _DUE, {"most": limit, "now": now}, worker, until)
+
+
+def _claim(
+    connection: Connection,
+    waiting: Select[Any],
+    given: dict[str, Any],
+    worker: str,
+    until: float,
+    started_at: float | None = None,
+) -> list[QueuedRequest]:
+    claimed = connection.scalars(waiting, given).all()
+    if not claimed:
+        return []
+    claim = {
+        "claimed": claimed,
+        "worker": worker,
+        "lease_until": until,
+        "started_at": started_at,
+    }
+    leased = [read_row(row) for row in connection.execute(_CLAIM, claim).mappings()]
+    leased.sort(key=lambda one: one.sequence)
+    count(connection, (one.request.endpoint_name for one in leased), queued=-1, leased=1)
+    return leased
+
+
+def renew(connection: Connection, held: Sequence[Held], until: float) -> Renewal:
+    """Keep leases until then."""
+    kept: dict[int, bool] = {}
+    for start in range(0, len(held), _MOST_AT_ONCE):
+        mine = tuple_(_COLUMNS.sequence, _COLUMNS.attempt).in_(held[start : start + _MOST_AT_ONCE])
+        statement = (
+            update(REQUESTS)
+            .where(_COLUMNS.state == LEASED, mine)
+            .values(lease_until=until)
+            .returning(_COLUMNS.sequence, _COLUMNS.cancel_requested_at)
+        )
+        for sequence, cancelled_at in connection.execute(statement):
+            kept[sequence] = cancelled_at is not None
+    return Renewal(
+        lost=[sequence for sequence, _ in held if sequence not in kept],
+        cancelled=[sequence for sequence, cancelled in kept.items() if cancelled],
+    )
+
+
+def cancellations(connection: Connection) -> list[Held]:
+    """Requests that are worked on and were asked to end."""
+    return [(row.sequence, row.attempt) for row in connection.execute(_CANCELLED)]
+
+
+def finish(
+    connection: Connection, sequence: int, attempt: int, outcome: Outcome, now: float
+) -> bool:
+    """Write down what came of it; False where the request is no longer this attempt's.
+
+    Then nothing may be told of it either. An inline body stays for as long as it may be redriven.
+    """
+    return bool(finish_all(connection, [Ended(sequence, attempt, outcome, now)]))
+
+
+def finish_all(connection: Connection, ends: Sequence[Ended]) -> set[Held]:
+    """As `finish`, of at most some hundreds; those that were their attempt's, and are ended."""
+    asked = {(one.sequence, one.attempt): one for one in ends}
+    held = _hold(connection, asked)
+    if not held:
+        return set()
+    connection.execute(_FINISH, [_finish_row(asked[mine]) for mine in held])
+    count(connection, (row.endpoint_name for row in held.values()), leased=-1)
+    done = [
+        row.sequence
+        for mine, row in held.items()
+        if row.input_location is None and asked[mine].outcome.state.value == "SUCCEEDED"
+    ]
+    if done:
+        connection.execute(_DROP_BODIES, {"ended": done})
+    return set(held)
+
+
+def hold(connection: Connection, held: Collection[Held]) -> set[Held]:
+    """Those that are their attempt's, and will be until the transaction ends; of some hundreds."""
+    return set(_hold(connection, held))
+
+
+def _hold(connection: Connection, held: Collection[Held]) -> dict[Held, Row[Any]]:
+    given = {"held": [sequence for sequence, _ in held]}
+    found: Sequence[Any] = connection.execute(_HOLD, given).all()
+    rows = {(row.sequence, row.attempt): row for row in found}
+    return {mine: row for mine, row in rows.items() if mine in held}
+
+
+def _finish_row(ended: Ended) -> dict[str, Any]:
+    return {
+        "of": ended.sequence,
+        "by": ended.attempt,
+        "state": ended.outcome.state.value,
+        "outcome": msgspec.json.encode(ended.outcome).decode(),
+        "ended_at": ended.at,
+    }
+
+
+def give_back(connection: Connection, sequence: int, attempt: int, *, lost: bool) -> bool:
+    """Queue it again where it was; False where it is no longer this attempt's.
+
+    With `lost`, that counts as an attempt whose instance was lost.
+    """
+    given = {"of": sequence, "by": attempt, "lost": int(lost)}
+    row = connection.execute(_GIVE_BACK, given).first()
+    if row is None:
+        return False
+    count(connection, [row.endpoint_name], queued=1, leased=-1)
+    return True
+
+
+def reclaim(connection: Connection, now: float, limit: int, worker: str | None = None) -> int:
+    """Queue again what was leased until now or earlier, or by `worker`; how many those were."""
+    over = _COLUMNS.lease_until <= now
+    if worker is not None:
+        over = or_(over, _COLUMNS.worker == worker)
+    left = select(_COLUMNS.sequence).where(_COLUMNS.state == LEASED, over)
+    sequences = connection.scalars(
+        left.order_by(_COLUMNS.lease_until).limit(limit).with_for_update(skip_locked=True)
+    ).all()
+    statement = (
+        update(REQUESTS)
+        .where(_COLUMNS.sequence.in_(sequences))
+        .values(state=QUEUED, reclaimed=_COLUMNS.reclaimed + 1, **_NOBODYS)
+    )
+    names = connection.scalars(statement.returning(_COLUMNS.endpoint_name)).all()
+    count(connection, names, queued=1, leased=-1)
+    return len(names)

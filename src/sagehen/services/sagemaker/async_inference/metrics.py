@@ -1,0 +1,40 @@
+"""What an asynchronous endpoint's queue is like now."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from sqlalchemy import Connection
+
+from sagehen.frame.container_specs import InstanceState
+from sagehen.services.monitoring.metering.sampler import Gauge
+from sagehen.services.sagemaker.async_inference import request_store as async_requests
+from sagehen.services.sagemaker.hosting import (
+    endpoint_store as endpoints,
+)
+from sagehen.services.sagemaker.hosting import (
+    instance_store as instances,
+)
+
+__all__ = ["backlogs"]
+
+
+def backlogs(connection: Connection, now: float) -> Iterator[Gauge]:
+    """Four numbers of each asynchronous endpoint."""
+    found = [one for one in endpoints.all(connection) if one.current and one.current.asynchronous]
+    if not found:
+        return
+    serving = Counter(
+        one.endpoint_name
+        for one in instances.all(connection)
+        if one.state is InstanceState.IN_SERVICE
+    )
+    for endpoint in found:
+        name = endpoint.name
+        queued, leased = async_requests.backlog(connection, name)
+        oldest = async_requests.oldest_received_at(connection, name) if queued + leased else None
+        size, count = queued + leased, serving[name]
+        yield "ApproximateBacklogSize", name, size
+        # Where there is none the backlog itself: what scales by this number leaves zero by it.
+        yield "ApproximateBacklogSizePerInstance", name, size / max(count, 1)
+        yield "ApproximateAgeOfOldestRequest", name, max(0.0, now - oldest) if oldest else 0.0
+        yield "HasBacklogWithoutCapacity", name, float(queued > 0 and count == 0)

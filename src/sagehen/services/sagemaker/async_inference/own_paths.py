@@ -1,0 +1,91 @@
+"""`/_sagehen/async/…`: what is beyond SageMaker's operations on asynchronous endpoints.
+
+GET    …/{endpoint}                             how its queue stands
+POST   …/{endpoint}/pause, drain, resume        what becomes of the queue
+GET    …/{endpoint}/requests/{inference id}     state, position, attempts, times, error, places
+DELETE …/{endpoint}/requests/{inference id}     cancel, while it waits or is worked on
+GET    …/{endpoint}/failures?after=&limit=      what failed, expired or was cancelled
+POST   …/{endpoint}/redrive                     queue it again: `{"inference_id": …}`, or all
+"""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from sagehen.base.errors import Invalid
+from sagehen.frame.own_paths.routes import Asked, number_in, own_route
+from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
+from sagehen.services.sagemaker.async_inference.records import QueueMode
+
+__all__ = ["AsyncPaths"]
+
+PAGE = 100
+LARGEST_PAGE = 1000
+"""Also how many are redriven at once."""
+LARGEST_BODY_BYTES = 64 * 1024
+
+_MODES = {
+    "pause": QueueMode.PAUSED,
+    "drain": QueueMode.DRAINING,
+    "resume": QueueMode.OPEN,
+}
+
+
+class _Redrive(msgspec.Struct, forbid_unknown_fields=True):
+    """What is to be redriven; of all failures the oldest, where no InferenceId is given."""
+
+    inference_id: str | None = None
+    after: int = 0
+    limit: int = LARGEST_PAGE
+
+
+class AsyncPaths:
+    """`routes` are to be served with the other own paths."""
+
+    def __init__(self, queues: AsyncQueues) -> None:
+        self._queues = queues
+        at = "/_sagehen/async/{endpoint}"
+        requests = {"GET": self._requests, "DELETE": self._cancel}
+        self.routes = [
+            own_route(at, {"GET": self._queue}),
+            own_route(at + "/requests/{inference_id:path}", requests),
+            own_route(at + "/failures", {"GET": self._failures}),
+            own_route(at + "/redrive", {"POST": self._redrive}, LARGEST_BODY_BYTES),
+            *(
+                own_route(f"{at}/{verb}", {"POST": partial(self._set_mode, mode)})
+                for verb, mode in _MODES.items()
+            ),
+        ]
+
+    def _queue(self, asked: Asked) -> dict[str, Any]:
+        return self._queues.queue(asked.path["endpoint"])
+
+    def _set_mode(self, mode: QueueMode, asked: Asked) -> dict[str, Any]:
+        return self._queues.set_mode(asked.path["endpoint"], mode)
+
+    def _requests(self, asked: Asked) -> dict[str, Any]:
+        return self._queues.requests(*_named(asked))
+
+    def _cancel(self, asked: Asked) -> dict[str, Any]:
+        return self._queues.cancel(*_named(asked))
+
+    def _failures(self, asked: Asked) -> dict[str, Any]:
+        after = number_in(asked.query, "after", 0, 0, 2**63 - 1)
+        limit = number_in(asked.query, "limit", PAGE, 1, LARGEST_PAGE)
+        return self._queues.failures(asked.path["endpoint"], after, limit)
+
+    def _redrive(self, asked: Asked) -> dict[str, Any]:
+        try:
+            wanted = msgspec.json.decode(asked.body or b"{}", type=_Redrive)
+        except msgspec.DecodeError as error:
+            raise Invalid(f"The body is not what can be redriven: {error}.") from error
+        if not 1 <= wanted.limit <= LARGEST_PAGE:
+            raise Invalid(f"limit must be a number from 1 to {LARGEST_PAGE}.")
+        return self._queues.redrive(
+            asked.path["endpoint"], wanted.inference_id, wanted.after, wanted.limit
+        )
+
+
+def _named(asked: Asked) -> tuple[str, str]:
+    return asked.path["endpoint"], asked.path["inference_id"]

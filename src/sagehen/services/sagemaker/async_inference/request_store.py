@@ -1,0 +1,302 @@
+"""The queue of asynchronous requests, from its users' side: put in, asked after, taken out.
+
+What works on them is in `async_leases`. Whatever is done here costs the same however many wait.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Row,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+
+from sagehen.services.sagemaker.async_inference.records import (
+    AsyncRequest,
+    EndpointQueue,
+    QueuedRequest,
+    QueueMode,
+)
+from sagehen.services.sagemaker.async_inference.rows import (
+    BODIES,
+    ENDPOINTS,
+    FAILED,
+    LEASED,
+    QUEUED,
+    REQUESTS,
+    count,
+    read_row,
+    row_of,
+)
+from sagehen.state.rows import delete_where, upsert
+
+__all__ = [
+    "MOST_COUNTED",
+    "abandon",
+    "backlog",
+    "bodies",
+    "body",
+    "cancel",
+    "drop_endpoint",
+    "endpoint_queue",
+    "endpoint_queues",
+    "enqueue",
+    "failures",
+    "find",
+    "forget",
+    "get",
+    "oldest_received_at",
+    "position",
+    "redrive",
+    "set_mode",
+    "take_up",
+]
+
+MOST_COUNTED = 100_000
+"""As far as a position in the queue is counted."""
+
+MOST_FOUND = 100
+
+_COLUMNS = REQUESTS.c
+# Statements of each request's way are made once: to make one takes longer than to run it.
+_QUEUE_FIELDS = EndpointQueue.__struct_fields__
+_QUEUES = select(*(ENDPOINTS.c[name] for name in _QUEUE_FIELDS)).order_by(ENDPOINTS.c.endpoint_name)
+_QUEUE = _QUEUES.where(ENDPOINTS.c.endpoint_name == bindparam("name"))
+_INSERT = insert(REQUESTS).returning(_COLUMNS.sequence, sort_by_parameter_order=True)
+_INSERT_BODIES = insert(BODIES)
+_BODY = select(BODIES.c.body).where(BODIES.c.sequence == bindparam("of"))
+_BODIES = select(BODIES.c.sequence, BODIES.c.body).where(
+    BODIES.c.sequence.in_(bindparam("of", expanding=True)),
+    func.length(BODIES.c.body) <= bindparam("most", type_=Integer),
+)
+
+
+def enqueue(
+    connection: Connection, requests: Sequence[tuple[AsyncRequest, bytes | None]]
+) -> list[int]:
+    """Put requests at the end, each with its inline body where it has one; their sequences."""
+    sequences = list(connection.scalars(_INSERT, [row_of(request) for request, _ in requests]))
+    inlines = [
+        {"sequence": sequence, "body": inline}
+        for sequence, (_, inline) in zip(sequences, requests, strict=True)
+        if inline is not None
+    ]
+    if inlines:
+        connection.execute(_INSERT_BODIES, inlines)
+    count(connection, (request.endpoint_name for request, _ in requests), queued=1)
+    return sequences
+
+
+def body(connection: Connection, sequence: int) -> bytes | None:
+    """The inline body; None where the input is an object, or where it has gone with success."""
+    return connection.scalar(_BODY, {"of": sequence})
+
+
+def bodies(connection: Connection, sequences: Sequence[int], most_bytes: int) -> dict[int, bytes]:
+    """By sequence, the inline bodies that have no more than so many bytes; of some hundreds."""
+    found: dict[int, bytes] = {}
+    if sequences:
+        given = {"of": sequences, "most": most_bytes}
+        found.update((row[0], row[1]) for row in connection.execute(_BODIES, given))
+    return found
+
+
+def get(connection: Connection, sequence: int) -> QueuedRequest | None:
+    found = _read(connection, select(REQUESTS).where(_COLUMNS.sequence == sequence))
+    return found[0] if found else None
+
+
+def find(connection: Connection, endpoint_name: str, inference_id: str) -> list[QueuedRequest]:
+    """Those of that InferenceId, the newest first; it is a label and may come twice."""
+    mine = (_COLUMNS.endpoint_name == endpoint_name) & (_COLUMNS.inference_id == inference_id)
+    newest = select(REQUESTS).where(mine).order_by(_COLUMNS.sequence.desc()).limit(MOST_FOUND)
+    return _read(connection, newest)
+
+
+def position(connection: Connection, endpoint_name: str, sequence: int) -> int:
+    """How many of the endpoint's wait before it; MOST_COUNTED where it is that many or more."""
+    before = (
+        select(_COLUMNS.sequence)
+        .where(
+            _COLUMNS.endpoint_name == endpoint_name,
+            _COLUMNS.state == QUEUED,
+            _COLUMNS.sequence < sequence,
+        )
+        .limit(MOST_COUNTED)
+    )
+    return connection.scalar(select(func.count()).select_from(before.subquery())) or 0
+
+
+def failures(
+    connection: Connection, endpoint_name: str, after: int = 0, limit: int = 100
+) -> list[QueuedRequest]:
+    """A page of those that failed, expired or were cancelled, by sequence."""
+    page = (
+        select(REQUESTS)
+        .where(
+            _COLUMNS.endpoint_name == endpoint_name,
+            _COLUMNS.state.in_(FAILED),
+            _COLUMNS.sequence > after,
+        )
+        .order_by(_COLUMNS.sequence)
+        .limit(limit)
+    )
+    return _read(connection, page)
+
+
+def cancel(connection: Connection, sequence: int, now: float) -> bool:
+    """Ask that it be ended; False where it has ended.
+
+    It is not sent to a container any more, or its call is broken off. The dispatcher ends it: then
+    there is an object that says so, and a notice.
+    """
+    open_ = (_COLUMNS.state == QUEUED) | (_COLUMNS.state == LEASED)
+    statement = update(REQUESTS).where(_COLUMNS.sequence == sequence, open_)
+    values = {"cancel_requested_at": now, "end_at": 0.0}
+    return connection.execute(statement.values(values)).rowcount == 1
+
+
+def redrive(connection: Connection, sequences: Sequence[int], now: float) -> list[int]:
+    """Queue again those of them that failed, expired or were cancelled; which these are.
+
+    Each keeps its place in the order of receipt and has as long to wait as it had at first.
+    """
+    until = literal(now) + (_COLUMNS.expires_at - _COLUMNS.received_at)
+    statement = (
+        update(REQUESTS)
+        .where(_COLUMNS.sequence.in_(sequences), _COLUMNS.state.in_(FAILED))
+        .values(
+            state=QUEUED,
+            redrives=_COLUMNS.redrives + 1,
+            lost=0,
+            reclaimed=0,
+            end_at=until,
+            cancel_requested_at=None,
+            ended_at=None,
+            outcome=None,
+        )
+        .returning(_COLUMNS.sequence, _COLUMNS.endpoint_name)
+    )
+    again = connection.execute(statement).all()
+    count(connection, (row.endpoint_name for row in again), queued=1)
+    return sorted(row.sequence for row in again)
+
+
+def forget(connection: Connection, before: float, limit: int) -> int:
+    """Delete requests that ended earlier, at most `limit`, the oldest first; how many."""
+    old = (
+        select(_COLUMNS.sequence)
+        .where(_COLUMNS.ended_at < before)
+        .order_by(_COLUMNS.ended_at)
+        .limit(limit)
+        # Locked: nothing is redriven between being found and being deleted.
+        .with_for_update(skip_locked=True)
+    )
+    sequences = connection.scalars(old).all()
+    connection.execute(delete(BODIES).where(BODIES.c.sequence.in_(sequences)))
+    connection.execute(delete(REQUESTS).where(_COLUMNS.sequence.in_(sequences)))
+    return len(sequences)
+
+
+def endpoint_queue(connection: Connection, endpoint_name: str) -> EndpointQueue:
+    """How the endpoint's queue stands; empty and open where nothing is known of it."""
+    row = connection.execute(_QUEUE, {"name": endpoint_name}).first()
+    return _read_queue(row) if row else EndpointQueue(endpoint_name=endpoint_name)
+
+
+def endpoint_queues(connection: Connection) -> list[EndpointQueue]:
+    """Every endpoint that ever had a queue and was not deleted since, by name."""
+    return [_read_queue(row) for row in connection.execute(_QUEUES)]
+
+
+def backlog(connection: Connection, endpoint_name: str) -> tuple[int, int]:
+    """How many wait, and how many are worked on."""
+    found = endpoint_queue(connection, endpoint_name)
+    return found.queued, found.leased
+
+
+def oldest_received_at(connection: Connection, endpoint_name: str) -> float | None:
+    """When the oldest was accepted that has not ended; None where there is none."""
+    waiting = (
+        select(_COLUMNS.received_at)
+        .where(_COLUMNS.endpoint_name == endpoint_name, _COLUMNS.state == QUEUED)
+        .order_by(_COLUMNS.sequence)
+        .limit(1)
+    )
+    running = select(func.min(_COLUMNS.received_at)).where(
+        _of_running(endpoint_name), _COLUMNS.state == LEASED
+    )
+    times = [connection.scalar(waiting), connection.scalar(running)]
+    return min((time for time in times if time is not None), default=None)
+
+
+def set_mode(connection: Connection, endpoint_name: str, mode: QueueMode) -> None:
+    """Pause the endpoint's queue, drain it, or open it again."""
+    statement = upsert(connection, ENDPOINTS).values(endpoint_name=endpoint_name, mode=mode.value)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=[ENDPOINTS.c.endpoint_name], set_={"mode": mode.value}
+        )
+    )
+
+
+def abandon(connection: Connection, endpoint_name: str) -> None:
+    """The endpoint is deleted: what waits for it now is ended without being sent.
+
+    What a new endpoint of the name is sent later is no part of it.
+    """
+    newest = select(func.coalesce(func.max(_COLUMNS.sequence), 0)).scalar_subquery()
+    connection.execute(
+        update(ENDPOINTS)
+        .where(ENDPOINTS.c.endpoint_name == endpoint_name)
+        .values(abandoned_to=newest, mode=QueueMode.OPEN.value)
+    )
+
+
+def take_up(connection: Connection, endpoint_name: str) -> bool:
+    """There is an endpoint of the name again: what was abandoned, and is redriven later, is its.
+
+    False while one of the abandoned is still worked on. None may be waiting.
+    """
+    columns = ENDPOINTS.c
+    mine = columns.endpoint_name == endpoint_name
+    running = exists().where(
+        _of_running(endpoint_name),
+        _COLUMNS.state == LEASED,
+        _COLUMNS.sequence <= columns.abandoned_to,
+    )
+    statement = update(ENDPOINTS).where(mine, ~running).values(abandoned_to=0)
+    return connection.execute(statement).rowcount == 1
+
+
+def drop_endpoint(connection: Connection, endpoint_name: str) -> bool:
+    """Forget the queue of an endpoint that is gone; False while requests of it have not ended."""
+    columns = ENDPOINTS.c
+    empty = (columns.queued == 0) & (columns.leased == 0)
+    return delete_where(connection, ENDPOINTS, columns.endpoint_name == endpoint_name, empty)
+
+
+def _of_running(endpoint_name: str) -> ColumnElement[bool]:
+    # Few are worked on at once. Hidden from the index by names, by which SQLite would rather read
+    # all that ever were the endpoint's.
+    return func.coalesce(_COLUMNS.endpoint_name, "") == endpoint_name
+
+
+def _read_queue(row: Row[Any]) -> EndpointQueue:
+    queue: dict[str, Any] = dict(zip(_QUEUE_FIELDS, row, strict=True))
+    return EndpointQueue(**queue | {"mode": QueueMode(queue["mode"])})
+
+
+def _read(connection: Connection, statement: Select[Any]) -> list[QueuedRequest]:
+    return [read_row(row) for row in connection.execute(statement).mappings()]

@@ -1,0 +1,215 @@
+"""What a model's containers must be, and the specs of the containers that run.
+
+How the several containers of a model work together, and what each of them is called.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sagehen.frame.container_specs import ContainerSpec
+from sagehen.frame.context import Call
+from sagehen.frame.images import (
+    BUILT_IN_IMAGES,
+    find_launch,
+    image_name,
+    server_of_its_own,
+    unsuited,
+)
+from sagehen.frame.routes import ExecutionMode
+from sagehen.services.sagemaker.errors import not_built, refused
+from sagehen.services.sagemaker.hosting.model_data import check_model_data
+
+__all__ = [
+    "check_containers",
+    "check_execution",
+    "container_specs",
+    "containers_of",
+    "execution_mode",
+    "hostnames",
+]
+
+ONLY_CONTAINER = "primary"
+
+_Container = dict[str, Any]
+
+
+def execution_mode(definition: dict[str, Any]) -> ExecutionMode:
+    """Of CreateModel's parameters; without containers to choose from it means nothing."""
+    mode = definition.get("InferenceExecutionConfig", {}).get("Mode")
+    return ExecutionMode(mode or ExecutionMode.SERIAL)
+
+
+def hostnames(containers: Sequence[_Container]) -> list[str]:
+    """Of each container: the one that it is given, or SageMaker's own by its place."""
+    if len(containers) == 1:
+        return [containers[0].get("ContainerHostname", ONLY_CONTAINER)]
+    return [
+        container.get("ContainerHostname", f"container-{number}")
+        for number, container in enumerate(containers, 1)
+    ]
+
+
+def check_execution(mode: ExecutionMode, containers: Sequence[_Container]) -> None:
+    """Check that the containers of one model go together.
+
+    Raises:
+        AwsError: SageMaker would refuse them.
+    """
+    given = [one["ContainerHostname"] for one in containers if "ContainerHostname" in one]
+    if len({hostname.lower() for hostname in given}) < len(given):
+        raise refused(f"The ContainerHostnames of a model must differ; these are {_said(given)}.")
+    if mode is ExecutionMode.DIRECT:
+        _check_direct(containers, given)
+    elif len(containers) > 1:
+        _check_pipeline(containers, given)
+
+
+def _check_direct(containers: Sequence[_Container], given: Sequence[str]) -> None:
+    if len(containers) < 2:
+        raise refused(
+            "InferenceExecutionConfig with Mode Direct needs more than one container in Containers."
+        )
+    if len(given) < len(containers):
+        raise refused(
+            "With InferenceExecutionConfig of Mode Direct every container needs a "
+            "ContainerHostname, by which TargetContainerHostname names it."
+        )
+
+
+def _check_pipeline(containers: Sequence[_Container], given: Sequence[str]) -> None:
+    if given and len(given) < len(containers):
+        raise refused(
+            "Specify a ContainerHostname for every container of an inference pipeline or for none; "
+            f"there are only {_said(given)}."
+        )
+    if sum(one.get("Mode") == "MultiModel" for one in containers) > 1:
+        raise refused(
+            "More than one container in MultiModel mode is not supported with inference pipeline."
+        )
+
+
+def _said(given: Sequence[str]) -> str:
+    return ", ".join(given)
+
+
+LARGEST_ENVIRONMENT_BYTES = 32 * 1024
+"""All keys and values of all containers of a model: SageMaker's limit."""
+
+_UNBUILT = {
+    "ModelPackageName": "model packages (ModelPackageName)",
+    "InferenceSpecificationName": "model packages (InferenceSpecificationName)",
+    "AdditionalModelDataSources": "additional model data sources (AdditionalModelDataSources)",
+    "ContainerMetricsConfig": "container metrics (ContainerMetricsConfig)",
+}
+_UNBUILT_SOURCE = ("HubAccessConfig", "ManifestS3Uri", "ETag", "ManifestEtag")
+
+
+def containers_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
+    """The containers of CreateModel's parameters, in whichever of the two members they are."""
+    primary = definition.get("PrimaryContainer")
+    return [primary] if primary is not None else list(definition.get("Containers", ()))
+
+
+def check_containers(call: Call, params: dict[str, Any]) -> None:
+    """Check what CreateModel is given, down to the model data in the object store.
+
+    Raises:
+        AwsError: SageMaker would refuse it, or Sagehen cannot run it.
+    """
+    if ("PrimaryContainer" in params) == bool(params.get("Containers")):
+        raise refused("Specify exactly one of PrimaryContainer and Containers.")
+    containers = containers_of(params)
+    check_execution(execution_mode(params), containers)
+    _check_environment(containers)
+    for container in containers:
+        _check_container(call, container)
+        check_model_data(call, container, params.get("ExecutionRoleArn"))
+
+
+def container_specs(
+    definition: dict[str, Any], versions: Mapping[str, str]
+) -> tuple[ContainerSpec, ...]:
+    """What the containers of a stored model are to run; `versions` are ETags by address."""
+    containers = containers_of(definition)
+    named = zip(hostnames(containers), containers, strict=True)
+    isolated = definition.get("EnableNetworkIsolation", False)
+    return tuple(_spec(hostname, container, versions, isolated) for hostname, container in named)
+
+
+def _spec(
+    hostname: str, container: dict[str, Any], versions: Mapping[str, str], isolated: bool
+) -> ContainerSpec:
+    source = container.get("ModelDataSource", {}).get("S3DataSource")
+    url = source["S3Uri"] if source else container.get("ModelDataUrl")
+    cache = container.get("MultiModelConfig", {}).get("ModelCacheSetting")
+    return ContainerSpec(
+        hostname=hostname,
+        image=container["Image"],
+        model_data_url=url,
+        model_data_etag=versions.get(url) if url else None,
+        model_data_compressed=source is None or source["CompressionType"] == "Gzip",
+        environment=container.get("Environment", {}),
+        multi_model=container.get("Mode") == "MultiModel",
+        model_cache=cache != "Disabled",
+        network_isolation=isolated,
+    )
+
+
+def _check_environment(containers: list[dict[str, Any]]) -> None:
+    pairs = [pair for one in containers for pair in one.get("Environment", {}).items()]
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in pairs)
+    if size > LARGEST_ENVIRONMENT_BYTES:
+        raise refused(
+            f"The environment variables of a model may take {LARGEST_ENVIRONMENT_BYTES} bytes "
+            f"together; these take {size}."
+        )
+
+
+def _check_container(call: Call, container: dict[str, Any]) -> None:
+    for member, feature in _UNBUILT.items():
+        if container.get(member):
+            raise not_built(feature)
+    if not container.get("Image"):
+        raise refused(
+            "Specify one of either Image and Model Data URL or ModelPackageName in container "
+            "definition."
+        )
+    if find_launch(container["Image"], call.settings.images) is None:
+        raise _unknown_image(container["Image"])
+    if why := unsuited(container["Image"], call.settings.images):
+        raise refused(f"The image {container['Image']} {why}")
+    if "ModelDataUrl" in container and "ModelDataSource" in container:
+        raise refused("Specify only one of ModelDataUrl and ModelDataSource.")
+    if "ModelDataSource" in container:
+        _check_source(container)
+    if container.get("Mode") == "MultiModel" and not container.get("ModelDataUrl"):
+        raise refused("A container of Mode MultiModel needs a ModelDataUrl.")
+
+
+def _check_source(container: dict[str, Any]) -> None:
+    source = container["ModelDataSource"].get("S3DataSource")
+    if source is None:
+        raise refused("ModelDataSource needs an S3DataSource.")
+    if container.get("Mode") == "MultiModel":
+        raise refused("ModelDataSource cannot be used by a container of Mode MultiModel.")
+    for member in _UNBUILT_SOURCE:
+        if source.get(member):
+            raise not_built(f"ModelDataSource.S3DataSource.{member}")
+    if source["S3DataType"] == "S3Prefix" and source["CompressionType"] == "Gzip":
+        raise refused("CompressionType Gzip needs S3DataType S3Object.")
+
+
+def _unknown_image(image: str) -> Exception:
+    if server := server_of_its_own(image):
+        return refused(
+            f"The image {image} runs {server}, which Sagehen does not bring. Install that and map "
+            "the image's name to the command that starts it, in sagehen.toml: [images] "
+            f'"{image_name(image)}" = ["python3", "serve.py"]. The command must answer GET /ping '
+            "and POST /invocations on the port in SAGEMAKER_BIND_TO_PORT."
+        )
+    known = ", ".join(pattern for pattern, _ in BUILT_IN_IMAGES)
+    return refused(
+        f"Sagehen does not know how to run the image {image}. The repository names it knows are "
+        f"{known}. To run an image of your own, map its name to a command in sagehen.toml: "
+        '[images] "my-image" = ["python3", "serve.py"].'
+    )

@@ -1,0 +1,194 @@
+"""Models and endpoint configs: named, kept as they were given, tagged.
+
+CreateModel, DescribeModel, ListModels, DeleteModel.
+
+CreateEndpointConfig, DescribeEndpointConfig, ListEndpointConfigs, DeleteEndpointConfig.
+"""
+
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Connection
+
+from sagehen.base.errors import AlreadyExists
+from sagehen.frame import tags
+from sagehen.frame.context import Call
+from sagehen.frame.named_records import Named, as_time, read_page
+from sagehen.services.sagemaker.async_inference.config import check_async_models
+from sagehen.services.sagemaker.errors import existing, missing
+from sagehen.services.sagemaker.hosting import (
+    endpoint_config_store as endpoint_configs,
+)
+from sagehen.services.sagemaker.hosting import (
+    model_store as models,
+)
+from sagehen.services.sagemaker.hosting.containers import check_containers
+from sagehen.services.sagemaker.hosting.records import (
+    DefinedRecord,
+    EndpointConfigRecord,
+    ModelRecord,
+)
+from sagehen.services.sagemaker.hosting.variants import (
+    check_config,
+    check_shadow_models,
+    shadows_of,
+    variants_of,
+)
+from sagehen.services.sagemaker.tags import check_tags
+
+__all__ = [
+    "ENDPOINT_CONFIGS",
+    "MODELS",
+    "Definitions",
+    "create_endpoint_config",
+    "create_model",
+    "delete_endpoint_config",
+    "delete_model",
+    "describe_endpoint_config",
+    "describe_model",
+    "list_endpoint_configs",
+    "list_models",
+]
+
+Record = TypeVar("Record", bound=DefinedRecord)
+
+
+class Definitions(Generic[Record]):
+    """One kind of them.
+
+    Args:
+        said: what errors call one.
+        resource: what its ARN calls it.
+        prefix: of its members, as in `ModelName` and `Models`.
+    """
+
+    def __init__(self, records: Named[Record], said: str, resource: str, prefix: str) -> None:
+        self._records = records
+        self._said = said
+        self._resource = resource
+        self._prefix = prefix
+
+    def insert(
+        self,
+        call: Call,
+        connection: Connection,
+        params: dict[str, Any],
+        given_tags: dict[str, str],
+    ) -> dict[str, Any]:
+        """Store what a Create operation was given; its answer. Raises AwsError."""
+        name = params[f"{self._prefix}Name"]
+        record = self._records.kind(
+            name=name,
+            arn=self._arn(call, name),
+            created_at=call.clock.now(),
+            definition={key: value for key, value in params.items() if key != "Tags"},
+        )
+        try:
+            self._records.insert(connection, record)
+        except AlreadyExists as error:
+            raise existing(self._said, record.arn) from error
+        tags.put(connection, record.arn, given_tags)
+        return {f"{self._prefix}Arn": record.arn}
+
+    def get(self, call: Call, connection: Connection, name: str) -> Record:
+        """The one of that name. Raises AwsError where there is none."""
+        record = self._records.get(connection, name)
+        if record is None:
+            raise missing(self._said, self._arn(call, name))
+        return record
+
+    def page(self, call: Call, params: dict[str, Any]) -> dict[str, Any]:
+        """What a List operation answers."""
+        return read_page(call, params, self._records.list_page, f"{self._prefix}s", self.summary)
+
+    def delete(self, call: Call, params: dict[str, Any]) -> dict[str, Any]:
+        """Drop one and its tags. Endpoints that use it are not touched: they have a copy."""
+        name = params[f"{self._prefix}Name"]
+        arn = self._arn(call, name)
+        with call.database.write() as connection:
+            if not self._records.delete(connection, name):
+                raise missing(self._said, arn)
+            tags.drop(connection, arn)
+        return {}
+
+    def summary(self, record: Record) -> dict[str, Any]:
+        """The members that say which it is."""
+        return {
+            f"{self._prefix}Name": record.name,
+            f"{self._prefix}Arn": record.arn,
+            "CreationTime": as_time(record.created_at),
+        }
+
+    def _arn(self, call: Call, name: str) -> str:
+        return call.arns.sagemaker(self._resource, name)
+
+
+MODELS: Definitions[ModelRecord] = Definitions(models.MODELS, "model", "model", "Model")
+ENDPOINT_CONFIGS: Definitions[EndpointConfigRecord] = Definitions(
+    endpoint_configs.ENDPOINT_CONFIGS, "endpoint configuration", "endpoint-config", "EndpointConfig"
+)
+
+
+list_models = MODELS.page
+delete_model = MODELS.delete
+
+
+def create_model(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Store a model whose data can be read and whose image can be run."""
+    given_tags = check_tags(params.get("Tags", []))
+    check_containers(call, params)
+    with call.database.write() as connection:
+        return MODELS.insert(call, connection, params, given_tags)
+
+
+def describe_model(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """The model as it was created, with SageMaker's defaults filled in."""
+    with call.database.read() as connection:
+        record = MODELS.get(call, connection, params["ModelName"])
+    return {
+        "EnableNetworkIsolation": False,
+        **_with_modes(record.definition),
+        **MODELS.summary(record),
+    }
+
+
+def _with_modes(definition: dict[str, Any]) -> dict[str, Any]:
+    described = dict(definition)
+    if "PrimaryContainer" in definition:
+        described["PrimaryContainer"] = {"Mode": "SingleModel", **definition["PrimaryContainer"]}
+    if definition.get("Containers"):
+        described["Containers"] = [
+            {"Mode": "SingleModel", **container} for container in definition["Containers"]
+        ]
+    else:
+        described.pop("Containers", None)
+    return described
+
+
+list_endpoint_configs = ENDPOINT_CONFIGS.page
+delete_endpoint_config = ENDPOINT_CONFIGS.delete
+
+
+def create_endpoint_config(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Store a config whose models exist and whose every part Sagehen can run."""
+    given_tags = check_tags(params.get("Tags", []))
+    check_config(params)
+    with call.database.write() as connection:
+        used = [MODELS.get(call, connection, one["ModelName"]) for one in variants_of(params)]
+        check_shadow_models(params, used)
+        check_async_models(params, used)
+        return ENDPOINT_CONFIGS.insert(call, connection, params, given_tags)
+
+
+def describe_endpoint_config(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """The config as it was created, with SageMaker's defaults filled in."""
+    with call.database.read() as connection:
+        record = ENDPOINT_CONFIGS.get(call, connection, params["EndpointConfigName"])
+    described = {key: value for key, value in record.definition.items() if value != []}
+    described["ProductionVariants"] = _with_weights(record.definition["ProductionVariants"])
+    if shadows := shadows_of(record.definition):
+        described["ShadowProductionVariants"] = _with_weights(shadows)
+    return {"EnableNetworkIsolation": False, **described, **ENDPOINT_CONFIGS.summary(record)}
+
+
+def _with_weights(variants: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"InitialVariantWeight": 1.0, **variant} for variant in variants]

@@ -1,0 +1,200 @@
+"""Copies of stored configs and models, as endpoints are to run them.
+
+How many instances there may be, and SageMaker's answer to who asks for more.
+"""
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import psutil
+from sqlalchemy import Connection
+
+from sagehen.base.settings import Settings
+from sagehen.frame.context import Call
+from sagehen.frame.instance_types import require_instance_type
+from sagehen.services.sagemaker.async_inference.config import check_async_models, plan_async
+from sagehen.services.sagemaker.errors import quota_exceeded
+from sagehen.services.sagemaker.hosting import (
+    endpoint_config_store as endpoint_configs,
+)
+from sagehen.services.sagemaker.hosting import (
+    model_store as models,
+)
+from sagehen.services.sagemaker.hosting.containers import containers_of
+from sagehen.services.sagemaker.hosting.definitions import ENDPOINT_CONFIGS, MODELS
+from sagehen.services.sagemaker.hosting.model_data import model_data_version
+from sagehen.services.sagemaker.hosting.records import (
+    Deployment,
+    EndpointRecord,
+    EndpointStatus,
+    VariantPlan,
+)
+from sagehen.services.sagemaker.hosting.variants import (
+    check_shadow_models,
+    plan_variant,
+    variants_of,
+)
+
+__all__ = ["Machine", "check_capacity", "copy_config", "look_up_versions", "retain", "this_machine"]
+
+
+def look_up_versions(call: Call, config_name: str) -> Mapping[str, str]:
+    """ETags of the model data that a config leads to, by address, as it lies there now.
+
+    Instances that are started again later get the same, if their object is overwritten or gone by
+    then. Looked up before the transaction that deploys: the object store may be far away.
+    """
+    with call.database.read() as connection:
+        config = endpoint_configs.get(connection, config_name)
+        variants = variants_of(config.definition) if config else []
+        found = [models.get(connection, variant["ModelName"]) for variant in variants]
+    containers = [one for model in found if model for one in containers_of(model.definition)]
+    return dict(filter(None, (model_data_version(call, one) for one in containers)))
+
+
+def copy_config(
+    call: Call,
+    connection: Connection,
+    config_name: str,
+    endpoint_name: str,
+    versions: Mapping[str, str],
+) -> Deployment:
+    """A new deployment of a config, for the endpoint of that name.
+
+    Raises:
+        AwsError: the config is gone, or one of its models is, or is now of another kind.
+    """
+    config = ENDPOINT_CONFIGS.get(call, connection, config_name)
+    plans, used = [], []
+    for variant in variants_of(config.definition):
+        model = MODELS.get(call, connection, variant["ModelName"])
+        used.append(model)
+        plans.append(plan_variant(variant, model, versions))
+    check_shadow_models(config.definition, used)
+    check_async_models(config.definition, used)
+    count = len(config.definition["ProductionVariants"])
+    return Deployment(
+        deployment_id=uuid.uuid4().hex,
+        config_name=config.name,
+        variants=tuple(plans[:count]),
+        shadow=next(iter(plans[count:]), None),
+        asynchronous=plan_async(config.definition, call.settings, endpoint_name),
+        async_inference_config=config.definition.get("AsyncInferenceConfig"),
+        deployed_at=call.clock.now(),
+    )
+
+
+def retain(new: Deployment, old: Deployment, excluded: list[str]) -> Deployment:
+    """`new` with the instance counts and weights of `old`'s variants of the same names.
+
+    A shadow has them from a shadow only, whose weight means the same. `excluded` may hold
+    `DesiredInstanceCount` and `DesiredWeight`, which then are `new`'s own.
+    """
+    had = {variant.name: variant for variant in old.variants}
+
+    def retained(variant: VariantPlan, before: VariantPlan) -> VariantPlan:
+        counts = variant if "DesiredInstanceCount" in excluded else before
+        weights = variant if "DesiredWeight" in excluded else before
+        return msgspec.structs.replace(
+            variant, instance_count=counts.instance_count, weight=weights.weight
+        )
+
+    shadow = new.shadow
+    if shadow is not None and old.shadow is not None and shadow.name == old.shadow.name:
+        shadow = retained(shadow, old.shadow)
+    variants = tuple(retained(one, had.get(one.name, one)) for one in new.variants)
+    return msgspec.structs.replace(new, variants=variants, shadow=shadow)
+
+
+_GPUS = Path("/proc/driver/nvidia/gpus")
+_NOT_RUNNING = (EndpointStatus.FAILED, EndpointStatus.DELETING)
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What all instances share."""
+
+    vcpus: int
+    memory_bytes: int
+    gpus: int
+
+
+def this_machine() -> Machine:
+    """The machine that control runs on, which is the one its instances run on."""
+    return Machine(
+        vcpus=len(os.sched_getaffinity(0)),
+        memory_bytes=psutil.virtual_memory().total,
+        gpus=sum(1 for _ in _GPUS.iterdir()) if _GPUS.is_dir() else 0,
+    )
+
+
+def check_capacity(
+    before: Sequence[EndpointRecord], after: EndpointRecord, settings: Settings, machine: Machine
+) -> None:
+    """Check that there is room to turn the endpoints there are into those with `after`.
+
+    The old instances of an update count as long as they serve, as they do in SageMaker.
+
+    Raises:
+        AwsError: ResourceLimitExceeded; the message names what there is too little of.
+    """
+    used = _count(before)
+    delta = _count([after])
+    delta.subtract(_count(one for one in before if one.name == after.name))
+    total, limit = used.total(), settings.max_endpoint_instances
+    if delta.total() > max(0, limit - total):
+        why = "The limit is Sagehen's setting max_endpoint_instances."
+        raise quota_exceeded(
+            "Number of instances across active endpoints", limit, total, delta.total(), why
+        )
+    if settings.strict_capacity:
+        for instance_type, count in delta.items():
+            room = _room(instance_type, used, machine)
+            if count > room:
+                limit, why = used[instance_type] + room, _why(machine)
+                quota = f"{instance_type} for endpoint usage"
+                raise quota_exceeded(quota, limit, used[instance_type], count, why)
+            used[instance_type] += count
+
+
+def _count(endpoints: Iterable[EndpointRecord]) -> Counter[str]:
+    """The instances that endpoints want, by instance type."""
+    total: Counter[str] = Counter()
+    for endpoint in endpoints:
+        if endpoint.status in _NOT_RUNNING:
+            continue
+        wanted: dict[tuple[str, str, str], int] = {}
+        for deployment in filter(None, (endpoint.current, endpoint.target)):
+            for variant in deployment.all_variants:
+                key = (variant.instance_type, deployment.deployment_id, variant.name)
+                wanted[key] = max(wanted.get(key, 0), variant.instance_count)
+        for (instance_type, _, _), count in wanted.items():
+            total[instance_type] += count
+    return total
+
+
+def _room(instance_type: str, used: Counter[str], machine: Machine) -> int:
+    """How many more instances of a type the machine has room for."""
+    one = require_instance_type(instance_type)
+    left = machine
+    for name, count in used.items():
+        facts = require_instance_type(name)
+        left = Machine(
+            vcpus=left.vcpus - count * facts.vcpus,
+            memory_bytes=left.memory_bytes - count * facts.memory_bytes,
+            gpus=left.gpus - count * facts.gpus,
+        )
+    fits = [left.vcpus // one.vcpus, left.memory_bytes // one.memory_bytes]
+    if one.gpus:
+        fits.append(left.gpus // one.gpus)
+    return max(0, min(fits))
+
+
+def _why(machine: Machine) -> str:
+    return (
+        f"Sagehen's setting strict_capacity is on, and this machine has {machine.vcpus} vCPUs, "
+        f"{machine.memory_bytes / 2**30:.1f} GiB of memory and {machine.gpus} GPUs."
+    )

@@ -1,0 +1,146 @@
+"""How an endpoint is told of: DescribeEndpoint's output and ListEndpoints' summaries."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sagehen.frame.container_specs import InstanceState
+from sagehen.frame.named_records import as_time
+from sagehen.frame.routes import RoutingStrategy
+from sagehen.services.sagemaker.hosting.records import (
+    Deployment,
+    EndpointRecord,
+    EndpointStatus,
+    InstanceRecord,
+    VariantPlan,
+)
+
+__all__ = ["describe", "summarize"]
+
+
+def describe(record: EndpointRecord, instances: Sequence[InstanceRecord]) -> dict[str, Any]:
+    """DescribeEndpoint's output; what is not set is left out.
+
+    The variants are those that serve, so they are absent until something does. While a new
+    deployment is on its way, PendingDeploymentSummary tells of it.
+    """
+    running = _running(instances)
+    shown = record.current or record.target
+    described: dict[str, Any] = {
+        "EndpointName": record.name,
+        "EndpointArn": record.arn,
+        "EndpointStatus": record.status.value,
+        "CreationTime": as_time(record.created_at),
+        "LastModifiedTime": as_time(record.modified_at),
+        "EndpointConfigName": shown.config_name if shown else None,
+        "FailureReason": record.failure_reason,
+        "LastDeploymentConfig": record.last_deployment_config,
+        "AsyncInferenceConfig": shown.async_inference_config if shown else None,
+    }
+    if record.current is not None:
+        described |= _current_variants(record, record.current, running)
+        pending = _pending_deployment(record)
+        if pending is not None:
+            described["PendingDeploymentSummary"] = _pending(record, pending, running)
+    return {member: value for member, value in described.items() if value is not None}
+
+
+def summarize(record: EndpointRecord) -> dict[str, Any]:
+    """ListEndpoints' EndpointSummary."""
+    return {
+        "EndpointName": record.name,
+        "EndpointArn": record.arn,
+        "EndpointStatus": record.status.value,
+        "CreationTime": as_time(record.created_at),
+        "LastModifiedTime": as_time(record.modified_at),
+    }
+
+
+def _running(instances: Sequence[InstanceRecord]) -> Counter[tuple[str, str]]:
+    """The instances in service, by deployment and variant."""
+    return Counter(
+        (one.deployment_id, one.variant_name)
+        for one in instances
+        if one.state is InstanceState.IN_SERVICE and one.stop_at is None
+    )
+
+
+def _pending_deployment(record: EndpointRecord) -> Deployment | None:
+    """What is to take the place of what serves; not a change of its weights or counts."""
+    current, target = record.current, record.target
+    if target is None or (current and current.deployment_id == target.deployment_id):
+        return None
+    return target
+
+
+def _current_variants(
+    record: EndpointRecord, current: Deployment, running: Counter[tuple[str, str]]
+) -> dict[str, Any]:
+    changing = record.target if _pending_deployment(record) is None else None
+    desired = {variant.name: variant for variant in (changing or current).all_variants}
+
+    def describe(variant: VariantPlan) -> dict[str, Any]:
+        count = running[current.deployment_id, variant.name]
+        summary = _variant(variant, desired[variant.name], count, current)
+        if variant != desired[variant.name]:
+            summary["VariantStatus"] = [_status("Updating", record)]
+        elif record.status is EndpointStatus.DELETING:
+            summary["VariantStatus"] = [_status("Deleting", record)]
+        return summary
+
+    return _by_kind(current, describe)
+
+
+def _pending(
+    record: EndpointRecord, target: Deployment, running: Counter[tuple[str, str]]
+) -> dict[str, Any]:
+    def describe(variant: VariantPlan) -> dict[str, Any]:
+        summary = _variant(variant, variant, running[target.deployment_id, variant.name], target)
+        # It has no traffic yet.
+        summary["CurrentWeight"] = 0.0
+        summary["InstanceType"] = variant.instance_type
+        summary["VariantStatus"] = [_status("Creating", record)]
+        return summary
+
+    return {
+        "EndpointConfigName": target.config_name,
+        **_by_kind(target, describe),
+        "StartTime": as_time(target.deployed_at),
+    }
+
+
+def _by_kind(
+    deployment: Deployment, describe: Callable[[VariantPlan], dict[str, Any]]
+) -> dict[str, Any]:
+    """What is told of each variant, in the members that production and shadow variants have."""
+    members = {"ProductionVariants": [describe(one) for one in deployment.variants]}
+    if deployment.shadow is not None:
+        members["ShadowProductionVariants"] = [describe(deployment.shadow)]
+    return members
+
+
+def _variant(
+    variant: VariantPlan, desired: VariantPlan, count: int, deployment: Deployment
+) -> dict[str, Any]:
+    summary: dict[str, Any] = {
+        "VariantName": variant.name,
+        "DeployedImages": [
+            {
+                "SpecifiedImage": container.image,
+                "ResolvedImage": container.image,
+                "ResolutionTime": as_time(deployment.deployed_at),
+            }
+            for container in variant.containers
+        ],
+        "CurrentWeight": variant.weight,
+        "DesiredWeight": desired.weight,
+        "CurrentInstanceCount": count,
+        "DesiredInstanceCount": desired.instance_count,
+    }
+    if variant.strategy is not RoutingStrategy.RANDOM:
+        summary["RoutingConfig"] = {"RoutingStrategy": variant.strategy.value}
+    return summary
+
+
+def _status(status: str, record: EndpointRecord) -> dict[str, Any]:
+    return {"Status": status, "StartTime": as_time(record.modified_at)}

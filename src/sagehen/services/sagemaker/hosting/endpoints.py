@@ -1,0 +1,322 @@
+"""The operations of endpoints: each writes what is wanted and leaves the doing to reconcile.
+
+What a DeploymentConfig may ask for: how an update changes over to the new instances.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection
+
+from sagehen.base.errors import AlreadyExists
+from sagehen.frame import tags
+from sagehen.frame.context import Call
+from sagehen.frame.named_records import read_page
+from sagehen.services.messaging.events.event_store import put_event
+from sagehen.services.sagemaker.async_inference import request_store as async_requests
+from sagehen.services.sagemaker.async_inference.config import make_default_bucket, try_topics
+from sagehen.services.sagemaker.errors import (
+    existing,
+    in_progress,
+    missing,
+    not_built,
+    refused,
+)
+from sagehen.services.sagemaker.hosting import (
+    endpoint_store as endpoints,
+)
+from sagehen.services.sagemaker.hosting import (
+    instance_store as instances,
+)
+from sagehen.services.sagemaker.hosting.deployments import (
+    check_capacity,
+    copy_config,
+    look_up_versions,
+    retain,
+    this_machine,
+)
+from sagehen.services.sagemaker.hosting.description import describe, summarize
+from sagehen.services.sagemaker.hosting.events import endpoint_event
+from sagehen.services.sagemaker.hosting.records import (
+    Deployment,
+    EndpointRecord,
+    EndpointStatus,
+    VariantPlan,
+)
+from sagehen.services.sagemaker.hosting.variants import check_weights
+from sagehen.services.sagemaker.tags import check_tags
+from sagehen.wire.errors import AwsError
+
+__all__ = [
+    "check_deployment_config",
+    "create_endpoint",
+    "delete_endpoint",
+    "describe_endpoint",
+    "list_endpoints",
+    "update_endpoint",
+    "update_endpoint_weights_and_capacities",
+]
+
+
+def check_deployment_config(given: dict[str, Any] | None) -> None:
+    """Let all-at-once blue/green pass: it is what every update does.
+
+    Raises:
+        AwsError: it contradicts itself, or asks for another kind of update.
+    """
+    if given is None:
+        return
+    if "BlueGreenUpdatePolicy" in given and "RollingUpdatePolicy" in given:
+        raise refused("Specify only one of BlueGreenUpdatePolicy and RollingUpdatePolicy.")
+    if "RollingUpdatePolicy" in given:
+        raise not_built("rolling updates (RollingUpdatePolicy)")
+    if given.get("AutoRollbackConfiguration", {}).get("Alarms"):
+        raise not_built("rollback on alarms (AutoRollbackConfiguration)")
+    routing = given.get("BlueGreenUpdatePolicy", {}).get("TrafficRoutingConfiguration", {})
+    kind = routing.get("Type", "ALL_AT_ONCE")
+    if kind != "ALL_AT_ONCE":
+        raise not_built(f"updates that shift traffic in steps (TrafficRoutingConfiguration {kind})")
+    if "CanarySize" in routing or "LinearStepSize" in routing:
+        raise refused("CanarySize and LinearStepSize do not go with Type ALL_AT_ONCE.")
+
+
+_EXCLUDED = "ExcludeRetainedVariantProperties"
+_BUSY = (EndpointStatus.CREATING, EndpointStatus.UPDATING, EndpointStatus.DELETING)
+
+
+def create_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask for a new endpoint; it is `Creating` until its instances are healthy."""
+    given_tags = check_tags(params.get("Tags", []))
+    check_deployment_config(params.get("DeploymentConfig"))
+    name, now = params["EndpointName"], call.clock.now()
+    arn = call.arns.sagemaker("endpoint", name)
+    versions = look_up_versions(call, params["EndpointConfigName"])
+    make_default_bucket(call, params["EndpointConfigName"])
+    with call.database.write() as connection:
+        if endpoints.get(connection, name) is not None:
+            raise existing("endpoint", arn)
+        target = copy_config(call, connection, params["EndpointConfigName"], name, versions)
+        reason = try_topics(call, connection, target.asynchronous)
+        record = EndpointRecord(
+            name=name,
+            arn=arn,
+            created_at=now,
+            modified_at=now,
+            status=EndpointStatus.FAILED if reason else EndpointStatus.CREATING,
+            failure_reason=reason,
+            target=target,
+            last_deployment_config=params.get("DeploymentConfig"),
+        )
+        _check_capacity(call, connection, record)
+        try:
+            endpoints.insert(connection, record)
+        except AlreadyExists as error:
+            raise existing("endpoint", arn) from error
+        tags.put(connection, arn, given_tags)
+        _tell(connection, record, now)
+    call.hint()
+    return {"EndpointArn": arn}
+
+
+def describe_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """How the endpoint stands: what serves, what is wanted, and why if it failed."""
+    name = params["EndpointName"]
+    with call.database.read() as connection:
+        record = endpoints.get(connection, name)
+        if record is None:
+            raise _missing(call, name)
+        return describe(record, instances.of_endpoint(connection, record.name))
+
+
+def list_endpoints(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """One page of endpoints."""
+    return read_page(call, params, endpoints.list_page, "Endpoints", summarize)
+
+
+def update_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask for another config on new instances; the old ones serve until these are healthy."""
+    check_deployment_config(params.get("DeploymentConfig"))
+    excluded = [one["VariantPropertyType"] for one in params.get(_EXCLUDED, [])]
+    if excluded and not params.get("RetainAllVariantProperties"):
+        raise refused(f"{_EXCLUDED} needs RetainAllVariantProperties to be true.")
+    versions = look_up_versions(call, params["EndpointConfigName"])
+    make_default_bucket(call, params["EndpointConfigName"])
+    with call.database.write() as connection:
+        record, current = _changeable(call, connection, params["EndpointName"])
+        config_name = params["EndpointConfigName"]
+        target = copy_config(call, connection, config_name, record.name, versions)
+        if target.config_name == current.config_name:
+            raise _same_config(call, target)
+        _check_same_kind(record, current, target)
+        if params.get("RetainAllVariantProperties"):
+            target = retain(target, current, excluded)
+            _check_weights(target)
+        retained = record.last_deployment_config if params.get("RetainDeploymentConfig") else None
+        after = _updating(call, record, target)
+        after = msgspec.structs.replace(
+            after, last_deployment_config=params.get("DeploymentConfig", retained)
+        )
+        _check_capacity(call, connection, after)
+        after = _unless_topics_fail(call, connection, record, after)
+        _update(connection, record, after)
+    call.hint()
+    return {"EndpointArn": record.arn}
+
+
+def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask for other weights or instance counts of variants; the instances there are stay."""
+    wanted = _by_variant(params["DesiredWeightsAndCapacities"])
+    with call.database.write() as connection:
+        record, current = _changeable(call, connection, params["EndpointName"])
+        unknown = wanted.keys() - {variant.name for variant in current.all_variants}
+        if unknown:
+            raise refused(
+                f'The variant name(s) "{", ".join(sorted(unknown))}" is/are not present within '
+                f'endpoint configuration "{current.config_name}".'
+            )
+        if current.asynchronous is None:
+            _check_counts(wanted.values())
+        # The same deployment: its instances stay.
+        target = msgspec.structs.replace(
+            current,
+            variants=tuple(_changed(one, wanted.get(one.name)) for one in current.variants),
+            shadow=current.shadow and _changed(current.shadow, wanted.get(current.shadow.name)),
+        )
+        _check_weights(target)
+        after = _updating(call, record, target)
+        _check_capacity(call, connection, after)
+        after = _unless_topics_fail(call, connection, record, after)
+        _update(connection, record, after)
+    call.hint()
+    return {"EndpointArn": record.arn}
+
+
+def delete_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask for the endpoint to go; it is `Deleting` until its instances have stopped."""
+    # With the other writers, not beside them: those who queue requests lock the same rows.
+    call.writes.run(lambda connection: _delete(call, connection, params["EndpointName"]))
+    call.hint()
+    return {}
+
+
+def _delete(call: Call, connection: Connection, name: str) -> None:
+    record = endpoints.get_for_update(connection, name)
+    if record is None:
+        raise _missing(call, name)
+    if record.status in _BUSY:
+        raise in_progress(record.arn)
+    deleting = msgspec.structs.replace(
+        record, status=EndpointStatus.DELETING, modified_at=call.clock.now()
+    )
+    _update(connection, record, deleting)
+    # In the same transaction: what a new endpoint of this name gets later is not lost with it.
+    async_requests.abandon(connection, record.name)
+
+
+def _update(connection: Connection, before: EndpointRecord, after: EndpointRecord) -> None:
+    endpoints.update(connection, after)
+    if after.status is not before.status:
+        _tell(connection, after, after.modified_at)
+
+
+def _tell(connection: Connection, record: EndpointRecord, now: float) -> None:
+    put_event(connection, endpoint_event(record, tags.get(connection, record.arn), now))
+
+
+def _changeable(call: Call, connection: Connection, name: str) -> tuple[EndpointRecord, Deployment]:
+    """An endpoint that may be updated, and what it runs."""
+    record = endpoints.get_for_update(connection, name)
+    if record is None:
+        raise _missing(call, name)
+    if record.status in _BUSY:
+        raise in_progress(record.arn)
+    if record.status is EndpointStatus.FAILED or record.current is None:
+        raise refused(
+            f'Cannot update failed endpoint "{record.arn}". Delete it and create it again.'
+        )
+    return record, record.current
+
+
+def _updating(call: Call, record: EndpointRecord, target: Deployment) -> EndpointRecord:
+    return msgspec.structs.replace(
+        record,
+        status=EndpointStatus.UPDATING,
+        target=target,
+        failure_reason=None,
+        modified_at=call.clock.now(),
+    )
+
+
+def _unless_topics_fail(
+    call: Call, connection: Connection, before: EndpointRecord, after: EndpointRecord
+) -> EndpointRecord:
+    """`after`, or where it has a topic that is missing, what is left of any failed update."""
+    plan = after.target.asynchronous if after.target else None
+    reason = try_topics(call, connection, plan)
+    if reason is None:
+        return after
+    return msgspec.structs.replace(before, failure_reason=reason, modified_at=call.clock.now())
+
+
+def _check_capacity(call: Call, connection: Connection, after: EndpointRecord) -> None:
+    check_capacity(endpoints.all(connection), after, call.settings, this_machine())
+
+
+def _check_weights(deployment: Deployment) -> None:
+    shadows = () if deployment.shadow is None else (deployment.shadow.weight,)
+    check_weights((variant.weight for variant in deployment.variants), shadows)
+
+
+def _by_variant(desired: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    wanted: dict[str, dict[str, Any]] = {}
+    for one in desired:
+        name = one["VariantName"]
+        if name in wanted:
+            raise refused(f'The variant name "{name}" was non-unique within the request.')
+        if "ServerlessUpdateConfig" in one:
+            raise not_built("serverless inference (ServerlessUpdateConfig)")
+        wanted[name] = one
+    return wanted
+
+
+def _check_counts(desired: Iterable[dict[str, Any]]) -> None:
+    """Only asynchronous requests can wait for an instance that is still to come."""
+    for one in desired:
+        if one.get("DesiredInstanceCount") == 0:
+            raise refused(
+                f"Production variant {one['VariantName']} needs a DesiredInstanceCount of at least "
+                "1: only asynchronous endpoints may have none."
+            )
+
+
+def _check_same_kind(record: EndpointRecord, current: Deployment, target: Deployment) -> None:
+    """What waits in the queue of an endpoint must not find that there is no queue any more."""
+    if (current.asynchronous is None) != (target.asynchronous is None):
+        is_now = "not asynchronous" if current.asynchronous is None else "asynchronous"
+        raise refused(
+            f'Endpoint "{record.arn}" is {is_now}, and an update cannot change that. Create '
+            "another endpoint."
+        )
+
+
+def _changed(variant: VariantPlan, wanted: dict[str, Any] | None) -> VariantPlan:
+    if wanted is None:
+        return variant
+    return msgspec.structs.replace(
+        variant,
+        weight=wanted.get("DesiredWeight", variant.weight),
+        instance_count=wanted.get("DesiredInstanceCount", variant.instance_count),
+    )
+
+
+def _missing(call: Call, name: str) -> AwsError:
+    return missing("endpoint", call.arns.sagemaker("endpoint", name))
+
+
+def _same_config(call: Call, target: Deployment) -> AwsError:
+    arn = call.arns.sagemaker("endpoint-config", target.config_name)
+    return refused(
+        "Cannot update endpoint with the currently in use endpoint configuration "
+        f'"{arn}". Create another one for the update.'
+    )

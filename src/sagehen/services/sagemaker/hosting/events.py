@@ -1,0 +1,61 @@
+"""'SageMaker Endpoint State Change': what EventBridge is told of an endpoint."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from sagehen.services.messaging.events.records import Event
+from sagehen.services.sagemaker.hosting.records import (
+    EndpointRecord,
+    EndpointStatus,
+    VariantPlan,
+)
+
+__all__ = ["endpoint_event"]
+
+_STATUSES = {
+    EndpointStatus.CREATING: "CREATING",
+    EndpointStatus.IN_SERVICE: "IN_SERVICE",
+    EndpointStatus.UPDATING: "UPDATING",
+    EndpointStatus.FAILED: "FAILED",
+    EndpointStatus.DELETING: "DELETING",
+}
+"""Unlike the API, events have them in upper case."""
+
+
+def endpoint_event(record: EndpointRecord, tags: Mapping[str, str], now: float) -> Event:
+    """The event of the status that `record` has just come to.
+
+    Source: SageMaker's guide, "Automating with EventBridge". Its times are numbers of milliseconds.
+    """
+    _, _, _, region, account, _ = record.arn.split(":", 5)
+    shown = record.target or record.current
+    detail: dict[str, Any] = {
+        "EndpointName": record.name,
+        "EndpointArn": record.arn,
+        "EndpointConfigName": shown and shown.config_name,
+        "ProductionVariants": [_variant(one) for one in shown.variants] if shown else None,
+        "EndpointStatus": _STATUSES[record.status],
+        "FailureReason": record.failure_reason,
+        "CreationTime": round(record.created_at * 1000),
+        "LastModifiedTime": round(record.modified_at * 1000),
+        "Tags": dict(tags),
+    }
+    return Event(
+        event_id=str(uuid.uuid4()),
+        source="aws.sagemaker",
+        detail_type="SageMaker Endpoint State Change",
+        account=account,
+        region=region,
+        happened_at=now,
+        resources=(record.arn,),
+        detail={member: value for member, value in detail.items() if value is not None},
+    )
+
+
+def _variant(variant: VariantPlan) -> dict[str, Any]:
+    return {
+        "VariantName": variant.name,
+        "DesiredWeight": variant.weight,
+        "DesiredInstanceCount": variant.instance_count,
+    }

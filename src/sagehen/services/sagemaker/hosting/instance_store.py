@@ -1,0 +1,54 @@
+"""The instances that control wants, and what it last heard of each."""
+
+from sqlalchemy import JSON, Column, Connection, Double, String, Table, Text
+
+from sagehen.base.errors import AlreadyExists
+from sagehen.services.sagemaker.hosting.records import InstanceRecord
+from sagehen.state import rows
+from sagehen.state.rows import METADATA
+
+__all__ = ["INSTANCES", "all", "delete", "insert", "of_endpoint", "update"]
+
+INSTANCES = Table(
+    "instances",
+    METADATA,
+    Column("instance_id", String(64), primary_key=True),
+    Column("endpoint_name", String(63), nullable=False, index=True),
+    Column("deployment_id", String(64), nullable=False),
+    Column("variant_name", String(63), nullable=False),
+    Column("spec", JSON(none_as_null=True), nullable=False),
+    Column("state", String(32), nullable=False),
+    Column("address", Text),
+    Column("failure_reason", Text),
+    Column("stop_at", Double),
+)
+
+
+def insert(connection: Connection, record: InstanceRecord) -> None:
+    """Add an instance; raises AlreadyExists."""
+    if not rows.insert_new(connection, INSTANCES, record):
+        raise AlreadyExists(f"There is an instance {record.instance_id} already.")
+
+
+def update(connection: Connection, record: InstanceRecord) -> bool:
+    """Write all of `record` over what is stored; False where the instance is gone."""
+    same = INSTANCES.c.instance_id == record.instance_id
+    return rows.update_where(connection, INSTANCES, record, same)
+
+
+def delete(connection: Connection, instance_id: str) -> bool:
+    """Drop the instance; False where there is none."""
+    return rows.delete_where(connection, INSTANCES, INSTANCES.c.instance_id == instance_id)
+
+
+def all(connection: Connection) -> list[InstanceRecord]:
+    """Every instance, by its id."""
+    order = [INSTANCES.c.instance_id]
+    return rows.select_records(connection, INSTANCES, InstanceRecord, order=order)
+
+
+def of_endpoint(connection: Connection, endpoint_name: str) -> list[InstanceRecord]:
+    """The instances of one endpoint, by their ids. The name has the endpoint's own case."""
+    mine = INSTANCES.c.endpoint_name == endpoint_name
+    order = [INSTANCES.c.instance_id]
+    return rows.select_records(connection, INSTANCES, InstanceRecord, mine, order=order)

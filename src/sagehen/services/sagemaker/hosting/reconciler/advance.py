@@ -1,0 +1,122 @@
+"""Where an endpoint stands next: its status, from what its instances do.
+
+Creating ─┬─ all of target in service → InService        Deleting, Failed, InService
+          └─ one failed → Failed                         stay: only operations move them
+Updating ─┬─ all of target in service, or none is missing → InService on target
+          └─ one failed → InService on current, with the reason
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from sagehen.frame.container_specs import InstanceState
+from sagehen.services.sagemaker.hosting.records import (
+    Deployment,
+    EndpointRecord,
+    EndpointStatus,
+    InstanceRecord,
+    VariantPlan,
+)
+
+__all__ = ["VariantKey", "advance", "variant_key", "wanted_variants"]
+
+VariantKey = tuple[str, str]
+"""(deployment id, variant name): what instances are counted by."""
+
+_UNSAID = "Request to service failed. If failure persists after retry, contact customer support."
+
+
+def advance(
+    endpoint: EndpointRecord,
+    instances: Sequence[InstanceRecord],
+    retried: Collection[str],
+    now: float,
+) -> EndpointRecord:
+    """The endpoint as it should be now.
+
+    Args:
+        instances: as last heard of, without those that are on their way out.
+        retried: ids of instances that failed in service and are being tried again: an update
+            neither waits for them nor fails by them.
+    """
+    target = endpoint.target
+    if target is None or endpoint.status not in (EndpointStatus.CREATING, EndpointStatus.UPDATING):
+        return endpoint
+    if endpoint.status is EndpointStatus.UPDATING and not _grows(endpoint.current, target):
+        return _in_service(endpoint, target, now)
+    mine = [one for one in instances if one.deployment_id == target.deployment_id]
+    failed = [
+        one for one in mine if one.state is InstanceState.FAILED and one.instance_id not in retried
+    ]
+    if failed:
+        return _fallen_back(endpoint, failed[0].failure_reason or _UNSAID, now)
+    if _complete(target, mine, retried):
+        return _in_service(endpoint, target, now)
+    return endpoint
+
+
+def wanted_variants(endpoint: EndpointRecord | None) -> dict[VariantKey, VariantPlan]:
+    """What should run; where two deployments are one, the greater instance count."""
+    wanted: dict[VariantKey, VariantPlan] = {}
+    if endpoint is None or endpoint.status in (EndpointStatus.DELETING, EndpointStatus.FAILED):
+        return wanted
+    for deployment in (endpoint.current, endpoint.target):
+        if deployment is None:
+            continue
+        for variant in deployment.all_variants:
+            key = (deployment.deployment_id, variant.name)
+            other = wanted.get(key, variant).instance_count
+            count = max(other, variant.instance_count)
+            wanted[key] = msgspec.structs.replace(variant, instance_count=count)
+    return wanted
+
+
+def variant_key(instance: InstanceRecord) -> VariantKey:
+    return instance.deployment_id, instance.variant_name
+
+
+def _grows(current: Deployment | None, target: Deployment) -> bool:
+    """Whether `target` needs instances that `current` has not."""
+    if current is None or current.deployment_id != target.deployment_id:
+        return True
+    had = {variant.name: variant.instance_count for variant in current.all_variants}
+    return any(variant.instance_count > had.get(variant.name, 0) for variant in target.all_variants)
+
+
+def _complete(
+    target: Deployment, instances: Sequence[InstanceRecord], retried: Collection[str]
+) -> bool:
+    settled = Counter(
+        one.variant_name
+        for one in instances
+        if one.state is InstanceState.IN_SERVICE or one.instance_id in retried
+    )
+    return all(settled[variant.name] >= variant.instance_count for variant in target.all_variants)
+
+
+def _in_service(endpoint: EndpointRecord, target: Deployment, now: float) -> EndpointRecord:
+    return msgspec.structs.replace(
+        endpoint,
+        status=EndpointStatus.IN_SERVICE,
+        failure_reason=None,
+        current=target,
+        target=None,
+        modified_at=now,
+    )
+
+
+def _fallen_back(endpoint: EndpointRecord, reason: str, now: float) -> EndpointRecord:
+    if endpoint.current is None:
+        # `target` stays: it is what says which config the failed endpoint was made from.
+        return msgspec.structs.replace(
+            endpoint, status=EndpointStatus.FAILED, failure_reason=reason, modified_at=now
+        )
+    return msgspec.structs.replace(
+        endpoint,
+        status=EndpointStatus.IN_SERVICE,
+        failure_reason=reason,
+        target=None,
+        modified_at=now,
+    )

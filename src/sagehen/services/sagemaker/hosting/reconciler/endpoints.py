@@ -1,0 +1,258 @@
+"""One pass over all endpoints: read the rows, take each one's next step, publish the routes.
+
+What is left to do is asked of the agent by the loop, once this is on disk and the routes are out.
+
+The rows of all endpoints, as read, and as they will be.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from sagehen.base.retry import Retry
+from sagehen.frame import tags
+from sagehen.frame.container_specs import InstanceSpec, InstanceState
+from sagehen.services.messaging.events.event_store import put_event
+from sagehen.services.sagemaker.hosting import (
+    endpoint_store as endpoints,
+)
+from sagehen.services.sagemaker.hosting import (
+    instance_store as instances,
+)
+from sagehen.services.sagemaker.hosting.events import endpoint_event
+from sagehen.services.sagemaker.hosting.reconciler.plan import (
+    Facts,
+    Reports,
+    Step,
+    leftovers,
+    plan,
+)
+from sagehen.services.sagemaker.hosting.reconciler.routes import (
+    Departures,
+    RouteFile,
+    build_routes,
+)
+from sagehen.services.sagemaker.hosting.records import (
+    EndpointRecord,
+    EndpointStatus,
+    InstanceRecord,
+)
+from sagehen.state.database import Database
+from sagehen.state.leases import Lease
+
+__all__ = ["Asks", "EndpointPass", "Rows", "make_rows", "rows_after"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Both by endpoint name; instances may be left of endpoints that are gone."""
+
+    endpoints: Mapping[str, EndpointRecord]
+    instances: Mapping[str, tuple[InstanceRecord, ...]]
+
+    @property
+    def names(self) -> list[str]:
+        """Of all endpoints that there is something to do about, in order."""
+        return sorted(self.endpoints.keys() | self.instances.keys())
+
+    @property
+    def instance_ids(self) -> set[str]:
+        return {one.instance_id for group in self.instances.values() for one in group}
+
+
+def make_rows(endpoints: Iterable[EndpointRecord], instances: Iterable[InstanceRecord]) -> Rows:
+    groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
+    for one in instances:
+        groups[one.endpoint_name].append(one)
+    return Rows(
+        {one.name: one for one in endpoints},
+        {name: tuple(group) for name, group in groups.items()},
+    )
+
+
+def rows_after(rows: Rows, planned: Mapping[str, Step]) -> Rows:
+    """The rows once every step is taken, by endpoint name."""
+    endpoints = dict(rows.endpoints)
+    groups = dict(rows.instances)
+    for name, step in planned.items():
+        if step.gone is not None:
+            del endpoints[name]
+        elif step.endpoint is not None:
+            endpoints[name] = step.endpoint
+        changed = {one.instance_id: one for one in step.changed}
+        kept = [one for one in groups.get(name, ()) if one.instance_id not in step.dropped]
+        groups[name] = (*(changed.get(one.instance_id, one) for one in kept), *step.added)
+    return Rows(endpoints, groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asks:
+    """What the agent is to be asked for, and when the next pass is due if nothing happens."""
+
+    start: tuple[InstanceSpec, ...]
+    stop: tuple[str, ...]
+    wake_at: float | None
+    settled: bool
+    """All is as it is to be: only an operation or a report can leave something to do."""
+
+
+class EndpointPass:
+    """Takes passes, in one thread at a time.
+
+    It remembers only what may be lost: which instances are tried again, and which left the routes a
+    moment ago.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        routes: RouteFile,
+        lease: Lease,
+        new_id: Callable[[], str],
+        on_routes: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._on_routes = on_routes
+        self._busy: frozenset[str] = frozenset()
+        self._database = database
+        self._routes = routes
+        self._lease = lease
+        self._new_id = new_id
+        self._departures = Departures()
+        self._retries: Mapping[str, Retry] = {}
+
+    def run(self, reports: Reports | None, now: float, busy: frozenset[str] = frozenset()) -> Asks:
+        """Take the next step of every endpoint.
+
+        Args:
+            busy: ids of instances that are to finish what they work on before they are stopped.
+
+        Raises:
+            LeaseLost: another control has taken over.
+            OSError: the routes cannot be written; nothing may be stopped before they are.
+        """
+        self._busy = busy
+        rows = self._read()
+        planned = {name: self._plan(name, rows, reports, now) for name in rows.names}
+        # Before the rows say so: who reads `InService` may invoke at once, and dead addresses
+        # leave first.
+        self._publish(rows_after(rows, planned), reports, now)
+        steps = [self._step(name, planned[name], reports, now) for name in rows.names]
+        self._retries = {key: retry for step in steps for key, retry in step.retries.items()}
+        if any(step.writes for step in steps):
+            rows = self._read()
+            self._publish(rows, reports, now)
+        return self._asks(steps, rows, reports, now)
+
+    def _asks(self, steps: Sequence[Step], rows: Rows, reports: Reports | None, now: float) -> Asks:
+        stop = [one for step in steps for one in step.stop]
+        stop += leftovers(rows.instance_ids, reports) if reports is not None else ()
+        settle = {one: self._departures.settle_at(one, now) for one in stop}
+        times = [step.wake_at for step in steps] + list(settle.values())
+        start = tuple(spec for step in steps for spec in step.start)
+        return Asks(
+            start=start,
+            stop=tuple(one for one in stop if settle[one] is None),
+            wake_at=min((at for at in times if at is not None), default=None),
+            settled=not (start or stop) and _at_rest(rows),
+        )
+
+    def stand_by(self, leader: str) -> None:
+        """Take back the routes while another control, `leader`, works on the endpoints.
+
+        Its instances are those of its own machine and home, which nobody reaches from here.
+        """
+        if self._routes.publish({}, leader):
+            self._on_routes()
+
+    def _read(self) -> Rows:
+        with self._database.read() as connection:
+            return make_rows(endpoints.all(connection), instances.all(connection))
+
+    def _publish(self, rows: Rows, reports: Reports | None, now: float) -> None:
+        before = self._routes.routes
+        routes = build_routes(rows.endpoints.values(), rows.instances, reports, before)
+        if self._routes.publish(routes):
+            self._departures.note(before, routes, now)
+            self._on_routes()
+
+    def _plan(self, name: str, rows: Rows, reports: Reports | None, now: float) -> Step:
+        mine = rows.instances.get(name, ())
+        return plan(self._facts(rows.endpoints.get(name), mine, reports, now), self._new_id)
+
+    def _facts(
+        self,
+        endpoint: EndpointRecord | None,
+        mine: Iterable[InstanceRecord],
+        reports: Reports | None,
+        now: float,
+    ) -> Facts:
+        return Facts(
+            endpoint=endpoint,
+            instances=tuple(mine),
+            reports=reports,
+            retries=self._retries,
+            busy=self._busy,
+            now=now,
+        )
+
+    def _step(self, name: str, planned: Step, reports: Reports | None, now: float) -> Step:
+        """Take a planned step; where it changes rows, plan it again with them locked."""
+        if not planned.writes:
+            return planned
+        with self._database.write() as connection:
+            self._lease.renew(connection, now)
+            endpoint = endpoints.get_for_update(connection, name)
+            mine = instances.of_endpoint(connection, name)
+            step = plan(self._facts(endpoint, mine, reports, now), self._new_id)
+            _write(connection, step)
+            if endpoint and step.endpoint and step.endpoint.status is not endpoint.status:
+                labels = tags.get(connection, endpoint.arn)
+                put_event(connection, endpoint_event(step.endpoint, labels, now))
+        _tell(name, step)
+        return step
+
+
+def _at_rest(rows: Rows) -> bool:
+    """No endpoint is on its way to another status, and no instance is on its way out or up."""
+    return all(one.status in _RESTING for one in rows.endpoints.values()) and all(
+        one.stop_at is None and one.state in (InstanceState.IN_SERVICE, InstanceState.FAILED)
+        for mine in rows.instances.values()
+        for one in mine
+    )
+
+
+_RESTING = (EndpointStatus.IN_SERVICE, EndpointStatus.FAILED)
+
+
+def _write(connection: Connection, step: Step) -> None:
+    if step.endpoint is not None:
+        endpoints.update(connection, step.endpoint)
+    for record in step.added:
+        instances.insert(connection, record)
+    for record in step.changed:
+        instances.update(connection, record)
+    for instance_id in step.dropped:
+        instances.delete(connection, instance_id)
+    if step.gone is not None:
+        tags.drop(connection, step.gone.arn)
+        endpoints.delete(connection, step.gone.name)
+
+
+def _tell(name: str, step: Step) -> None:
+    """One line for each change of an endpoint that an operator would ask about."""
+    if step.gone is not None:
+        log.info("An endpoint is gone.", extra={"action": "endpoint_gone", "endpoint": name})
+    elif step.endpoint is not None:
+        about = {
+            "action": "endpoint_moved",
+            "endpoint": name,
+            "status": step.endpoint.status.value,
+            "failure_reason": step.endpoint.failure_reason,
+        }
+        level = logging.WARNING if step.endpoint.failure_reason else logging.INFO
+        log.log(level, "An endpoint has a new status.", extra=about)

@@ -1,0 +1,126 @@
+"""Makes the instances match the endpoints' rows, for as long as it runs.
+
+wake (api's hint · agent's report · time) → hold the lease → pass: rows, then routes → ask the agent
+
+What is not about endpoints is in `leased_loop`.
+"""
+
+import logging
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from sagehen.base.clock import Clock
+from sagehen.base.concurrency import in_thread
+from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.base.home import Home
+from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
+from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
+from sagehen.services.sagemaker.hosting.reconciler.agent_watch import (
+    Agent,
+    AgentWatch,
+    instances_by_id,
+)
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import Asks, EndpointPass
+from sagehen.services.sagemaker.hosting.reconciler.plan import Reports
+from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile
+from sagehen.state.database import Database
+
+__all__ = ["LEASE_NAME", "EndpointLoop", "new_instance_id"]
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME = "endpoints"
+LONGEST_REASON = 1024
+"""Of a FailureReason, as in SageMaker's model."""
+
+
+def new_instance_id(source: random.Random) -> str:
+    """An id such as EC2 gives: `i-` and 17 hexadecimal digits."""
+    return f"i-{source.getrandbits(68):017x}"
+
+
+class EndpointLoop(LeasedLoop):
+    """The one loop that changes endpoints' instances and writes the route table."""
+
+    def __init__(
+        self,
+        database: Database,
+        agent: Agent,
+        home: Home,
+        clock: Clock,
+        holder: str,
+        source: random.Random | None = None,
+        busy: Callable[[], frozenset[str]] = frozenset,
+        on_routes: Callable[[], None] = lambda: None,
+    ) -> None:
+        """
+        Args:
+            source: where instance ids come from; the system's randomness where None.
+            busy: the ids of instances that are not stopped before they have done what they work
+                on, unless their endpoint goes. They must be done at some time.
+            on_routes: called when the route table is another; from any thread.
+        """
+        super().__init__(database, clock, LEASE_NAME, holder)
+        chosen = source or random.SystemRandom()
+        self._agent = agent
+        self._busy = busy
+        self._pass = EndpointPass(
+            database,
+            RouteFile(home.routes),
+            self._held.lease,
+            lambda: new_instance_id(chosen),
+            on_routes,
+        )
+        self._watch = AgentWatch(agent.instances, instances_by_id, clock, self._wake.set)
+        self._refused: dict[str, InstanceReport] = {}
+        """Instances that the agent would not take, by id."""
+
+    def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
+        return [self._watch.run()]
+
+    async def step(self) -> float | None:
+        reports, busy = self._reports(), self._busy()
+        asks = await in_thread(lambda: self._pass.run(reports, self._clock.now(), busy))
+        await self._ask(asks)
+        if asks.wake_at is not None:
+            return max(0.0, asks.wake_at - self._clock.now())
+        return None if asks.settled and reports is not None else LONGEST_REST_SECONDS
+
+    async def stand_by(self) -> None:
+        leader = await in_thread(self._held.other_holder)
+        if leader is not None:
+            await in_thread(lambda: self._pass.stand_by(leader))
+
+    async def _ask(self, asks: Asks) -> None:
+        """Ask the agent for what is missing. What does not get through is asked for again."""
+        try:
+            for spec in asks.start:
+                await self._start(spec)
+            for instance_id in asks.stop:
+                await self._agent.delete_instance(instance_id)
+                if self._refused.pop(instance_id, None):
+                    self._wake.set()  # the agent has nothing to report of it
+        except Unavailable as error:
+            about = {"action": "ask_agent", "reason": str(error)}
+            log.warning("The agent did not take what it was asked.", extra=about)
+
+    async def _start(self, spec: InstanceSpec) -> None:
+        try:
+            await self._agent.put_instance(spec)
+            self._refused.pop(spec.instance_id, None)
+        except Unavailable:
+            raise
+        except SagehenError as error:
+            # As good as an instance that failed: otherwise it would be asked for without end.
+            self._refused[spec.instance_id] = InstanceReport(
+                instance_id=spec.instance_id,
+                state=InstanceState.FAILED,
+                failure_reason=str(error)[:LONGEST_REASON],
+            )
+            self._wake.set()
+
+    def _reports(self) -> Reports | None:
+        """What the agent says, and what it would not hear of."""
+        said = self._watch.reports
+        return said if said is None or not self._refused else {**self._refused, **said}

@@ -1,0 +1,206 @@
+"""What the variants of an endpoint config must be, and the plans they become when deployed.
+
+What goes with a shadow variant and what does not, as SageMaker has it.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sagehen.base.errors import Invalid
+from sagehen.frame.instance_types import require_instance_type
+from sagehen.frame.routes import RoutingStrategy
+from sagehen.services.sagemaker.async_inference.config import check_async_config
+from sagehen.services.sagemaker.errors import not_built, refused
+from sagehen.services.sagemaker.hosting.containers import (
+    container_specs,
+    containers_of,
+    execution_mode,
+)
+from sagehen.services.sagemaker.hosting.records import ModelRecord, VariantPlan
+from sagehen.wire.errors import AwsError
+
+__all__ = [
+    "check_config",
+    "check_shadow",
+    "check_shadow_models",
+    "check_weights",
+    "plan_variant",
+    "shadows_of",
+    "variants_of",
+]
+
+_NOT_WITH_SHADOWS = {
+    "ServerlessConfig": "serverless inference (ServerlessConfig)",
+    "AcceleratorType": "Elastic Inference (AcceleratorType)",
+}
+
+
+def shadows_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
+    """The shadow variants in CreateEndpointConfig's parameters; checked, it is one at most."""
+    return list(definition.get("ShadowProductionVariants", ()))
+
+
+def variants_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
+    """All variants in CreateEndpointConfig's parameters, the shadow last."""
+    return [*definition["ProductionVariants"], *shadows_of(definition)]
+
+
+def check_shadow(params: dict[str, Any]) -> None:
+    """Check what CreateEndpointConfig is given with a shadow variant; its models come later.
+
+    Raises:
+        AwsError: there are more variants than can be, or something that goes with no shadow.
+    """
+    if not shadows_of(params):
+        return
+    counts = len(params["ProductionVariants"]), len(shadows_of(params))
+    if counts != (1, 1):
+        raise refused(
+            "With ShadowProductionVariants there has to be one production variant and one shadow "
+            "variant; there are {} and {}.".format(*counts)
+        )
+    if "AsyncInferenceConfig" in params:
+        raise _not_with_shadows("asynchronous inference (AsyncInferenceConfig)")
+    for variant in variants_of(params):
+        for member, feature in _NOT_WITH_SHADOWS.items():
+            if member in variant:
+                raise _not_with_shadows(feature)
+        if variant.get("InstanceType", "").startswith("ml.inf1."):
+            raise _not_with_shadows(f"Inf1 instances ({variant['InstanceType']})")
+
+
+def check_shadow_models(definition: dict[str, Any], models: Iterable[ModelRecord]) -> None:
+    """Check the models of a config's variants.
+
+    Raises:
+        AwsError: the config has a shadow variant, and a model is of a kind that goes with none.
+    """
+    if not shadows_of(definition):
+        return
+    for model in models:
+        containers = containers_of(model.definition)
+        if len(containers) > 1:
+            raise _not_with_shadows(f"models of several containers (model {model.name})")
+        if any(one.get("Mode") == "MultiModel" for one in containers):
+            raise _not_with_shadows(f"multi-model endpoints (model {model.name})")
+
+
+def _not_with_shadows(feature: str) -> AwsError:
+    return refused(f"Shadow variants are not supported with {feature}.")
+
+
+STARTUP_SECONDS = 480
+"""How long a container may take to answer `/ping`: SageMaker's default."""
+DOWNLOAD_SECONDS = 3600
+"""How long its model data may take to arrive: SageMaker's default is not known, its most is."""
+
+_UNBUILT = {
+    "ExplainerConfig": "explanations (ExplainerConfig)",
+    "CrossRegionTrafficConfig": "traffic across regions (CrossRegionTrafficConfig)",
+}
+_UNBUILT_OF_VARIANT = {
+    "ServerlessConfig": "serverless inference (ServerlessConfig)",
+    "InstancePools": "a pool of instance types (InstancePools)",
+    "VariantInstanceProvisionTimeoutInSeconds": "a pool of instance types (InstancePools)",
+    "AcceleratorType": "Elastic Inference (AcceleratorType)",
+    "AcceleratorPartitionLayouts": "partitioned GPUs (AcceleratorPartitionLayouts)",
+    "CoreDumpConfig": "core dumps (CoreDumpConfig)",
+}
+
+
+def check_config(params: dict[str, Any]) -> None:
+    """Check what CreateEndpointConfig is given, but for whether its models exist.
+
+    Raises:
+        AwsError: SageMaker would refuse it, or Sagehen cannot run it.
+    """
+    check_shadow(params)
+    check_async_config(params)
+    _refuse_unbuilt(params, _UNBUILT)
+    # The member's own default is that capture is on.
+    if "DataCaptureConfig" in params and params["DataCaptureConfig"].get("EnableCapture", True):
+        raise not_built("data capture (DataCaptureConfig with EnableCapture)")
+    if params.get("MetricsConfig", {}).get("EnableEnhancedMetrics"):
+        raise not_built("enhanced metrics (MetricsConfig with EnableEnhancedMetrics)")
+    variants = variants_of(params)
+    names = [variant["VariantName"] for variant in variants]
+    if len({name.lower() for name in names}) < len(names):
+        raise refused("The names of variants must differ; these are " + _said(names))
+    for variant in variants:
+        _check_variant(variant)
+    check_weights(_weights(params["ProductionVariants"]), _weights(shadows_of(params)))
+
+
+def check_weights(weights: Iterable[float], shadow_weights: Iterable[float] = ()) -> None:
+    """Weights are shares of the production variants' sum, so there has to be one.
+
+    Raises:
+        AwsError: all of `weights` are 0, or one is no finite number.
+    """
+    if not all(map(math.isfinite, shadow_weights)):
+        raise refused("The weight of a shadow variant must be finite.")
+    total = sum(weights)
+    if not (math.isfinite(total) and total > 0):
+        raise refused(
+            "The weights of an endpoint's production variants must be finite and their sum "
+            "greater than 0."
+        )
+
+
+def plan_variant(
+    variant: dict[str, Any], model: ModelRecord, versions: Mapping[str, str]
+) -> VariantPlan:
+    """What a variant of a stored config should run, its model copied into it.
+
+    `versions` are ETags of model data, by address.
+    """
+    startup = variant.get("ContainerStartupHealthCheckTimeoutInSeconds", STARTUP_SECONDS)
+    download = variant.get("ModelDataDownloadTimeoutInSeconds", DOWNLOAD_SECONDS)
+    return VariantPlan(
+        name=variant["VariantName"],
+        instance_type=variant["InstanceType"],
+        instance_count=variant["InitialInstanceCount"],
+        weight=variant.get("InitialVariantWeight", 1.0),
+        containers=container_specs(model.definition, versions),
+        mode=execution_mode(model.definition),
+        strategy=RoutingStrategy(
+            variant.get("RoutingConfig", {}).get("RoutingStrategy", RoutingStrategy.RANDOM)
+        ),
+        startup_timeout_seconds=startup,
+        download_timeout_seconds=download,
+    )
+
+
+def _check_variant(variant: dict[str, Any]) -> None:
+    _refuse_unbuilt(variant, _UNBUILT_OF_VARIANT)
+    name = variant["VariantName"]
+    if "ManagedInstanceScaling" in variant:
+        raise refused("ManagedInstanceScaling is only supported for inference component endpoints.")
+    if "ModelName" not in variant:
+        raise not_built(f"an inference component endpoint (variant {name} has no ModelName)")
+    for member in ("InstanceType", "InitialInstanceCount"):
+        if member not in variant:
+            raise refused(f"Production variant {name} needs {member}.")
+    try:
+        require_instance_type(variant["InstanceType"])
+    except Invalid as error:
+        raise refused(str(error)) from error
+    strategy = variant.get("RoutingConfig", {}).get("RoutingStrategy", RoutingStrategy.RANDOM)
+    if strategy not in list(RoutingStrategy):
+        raise not_built(f"the routing strategy {strategy}")
+
+
+def _refuse_unbuilt(params: dict[str, Any], unbuilt: dict[str, str]) -> None:
+    for member, feature in unbuilt.items():
+        # An empty list asks for nothing; an empty structure may ask for all its defaults.
+        if member in params and params[member] != []:
+            raise not_built(feature)
+
+
+def _weights(variants: Iterable[dict[str, Any]]) -> list[float]:
+    return [variant.get("InitialVariantWeight", 1.0) for variant in variants]
+
+
+def _said(names: list[str]) -> str:
+    return ", ".join(names) + "."

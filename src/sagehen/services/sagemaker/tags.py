@@ -1,0 +1,99 @@
+"""AddTags, ListTags, DeleteTags."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sagehen.frame import tags
+from sagehen.frame.context import Call
+from sagehen.services.sagemaker.errors import missing, refused
+from sagehen.services.sagemaker.hosting import (
+    endpoint_config_store as endpoint_configs,
+)
+from sagehen.services.sagemaker.hosting import (
+    endpoint_store as endpoints,
+)
+from sagehen.services.sagemaker.hosting import (
+    model_store as models,
+)
+from sagehen.services.sagemaker.training import store as training_jobs
+
+__all__ = ["add_tags", "check_tags", "delete_tags", "list_tags"]
+
+MOST_TAGS = 50
+_RESERVED_PREFIX = "aws:"
+_ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:([a-z-]+)/(.+)")
+_KINDS = {
+    "model": ("model", models.get),
+    "endpoint-config": ("endpoint configuration", endpoint_configs.get),
+    "endpoint": ("endpoint", endpoints.get),
+    "training-job": ("training job", training_jobs.get),
+}
+
+
+def add_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Set tags of a resource, over those of the same key; answers all that it then has."""
+    arn, given = params["ResourceArn"].lower(), check_tags(params["Tags"])
+    with call.database.write() as connection:
+        _check_resource(call, connection, arn)
+        after = tags.get(connection, arn) | given
+        if len(after) > MOST_TAGS:
+            raise refused(
+                f"A resource may have {MOST_TAGS} tags; this request would make {len(after)}."
+            )
+        tags.put(connection, arn, given)
+    return {"Tags": _listed(after)}
+
+
+def list_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """All tags of a resource: the smallest page there is holds as many as there may be."""
+    if "NextToken" in params:
+        raise refused("Invalid pagination token.")
+    arn = params["ResourceArn"].lower()
+    with call.database.read() as connection:
+        _check_resource(call, connection, arn)
+        return {"Tags": _listed(tags.get(connection, arn))}
+
+
+def delete_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Take tags off a resource; keys that it has not are no error."""
+    arn = params["ResourceArn"].lower()
+    with call.database.write() as connection:
+        _check_resource(call, connection, arn)
+        tags.delete(connection, arn, params["TagKeys"])
+    return {}
+
+
+def check_tags(given: list[dict[str, str]]) -> dict[str, str]:
+    """The tags of a request by their keys.
+
+    Raises:
+        AwsError: a key comes twice, or is one that only AWS may set.
+    """
+    keys = [tag["Key"] for tag in given]
+    if reserved := [key for key in keys if key.lower().startswith(_RESERVED_PREFIX)]:
+        raise refused(
+            f"aws: prefixed tag key names are not allowed for external use: {reserved[0]}"
+        )
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise refused(f"The tag key {twice} is given more than once.")
+    return {tag["Key"]: tag["Value"] for tag in given}
+
+
+def _check_resource(call: Call, connection: Connection, arn: str) -> None:
+    match = _ARN.fullmatch(arn)
+    if match is None or match[1] not in _KINDS:
+        raise refused(
+            f'"{arn}" is not the ARN of a resource of this server: models, endpoint '
+            "configurations, endpoints and training jobs can be tagged."
+        )
+    kind, get = _KINDS[match[1]]
+    if arn != call.arns.sagemaker(match[1], match[2]) or get(connection, match[2]) is None:
+        raise missing(kind, arn)
+
+
+def _listed(values: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in sorted(values.items())]

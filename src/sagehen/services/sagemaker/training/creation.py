@@ -1,0 +1,127 @@
+"""CreateTrainingJob, and the one way in which a training job comes into being."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sagehen.base.errors import AlreadyExists
+from sagehen.base.settings import Settings
+from sagehen.frame import tags as stored_tags
+from sagehen.frame.arns import ArnMaker
+from sagehen.frame.context import Call
+from sagehen.services.messaging.events.event_store import put_event
+from sagehen.services.sagemaker.errors import over_limit
+from sagehen.services.sagemaker.tags import check_tags
+from sagehen.services.sagemaker.training import store as training_jobs
+from sagehen.services.sagemaker.training.events import training_event
+from sagehen.services.sagemaker.training.records import (
+    JobStage,
+    SecondaryStatus,
+    TrainingJobRecord,
+    Transition,
+)
+from sagehen.services.sagemaker.training.validation import check_training_job
+from sagehen.wire.errors import AwsError
+
+__all__ = ["create_training_job", "create_training_job_row"]
+
+DEFAULT_RUNTIME_SECONDS = 86_400
+"""MaxRuntimeInSeconds where it is not given: SageMaker's default."""
+
+
+def create_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask for a training job; it is `InProgress` until it has ended."""
+    given_tags = check_tags(params.get("Tags", []))
+    check_training_job(params, call.settings, call.objects)
+    record = call.writes.run(
+        lambda connection: create_training_job_row(
+            connection,
+            params,
+            given_tags,
+            settings=call.settings,
+            arns=call.arns,
+            now=call.clock.now(),
+        )
+    )
+    return {"TrainingJobArn": record.arn}
+
+
+def create_training_job_row(
+    connection: Connection,
+    params: Mapping[str, Any],
+    tags: Mapping[str, str],
+    *,
+    settings: Settings,
+    arns: ArnMaker,
+    now: float,
+) -> TrainingJobRecord:
+    """Make the row of a training job, its tags and its first event, in the caller's transaction.
+
+    Once that is on disk, the job is run: nobody needs to be told.
+
+    Args:
+        params: CreateTrainingJob's, which `check_training_job` has passed.
+        tags: by key.
+        now: seconds since the epoch.
+
+    Raises:
+        AwsError: ResourceInUse, where a job has that name, in whatever case;
+            ResourceLimitExceeded, where too many jobs wait.
+    """
+    running = settings.running_jobs
+    before = training_jobs.count_up_to(connection, running, JobStage.WAITING, JobStage.ACTIVE)
+    record = _record(params, arns, now, waits=before >= running)
+    if before >= running:
+        _check_waiting(connection, settings.max_waiting_jobs)
+    try:
+        training_jobs.insert(connection, record)
+    except AlreadyExists as error:
+        raise _in_use(record.arn) from error
+    stored_tags.put(connection, record.arn, tags)
+    put_event(connection, training_event(record, tags, arns, now))
+    return record
+
+
+def _record(
+    params: Mapping[str, Any], arns: ArnMaker, now: float, waits: bool
+) -> TrainingJobRecord:
+    definition = {key: value for key, value in params.items() if key != "Tags"}
+    stopping = {
+        "MaxRuntimeInSeconds": DEFAULT_RUNTIME_SECONDS,
+        **definition.get("StoppingCondition", {}),
+    }
+    definition["StoppingCondition"] = stopping
+    patience = (stopping.get("MaxWaitTimeInSeconds"), stopping.get("MaxPendingTimeInSeconds"))
+    first = Transition(
+        status=SecondaryStatus.PENDING if waits else SecondaryStatus.STARTING,
+        started_at=now,
+        message="Waiting for other training jobs to end" if waits else "Starting the training job",
+    )
+    return TrainingJobRecord(
+        name=params["TrainingJobName"],
+        arn=arns.sagemaker("training-job", params["TrainingJobName"]),
+        created_at=now,
+        modified_at=now,
+        definition=definition,
+        job_id=uuid.uuid4().hex,
+        transitions=(first,),
+        gives_up_at=min((now + one for one in patience if one is not None), default=None),
+    )
+
+
+def _check_waiting(connection: Connection, limit: int) -> None:
+    if training_jobs.count_up_to(connection, limit, JobStage.WAITING) >= limit:
+        raise over_limit(
+            f"{limit} training jobs wait already; more are refused. (The limit is Sagehen's "
+            "setting max_waiting_jobs.)"
+        )
+
+
+def _in_use(arn: str) -> AwsError:
+    return AwsError(
+        "ResourceInUse",
+        "Training job names must be unique within an AWS account and region, and a training job "
+        f"with this name already exists ({arn})",
+    )

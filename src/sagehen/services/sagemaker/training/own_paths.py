@@ -1,0 +1,45 @@
+"""`/_sagehen/jobs/…`: what is beyond SageMaker's operations on training jobs.
+
+POST …/{job}/interrupt         take its capacity back: it is begun again, from its checkpoints
+POST …/interrupt?count=n       the same, of so many spot jobs; of all where no count is given
+"""
+
+from typing import Any, Protocol
+
+from sagehen.base.errors import NotFound
+from sagehen.frame.own_paths.routes import Asked, number_in, own_route
+
+__all__ = ["Interrupting", "JobPaths"]
+
+MOST_AT_ONCE = 10_000
+
+
+class Interrupting(Protocol):
+    """Who can take capacity back."""
+
+    async def interrupt_job(self, name: str) -> str: ...
+
+    async def interrupt_spot_jobs(self, count: int | None) -> list[str]: ...
+
+
+class JobPaths:
+    """`routes` are to be served with the other own paths."""
+
+    def __init__(self, interrupts: Interrupting) -> None:
+        self._interrupts = interrupts
+        at = "/_sagehen/jobs"
+        self.routes = [
+            own_route(at + "/interrupt", {"POST": self._interrupt_some}),
+            own_route(at + "/{name}/interrupt", {"POST": self._interrupt_one}),
+        ]
+
+    async def _interrupt_one(self, asked: Asked) -> dict[str, Any]:
+        name = asked.path["name"]
+        if not name.isascii() or len(name) > 63:
+            raise NotFound(f"There is no training job {name[:63]!r}.")
+        return {"interrupted": [await self._interrupts.interrupt_job(name)]}
+
+    async def _interrupt_some(self, asked: Asked) -> dict[str, Any]:
+        given = "count" in asked.query
+        count = number_in(asked.query, "count", 0, 0, MOST_AT_ONCE) if given else None
+        return {"interrupted": await self._interrupts.interrupt_spot_jobs(count)}

@@ -1,0 +1,324 @@
+"""One pass over the training jobs: what has become of those that run, and who is to run next.
+
+All that it changes is one transaction, with the events of every step and the hooks of every end.
+What is left to do is asked of the agent by the loop, once that is on disk.
+
+The metrics that a job's log told, as CloudWatch's.
+
+How much of training jobs there may be.
+"""
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from sagehen.base.clock import ClockJump
+from sagehen.base.metrics import JOB_HOST
+from sagehen.base.settings import Settings
+from sagehen.frame import tags
+from sagehen.frame.arns import ArnMaker
+from sagehen.frame.job_specs import JobSpec
+from sagehen.frame.statistics import Series, Statistics, of_values
+from sagehen.services.messaging.events.event_store import put_event
+from sagehen.services.monitoring.cloudwatch import sample_store as samples
+from sagehen.services.sagemaker.training import store as training_jobs
+from sagehen.services.sagemaker.training.events import training_event
+from sagehen.services.sagemaker.training.reconciler.agent_view import AgentView
+from sagehen.services.sagemaker.training.reconciler.plan import (
+    Presence,
+    admit,
+    give_up,
+    job_spec,
+    plan_job,
+)
+from sagehen.services.sagemaker.training.records import (
+    JobStage,
+    JobStatus,
+    SecondaryStatus,
+    TrainingJobRecord,
+)
+from sagehen.services.sagemaker.training.status import Course
+from sagehen.state.database import Database
+from sagehen.state.group_commit import attempt
+from sagehen.state.leases import Lease
+
+__all__ = ["Asks", "JobLimits", "JobPass", "OnEnd", "add_metrics"]
+
+log = logging.getLogger(__name__)
+
+
+def add_metrics(
+    connection: Connection,
+    before: TrainingJobRecord,
+    after: TrainingJobRecord,
+    most_series: int,
+) -> None:
+    """Keep the values that are new in `after`, in the transaction that writes it."""
+    batch: dict[tuple[Series, int], Statistics] = {}
+    for metric in set(after.metrics) - set(before.metrics):
+        series = Series(JOB_HOST, metric.name, (("TrainingJobName", after.name),))
+        one = of_values({metric.value: 1})
+        batch.setdefault((series, int(metric.at // 60)), Statistics()).merge(one)
+    if batch:
+        samples.add(connection, batch, most_series)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobLimits:
+    """Read once from the settings."""
+
+    running: int
+    """At once; more wait."""
+    restarts: int
+    """Of a job whose agent was lost, where it does not say itself."""
+    series: int
+    """Of CloudWatch's; metrics of jobs that would make more are dropped."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> "JobLimits":
+        return cls(
+            running=settings.running_jobs,
+            restarts=settings.max_job_restarts,
+            series=settings.max_metric_series,
+        )
+
+
+MOST_DUE = 200
+"""Waiting jobs that are ended in one pass."""
+COUNT_SECONDS = 15.0
+"""How old `counts` may be."""
+
+OnEnd = Callable[[Connection, TrainingJobRecord], None]
+"""Called once for each job, in the transaction in which it comes to its final status."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asks:
+    """What the agent is to be asked for."""
+
+    put: tuple[JobSpec, ...] = ()
+    stop: tuple[str, ...] = ()
+    """Attempts, by their ids, as all that follow."""
+    delete: tuple[str, ...] = ()
+    newest: frozenset[str] = frozenset()
+    """Of every job that is ACTIVE."""
+    again: bool = False
+    """There is more to be done at once."""
+    gives_up_at: float | None = None
+    """When one of those that run has to be stopped."""
+    settled: bool = False
+    """No job runs or waits, and nothing is asked."""
+
+
+class JobPass:
+    """Takes passes, in one thread at a time.
+
+    A pass reads the jobs that run, and as many of those that wait as there is room for or time is
+    over for: what it costs does not grow with how many wait or have ended.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        arns: ArnMaker,
+        limits: JobLimits,
+        on_end: Sequence[OnEnd] = (),
+    ) -> None:
+        self._database = database
+        self._lease = lease
+        self._arns = arns
+        self._limits = limits
+        self._on_end = on_end
+        self._counted_at = -math.inf
+        self.counts: dict[tuple[JobStatus, JobStage], int] = {}
+        """How many jobs go on, as of a while ago."""
+        self.restarts: Counter[SecondaryStatus] = Counter()
+        """How many attempts came to nothing, by what became of their jobs: Interrupted or
+        Restarting."""
+
+    def run(self, view: AgentView, now: float) -> Asks:
+        """Take one.
+
+        Raises:
+            LeaseLost: another control has taken over; nothing was written.
+        """
+        with self._database.read() as connection:
+            running = training_jobs.active(connection)
+            busy = self._is_something_due(connection, running, view, now)
+            settled = not (busy or running or view.reported) and not training_jobs.count_up_to(
+                connection, 1, JobStage.WAITING
+            )
+            if now - self._counted_at >= COUNT_SECONDS:
+                self._counted_at = now
+                self.counts = training_jobs.counts(connection)
+        if settled:
+            return Asks(settled=True)
+        if not busy:
+            return self._asks(running, view, now)
+        with self._database.write() as connection:
+            self._lease.renew(connection, now)
+            courses, running, more = self._advance(connection, view, now)
+        for course in courses:
+            _tell(course)
+            self.restarts.update(_restarts(course))
+        return self._asks(running, view, now, more)
+
+    def leftovers(self, view: AgentView) -> Asks:
+        """What an agent is still at though no job is any more. Needs no lease: whoever runs the
+        jobs has given it up for good, and an agent has only what was in a row before."""
+        with self._database.read() as connection:
+            running = training_jobs.active(connection)
+        newest = frozenset(one.attempt_id for one in running)
+        return Asks(delete=tuple(view.reported - newest), newest=newest)
+
+    def shift_clock(self, jump: ClockJump) -> None:
+        """Nobody waits for longer, or shorter, because the clock was set.
+
+        Raises:
+            LeaseLost: as `run`.
+        """
+        with self._database.write() as connection:
+            self._lease.renew(connection, jump.now)
+            training_jobs.shift_clock(connection, jump.seconds, jump.since, jump.now)
+        about = {"action": "clock_set", "seconds": round(jump.seconds, 3)}
+        log.warning("The clock was set: jobs wait for as long as before.", extra=about)
+
+    def _is_something_due(
+        self,
+        connection: Connection,
+        running: Sequence[TrainingJobRecord],
+        view: AgentView,
+        now: float,
+    ) -> bool:
+        if any(self._changes(one, view, now) for one in running):
+            return True
+        if training_jobs.due(connection, now, 1):
+            return True
+        room = self._room(len(running), view)
+        return room > 0 and bool(training_jobs.next_waiting(connection, now, 1))
+
+    def _changes(self, record: TrainingJobRecord, view: AgentView, now: float) -> bool:
+        return self._plan(record, view, now).record is not record
+
+    def _plan(self, record: TrainingJobRecord, view: AgentView, now: float) -> Course:
+        return plan_job(record, view.sight(record), now, self._limits.restarts)
+
+    def _room(self, running: int, view: AgentView) -> int:
+        """How many more may run: none while no agent is there to run them."""
+        return max(0, self._limits.running - running) if view.is_there else 0
+
+    def _advance(
+        self, connection: Connection, view: AgentView, now: float
+    ) -> tuple[list[Course], list[TrainingJobRecord], bool]:
+        """The courses taken, who then runs, and whether there are more courses to be taken."""
+        running = training_jobs.active(connection, lock=True)
+        courses = self._take(connection, running, now, lambda one: self._plan(one, view, now))
+        late = training_jobs.due(connection, now, MOST_DUE, lock=True)
+        courses += self._take(connection, late, now, lambda one: give_up(one, now))
+        running = _then_active(running, courses)
+        room = self._room(len(running), view)
+        if room:
+            first = training_jobs.next_waiting(connection, now, room, lock=True)
+            begun = self._take(connection, first, now, lambda one: admit(one, now))
+            running += [one.record for one in begun]
+            courses += begun
+        return courses, running, len(late) == MOST_DUE
+
+    def _take(
+        self,
+        connection: Connection,
+        records: Iterable[TrainingJobRecord],
+        now: float,
+        plan: Callable[[TrainingJobRecord], Course],
+    ) -> list[Course]:
+        """Plan and write; a job that cannot be written stays as it is, and stops no other."""
+        courses = [course for course in map(plan, records) if course.record is not course.stored]
+        moved = {course.record.arn for course in courses if course.moves}
+        labels = tags.get_all(connection, moved) if moved else {}
+        return [one for one in courses if self._is_written(connection, one, labels, now)]
+
+    def _is_written(
+        self,
+        connection: Connection,
+        course: Course,
+        labels: Mapping[str, dict[str, str]],
+        now: float,
+    ) -> bool:
+        own_tags = labels.get(course.record.arn, {})
+        _, error = attempt(connection, lambda it: self._write(it, course, own_tags, now))
+        if error is not None:
+            about = {"action": "job_not_moved", "job": course.record.name}
+            log.error("A training job could not go on.", extra=about, exc_info=error)
+        return error is None
+
+    def _write(
+        self, connection: Connection, course: Course, own_tags: dict[str, str], now: float
+    ) -> None:
+        training_jobs.save(connection, [course.record])
+        add_metrics(connection, course.stored, course.record, self._limits.series)
+        for state in course.moves:
+            put_event(connection, training_event(state, own_tags, self._arns, now))
+        if course.record.stage is JobStage.ENDED:
+            for hook in self._on_end:
+                hook(connection, course.record)
+
+    def _asks(
+        self,
+        running: Sequence[TrainingJobRecord],
+        view: AgentView,
+        now: float,
+        more: bool = False,
+    ) -> Asks:
+        newest = frozenset(one.attempt_id for one in running)
+        times = (one.gives_up_at for one in running)
+        return Asks(
+            put=tuple(
+                job_spec(one)
+                for one in running
+                if one.status is JobStatus.IN_PROGRESS
+                and view.sight(one).presence in (Presence.ASKED, Presence.ABSENT)
+            ),
+            stop=tuple(
+                one.attempt_id
+                for one in running
+                if one.status is JobStatus.STOPPING and view.has_to_be_stopped(one.attempt_id)
+            ),
+            delete=tuple(view.reported - newest),
+            newest=newest,
+            again=more,
+            gives_up_at=min((at for at in times if at is not None and at > now), default=None),
+        )
+
+
+def _then_active(
+    running: Iterable[TrainingJobRecord], courses: Iterable[Course]
+) -> list[TrainingJobRecord]:
+    after = {course.record.job_id: course.record for course in courses}
+    jobs = (after.get(one.job_id, one) for one in running)
+    return [one for one in jobs if one.stage is JobStage.ACTIVE]
+
+
+def _restarts(course: Course) -> list[SecondaryStatus]:
+    begun_again = (SecondaryStatus.INTERRUPTED, SecondaryStatus.RESTARTING)
+    return [one.secondary for one in course.moves if one.secondary in begun_again]
+
+
+def _tell(course: Course) -> None:
+    """One line for each end, and for each attempt that came to nothing."""
+    before, after = course.stored, course.record
+    if after.stage is before.stage:
+        return
+    about = {
+        "action": f"job_{after.stage}",
+        "job": after.name,
+        "status": after.secondary.value,
+        "attempt": after.attempt,
+        "failure_reason": after.failure_reason,
+    }
+    level = logging.WARNING if after.failure_reason else logging.INFO
+    log.log(level, "A training job has a new status.", extra=about)

@@ -1,0 +1,168 @@
+"""Runs the training jobs, for as long as it runs itself.
+
+wake (an operation's commit · agent's report · time) → hold the lease → pass: rows → ask the agent
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from sagehen.base.clock import Clock, ClockJumps
+from sagehen.base.concurrency import in_thread
+from sagehen.base.errors import Invalid, NotFound, SagehenError
+from sagehen.frame.arns import ArnMaker
+from sagehen.frame.job_specs import JobList, JobReport, JobSpec, StopRequest
+from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
+from sagehen.services.sagemaker.hosting.reconciler.agent_watch import Watch
+from sagehen.services.sagemaker.training.reconciler.agent_view import AgentView
+from sagehen.services.sagemaker.training.reconciler.jobs import Asks, JobLimits, JobPass, OnEnd
+from sagehen.services.sagemaker.training.records import JobStage
+from sagehen.services.sagemaker.training.store import JOBS_CHANGED
+from sagehen.state.database import Database
+
+__all__ = ["LEASE_NAME", "JobAgent", "JobLoop"]
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME = "jobs"
+
+
+class JobAgent(Protocol):
+    """The agent, as the loop needs it; every call raises Unavailable while it is away."""
+
+    async def jobs(self, since: int | None = None, wait_seconds: float = 0) -> JobList: ...
+
+    async def put_job(self, spec: JobSpec) -> None: ...
+
+    async def stop_job(self, attempt_id: str, request: StopRequest | None = None) -> None: ...
+
+    async def delete_job(self, attempt_id: str) -> None: ...
+
+
+class JobLoop(LeasedLoop):
+    """The one loop that changes training jobs."""
+
+    def __init__(
+        self,
+        database: Database,
+        agent: JobAgent,
+        clock: Clock,
+        holder: str,
+        arns: ArnMaker,
+        limits: JobLimits,
+        on_end: Sequence[OnEnd] = (),
+    ) -> None:
+        """
+        Args:
+            on_end: each is called once for each job, in the transaction of its final status.
+                What one raises has the job end later, not the others.
+        """
+        super().__init__(database, clock, LEASE_NAME, holder)
+        self._agent = agent
+        self._pass = JobPass(database, self._held.lease, arns, limits, on_end)
+        self._jumps = ClockJumps(clock)
+        self._view = AgentView()
+        self._watch: Watch[JobList, JobReport] = Watch(
+            agent.jobs, _by_id, clock, self._hear, quiet=True
+        )
+        self._was_away = False
+        database.listen(JOBS_CHANGED, lambda _: self.hint())
+
+    def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
+        return [self._watch.run()]
+
+    def measured(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """For Prometheus: values by metric and dimensions; none while another control runs jobs."""
+        if not self._held.is_ours:
+            return {}
+        counts, restarts = self._pass.counts, self._pass.restarts
+        by_status: Counter[tuple[str, ...]] = Counter()
+        by_stage: Counter[JobStage] = Counter()
+        for (status, stage), count in counts.items():
+            by_status[status.value,] += count
+            by_stage[stage] += count
+        return {
+            "TrainingJobs": dict(by_status),
+            "PendingTrainingJobs": {(): by_stage[JobStage.WAITING]},
+            "RunningTrainingJobs": {(): by_stage[JobStage.ACTIVE]},
+            "TrainingJobRestarts": {(cause.value,): n for cause, n in restarts.items()},
+        }
+
+    def _hear(self) -> None:
+        # It may be back before the next step looks: another one, that has taken nothing yet.
+        self._was_away |= self._watch.reports is None
+        self._wake.set()
+
+    def _look(self) -> None:
+        if self._was_away:
+            self._was_away = False
+            self._view.look(None)
+        self._view.look(self._watch.reports)
+
+    async def stand_by(self) -> None:
+        """The other control has an agent of its own, and begins there what it gives up here."""
+        self._look()
+        if self._view.reported:
+            asks = await in_thread(lambda: self._pass.leftovers(self._view))
+            self._view.forget_all_but(asks.newest)
+            await self._ask(asks)
+
+    async def step(self) -> float | None:
+        self._look()
+        if (jump := self._jumps.look()) is not None:
+            await in_thread(lambda: self._pass.shift_clock(jump))
+        now = self._clock.now()
+        asks = await in_thread(lambda: self._pass.run(self._view, now))
+        self._view.forget_all_but(asks.newest)
+        await self._ask(asks)
+        if asks.again:
+            return 0
+        if asks.settled:
+            return None
+        if asks.gives_up_at is None:
+            return LONGEST_REST_SECONDS
+        return max(0.0, asks.gives_up_at - self._clock.now())
+
+    async def _ask(self, asks: Asks) -> None:
+        """Ask the agent for all at once. What does not get through is asked for again."""
+        asking = [
+            *(self._put(spec) for spec in asks.put),
+            *(self._tell("stop", one, self._agent.stop_job) for one in asks.stop),
+            *(self._tell("delete", one, self._agent.delete_job) for one in asks.delete),
+        ]
+        if not asking:
+            return
+        for error in await asyncio.gather(*asking, return_exceptions=True):
+            if isinstance(error, SagehenError):
+                about = {"action": "ask_agent", "reason": str(error)}
+                log.warning("The agent did not take what it was asked.", extra=about)
+            elif error is not None:
+                raise error
+
+    async def _put(self, spec: JobSpec) -> None:
+        try:
+            await self._agent.put_job(spec)
+            self._view.note_taken(spec.attempt_id)
+        except Invalid as error:
+            self._view.note_refused(spec.attempt_id, str(error))
+            self._wake.set()
+        except SagehenError:
+            self._view.note_asked(spec.attempt_id)
+            raise
+
+    async def _tell(
+        self, verb: str, attempt_id: str, ask: Callable[[str], Awaitable[None]]
+    ) -> None:
+        try:
+            await ask(attempt_id)
+        except NotFound:
+            # Of what it has told of, its next answer tells as much.
+            self._view.note_absent(attempt_id)
+            return
+        self._view.note_told(verb, attempt_id)
+
+
+def _by_id(answer: JobList) -> dict[str, JobReport]:
+    return {one.attempt_id: one for one in answer.jobs}

@@ -1,0 +1,202 @@
+"""The training jobs: one row each, from CreateTrainingJob to DeleteTrainingJob."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    JSON,
+    BindParameter,
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    Index,
+    Integer,
+    Select,
+    String,
+    Table,
+    Text,
+    bindparam,
+    func,
+    or_,
+    select,
+)
+
+from sagehen.frame.named_records import Named
+from sagehen.services.sagemaker.training.records import JobStage, JobStatus, TrainingJobRecord
+from sagehen.state.database import notify
+from sagehen.state.rows import METADATA
+
+__all__ = [
+    "JOBS_CHANGED",
+    "TRAINING_JOBS",
+    "active",
+    "count_up_to",
+    "counts",
+    "delete",
+    "due",
+    "get",
+    "get_for_update",
+    "insert",
+    "list_page",
+    "next_waiting",
+    "save",
+    "shift_clock",
+    "update",
+]
+
+JOBS_CHANGED = "training-jobs"
+"""What listeners of the database hear when an operation has left something to be done."""
+
+TRAINING_JOBS = Named(
+    Table(
+        "training_jobs",
+        METADATA,
+        Column("key", String(63), primary_key=True),
+        Column("name", String(63), nullable=False),
+        Column("arn", String(256), nullable=False),
+        Column("created_at", Double, nullable=False, index=True),
+        Column("definition", JSON(none_as_null=True), nullable=False),
+        Column("job_id", String(32), nullable=False, unique=True),
+        Column("modified_at", Double, nullable=False),
+        Column("status", String(16), nullable=False),
+        Column("stage", String(16), nullable=False),
+        Column("transitions", JSON(none_as_null=True), nullable=False),
+        Column("attempt", Integer, nullable=False),
+        Column("retries", Integer, nullable=False),
+        Column("phases", Integer, nullable=False),
+        Column("started_at", Double),
+        Column("ended_at", Double),
+        Column("run_seconds", Double, nullable=False),
+        Column("failure_reason", Text),
+        Column("stop_requested_at", Double),
+        Column("ends_as", String(32), nullable=False),
+        Column("gives_up_at", Double),
+        Column("clock_shift", Double, nullable=False),
+        Column("metrics", JSON(none_as_null=True), nullable=False),
+        Column("artifacts", JSON(none_as_null=True), nullable=False),
+        Index(None, "status", "stage", "created_at"),
+        Index("ix_training_jobs_stage", "stage", "created_at", "key"),
+        Index("ix_training_jobs_gives_up_at", "stage", "gives_up_at"),
+    ),
+    TrainingJobRecord,
+)
+
+get = TRAINING_JOBS.get
+get_for_update = TRAINING_JOBS.get_for_update
+delete = TRAINING_JOBS.delete
+list_page = TRAINING_JOBS.list_page
+
+_COLUMNS = TRAINING_JOBS.table.c
+_FIXED = ("name", "arn", "created_at", "definition")
+"""What does not change while a job runs."""
+_KEPT = [name for name in TrainingJobRecord.__struct_fields__ if name not in _FIXED]
+_SAVE = (
+    TRAINING_JOBS.table.update()
+    .where(_COLUMNS.job_id == bindparam("new_job_id"))
+    .values({name: bindparam(f"new_{name}") for name in _KEPT if name != "job_id"})
+)
+Query = Select[Any]
+
+
+def _query(*where: ColumnElement[bool], limited: bool = True) -> tuple[Query, Query]:
+    """Whole jobs, the oldest first; and the same, locked. Made once: to make it takes longer than
+    to run it."""
+    columns = (_COLUMNS[name] for name in TrainingJobRecord.__struct_fields__)
+    found = select(*columns).where(*where).order_by(_COLUMNS.created_at, _COLUMNS.key)
+    if limited:
+        found = found.limit(bindparam("most"))
+    return found, found.with_for_update()
+
+
+_WAITS = _COLUMNS.stage == JobStage.WAITING
+_NOW: BindParameter[float] = bindparam("now", type_=Double)
+_ACTIVE = _query(_COLUMNS.stage == JobStage.ACTIVE, limited=False)
+_DUE = _query(_WAITS, _COLUMNS.gives_up_at <= _NOW)
+_NEXT = _query(_WAITS, or_(_COLUMNS.gives_up_at.is_(None), _COLUMNS.gives_up_at > _NOW))
+
+
+def insert(connection: Connection, record: TrainingJobRecord) -> None:
+    """Add a job, and have it begun; raises AlreadyExists."""
+    TRAINING_JOBS.insert(connection, record)
+    notify(connection, JOBS_CHANGED)
+
+
+def update(connection: Connection, record: TrainingJobRecord) -> bool:
+    """Write all of `record` over what is stored, and have it looked at; False where it is gone.
+
+    Hazard: read what you change in the same transaction, by `get_for_update`.
+    """
+    notify(connection, JOBS_CHANGED)
+    return TRAINING_JOBS.update(connection, record)
+
+
+def count_up_to(connection: Connection, limit: int, *stages: JobStage) -> int:
+    """How many jobs are in one of `stages`; `limit` where they are more."""
+    found = select(_COLUMNS.key).where(_COLUMNS.stage.in_(stages)).limit(limit)
+    return connection.execute(select(func.count()).select_from(found.subquery())).scalar_one()
+
+
+def counts(connection: Connection) -> dict[tuple[JobStatus, JobStage], int]:
+    """How many jobs go on. Reads an index, and of it only what is theirs."""
+    columns = (_COLUMNS.status, _COLUMNS.stage)
+    going_on = _COLUMNS.status.in_([one for one in JobStatus if not one.is_final])
+    statement = select(*columns, func.count()).where(going_on).group_by(*columns)
+    return {
+        (JobStatus(status), JobStage(stage)): count
+        for status, stage, count in connection.execute(statement)
+    }
+
+
+def active(connection: Connection, lock: bool = False) -> list[TrainingJobRecord]:
+    """The jobs with an attempt at the agent, or on its way there; the oldest first."""
+    return _read(connection, _ACTIVE, lock)
+
+
+def due(
+    connection: Connection, now: float, limit: int, lock: bool = False
+) -> list[TrainingJobRecord]:
+    """Waiting jobs that are to wait no longer."""
+    return _read(connection, _DUE, lock, now=now, most=limit)
+
+
+def next_waiting(
+    connection: Connection, now: float, limit: int, lock: bool = False
+) -> list[TrainingJobRecord]:
+    """The jobs that are to be begun next, the oldest first."""
+    return _read(connection, _NEXT, lock, now=now, most=limit)
+
+
+def shift_clock(connection: Connection, seconds: float, since: float, now: float) -> None:
+    """The clock was set, forward or back: have jobs wait for as long as they would have.
+
+    Those created between `since` and `now` are left alone: that was by the new clock.
+    """
+    by_old_clock = or_(_COLUMNS.created_at < since, _COLUMNS.created_at > now)
+    connection.execute(
+        TRAINING_JOBS.table.update()
+        .where(_COLUMNS.stage.in_((JobStage.WAITING, JobStage.ACTIVE)), by_old_clock)
+        .where(_COLUMNS.gives_up_at > 0)
+        .values(
+            gives_up_at=_COLUMNS.gives_up_at + seconds,
+            clock_shift=_COLUMNS.clock_shift + seconds,
+        )
+    )
+
+
+def save(connection: Connection, records: Sequence[TrainingJobRecord]) -> None:
+    """Write where jobs stand. They must have been read in the same transaction, locked."""
+    if records:
+        told = [msgspec.to_builtins(record) for record in records]
+        connection.execute(_SAVE, [{f"new_{name}": one[name] for name in _KEPT} for one in told])
+
+
+def _read(
+    connection: Connection, statements: tuple[Query, Query], lock: bool, **given: float
+) -> list[TrainingJobRecord]:
+    found = connection.execute(statements[lock], given)
+    fields = TrainingJobRecord.__struct_fields__
+    return [
+        msgspec.convert(dict(zip(fields, row, strict=True)), TrainingJobRecord) for row in found
+    ]

@@ -1,0 +1,274 @@
+"""What CreateTrainingJob may be given, beyond what the service model says.
+
+What InputDataConfig may be, and whether the input is there: SageMaker looks at once.
+"""
+
+import posixpath
+from typing import Any
+
+from sagehen.base.errors import Invalid, NotFound
+from sagehen.base.settings import Settings
+from sagehen.frame.images import find_launch, image_name, server_of_its_own
+from sagehen.frame.instance_types import require_instance_type
+from sagehen.frame.regular_expressions import compile_expression
+from sagehen.frame.s3_locations import Location, parse_location
+from sagehen.services.s3.storage.records import ListingQuery, is_bucket_name
+from sagehen.services.s3.storage.store import ObjectStore
+from sagehen.services.sagemaker.errors import not_built, quota_exceeded, refused
+from sagehen.wire.errors import AwsError
+
+__all__ = ["check_channels", "check_training_job", "place_in_s3"]
+
+_UNBUILT_SOURCES = {
+    "FileSystemDataSource": "file systems as input (FileSystemDataSource)",
+    "DatasetSource": "data sets as input (DatasetSource)",
+}
+_UNBUILT_CHANNELS = {
+    "InstanceGroupNames": "heterogeneous clusters (InstanceGroupNames)",
+    "ModelAccessConfig": "models as input (ModelAccessConfig)",
+    "HubAccessConfig": "hubs (HubAccessConfig)",
+}
+
+
+def check_channels(params: dict[str, Any], region: str, objects: ObjectStore) -> None:
+    """Check all channels of CreateTrainingJob's parameters.
+
+    Raises:
+        AwsError: SageMaker would refuse one, or Sagehen cannot provide it.
+    """
+    channels = params.get("InputDataConfig", [])
+    names = [channel["ChannelName"] for channel in channels]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise refused(f"The channel {twice} is in InputDataConfig more than once.")
+    for channel in channels:
+        _check_channel(channel)
+        _check_presence(channel["DataSource"]["S3DataSource"], params["RoleArn"], region, objects)
+
+
+def place_in_s3(member: str, url: str) -> Location:
+    """The place that a member names; raises AwsError where it is none."""
+    try:
+        place = parse_location(url)
+    except Invalid as error:
+        raise refused(f"{member}: {error}") from error
+    if not is_bucket_name(place.bucket) or not url.isprintable():
+        raise refused(f"{member} {url!r} is no place in S3: s3://bucket/prefix.")
+    return place
+
+
+def _check_channel(channel: dict[str, Any]) -> None:
+    name = channel["ChannelName"]
+    if not name.strip("."):
+        raise refused(f"A channel cannot be called {name!r}: it is to be the name of a folder.")
+    source = channel["DataSource"]
+    for member, feature in _UNBUILT_SOURCES.items():
+        if source.get(member):
+            raise not_built(feature)
+    s3 = source.get("S3DataSource")
+    if s3 is None:
+        raise refused(f"The channel {name} needs a DataSource with an S3DataSource.")
+    for member, feature in _UNBUILT_CHANNELS.items():
+        if s3.get(member):
+            raise not_built(feature)
+    if s3["S3DataType"] == "Converse":
+        raise not_built("conversations as input (S3DataType Converse)")
+    if s3["S3DataType"] == "AugmentedManifestFile" and not s3.get("AttributeNames"):
+        raise refused(f"The channel {name}: AugmentedManifestFile needs AttributeNames.")
+    if channel.get("InputMode") == "Pipe":
+        raise not_built("Pipe mode (InputMode of a channel); File and FastFile are")
+    if channel.get("RecordWrapperType", "None") != "None":
+        raise refused(f"The channel {name}: RecordWrapperType goes only with Pipe mode.")
+
+
+def _check_presence(source: dict[str, Any], role: str, region: str, objects: ObjectStore) -> None:
+    url = source["S3Uri"]
+    place = place_in_s3("S3Uri", url)
+    try:
+        if source["S3DataType"] == "S3Prefix":
+            query = ListingQuery(prefix=place.key, limit=1)
+            found = bool(objects.list_page(place.bucket, query).objects)
+        else:
+            objects.head(place.bucket, place.key)
+            found = True
+    except NotFound:
+        found = False
+    if not found:
+        raise refused(
+            f'No S3 objects found under S3 URL "{url}" given in input data source. Please ensure '
+            f"that the bucket exists in the selected region ({region}), that objects exist under "
+            f'that S3 prefix, and that the role "{role}" has "s3:ListBucket" permissions on bucket '
+            f'"{place.bucket}".'
+        )
+
+
+LONGEST_RUNTIME_SECONDS = 28 * 86_400
+LARGEST_ENVIRONMENT_BYTES = 32 * 1024
+"""All keys and values together, as of a model."""
+
+_UNBUILT = {
+    "ServerlessJobConfig": "serverless training jobs (ServerlessJobConfig)",
+    "ModelPackageConfig": "model packages (ModelPackageConfig)",
+}
+_UNBUILT_RESOURCES = {
+    "InstanceGroups": "heterogeneous clusters (ResourceConfig.InstanceGroups)",
+    "InstancePreferences": "a choice of instance types (ResourceConfig.InstancePreferences)",
+    "TrainingPlanArn": "training plans (ResourceConfig.TrainingPlanArn)",
+}
+_ROOT = "/opt/ml/"
+_TAKEN = ("code", "input", "model", "output")
+"""What the platform has below it."""
+
+
+def check_training_job(params: dict[str, Any], settings: Settings, objects: ObjectStore) -> None:
+    """Check what CreateTrainingJob is given, down to its input in the object store.
+
+    Outside of any transaction: the object store may be far away.
+
+    Raises:
+        AwsError: SageMaker would refuse it, or Sagehen cannot run it.
+    """
+    _refuse_unbuilt(params, _UNBUILT)
+    _check_algorithm(params, settings)
+    _check_resources(params.get("ResourceConfig", {}), settings)
+    _check_times(params)
+    _check_environment(params.get("Environment", {}))
+    _check_checkpoints(params.get("CheckpointConfig"), objects)
+    output = params["OutputDataConfig"]["S3OutputPath"]
+    _check_bucket("S3OutputPath", output, objects)
+    check_channels(params, settings.region, objects)
+
+
+def _refuse_unbuilt(given: dict[str, Any], unbuilt: dict[str, str]) -> None:
+    for member, feature in unbuilt.items():
+        if given.get(member):
+            raise not_built(feature)
+
+
+def _check_algorithm(params: dict[str, Any], settings: Settings) -> None:
+    algorithm = params.get("AlgorithmSpecification")
+    if algorithm is None:
+        raise refused("AlgorithmSpecification is required: it names the image to run.")
+    image = algorithm.get("TrainingImage")
+    if bool(image) == bool(algorithm.get("AlgorithmName")):
+        raise refused(
+            "Specify exactly one of TrainingImage and AlgorithmName in AlgorithmSpecification."
+        )
+    if not image:
+        raise not_built("algorithm resources (AlgorithmSpecification.AlgorithmName)")
+    if algorithm["TrainingInputMode"] == "Pipe":
+        raise not_built("Pipe mode (TrainingInputMode); File and FastFile are")
+    access = algorithm.get("TrainingImageConfig", {}).get("TrainingRepositoryAuthConfig")
+    if access:
+        raise not_built("credentials of a registry (TrainingRepositoryAuthConfig)")
+    for metric in algorithm.get("MetricDefinitions", []):
+        _check_metric(metric)
+    _check_command(image, algorithm, params.get("HyperParameters", {}), settings)
+
+
+def _check_metric(metric: dict[str, str]) -> None:
+    try:
+        compile_expression(metric["Regex"])
+    except Invalid as error:
+        raise refused(f"The Regex of the metric {metric['Name']} {error}") from error
+
+
+def _check_command(
+    image: str, algorithm: dict[str, Any], parameters: dict[str, str], settings: Settings
+) -> None:
+    """There must be something to run: an entry point, a command for the image, or a script."""
+    if algorithm.get("ContainerEntrypoint") or parameters.get("sagemaker_program"):
+        return
+    launch = find_launch(image, settings.images)
+    if launch is not None and launch.command:
+        return
+    server = server_of_its_own(image)
+    what = (
+        f"The image {image} runs {server}, which Sagehen does not bring"
+        if server
+        else (f"Sagehen does not bring what is in the image {image}")
+    )
+    raise refused(
+        f"{what}. To run a script of your own, name it in the hyperparameter sagemaker_program and "
+        "its archive in sagemaker_submit_directory, as the SageMaker SDK does with an entry_point; "
+        "to run a command, give ContainerEntrypoint, or map the image's name to it in "
+        f'sagehen.toml: [images] "{image_name(image)}" = ["python3", "train.py"].'
+    )
+
+
+def _check_resources(resources: dict[str, Any], settings: Settings) -> None:
+    _refuse_unbuilt(resources, _UNBUILT_RESOURCES)
+    instance_type, count = resources.get("InstanceType"), resources.get("InstanceCount", 0)
+    if instance_type is None or count < 1:
+        raise refused("ResourceConfig needs an InstanceType and an InstanceCount of at least 1.")
+    if resources.get("VolumeSizeInGB", 1) < 1:
+        raise refused("VolumeSizeInGB must be at least 1.")
+    try:
+        require_instance_type(instance_type)
+    except Invalid as error:
+        raise refused(str(error)) from error
+    limit = settings.max_job_instances
+    if count > limit:
+        why = "The limit is Sagehen's setting max_job_instances, of each job."
+        raise quota_exceeded(f"{instance_type} for training job usage", limit, 0, count, why)
+
+
+def _check_times(params: dict[str, Any]) -> None:
+    stopping = params.get("StoppingCondition", {})
+    runtime = stopping.get("MaxRuntimeInSeconds", 1)
+    longest = stopping.get("MaxWaitTimeInSeconds")
+    if runtime > LONGEST_RUNTIME_SECONDS:
+        raise refused(
+            f"MaxRuntimeInSeconds may be {LONGEST_RUNTIME_SECONDS} (28 days) at most; it is "
+            f"{runtime}."
+        )
+    if params.get("EnableManagedSpotTraining"):
+        if longest is None or longest < stopping.get("MaxRuntimeInSeconds", 86_400):
+            raise refused(
+                "Invalid MaxWaitTimeInSeconds. It must be present and be greater than or equal to "
+                "MaxRuntimeInSeconds"
+            )
+    elif longest is not None:
+        raise refused(
+            "Invalid MaxWaitTimeInSeconds. It goes only with EnableManagedSpotTraining set to true"
+        )
+
+
+def _check_environment(environment: dict[str, str]) -> None:
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in environment.items())
+    if size > LARGEST_ENVIRONMENT_BYTES:
+        raise refused(
+            f"The environment variables of a training job may take {LARGEST_ENVIRONMENT_BYTES} "
+            f"bytes together; these take {size}."
+        )
+
+
+def _check_checkpoints(config: dict[str, str] | None, objects: ObjectStore) -> None:
+    if config is None:
+        return
+    _check_bucket("CheckpointConfig.S3Uri", config["S3Uri"], objects)
+    path = config.get("LocalPath")
+    if path is None:
+        return
+    clean = posixpath.normpath(path)
+    below = clean.removeprefix(_ROOT)
+    if not clean.startswith(_ROOT) or below.partition("/")[0] in _TAKEN or not path.isprintable():
+        raise refused(
+            f"The LocalPath of CheckpointConfig is {path!r}. It must be a folder of its own below "
+            f"{_ROOT}, as {_ROOT}checkpoints is; " + ", ".join(_TAKEN) + " there are taken."
+        )
+
+
+def _check_bucket(member: str, url: str, objects: ObjectStore) -> None:
+    """Results of hours must not be lost to a bucket that was misspelt."""
+    bucket = place_in_s3(member, url).bucket
+    try:
+        objects.bucket(bucket)
+    except NotFound as error:
+        raise _no_bucket(member, url, bucket) from error
+
+
+def _no_bucket(member: str, url: str, bucket: str) -> AwsError:
+    return refused(
+        f"{member} is {url}, but there is no bucket {bucket}. Create it, or name another."
+    )

@@ -1,0 +1,246 @@
+"""Opens the state and gives out transactions.
+
+A lock that is given to whoever has waited longest.
+"""
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
+
+from sagehen.base.errors import SettingError, StateFull, Unavailable
+from sagehen.base.extras import pip_install
+from sagehen.state.commits import Commits
+
+__all__ = ["Database", "Turns", "notify"]
+
+
+class Turns:
+    """One thread at a time has the turn. Not to be taken again by the thread that has it.
+
+    Args:
+        longest_wait_seconds: for a turn.
+    """
+
+    def __init__(self, longest_wait_seconds: float) -> None:
+        self._longest_wait_seconds = longest_wait_seconds
+        self._lock = threading.Lock()
+        self._taken = False
+        self._waiting: deque[threading.Event] = deque()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Have the turn while the block runs.
+
+        Raises:
+            Unavailable: it did not come in time.
+        """
+        self._take()
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _take(self) -> None:
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                return
+            mine = threading.Event()
+            self._waiting.append(mine)
+        if mine.wait(self._longest_wait_seconds):
+            return
+        with self._lock:
+            if mine.is_set():
+                return  # It came in this very moment.
+            self._waiting.remove(mine)
+        raise Unavailable(
+            f"The state was busy with other writes for {self._longest_wait_seconds:g} seconds."
+        )
+
+    def _pass_on(self) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._taken = False
+
+
+_LOCK_WAIT_SECONDS = 30
+_NOTIFIED = "sagehen.notified"
+_Notifications = set[tuple[str, str]]
+"""Channels and payloads."""
+
+_DAMAGED_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGED_POSTGRES = ("XX001", "XX002")
+
+FULL = "The disk that holds the state is full. Make room, then try again."
+
+
+class Database:
+    """The state: SQLite in the home by default, or PostgreSQL."""
+
+    def __init__(self, url: str, *, locks_leases: bool = False) -> None:
+        """Open lazily; `url` is SQLAlchemy's. Making the tables is `store.migrate`'s task.
+
+        Args:
+            locks_leases: leases are held by a lock beside a state in SQLite, and not renewed.
+
+        Raises:
+            SettingError: the URL is malformed, of another kind of database, or lacks its driver.
+        """
+        self.engine: Engine = _make_engine(url)
+        self._sqlite = self.engine.dialect.name == "sqlite"
+        self._locks_leases = locks_leases
+        self.commits = Commits(self._file)
+        if self._sqlite:
+            event.listen(self.engine, "connect", _prepare_sqlite)
+        # SQLite has one writer at a time, and lets those who wait for it look now and then: beside
+        # one that begins again at once, the others would wait for seconds.
+        self._turns = Turns(_LOCK_WAIT_SECONDS) if self._sqlite else None
+        self._listeners: list[tuple[str, Callable[[str], None]]] = []
+        self.damage: str | None = None
+        """What a statement has met: a sentence for the user. None where none has met any."""
+        event.listen(self.engine, "handle_error", self._note_damage)
+
+    def listen(self, channel: str, listener: Callable[[str], None]) -> None:
+        """Call `listener` with each payload for `channel`, after this object's commit of it.
+
+        It is called in the thread that committed; it must be quick and not raise.
+        """
+        self._listeners.append((channel, listener))
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the rows and changes nothing."""
+        with self.engine.connect() as connection:
+            if self._sqlite:
+                connection.exec_driver_sql("BEGIN")
+            else:
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that is on disk when the block ends, and gone when it raises.
+
+        Raises:
+            StateFull: there is no room for it.
+            Unavailable: too many writes of this process came before it.
+        """
+        turn = self._turns.turn() if self._turns else nullcontext()
+        with turn, self._transaction() as (connection, notified):
+            yield connection
+        self._deliver(notified)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[tuple[Connection, _Notifications]]:
+        with self.engine.connect() as connection:
+            notified: _Notifications = set()
+            connection.info[_NOTIFIED] = notified
+            if self._sqlite:
+                # Take the write lock at once: a lock taken half-way can fail with SQLITE_BUSY
+                # at once, whatever the time-out, when another writer came in between.
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            try:
+                with _telling_when_full():
+                    yield connection, notified
+            except BaseException:
+                connection.rollback()
+                raise
+            with _telling_when_full():
+                connection.commit()
+
+    def _note_damage(self, context: ExceptionContext) -> None:
+        error = context.original_exception
+        code = getattr(error, "sqlite_errorcode", None)
+        in_sqlite = code is not None and code & 0xFF in _DAMAGED_SQLITE
+        if in_sqlite or getattr(error, "sqlstate", None) in _DAMAGED_POSTGRES:
+            self.damage = (
+                f"The state is damaged ({error}). Stop the server and bring back a backup with "
+                "`sagehen restore BACKUP --home HOME --replace`."
+            )
+
+    def _deliver(self, notified: _Notifications) -> None:
+        for channel, payload in notified:
+            for wanted, listener in self._listeners:
+                if wanted == channel:
+                    listener(payload)
+
+    @property
+    def _file(self) -> Path | None:
+        """Where a state in SQLite is."""
+        name = self.engine.url.database
+        return Path(name) if self._sqlite and name and name != ":memory:" else None
+
+    def lease_lock(self, name: str) -> Path | None:
+        """The file by whose lock a lease is held; None where rows alone say who has it: all who
+        use a state in SQLite are on one machine, of PostgreSQL they need not be."""
+        file = self._file if self._locks_leases else None
+        if file is None:
+            return None
+        file = file.resolve()  # Whatever link a process knows it by, there is one lock.
+        return file.with_name(f"{file.name}-lease-{name}")
+
+    def close(self) -> None:
+        self.commits.close()
+        self.engine.dispose()
+
+
+def notify(connection: Connection, channel: str, payload: str = "") -> None:
+    """Have those who `listen` on `channel` get `payload`, once this transaction is on disk.
+
+    Within this process only. It is a hint, no promise: a process that dies in between tells nobody.
+    """
+    notified: _Notifications | None = connection.info.get(_NOTIFIED)
+    if notified is not None:
+        notified.add((channel, payload))
+
+
+@contextmanager
+def _telling_when_full() -> Iterator[None]:
+    try:
+        yield
+    except OperationalError as error:
+        if "disk is full" not in str(error.orig):
+            raise
+        raise StateFull(FULL) from error
+
+
+def _make_engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise SettingError("database_url is not a SQLAlchemy URL.") from error
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise SettingError(
+            f"database_url is of {parsed.get_backend_name()}; Sagehen keeps its state in sqlite or "
+            "postgresql."
+        )
+    try:
+        return create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
+    except ImportError as error:
+        raise SettingError(
+            f"database_url needs {error.name}. In the Python environment that Sagehen runs in: "
+            f"{pip_install('postgres')}"
+        ) from error
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # Without this the driver starts transactions on its own, and never for reads.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {_LOCK_WAIT_SECONDS * 1000}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    # FULL: a committed transaction survives the loss of power, not only of the process.
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()

@@ -1,0 +1,242 @@
+"""Leases: who may run a loop now. One that is not renewed in time is anyone's.
+
+A lease that one loop holds for as long as it runs.
+
+A lock on a file, by which the controls of one machine keep each other from a lease.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Column, Connection, Double, String, Table, or_, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from sagehen.base.clock import Clock
+from sagehen.base.concurrency import in_thread
+from sagehen.base.errors import SagehenError
+from sagehen.state.database import Database
+from sagehen.state.rows import METADATA, delete_where, inserts, upsert
+
+__all__ = [
+    "LEASES",
+    "LEASE_SECONDS",
+    "HeldLease",
+    "Lease",
+    "LeaseLock",
+    "LeaseLost",
+    "acquire",
+    "holder",
+    "release",
+    "renew",
+]
+
+log = logging.getLogger(__name__)
+
+LEASES = Table(
+    "leases",
+    METADATA,
+    Column("name", String(128), primary_key=True),
+    Column("holder", String(128), nullable=False),
+    Column("expires_at", Double, nullable=False),
+)
+
+
+def acquire(connection: Connection, name: str, holder: str, now: float, ttl_seconds: float) -> bool:
+    """Take the lease until `now + ttl_seconds`; False while another holds it.
+
+    Who holds it already keeps it for longer.
+    """
+    statement = upsert(connection, LEASES).values(
+        name=name, holder=holder, expires_at=now + ttl_seconds
+    )
+    statement = statement.on_conflict_do_update(
+        index_elements=[LEASES.c.name],
+        set_={"holder": holder, "expires_at": now + ttl_seconds},
+        where=or_(LEASES.c.expires_at <= now, LEASES.c.holder == holder),
+    )
+    return inserts(connection, statement)
+
+
+def renew(connection: Connection, name: str, holder: str, now: float, ttl_seconds: float) -> bool:
+    """Keep a lease for `ttl_seconds` from `now`; False where it is no longer the holder's.
+
+    It may have run out, as long as nobody else took it.
+    """
+    mine = (LEASES.c.name == name) & (LEASES.c.holder == holder)
+    statement = update(LEASES).where(mine).values(expires_at=now + ttl_seconds)
+    return connection.execute(statement).rowcount == 1
+
+
+def holder(connection: Connection, name: str, now: float | None) -> str | None:
+    """Who holds the lease at `now`; None where it is anyone's.
+
+    Without `now` it is whoever took it last, even if it has run out.
+    """
+    query = select(LEASES.c.holder).where(LEASES.c.name == name)
+    if now is not None:
+        query = query.where(LEASES.c.expires_at > now)
+    found = connection.execute(query).scalar()
+    return None if found is None else str(found)
+
+
+def release(connection: Connection, name: str, holder: str) -> bool:
+    """Give the lease back; False where it is no longer the holder's."""
+    return delete_where(connection, LEASES, LEASES.c.name == name, LEASES.c.holder == holder)
+
+
+class LeaseLost(SagehenError):
+    """Another control does it now; nothing was written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """The right of one control at a time to change what a loop changes."""
+
+    name: str
+    holder: str
+    ttl_seconds: float
+
+    def acquire(self, connection: Connection, now: float) -> bool:
+        return acquire(connection, self.name, self.holder, now, self.ttl_seconds)
+
+    def renew(self, connection: Connection, now: float) -> None:
+        """In the transaction of a write, so that nothing is written without the right to it.
+
+        Raises:
+            LeaseLost: another has it.
+        """
+        if not renew(connection, self.name, self.holder, now, self.ttl_seconds):
+            raise LeaseLost(f"{self.holder} no longer holds the lease {self.name}.")
+
+    def other_holder(self, connection: Connection, now: float | None) -> str | None:
+        """Who holds it at `now`, where that is another; see `holder`."""
+        found = holder(connection, self.name, now)
+        return None if found == self.holder else found
+
+    def release(self, connection: Connection) -> None:
+        release(connection, self.name, self.holder)
+
+
+class LeaseLock:
+    """Held until `release`, or until the process ends, however it ends.
+
+    The kernel gives it to the next at once, so that nobody needs to write down, again and again,
+    that its holder lives: each such write would wait for the disk.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._descriptor: int | None = None
+        self._told = False
+
+    @property
+    def is_held(self) -> bool:
+        return self._descriptor is not None
+
+    def take(self) -> bool | None:
+        """Whether it is ours now; None where that cannot be said, as the file cannot be locked."""
+        if self._descriptor is not None:
+            return True
+        try:
+            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            self._cannot(error)
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        except OSError as error:
+            os.close(descriptor)
+            self._cannot(error)
+            return None
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        """Let another have it. The file stays: whoever waits may have opened it already."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _cannot(self, error: OSError) -> None:
+        if not self._told:
+            self._told = True
+            about = {"action": "lock_lease", "file": str(self._file), "reason": str(error)}
+            log.warning("A lease cannot be locked and is renewed instead.", extra=about)
+
+
+LEASE_SECONDS = 5.0
+RENEW_SECONDS = 1.5
+
+
+class HeldLease:
+    """One control at a time does a thing; one that dies leaves it to another after some seconds.
+
+    Where all controls of a state are on one machine, they hold a lock on a file besides (see
+    `Database.lease_lock`). Then the row is written once: nobody else may take it, even after it
+    has run out, while the lock is held.
+    """
+
+    def __init__(self, database: Database, clock: Clock, name: str, holder: str) -> None:
+        """`holder` names the home and its machine, not the process: after a restart it has the
+        lease at once."""
+        self.lease = Lease(name=name, holder=holder, ttl_seconds=LEASE_SECONDS)
+        self._database = database
+        self._clock = clock
+        file = database.lease_lock(name)
+        self._lock = None if file is None else LeaseLock(file)
+        self._renewed: float | None = None
+        """Monotonic; None while another holds it, or nobody."""
+        self._is_locked_by_another = False
+
+    @property
+    def is_ours(self) -> bool:
+        """As far as is known."""
+        return self._renewed is not None
+
+    async def hold(self) -> bool:
+        """Take it, or renew it where it is time to; False while another has it."""
+        now = self._clock.monotonic()
+        locked = None if self._lock is None else self._lock.take()
+        self._is_locked_by_another = locked is False
+        if locked is False:
+            self._renewed = None
+        elif self._renewed is None or (not locked and now - self._renewed >= RENEW_SECONDS):
+            self._renewed = now if await in_thread(self._acquire) else None
+        return self.is_ours
+
+    def other_holder(self) -> str | None:
+        """Who holds it, where that is another. To be called in a thread, after `hold`."""
+        # Who holds the lock writes its row once, and the row runs out.
+        now = None if self._is_locked_by_another else self._clock.now()
+        with self._database.read() as connection:
+            return self.lease.other_holder(connection, now)
+
+    def lose(self) -> None:
+        """Another was seen to have it."""
+        self._renewed = None
+        if self._lock is not None:
+            self._lock.release()
+
+    async def let_go(self) -> None:
+        """Give it back; where that fails it runs out by itself."""
+        if self.is_ours:
+            self._renewed = None
+            with contextlib.suppress(SQLAlchemyError):
+                await in_thread(self._release)
+        if self._lock is not None:
+            self._lock.release()
+
+    def _acquire(self) -> bool:
+        with self._database.write() as connection:
+            return self.lease.acquire(connection, self._clock.now())
+
+    def _release(self) -> None:
+        with self._database.write() as connection:
+            self.lease.release(connection)

@@ -1,0 +1,71 @@
+"""Brings the state's tables to what this version of Sagehen expects."""
+
+import logging
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from sagehen.base.errors import StateError
+from sagehen.state.database import Database
+
+__all__ = ["upgrade"]
+
+log = logging.getLogger(__name__)
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_POSTGRES_LOCK = 0x5A6E_4E11
+"""Any number, as long as it is always this one."""
+
+
+def upgrade(url: str) -> None:
+    """Run the migrations that the database at `url` (SQLAlchemy's) lacks, all or none.
+
+    Several processes may call it at once: one works, the others wait and find nothing to do.
+
+    Raises:
+        StateError: the database cannot be opened, or a newer Sagehen has written it.
+    """
+    database = Database(url)
+    try:
+        _check_reachable(database)
+        with database.write() as connection:
+            _lock(connection)
+            _upgrade(connection)
+    finally:
+        database.close()
+
+
+def _check_reachable(database: Database) -> None:
+    try:
+        with database.engine.connect():
+            pass
+    except DBAPIError as error:
+        where = database.engine.url.render_as_string(hide_password=True)
+        raise StateError(f"The state at {where} cannot be opened: {error.orig}") from error
+
+
+def _lock(connection: Connection) -> None:
+    # SQLite's write transaction is a lock already.
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _POSTGRES_LOCK})
+
+
+def _upgrade(connection: Connection) -> None:
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    known = ScriptDirectory.from_config(config)
+    at = MigrationContext.configure(connection).get_current_revision()
+    if at == known.get_current_head():
+        return
+    if at is not None and at not in {script.revision for script in known.walk_revisions()}:
+        raise StateError(
+            f"The state was written by a newer version of Sagehen (its revision is {at}, the "
+            f"newest known here is {known.get_current_head()}). Install that version again, or "
+            "start with another home."
+        )
+    command.upgrade(config, "head")
+    log.info("state migrated", extra={"action": "migrate", "revision": known.get_current_head()})

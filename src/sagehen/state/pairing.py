@@ -1,0 +1,329 @@
+"""Pairs the state with the folder of object files, so that neither is taken for another's.
+
+Both hold the same id: the state in its table `state_identity`, the folder in the file `blobs/id`. A
+start compares them before anything is served or swept. A state that is empty, or another one's, is
+refused beside files: to it they all would look like files that nobody needs.
+
+Knows no SQLAlchemy, like `store.revision`: most starts do without.
+
+Holds off the removal of objects' files while a backup is made.
+
+A backup is a snapshot of the state and the files that it names. A file whose row goes after the
+snapshot is needed still: while a backup holds the lock, such files go to the trash and not for
+good. The kernel lets go of the lock with the process that has it.
+"""
+
+import fcntl
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from sagehen.base.errors import BackupError, StateError
+from sagehen.base.home import RESTORING
+
+__all__ = [
+    "BLOB_NAME",
+    "Query",
+    "adopt",
+    "check_pair",
+    "folder_id",
+    "may_remove",
+    "pair",
+    "removals_held_off",
+    "state_id",
+    "write_id",
+]
+
+Query = Callable[[str], Sequence[Sequence[Any]]]
+"""Runs a statement in the state; what it returns. Ids in it are checked hexadecimal digits."""
+
+BLOB_NAME = re.compile(r"[0-9a-f]{32}")
+_ID = re.compile(r"[0-9a-f]{32}")
+_BATCH = 500
+_ADOPTED = "adopted"
+
+
+@dataclass(frozen=True)
+class _Facts:
+    state_id: str | None
+    folder_id: str | None
+    is_empty: bool
+    """The state has no tables of ours: it is new, or what was in it is lost."""
+    is_adopted: bool
+    """The user has said that they are to be a pair, whatever files there are."""
+    has_small_only: bool
+    """The state has objects, and all of them are in its rows."""
+    names_files: bool
+    """Some row of the state names a file."""
+    has_files: bool
+    """The folder, or its trash, has a file."""
+    shares_file: bool
+    """A row of the state names a file of the folder. A file's name is 128 random bits: they have
+    been a pair at some time."""
+
+
+def check_pair(query: Query, tables: set[str], objects: Path, where: str, *, remote: bool) -> None:
+    """Change nothing; say whether this state and these files belong together, or may become a pair.
+
+    Args:
+        tables: the state's.
+        objects: the folder that `blobs` is in.
+        where: the state, as the user knows it.
+        remote: objects are elsewhere, and only parts of uploads are here.
+
+    Raises:
+        StateError: they do not; the message says what to do.
+    """
+    facts = _look(query, tables, objects)
+    if facts.is_empty and (objects.parent / RESTORING).exists():
+        raise StateError(
+            f"A restore into {objects.parent} was broken off, and the state {where} has not come "
+            f"back yet. Run `sagehen restore` again; or, to start with a new state, remove "
+            f"{objects.parent / RESTORING} and {objects / RESTORING}. Nothing was changed."
+        )
+    if facts.is_adopted and facts.state_id == facts.folder_id:
+        return
+    why = _mismatch(facts, objects, where)
+    is_new = facts.folder_id is None and not facts.has_files
+    if why is None and facts.names_files and is_new and not remote:
+        why = (
+            f"The state {where} has objects whose files should be in {objects}, but no file is "
+            "there. Is a disk not mounted?"
+        )
+    if why is not None:
+        raise StateError(f"{why} Nothing was changed. {_what_to_do(facts, objects)}")
+
+
+def pair(query: Query, objects: Path) -> None:
+    """Give both sides the same id, where one has none. Only after `check_pair`.
+
+    The state comes first: a folder with an id once had a state with that id.
+
+    Raises:
+        StateError: the state has got another id since.
+    """
+    own = folder_id(objects)
+    kept = _give_id(query, own)
+    if own is None:
+        write_id(objects, kept)
+    elif own != kept:
+        raise StateError(
+            f"The objects in {objects} belong to another state: another server has just started "
+            "on this one. Nothing was changed."
+        )
+
+
+def adopt(query: Query, objects: Path) -> tuple[int, int]:
+    """Make them a pair whatever they were before; how many files have no row, and the reverse."""
+    write_id(objects, _give_id(query, None), _ADOPTED)
+    found = with_row = 0
+    for batch in _batches(_file_names(objects)):
+        found += len(batch)
+        with_row += len(_named(query, batch))
+    ((rows,),) = query("SELECT count(*) FROM blobs")
+    return found - with_row, int(rows) - with_row
+
+
+def _give_id(query: Query, wanted: str | None) -> str:
+    """The state's id, once it has one: where it had none, the one that is wanted, or a new one."""
+    kept = state_id(query)
+    if kept is not None:
+        return kept
+    new = wanted or secrets.token_hex(16)
+    # Of several homes that start on one state at once, the first gives the id.
+    query(
+        f"INSERT INTO state_identity (number, state_id) VALUES (1, '{new}') ON CONFLICT DO NOTHING"
+    )
+    return state_id(query) or new
+
+
+def state_id(query: Query) -> str | None:
+    """The state's id; None where it never was paired."""
+    rows = query("SELECT state_id FROM state_identity")
+    return str(rows[0][0]) if rows else None
+
+
+def folder_id(objects: Path) -> str | None:
+    """The id of the folder of files; None where it has none.
+
+    Raises:
+        StateError: its file holds something else, or cannot be read.
+    """
+    return _read_id(objects)[0]
+
+
+def _read_id(objects: Path) -> tuple[str | None, bool]:
+    """The folder's id, and whether it was adopted."""
+    path = _id_file(objects)
+    try:
+        text, _, mark = path.read_text("ascii").strip().partition("\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return None, False
+    except (OSError, UnicodeDecodeError) as error:
+        raise StateError(
+            f"The id of the objects in {path} cannot be read ({error}). {_REMOVE_ID}"
+        ) from error
+    if not _ID.fullmatch(text):
+        raise StateError(f"The id of the objects in {path} is damaged. {_REMOVE_ID}")
+    return text, mark == _ADOPTED
+
+
+_REMOVE_ID = (
+    "Remove that file: the next start makes it again, if it finds that the state and the objects "
+    "belong together."
+)
+
+
+def _look(query: Query, tables: set[str], objects: Path) -> _Facts:
+    has_rows = "blobs" in tables
+    names = _file_names(objects)
+    first = list(islice(names, 1))
+    names_files = has_rows and bool(query("SELECT 1 FROM blobs LIMIT 1"))
+    has_objects = "objects" in tables and bool(query("SELECT 1 FROM objects LIMIT 1"))
+    own_id, is_adopted = _read_id(objects)
+    return _Facts(
+        state_id=state_id(query) if "state_identity" in tables else None,
+        folder_id=own_id,
+        is_adopted=is_adopted,
+        is_empty=not has_rows,
+        has_small_only=has_objects and not names_files,
+        names_files=names_files,
+        has_files=bool(first),
+        shares_file=names_files
+        and any(_named(query, batch) for batch in _batches(chain(first, names))),
+    )
+
+
+def _mismatch(facts: _Facts, objects: Path, where: str) -> str | None:
+    if facts.state_id and facts.folder_id and facts.state_id != facts.folder_id:
+        return f"The objects in {objects} belong to another state than {where}."
+    if facts.is_empty and (facts.folder_id or facts.has_files):
+        full = "there are files of objects in" if facts.has_files else "a state was in use with"
+        return f"The state {where} is empty, but {full} {objects}."
+    if facts.state_id and facts.folder_id:
+        return None  # Whatever has become of the files since.
+    if facts.folder_id and not facts.state_id and not facts.shares_file:
+        return f"Nothing shows that the objects in {objects} belong to the state {where}."
+    if facts.has_small_only and not facts.state_id:
+        return None  # From a time without ids. The files, which nothing names, go to the trash.
+    if facts.has_files and not facts.shares_file and not facts.folder_id:
+        return f"The state {where} knows none of the objects' files in {objects}."
+    return None
+
+
+def _what_to_do(facts: _Facts, objects: Path) -> str:
+    own = objects.parent
+    advice = [
+        "Correct database_url or --home, if another state was meant",
+        f"bring back a backup with `sagehen restore BACKUP --home {own} --replace`",
+        "start afresh with another --home",
+    ]
+    loses = " (files that it does not know go to the trash)" if facts.has_files else ""
+    advice.append(f"or keep this state{loses} with `sagehen adopt --home {own}`")
+    return "; ".join(advice) + "."
+
+
+def _named(query: Query, names: Sequence[str]) -> set[str]:
+    """Those of the files that a row of the state names."""
+    listed = ", ".join(f"'{name}'" for name in names)
+    return {
+        str(name) for (name,) in query(f"SELECT blob_id FROM blobs WHERE blob_id IN ({listed})")
+    }
+
+
+def _file_names(objects: Path) -> Iterator[str]:
+    """Names of the objects' files, those in the trash too."""
+    for folder in (objects / "trash", objects / "blobs"):
+        for _, _, names in os.walk(folder):
+            yield from (name for name in names if BLOB_NAME.fullmatch(name))
+
+
+def _batches(names: Iterator[str]) -> Iterator[list[str]]:
+    while batch := list(islice(names, _BATCH)):
+        yield batch
+
+
+def _id_file(objects: Path) -> Path:
+    # Beside the files themselves: a folder of files that is copied or mounted brings its id.
+    return objects / "blobs" / "id"
+
+
+def write_id(objects: Path, value: str, mark: str = "") -> None:
+    """Give the folder of files an id, for good."""
+    path = _id_file(objects)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_suffix(".new")
+    with draft.open("w") as file:
+        file.write(f"{value}\n{mark}\n" if mark else f"{value}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+_WAIT_SECONDS = 60.0
+_LOOK_SECONDS = 0.005
+"""A removal takes about as long: it is likely that one of the gaps between them is met."""
+
+
+@contextmanager
+def may_remove(objects: Path) -> Iterator[bool]:
+    """Whether files may be removed for good until the block ends."""
+    # Opened each time: threads that shared a descriptor would share, and end, each other's lock.
+    descriptor = _open(objects)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def removals_held_off(objects: Path, wait_seconds: float | None = None) -> Iterator[None]:
+    """Wait for removals under way, and hold off others until the block ends.
+
+    Raises:
+        BackupError: there was no moment without one, or another backup is being made.
+    """
+    descriptor = _open(objects)
+    try:
+        _lock(descriptor, objects, _WAIT_SECONDS if wait_seconds is None else wait_seconds)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, objects: Path, wait_seconds: float) -> None:
+    # The kernel lets those who share the lock go before: without end, if they come without end.
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise BackupError(
+                    f"For {wait_seconds:g} seconds files in {objects} were being removed without "
+                    "a pause, or another backup was being made. Try again later."
+                ) from None
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return
+
+
+def _open(objects: Path) -> int:
+    return os.open(objects / "backup.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

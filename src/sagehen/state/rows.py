@@ -1,0 +1,125 @@
+"""What the tables have in common: rows from records and back, and inserts that may lose a race.
+
+The one MetaData that every table of the state belongs to; each family of tables has a module.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, MetaData, Table, delete, select, update
+
+from sagehen.base.errors import AlreadyExists
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
+
+__all__ = [
+    "METADATA",
+    "Upsert",
+    "delete_where",
+    "insert_named",
+    "insert_new",
+    "inserts",
+    "name_key",
+    "select_records",
+    "update_where",
+    "upsert",
+    "upsert_for",
+]
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+Upsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
+
+
+def name_key(name: str) -> str:
+    """What a name is looked up by: SageMaker's names are unique whatever their case."""
+    return name.lower()
+
+
+def select_records(
+    connection: Connection,
+    table: Table,
+    kind: type[Record],
+    *where: ColumnElement[bool],
+    order: Sequence[ColumnElement[Any]] = (),
+    limit: int | None = None,
+    lock: bool = False,
+) -> list[Record]:
+    """The rows of `table` that are `where`, as records of `kind`, whose fields name the columns.
+
+    With `lock`, other writers wait for this transaction (SQLite's writers do so anyway).
+    """
+    fields = kind.__struct_fields__
+    statement = (
+        select(*(table.c[field] for field in fields)).where(*where).order_by(*order).limit(limit)
+    )
+    if lock:
+        statement = statement.with_for_update()
+    rows = connection.execute(statement)
+    return [msgspec.convert(dict(zip(fields, row, strict=True)), kind) for row in rows]
+
+
+def upsert(connection: Connection, table: Table) -> Upsert:
+    """An INSERT of the connection's own dialect, for its `ON CONFLICT`."""
+    return upsert_for(connection.dialect.name, table)
+
+
+def upsert_for(dialect: str, table: Table) -> Upsert:
+    """The same, by the dialect's name."""
+    # Each dialect brings all of its drivers along, and one is enough.
+    if dialect == "sqlite":
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert(table)
+
+
+def insert_new(connection: Connection, table: Table, record: msgspec.Struct, **more: Any) -> bool:
+    """Insert `record`, with `more` columns; False where its primary key is taken.
+
+    The transaction stays usable, as it would not after a constraint error in PostgreSQL.
+    """
+    statement = upsert(connection, table).values(**msgspec.to_builtins(record), **more)
+    return inserts(connection, statement.on_conflict_do_nothing())
+
+
+def inserts(connection: Connection, statement: Upsert) -> bool:
+    """Execute an INSERT of one row; False where its conflict clause kept it out."""
+    # Without the option SQLAlchemy has the count of updates and deletes only.
+    options = {"preserve_rowcount": True}
+    return connection.execute(statement, execution_options=options).rowcount == 1
+
+
+def insert_named(connection: Connection, table: Table, record: msgspec.Struct, name: str) -> None:
+    """Insert a `record` that is looked up by `name`.
+
+    Raises:
+        AlreadyExists: the name is taken, in whatever case.
+    """
+    if not insert_new(connection, table, record, key=name_key(name)):
+        raise AlreadyExists(f"There is a {table.name} row named {name!r} already.")
+
+
+def update_where(
+    connection: Connection, table: Table, record: msgspec.Struct, where: ColumnElement[bool]
+) -> bool:
+    """Write all of `record` over the row that is `where`; False where there is none."""
+    statement = update(table).where(where).values(**msgspec.to_builtins(record))
+    return connection.execute(statement).rowcount > 0
+
+
+def delete_where(connection: Connection, table: Table, *where: ColumnElement[bool]) -> bool:
+    """Delete the rows that are `where`; False where there is none."""
+    return connection.execute(delete(table).where(*where)).rowcount > 0
+
+
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)

@@ -1,0 +1,40 @@
+"""The one exception that becomes an AWS error answer.
+
+Errors of sagemaker-runtime that more than one of its operations answers with.
+"""
+
+from typing import Any
+
+__all__ = ["AwsError", "endpoint_not_found", "unavailable", "validation_error"]
+
+
+class AwsError(Exception):
+    """An error as an AWS client is told of it.
+
+    Args:
+        code: the service's error code, e.g. `ValidationException`.
+        message: the sentence, in AWS's wording where it is known.
+        status: the HTTP status; the service model's (or 400) where None.
+        members: further modelled members of the error shape, e.g. `OriginalStatusCode`.
+    """
+
+    def __init__(self, code: str, message: str, status: int | None = None, **members: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+        self.members = members
+
+
+def validation_error(message: str) -> AwsError:
+    """The runtime's name for it is `ValidationError`, not `ValidationException`."""
+    return AwsError("ValidationError", message, 400)
+
+
+def endpoint_not_found(name: str, account_id: str) -> AwsError:
+    return validation_error(f"Endpoint {name} of account {account_id} not found.")
+
+
+def unavailable(message: str) -> AwsError:
+    """Nothing was begun: asking again may help, and the SDKs do so by themselves."""
+    return AwsError("ServiceUnavailable", message, 503)

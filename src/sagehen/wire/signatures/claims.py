@@ -1,0 +1,176 @@
+"""What a signed request says of its signature, in the header form and in the presigned form."""
+
+import calendar
+import datetime
+import functools
+import re
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from sagehen.wire.parameters import parameters_of
+from sagehen.wire.scope import (
+    ErrorFamily,
+    Scope,
+    authorization_parts,
+    error_family,
+    read_scope,
+)
+from sagehen.wire.signatures import errors as refusals
+
+__all__ = [
+    "ALGORITHM",
+    "LONGEST_LINK_SECONDS",
+    "Claim",
+    "Link",
+    "basic_date",
+    "basic_time",
+    "read_authorization",
+    "read_link",
+]
+
+ALGORITHM = "AWS4-HMAC-SHA256"
+LONGEST_LINK_SECONDS = 7 * 24 * 3600
+
+_BASIC_DATE = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_HEADER_PARAMETERS = ("Credential", "Signature", "SignedHeaders")
+_LINK_PARAMETERS = ("Algorithm", "Credential", "Signature", "Date", "SignedHeaders", "Expires")
+_ONCE = frozenset(f"X-Amz-{name}" for name in (*_LINK_PARAMETERS, "Content-Sha256"))
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Who says to have signed, and which headers; not yet believed."""
+
+    scope: Scope
+    signed_headers: str
+    """Names in lower case, joined by `;`."""
+    signature: str
+    """In hexadecimal."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """A presigned URL's own parameters."""
+
+    claim: Claim
+    timestamp: str
+    """In the form 20261101T093000Z."""
+    seconds: int
+    """For how long it is good."""
+    payload: str | None
+    """`X-Amz-Content-Sha256`, where the URL has one."""
+
+
+def read_authorization(authorization: str, family: ErrorFamily) -> Claim:
+    """The header `AWS4-HMAC-SHA256 Credential=…, SignedHeaders=…, Signature=…`.
+
+    Raises:
+        AwsError: it is of another algorithm, or a part of it is missing, malformed, comes twice or
+            is none that such a header has.
+    """
+    algorithm = authorization.partition(" ")[0]
+    if algorithm != ALGORITHM:
+        why = f"Unsupported AWS 'algorithm': '{algorithm[:64]}'; use {ALGORITHM}."
+        raise refusals.incomplete(family, why)
+    parts = authorization_parts(authorization)
+    lacking = [name for name in _HEADER_PARAMETERS if not parts.get(name)]
+    if lacking:
+        sentences = [f"Authorization header requires '{name}' parameter." for name in lacking]
+        raise refusals.incomplete(family, " ".join(sentences))
+    if len(parts) != len(_HEADER_PARAMETERS) or authorization.count(",") != len(parts) - 1:
+        why = (
+            "Authorization header must have one algorithm, and Credential, SignedHeaders and "
+            "Signature once each."
+        )
+        raise refusals.incomplete(family, why)
+    claim = _claim(parts["Credential"], parts["SignedHeaders"], parts["Signature"])
+    if claim is None:
+        raise refusals.incomplete(family, _bad_credential(parts["Credential"]))
+    return claim
+
+
+def read_link(raw_query: str) -> Link:
+    """The parameters that sign a URL.
+
+    Raises:
+        AwsError: one of them is missing, malformed, out of its range or comes twice.
+    """
+    pairs = [pair for pair in parameters_of(raw_query) if pair[0] in _ONCE]
+    given = dict(pairs)
+    scope = read_scope(given.get("X-Amz-Credential", ""))
+    family = error_family(scope.service if scope else "s3")
+    if not all(given.get(f"X-Amz-{name}") for name in _LINK_PARAMETERS):
+        raise refusals.incomplete_link(
+            family,
+            "Query-string authentication version 4 requires the X-Amz-Algorithm, "
+            "X-Amz-Credential, X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and "
+            "X-Amz-Expires parameters.",
+        )
+    if len(given) != len(pairs):
+        why = "Each of the query parameters that sign a request may come once only."
+        raise refusals.incomplete_link(family, why)
+    if given["X-Amz-Algorithm"] != ALGORITHM:
+        raise refusals.incomplete_link(family, f'X-Amz-Algorithm only supports "{ALGORITHM}"')
+    claim = _claim(
+        given["X-Amz-Credential"], given["X-Amz-SignedHeaders"], given["X-Amz-Signature"]
+    )
+    if claim is None:
+        raise refusals.incomplete_link(family, _bad_credential(given["X-Amz-Credential"]))
+    return Link(
+        claim,
+        given["X-Amz-Date"],
+        _seconds(family, given["X-Amz-Expires"]),
+        given.get("X-Amz-Content-Sha256"),
+    )
+
+
+def basic_time(date: str) -> float | None:
+    """20261101T093000Z as seconds since the epoch; None if it is not of that form."""
+    # Before anything of it is remembered: it may be as long as a head.
+    return _basic_time(date) if _BASIC_DATE.fullmatch(date) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _basic_time(date: str) -> float | None:
+    try:
+        moment = datetime.datetime.strptime(date, "%Y%m%dT%H%M%SZ")
+    except ValueError:
+        return None
+    return float(calendar.timegm(moment.timetuple()))
+
+
+def basic_date(http_date: str) -> str | None:
+    """`Sun, 01 Nov 2026 09:30:00 GMT` as 20261101T093000Z; None if it cannot be read."""
+    try:
+        moment = parsedate_to_datetime(http_date)
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        return None
+    return moment.strftime("%Y%m%dT%H%M%SZ")
+
+
+def _claim(credential: str, signed_headers: str, signature: str) -> Claim | None:
+    scope = read_scope(credential)
+    return None if scope is None else Claim(scope, signed_headers.lower(), signature)
+
+
+def _bad_credential(credential: str) -> str:
+    return (
+        "Credential must have exactly 5 slash-delimited elements, e.g. "
+        f"keyid/date/region/service/term, got '{credential[:256]}'"
+    )
+
+
+def _seconds(family: ErrorFamily, text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,12}", text):
+        raise refusals.incomplete_link(family, "X-Amz-Expires should be a number")
+    seconds = int(text)
+    if seconds < 0:
+        raise refusals.incomplete_link(family, "X-Amz-Expires must be non-negative")
+    if seconds > LONGEST_LINK_SECONDS:
+        raise refusals.incomplete_link(
+            family,
+            "X-Amz-Expires must be less than a week (in seconds); that is, the given "
+            f"X-Amz-Expires must be less than {LONGEST_LINK_SECONDS} seconds",
+        )
+    return seconds

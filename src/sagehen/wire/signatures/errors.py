@@ -1,0 +1,215 @@
+"""Why a signature is refused, in the words of the three families of AWS services.
+
+`query` stands for the services that speak that protocol, or did before others; `s3` for S3; `json`
+for all the rest.
+"""
+
+from collections.abc import Iterable
+
+from sagehen.wire.errors import AwsError
+from sagehen.wire.scope import ErrorFamily
+
+__all__ = [
+    "both_ways_signed",
+    "expired_link",
+    "incomplete",
+    "incomplete_link",
+    "missing",
+    "no_digest",
+    "no_such_key",
+    "not_signed",
+    "other_body",
+    "outside_skew",
+    "wrong_region",
+    "wrong_service",
+    "wrong_signature",
+]
+
+_GET_KEYS = 'This server\'s own key is in its home: eval "$(sagehen env)" exports it.'
+
+_INCOMPLETE = {"json": "IncompleteSignatureException", "query": "IncompleteSignature"}
+_MISMATCH = {"json": "InvalidSignatureException"}
+
+
+def missing(family: ErrorFamily) -> AwsError:
+    """The request carries no signature at all."""
+    if family == "s3":
+        return AwsError(
+            "AccessDenied", f"Access Denied. The request is not signed. {_GET_KEYS}", 403
+        )
+    code = "MissingAuthenticationToken" + ("Exception" if family == "json" else "")
+    return AwsError(code, f"Request is missing Authentication Token. {_GET_KEYS}", 403)
+
+
+def incomplete(family: ErrorFamily, why: str) -> AwsError:
+    """The Authorization header, or the date, cannot be read. `why`: a sentence."""
+    if family == "s3":
+        return AwsError(
+            "AuthorizationHeaderMalformed",
+            f"The authorization header that you provided is not valid. {why}",
+            400,
+        )
+    return AwsError(_INCOMPLETE[family], why, 400)
+
+
+def incomplete_link(family: ErrorFamily, why: str) -> AwsError:
+    """The signing parameters of a presigned URL cannot be read. `why`: a sentence."""
+    if family == "s3":
+        return AwsError("AuthorizationQueryParametersError", why, 400)
+    return AwsError(_INCOMPLETE[family], why, 400)
+
+
+def both_ways_signed(family: ErrorFamily) -> AwsError:
+    why = (
+        "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter or the "
+        "Authorization header should be specified."
+    )
+    return AwsError("InvalidArgument" if family == "s3" else _INCOMPLETE[family], why, 400)
+
+
+def no_such_key(family: ErrorFamily, access_key: str) -> AwsError:
+    if family == "s3":
+        return AwsError(
+            "InvalidAccessKeyId",
+            f"The AWS Access Key Id you provided does not exist in our records. {_GET_KEYS}",
+            403,
+            AWSAccessKeyId=access_key,
+        )
+    code = "UnrecognizedClientException" if family == "json" else "InvalidClientTokenId"
+    return AwsError(
+        code, f"The security token included in the request is invalid. {_GET_KEYS}", 403
+    )
+
+
+def wrong_signature(
+    family: ErrorFamily, access_key: str, given: str, canonical: str, to_sign: str
+) -> AwsError:
+    """The signature is not ours. Tells what we made it over, as AWS does; no secret is in that."""
+    head = (
+        "The request signature we calculated does not match the signature you provided. Check "
+        "your AWS Secret Access Key and signing method."
+    )
+    if family == "s3":
+        return AwsError(
+            "SignatureDoesNotMatch",
+            f"{head} {_GET_KEYS}",
+            403,
+            AWSAccessKeyId=access_key,
+            StringToSign=to_sign,
+            SignatureProvided=given,
+            CanonicalRequest=canonical,
+        )
+    return AwsError(
+        _MISMATCH.get(family, "SignatureDoesNotMatch"),
+        f"{head} {_GET_KEYS}\n\nThe Canonical String for this request should have been\n"
+        f"'{canonical}'\n\nThe String-to-Sign should have been\n'{to_sign}'\n",
+        403,
+    )
+
+
+def outside_skew(family: ErrorFamily, signed: str, now: str, skew_seconds: int) -> AwsError:
+    """The date is too far from the server's. Dates in the form 20261101T093000Z."""
+    minutes = skew_seconds // 60
+    if family == "s3":
+        return AwsError(
+            "RequestTimeTooSkewed",
+            "The difference between the request time and the current time is too large. "
+            "Set this machine's clock.",
+            403,
+            RequestTime=signed,
+            ServerTime=now,
+            MaxAllowedSkewMilliseconds=skew_seconds * 1000,
+        )
+    if signed < now:
+        why = f"Signature expired: {signed} is more than {minutes} min. earlier than {now}."
+    else:
+        why = f"Signature not yet current: {signed} is more than {minutes} min. later than {now}."
+    return AwsError(
+        _MISMATCH.get(family, "SignatureDoesNotMatch"), f"{why} Check the client's clock.", 403
+    )
+
+
+def expired_link(family: ErrorFamily, signed: str, seconds: int, now: str) -> AwsError:
+    """A presigned URL is past its time."""
+    if family == "s3":
+        return AwsError(
+            "AccessDenied",
+            "Request has expired",
+            403,
+            **{"X-Amz-Expires": seconds, "X-Amz-Date": signed, "ServerTime": now},
+        )
+    return AwsError(
+        _MISMATCH.get(family, "SignatureDoesNotMatch"),
+        f"Signature expired: it was good for {seconds} s from {signed}, and it is {now} now.",
+        403,
+    )
+
+
+def wrong_region(family: ErrorFamily, given: str, ours: str) -> AwsError:
+    if family == "s3":
+        return AwsError(
+            "AuthorizationHeaderMalformed",
+            f"The authorization header is malformed; the region '{given}' is wrong; expecting "
+            f"'{ours}'",
+            400,
+            Region=ours,
+        )
+    return AwsError(
+        _MISMATCH.get(family, "SignatureDoesNotMatch"),
+        f"Credential should be scoped to a valid region, not '{given}'. This server's region is "
+        f"'{ours}': set AWS_REGION={ours}, or start it with SAGEHEN_REGION={given}.",
+        403,
+    )
+
+
+def wrong_service(family: ErrorFamily, given: str, right: str) -> AwsError:
+    return AwsError(
+        _MISMATCH.get(family, "SignatureDoesNotMatch"),
+        f"Credential should be scoped to correct service: '{right}', not '{given}'.",
+        403,
+    )
+
+
+def not_signed(family: ErrorFamily, headers: Iterable[str]) -> AwsError:
+    """Headers that say what is asked are not among the signed ones: anyone could have set them."""
+    names = ", ".join(headers)
+    if family == "s3":
+        return AwsError(
+            "AccessDenied",
+            "There were headers present in the request which were not signed",
+            403,
+            HeadersNotSigned=names,
+        )
+    return AwsError(
+        _MISMATCH.get(family, "SignatureDoesNotMatch"),
+        f"'{names}' must be a 'SignedHeader' in the AWS Authorization.",
+        403,
+    )
+
+
+def no_digest(given: str | None) -> AwsError:
+    """S3 is told of a body's digest by a header, and this one is missing or of no known form."""
+    if given is None:
+        return AwsError(
+            "InvalidRequest", "Missing required header for this request: x-amz-content-sha256", 400
+        )
+    return AwsError(
+        "InvalidArgument",
+        "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, "
+        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a "
+        "valid sha256 value.",
+        400,
+        ArgumentName="x-amz-content-sha256",
+        ArgumentValue=given,
+    )
+
+
+def other_body(signed: str, computed: str) -> AwsError:
+    """S3's body is not the one that its header was made for."""
+    return AwsError(
+        "XAmzContentSHA256Mismatch",
+        "The provided 'x-amz-content-sha256' header does not match what was computed.",
+        400,
+        ClientComputedContentSHA256=signed,
+        S3ComputedContentSHA256=computed,
+    )

@@ -1,0 +1,109 @@
+"""The older presigned URLs of S3: boto3 and the AWS CLI still make them for endpoints of one's own.
+
+    …?AWSAccessKeyId=…&Signature=…&Expires=<seconds since the epoch>
+
+Only such links are taken; a request whose Authorization header is of that age is not.
+"""
+
+import base64
+import functools
+import hmac
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from botocore.auth import HmacV1Auth
+
+from sagehen.wire.errors import AwsError
+from sagehen.wire.parameters import check_each_once, parameters_of
+from sagehen.wire.scope import RequestHead
+from sagehen.wire.services import service
+from sagehen.wire.signatures import errors as refusals
+
+__all__ = ["verify_old_link"]
+
+_SIGNED_PARAMETERS = frozenset(HmacV1Auth.QSAOfInterest)
+"""Those that name what is asked for; others are not signed."""
+
+_NEED_NOT_BE_SIGNED = frozenset(("list-type", "x-id"))
+"""Of those that S3's model names operations by: they lead to nothing that the link does not."""
+
+
+def verify_old_link(head: RequestHead, secrets: Mapping[str, str], now: float) -> str:
+    """The access key that signed the link.
+
+    Raises:
+        AwsError: the link is not whole, past its time, or not rightly signed; or it asks for an
+            operation by a parameter that such links do not sign.
+    """
+    pairs = parameters_of(head.raw_query)
+    check_each_once(pairs)
+    given = dict(pairs)
+    access_key, signature = given.get("AWSAccessKeyId", ""), given.get("Signature", "")
+    expires = given.get("Expires", "")
+    if not expires.isascii() or not expires.isdigit() or len(expires) > 12:
+        raise refusals.incomplete_link(
+            "s3",
+            "Query-string authentication requires the Signature, Expires and AWSAccessKeyId "
+            "parameters",
+        )
+    secret = secrets.get(access_key)
+    if secret is None:
+        raise refusals.no_such_key("s3", access_key)
+    to_sign = [_string_to_sign(head, expires, resource) for resource in _resources(head, given)]
+    if not any(_is_right(secret, one, signature) for one in to_sign):
+        raise refusals.wrong_signature("s3", access_key, signature, "", to_sign[0])
+    if now > int(expires):
+        raise AwsError("AccessDenied", "Request has expired", 403, Expires=expires)
+    unsigned = sorted(given.keys() & _subresources() - _SIGNED_PARAMETERS - _NEED_NOT_BE_SIGNED)
+    if unsigned:
+        raise AwsError(
+            "AccessDenied",
+            f"Links of signature version 2 do not sign the parameter {unsigned[0]}, so that "
+            "anyone could have added it. Sign with signature_version='s3v4'.",
+            403,
+        )
+    return access_key
+
+
+def _is_right(secret: str, to_sign: str, signature: str) -> bool:
+    digest = hmac.digest(secret.encode(), to_sign.encode("utf-8", "replace"), "sha1")
+    return hmac.compare_digest(base64.b64encode(digest), signature.encode("utf-8", "replace"))
+
+
+def _string_to_sign(head: RequestHead, expires: str, resource: str) -> str:
+    headers = head.headers
+    amz = sorted(name for name in headers if name.startswith("x-amz-"))
+    lines = [
+        head.method,
+        headers.get("content-md5", "").strip(),
+        headers.get("content-type", "").strip(),
+        expires,
+        *(f"{name}:{headers[name].strip()}" for name in amz),
+    ]
+    return "\n".join([*lines, resource])
+
+
+def _resources(head: RequestHead, given: Mapping[str, str]) -> list[str]:
+    """The spellings of what is asked for that a client may have signed.
+
+    A bucket ends in a slash, as S3 would have it, or as it is sent.
+    """
+    raw_path = head.raw_path
+    is_bucket = raw_path != "/" and unquote(raw_path).count("/") == 1
+    paths = [f"{raw_path}/", raw_path] if is_bucket else [raw_path]
+    bare = {pair for pair in head.raw_query.split("&") if "=" not in pair}
+    signed = [
+        name if name in bare else f"{name}={value}"
+        for name, value in sorted(given.items())
+        if name in _SIGNED_PARAMETERS
+    ]
+    query = "&".join(signed)
+    return [f"{path}?{query}" if query else path for path in paths]
+
+
+@functools.cache
+def _subresources() -> frozenset[str]:
+    """The parameters that tell operations of one path apart."""
+    model = service("s3")
+    uris = (model.operation_model(name).http["requestUri"] for name in model.operation_names)
+    return frozenset(name for uri in uris for name, _ in parameters_of(uri.partition("?")[2]))

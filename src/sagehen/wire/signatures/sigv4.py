@@ -1,0 +1,410 @@
+"""Whether a request is signed by a key that we know: AWS Signature Version 4.
+
+A session token is not asked for: keys are long-lived here, and whoever signs with the secret has
+shown all that there is to show. One that is sent is covered by the signature and otherwise ignored.
+"""
+
+import functools
+import hashlib
+import hmac
+import operator
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from sagehen.base.clock import Clock
+from sagehen.wire.scope import (
+    RequestHead,
+    Scope,
+    Signing,
+    error_family,
+    likely_service,
+    link_parameters,
+    signing_of,
+)
+from sagehen.wire.signatures import errors as refusals
+from sagehen.wire.signatures.canonical import (
+    canonical_headers,
+    canonical_paths,
+    canonical_queries,
+    is_plain_path,
+)
+from sagehen.wire.signatures.claims import (
+    ALGORITHM,
+    Claim,
+    Link,
+    basic_date,
+    basic_time,
+    read_authorization,
+    read_link,
+)
+from sagehen.wire.signatures.sigv2 import verify_old_link
+
+__all__ = ["SKEW_SECONDS", "UNSIGNED_PAYLOAD", "Identity", "Verifier", "signing_key"]
+
+SKEW_SECONDS = 15 * 60
+"""How far a request's date may be from ours."""
+
+UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
+
+_S3_PAYLOADS = re.compile(
+    r"[0-9a-f]{64}|UNSIGNED-PAYLOAD|STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+    r"|STREAMING-AWS4-HMAC-SHA256-PAYLOAD(?:-TRAILER)?"
+)
+_GLOBAL_REGIONS = {"iam": "us-east-1", "sts": "us-east-1"}
+"""Services without regions: clients sign for this one, whichever region they are set to."""
+
+_MOST_GRANTS = 1024
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who signed a request, and what is needed to go on checking its body."""
+
+    access_key: str
+    service: str
+    region: str
+    payload_mode: str
+    """What the signature holds for the body: its SHA-256 in hexadecimal (which S3 has to compare
+    with what arrives), `UNSIGNED-PAYLOAD` or one of the `STREAMING-…` words."""
+    timestamp: str
+    scope: str
+    signing_key: bytes
+    seed_signature: str
+
+    def __repr__(self) -> str:
+        return f"Identity({self.access_key!r}, {self.scope!r}, {self.payload_mode!r})"
+
+
+class _Grant(msgspec.Struct, frozen=True):
+    """A claim that may be right: its key is known and its scope is ours."""
+
+    scope: Scope
+    scope_text: str
+    family: str
+    signed_headers: str
+    names: tuple[str, ...]
+    name_set: frozenset[str]
+    pick: Callable[[Mapping[str, str]], tuple[str, ...]]
+    """The values of `names`; raises KeyError where one was not sent."""
+    template: str
+    """What is signed of a plain request, with gaps for the rest."""
+    signing_key: bytes
+
+
+class Verifier:
+    """Checks signatures made with `secrets`: access keys to their secret keys."""
+
+    def __init__(self, secrets: Mapping[str, str], clock: Clock, region: str) -> None:
+        self._secrets = secrets
+        self._clock = clock
+        self._region = region
+        self._grants: dict[str, _Grant] = {}
+
+    @property
+    def region(self) -> str:
+        return self._region
+
+    def secret_of(self, access_key: str) -> str | None:
+        return self._secrets.get(access_key)
+
+    def verify(
+        self,
+        head: RequestHead,
+        payload_sha256: str | None,
+        now: float | None = None,
+        service: str | None = None,
+        unsigned_body: bool = False,
+    ) -> Identity:
+        """Who signed the request.
+
+        Args:
+            payload_sha256: of the body as it came, in hexadecimal. None where it is still to
+                come, which only S3 allows: its requests say their body's digest in a header.
+            now: seconds since the epoch; the clock's where None.
+            service: the one that must be signed for, where it is known; any where None.
+            unsigned_body: a body may be left out of the signature, where what is signed says so.
+                S3's always may.
+
+        Raises:
+            AwsError: it is not signed, or not rightly, in the words of the service asked.
+        """
+        now = self._clock.now() if now is None else now
+        signing = signing_of(head)
+        if unsigned_body and _leaves_body_unsigned(head, signing):
+            payload_sha256 = UNSIGNED_PAYLOAD
+        if signing is Signing.HEADER:
+            return self._verify_header(head, payload_sha256, now, service)
+        if signing is Signing.LINK:
+            return self._verify_link(head, payload_sha256, now, service)
+        if signing is Signing.OLD_LINK:
+            return self._verify_old_link(head, now, service)
+        if signing is Signing.SEVERAL:
+            raise refusals.both_ways_signed(error_family(likely_service(head)))
+        raise refusals.missing(error_family(likely_service(head)))
+
+    def check_head(self, head: RequestHead, service: str | None = None) -> None:
+        """Refuse what cannot be signed rightly, whatever its body will be.
+
+        For requests whose body is signed: so it is kept in memory for nobody who has no key.
+
+        Raises:
+            AwsError: as `verify`, for all reasons but the signature itself and the body.
+        """
+        now = self._clock.now()
+        signing = signing_of(head)
+        if signing is Signing.HEADER:
+            authorization = head.headers["authorization"]
+            grant = self._grants.get(authorization.rpartition("Signature=")[0])
+            if grant is None:
+                claim = read_authorization(authorization, error_family(likely_service(head)))
+                grant = self._grant(claim)
+            _check_service(grant, service)
+            _check_skew(grant, _timestamp(head, grant), now)
+            _check_signed_headers(grant, head.headers)
+        elif signing is Signing.LINK:
+            self._check_link(read_link(head.raw_query), head, now, service)
+        elif signing is Signing.OLD_LINK:
+            self._verify_old_link(head, now, service)
+        elif signing is Signing.SEVERAL:
+            raise refusals.both_ways_signed(error_family(likely_service(head)))
+        else:
+            raise refusals.missing(error_family(service or likely_service(head)))
+
+    def _check_link(self, link: Link, head: RequestHead, now: float, service: str | None) -> _Grant:
+        """What a presigned URL claims, where all of it can be right but the signature."""
+        grant = self._grant(link.claim)
+        _check_service(grant, service)
+        signed_at = _seconds(grant, link.timestamp)
+        if signed_at - now > SKEW_SECONDS:
+            raise refusals.outside_skew(grant.family, link.timestamp, _basic(now), SKEW_SECONDS)
+        if now > signed_at + link.seconds:
+            raise refusals.expired_link(grant.family, link.timestamp, link.seconds, _basic(now))
+        _check_signed_headers(grant, head.headers)
+        return grant
+
+    def _verify_header(
+        self, head: RequestHead, payload_sha256: str | None, now: float, service: str | None
+    ) -> Identity:
+        authorization = head.headers["authorization"]
+        # All but the signature repeats from request to request of a client.
+        remembered, _, signature = authorization.rpartition("Signature=")
+        grant = self._grants.get(remembered)
+        is_new = grant is None
+        if grant is None:
+            claim = read_authorization(authorization, error_family(likely_service(head)))
+            grant = self._grant(claim)
+            is_new = claim.signature == signature
+            signature = claim.signature
+        _check_service(grant, service)
+        timestamp = _timestamp(head, grant)
+        _check_skew(grant, timestamp, now)
+        _check_signed_headers(grant, head.headers)
+        payload = _payload(grant, head, payload_sha256)
+        if not _is_plainly_signed(head, grant, timestamp, payload, signature):
+            self._check_signature(head, grant, timestamp, payload, signature)
+        if is_new:
+            self._remember(remembered, grant)
+        return _identity(grant, timestamp, payload, signature)
+
+    def _verify_link(
+        self, head: RequestHead, payload_sha256: str | None, now: float, service: str | None
+    ) -> Identity:
+        link = read_link(head.raw_query)
+        grant = self._check_link(link, head, now, service)
+        if grant.family == "s3":
+            payload = UNSIGNED_PAYLOAD if link.payload is None else link.payload
+            if not _S3_PAYLOADS.fullmatch(payload):
+                raise refusals.no_digest(payload)
+            if "x-amz-content-sha256" in grant.name_set:
+                payload = _payload(grant, head, payload_sha256)
+        else:
+            payload = _payload(grant, head, payload_sha256)
+        self._check_signature(head, grant, link.timestamp, payload, link.claim.signature)
+        return _identity(grant, link.timestamp, payload, link.claim.signature)
+
+    def _verify_old_link(self, head: RequestHead, now: float, service: str | None) -> Identity:
+        if service not in (None, "s3"):
+            raise refusals.missing(error_family(service))
+        access_key = verify_old_link(head, self._secrets, now)
+        return Identity(access_key, "s3", self._region, UNSIGNED_PAYLOAD, "", "", b"", "")
+
+    def _grant(self, claim: Claim) -> _Grant:
+        scope = claim.scope
+        family = error_family(scope.service)
+        secret = self._secrets.get(scope.access_key)
+        if secret is None:
+            raise refusals.no_such_key(family, scope.access_key)
+        if scope.region not in (self._region, _GLOBAL_REGIONS.get(scope.service)):
+            raise refusals.wrong_region(family, scope.region, self._region)
+        names = tuple(claim.signed_headers.split(";"))
+        if "host" not in names:
+            raise refusals.not_signed(family, ["host"])
+        return _Grant(
+            scope=scope,
+            scope_text=scope.text,
+            family=family,
+            signed_headers=claim.signed_headers,
+            names=names,
+            name_set=frozenset(names),
+            pick=_picker(names),
+            template=_template(names, claim.signed_headers),
+            signing_key=signing_key(secret, scope),
+        )
+
+    def _remember(self, text: str, grant: _Grant) -> None:
+        # Only what led to a right signature comes here, so nobody else can fill it.
+        if len(self._grants) >= _MOST_GRANTS:
+            self._grants.clear()
+        self._grants[text] = grant
+
+    def _check_signature(
+        self, head: RequestHead, grant: _Grant, timestamp: str, payload: str, signature: str
+    ) -> None:
+        lines = canonical_headers(head.headers, grant.names)
+        first = None
+        for path in canonical_paths(grant.scope.service, head.raw_path):
+            for query in canonical_queries(head.raw_query):
+                canonical = (
+                    f"{head.method}\n{path}\n{query}\n{lines}\n{grant.signed_headers}\n{payload}"
+                )
+                to_sign = _to_sign(grant, timestamp, canonical)
+                if _is_right(grant, to_sign, signature):
+                    return
+                first = first or (canonical, to_sign)
+        canonical, to_sign = first or ("", "")
+        key = grant.scope.access_key
+        raise refusals.wrong_signature(grant.family, key, signature, canonical, to_sign)
+
+
+@functools.lru_cache(maxsize=64)
+def signing_key(secret: str, scope: Scope) -> bytes:
+    """The key that signs for one day, region and service."""
+    key = ("AWS4" + secret).encode()
+    for part in (scope.date, scope.region, scope.service, "aws4_request"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key
+
+
+def _picker(names: tuple[str, ...]) -> Callable[[Mapping[str, str]], tuple[str, ...]]:
+    pick = operator.itemgetter(*names)
+    return pick if len(names) > 1 else lambda headers: (pick(headers),)
+
+
+def _template(names: tuple[str, ...], signed_headers: str) -> str:
+    lines = "".join(f"{name.replace('%', '%%')}:%s\n" for name in names)
+    return f"%s\n%s\n%s\n{lines}\n{signed_headers.replace('%', '%%')}\n%s"
+
+
+def _is_plainly_signed(
+    head: RequestHead, grant: _Grant, timestamp: str, payload: str, signature: str
+) -> bool:
+    """Whether the signature is right for the request just as it stands.
+
+    So it is for nearly every request; the others need their path, query or spaces put into the
+    form that was signed, which costs more than all the rest.
+    """
+    if grant.family != "s3" and not is_plain_path(head.raw_path):
+        return False
+    try:
+        values = grant.pick(head.headers)
+    except KeyError:
+        return False
+    canonical = grant.template % (head.method, head.raw_path, head.raw_query, *values, payload)
+    return _is_right(grant, _to_sign(grant, timestamp, canonical), signature)
+
+
+def _to_sign(grant: _Grant, timestamp: str, canonical: str) -> str:
+    digest = hashlib.sha256(canonical.encode("latin-1", "replace")).hexdigest()
+    return f"{ALGORITHM}\n{timestamp}\n{grant.scope_text}\n{digest}"
+
+
+def _is_right(grant: _Grant, to_sign: str, signature: str) -> bool:
+    ours = hmac.digest(grant.signing_key, to_sign.encode(), "sha256").hex()
+    return hmac.compare_digest(ours.encode(), signature.encode())
+
+
+def _check_service(grant: _Grant, service: str | None) -> None:
+    if service is not None and grant.scope.service != service:
+        raise refusals.wrong_service(grant.family, grant.scope.service, service)
+
+
+def _timestamp(head: RequestHead, grant: _Grant) -> str:
+    given = head.headers.get("x-amz-date")
+    if given is not None:
+        return given
+    timestamp = basic_date(head.headers.get("date", ""))
+    if timestamp is None:
+        raise refusals.incomplete(
+            grant.family,
+            "Authorization header requires existence of 'X-Amz-Date' or 'Date' header.",
+        )
+    return timestamp
+
+
+def _seconds(grant: _Grant, timestamp: str) -> float:
+    seconds = basic_time(timestamp)
+    if seconds is None:
+        why = f"Date must be in ISO-8601 'basic format'. Got '{timestamp[:64]}'."
+        raise refusals.incomplete(grant.family, why)
+    if timestamp[:8] != grant.scope.date:
+        why = (
+            "Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date from "
+            f"HTTP: '{grant.scope.date}' != '{timestamp[:8]}', from '{timestamp}'."
+        )
+        raise refusals.incomplete(grant.family, why)
+    return seconds
+
+
+def _check_skew(grant: _Grant, timestamp: str, now: float) -> None:
+    if abs(_seconds(grant, timestamp) - now) > SKEW_SECONDS:
+        raise refusals.outside_skew(grant.family, timestamp, _basic(now), SKEW_SECONDS)
+
+
+def _check_signed_headers(grant: _Grant, headers: Mapping[str, str]) -> None:
+    left_out = headers.keys() - grant.name_set
+    for name in left_out:
+        if name.startswith("x-amz-"):
+            every = sorted(one for one in left_out if one.startswith("x-amz-"))
+            raise refusals.not_signed(grant.family, every)
+
+
+def _leaves_body_unsigned(head: RequestHead, signing: Signing) -> bool:
+    """By a header, which is signed or refused, or by a link's own parameter, which is signed."""
+    if head.headers.get("x-amz-content-sha256") == UNSIGNED_PAYLOAD:
+        return True
+    if signing is not Signing.LINK:
+        return False
+    return link_parameters(head.raw_query).get("X-Amz-Content-Sha256") == UNSIGNED_PAYLOAD
+
+
+def _payload(grant: _Grant, head: RequestHead, payload_sha256: str | None) -> str:
+    """What stands for the body in the signed text."""
+    if grant.family != "s3":
+        if payload_sha256 is None:
+            raise ValueError(f"{grant.scope.service} needs the digest of the body.")
+        return payload_sha256
+    said = head.headers.get("x-amz-content-sha256")
+    if said is None or not _S3_PAYLOADS.fullmatch(said):
+        raise refusals.no_digest(said)
+    if payload_sha256 is not None and len(said) == 64 and said != payload_sha256:
+        raise refusals.other_body(said, payload_sha256)
+    return said
+
+
+def _identity(grant: _Grant, timestamp: str, payload: str, signature: str) -> Identity:
+    return Identity(
+        grant.scope.access_key,
+        grant.scope.service,
+        grant.scope.region,
+        payload,
+        timestamp,
+        grant.scope_text,
+        grant.signing_key,
+        signature,
+    )
+
+
+def _basic(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%SZ")

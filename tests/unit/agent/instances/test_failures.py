@@ -1,0 +1,119 @@
+import pytest
+
+from sagehen.agent.instances.failures import (
+    cannot_start,
+    explain,
+    failed_artifact,
+    failed_ping,
+    shorten,
+)
+from sagehen.base.errors import ArtifactError, ArtifactMissing, ArtifactRejected
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], ""),
+        (["", "  "], ""),
+        (["one", "two", "three", "four"], "two | three | four"),
+        (
+            ["Traceback (most recent call last):", "  x", "ImportError: no houses", "bye"],
+            "ImportError: no houses",
+        ),
+        (["botocore.exceptions.ClientError: denied"], "botocore.exceptions.ClientError: denied"),
+        (
+            [
+                "2026-01-01 10:00:00,000 INFO sagehen.containers.modelserver.program: "
+                "Serving on /x.sock."
+            ],
+            "",
+        ),
+        (
+            ["2026-01-01 10:00:00,000 INFO root: half way", "INFO:     started", "so long"],
+            "so long",
+        ),
+        (
+            ["2026-01-01 10:00:00,000 INFO root: half way"],
+            "2026-01-01 10:00:00,000 INFO root: half way",
+        ),
+        (["KeyboardInterrupt"], "KeyboardInterrupt"),
+        (["12:00 Error: happened at noon"], "12:00 Error: happened at noon"),
+        (
+            [
+                "I0000 00:00:1795314530.709962 14626 port.cc:153] oneDNN custom operations are on.",
+                "2026-01-01 10:00:00,000 ERROR sagehen.containers.modelserver.program: "
+                "The model could not be loaded.",
+                "The model's archive has no code/inference.py.",
+            ],
+            "The model's archive has no code/inference.py.",
+        ),
+        (
+            [
+                '  File "/home/models/code/inference.py", line 3',
+                "    def model_fn(d: return 1",
+                "                    ^^^^^^",
+                "SyntaxError: invalid syntax",
+            ],
+            "SyntaxError: invalid syntax (inference.py, line 3)",
+        ),
+        (
+            ["ModuleNotFoundError: No module named 'sagemaker_inference.errors'"],
+            "ModuleNotFoundError: No module named 'sagemaker_inference.errors' "
+            "(sagemaker_inference is in AWS's images and not here: name sagemaker-inference in the "
+            "requirements.txt beside the script)",
+        ),
+        (
+            ["ModuleNotFoundError: No module named 'sagemaker_xgboost_container'"],
+            "ModuleNotFoundError: No module named 'sagemaker_xgboost_container' "
+            "(sagemaker_xgboost_container is in AWS's images and not here: no package has it, so "
+            "write the script without it)",
+        ),
+        (
+            ["ModuleNotFoundError: No module named 'catboost'"],
+            "ModuleNotFoundError: No module named 'catboost'",
+        ),
+        (
+            [
+                "2026-01-01 10:00:00,000 ERROR sagehen.containers.modelserver.program: "
+                "The model could not be loaded.",
+                "ModuleNotFoundError: No module named 'catboost'",
+            ],
+            "ModuleNotFoundError: No module named 'catboost' (pack the module into code, beside "
+            "the script, or name its package in code/requirements.txt)",
+        ),
+        (["SyntaxError: invalid syntax"], "SyntaxError: invalid syntax"),
+        (
+            [
+                "    raise MissingFunction(name)",
+                "sagehen.containers.modelserver.x.MissingFunction: Write one.",
+            ],
+            "Write one.",
+        ),
+    ],
+)
+def test_the_part_of_a_log_that_tells_most(lines: list[str], told: str) -> None:
+    assert explain(lines) == told
+
+
+def test_a_reason_fits_describe_endpoint() -> None:
+    reason = failed_ping("primary", "AllTraffic", "x" * 5000)
+    assert len(reason) == 1024
+    assert reason.endswith("…)")
+    assert shorten("short") == "short"
+
+
+def test_the_sentences_are_sagemakers() -> None:
+    assert failed_artifact(2, "s3://b/k", ArtifactMissing("gone")).startswith(
+        'Failed to download model data for container "container_2" from URL: "s3://b/k". '
+    )
+    assert failed_artifact(1, "s3://b/k", ArtifactError("The disk is full.")) == (
+        'Failed to download model data for container "container_1" from URL: "s3://b/k". '
+        "(The disk is full.)"
+    )
+    assert failed_artifact(1, "s3://b/k", ArtifactRejected("odd")).endswith(
+        "Please ensure that the object located at the URL is a valid tar.gz archive. (odd)"
+    )
+    assert cannot_start("V", "no such file").startswith(
+        "CannotStartContainerError. Please ensure the model container for variant V starts "
+        "correctly when invoked with 'docker run <image> serve'"
+    )

@@ -1,0 +1,410 @@
+"""The paths under `/_sagehen/`, asked over ASGI."""
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy.exc import DatabaseError
+
+from sagehen.app.api.own_paths import LARGEST_REPORT_BYTES, OwnPaths
+from sagehen.base.clock import SYSTEM
+from sagehen.base.errors import Unavailable
+from sagehen.frame.container_specs import InstanceState
+from sagehen.frame.routes import AsyncPlan
+from sagehen.services.inference_service import service_store as inference_services
+from sagehen.services.inference_service.records import ServiceRecord, ServiceSource
+from sagehen.services.monitoring.prometheus.gateway_totals import Observations
+from sagehen.services.s3 import object_rows
+from sagehen.services.sagemaker.async_inference import request_store as async_requests
+from sagehen.services.sagemaker.async_inference.records import QueueMode
+from sagehen.services.sagemaker.hosting import (
+    endpoint_store as endpoints,
+)
+from sagehen.services.sagemaker.hosting import (
+    instance_store as instances,
+)
+from sagehen.services.sagemaker.hosting.records import EndpointStatus
+from sagehen.services.sagemaker.training import store as training_jobs
+from sagehen.state.database import Database
+from support.fleet import NAME, deployment, endpoint, instance
+from support.training_jobs import running_job, waiting_job
+
+IN_SERVICE, STARTING = InstanceState.IN_SERVICE, InstanceState.STARTING
+REPORT = {
+    "gateway": 4711,
+    "variants": [
+        {
+            "endpoint": NAME,
+            "variant": "a",
+            "Invocations": 10,
+            "Invocation4XXErrors": 2,
+            "ModelCacheHit": 6,
+            "ModelCacheHitSamples": 8,
+            "InvocationsPerInstance": 2.5,
+            "ConcurrentRequestsPerModel": {"now": 5, "lowest": 1, "highest": 7},
+            "QueuedRequests": {"now": 3, "lowest": 0, "highest": 4},
+            # Nine of some 1 ms, one of some 41 ms.
+            "ModelLatency": {"count": 10, "sum": 50_000, "buckets": {"346": 9, "531": 1}},
+            "ShadowCopiesDropped": 3,
+            "ModelLoadingWaitTimeSum": 900,
+            "ModelLoadingWaitTimeCount": 2,
+        },
+        {"endpoint": "Gone", "variant": "a", "Invocations": 99},
+    ],
+    "limit_hits": {"queue": 3, "head": 0},
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    name: str
+    value: float
+    endpoint: str = NAME
+    variant: str = "a"
+    instance: str = "i1"
+    limit: str | None = None
+
+
+@dataclass
+class MemoryAgent:
+    away: bool = False
+    samples: list[Sample] = field(default_factory=list)
+
+    async def check_health(self) -> None:
+        if self.away:
+            raise Unavailable("The agent is away.")
+
+    async def metrics(self) -> list[Sample]:
+        await self.check_health()
+        return self.samples
+
+
+@dataclass
+class Answer:
+    status: int
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Server:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.agent = MemoryAgent()
+        self.app = OwnPaths(Observations(SYSTEM), database, self.agent).app
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> Answer:
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [],
+        }
+        told: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            told.append(message)
+
+        await self.app(scope, receive, send)
+        return Answer(told[0]["status"], b"".join(one.get("body", b"") for one in told))
+
+    async def report(self, body: object) -> Answer:
+        return await self.ask("POST", "/_sagehen/internal/gateway", json.dumps(body).encode())
+
+    async def figures(self) -> dict[tuple[str, ...], float]:
+        """By sample name and label values."""
+        text = (await self.ask("GET", "/_sagehen/metrics")).body.decode()
+        order = ("endpoint", "variant", "container", "instance", "status", "limit", "quantile")
+        return {
+            (sample.name, *(sample.labels[one] for one in order if one in sample.labels)): (
+                sample.value
+            )
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    def add(self, record: Any, *rows: Any) -> None:
+        with self.database.write() as connection:
+            endpoints.insert(connection, record)
+            for row in rows:
+                instances.insert(connection, row)
+
+
+@pytest.fixture
+def server(database: Database) -> Server:
+    return Server(database)
+
+
+async def test_healthy_where_the_state_and_the_agent_answer(server: Server) -> None:
+    answer = await server.ask("GET", "/_sagehen/health")
+
+    assert answer.status == 200
+    assert answer.json == {"ready": True, "state": "ok", "agent": "ok"}
+
+
+async def test_not_healthy_without_the_agent(server: Server) -> None:
+    server.agent.away = True
+
+    answer = await server.ask("GET", "/_sagehen/health")
+
+    assert answer.status == 503
+    assert answer.json == {"ready": False, "state": "ok", "agent": "The agent is away."}
+
+
+async def test_not_healthy_without_the_state(tmp_path, server: Server) -> None:
+    nowhere = Database(f"sqlite:///{tmp_path / 'no' / 'state.db'}")
+    server.app = OwnPaths(Observations(SYSTEM), nowhere, server.agent).app
+
+    answer = await server.ask("GET", "/_sagehen/health")
+
+    assert answer.status == 503
+    assert "unable to open" in answer.json["state"]
+
+
+async def test_what_gateways_report_is_exposed(server: Server) -> None:
+    server.add(endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 1)))
+
+    assert (await server.report(REPORT)).status == 204
+
+    figures = await server.figures()
+    assert figures["sagehen_invocations_total", NAME, "a"] == 10
+    assert figures["sagehen_invocation_4xx_errors_total", NAME, "a"] == 2
+    assert figures["sagehen_model_cache_hits_total", NAME, "a"] == 6
+    assert figures["sagehen_model_cache_lookups_total", NAME, "a"] == 8
+    assert figures["sagehen_model_latency_microseconds_sum", NAME, "a"] == 50_000
+    assert figures["sagehen_model_latency_microseconds_count", NAME, "a"] == 10
+    assert figures["sagehen_model_loading_wait_time_microseconds_count", NAME, "a"] == 2
+    assert figures["sagehen_invocations_per_instance_total", NAME, "a"] == 2.5
+    assert figures["sagehen_shadow_copies_dropped_total", NAME, "a"] == 3
+    assert figures["sagehen_concurrent_requests_min", NAME, "a"] == 1
+    assert figures["sagehen_concurrent_requests_max", NAME, "a"] == 7
+    assert figures["sagehen_queued_requests", NAME, "a"] == 3
+    assert figures["sagehen_queued_requests_max", NAME, "a"] == 4
+    latency = "sagehen_model_latency_microseconds"
+    assert figures[latency, NAME, "a", "0.5"] == pytest.approx(1_000, rel=0.01)
+    assert figures[latency, NAME, "a", "0.9"] == pytest.approx(1_000, rel=0.01)
+    assert figures[latency, NAME, "a", "0.99"] == pytest.approx(1_000, rel=0.01)
+    assert figures["sagehen_endpoint_status", NAME, "InService"] == 1
+    assert figures["sagehen_limit_hits_total", "queue"] == 3
+    assert figures["sagehen_limit_hits_total", "head"] == 0
+
+
+async def test_what_containers_count_is_exposed_by_container(server: Server) -> None:
+    server.add(endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 1)))
+    whole = next(one for one in REPORT["variants"] if one["Invocations"] == 10)
+
+    await server.report({**REPORT, "variants": [whole, whole | {"container": "clean"}]})
+
+    figures = await server.figures()
+    assert figures["sagehen_container_invocations_total", NAME, "a", "clean"] == 10
+    assert figures["sagehen_container_invocation_4xx_errors_total", NAME, "a", "clean"] == 2
+    assert figures["sagehen_container_latency_microseconds_sum", NAME, "a", "clean"] == 50_000
+    assert figures["sagehen_container_overhead_latency_microseconds_count", NAME, "a", "clean"] == 0
+    assert figures["sagehen_invocations_total", NAME, "a"] == 20
+
+
+async def test_an_endpoint_that_is_gone_is_not_exposed(server: Server) -> None:
+    await server.report({**REPORT, "limit_hits": {}})
+
+    assert await server.figures() == {}
+
+
+async def test_what_the_agent_tells_is_exposed(server: Server) -> None:
+    server.agent.samples = [
+        Sample("InstanceMemoryBytes", 2.0**20),
+        Sample("LoadedModelCount", 3),
+        Sample("ModelLoadingTimeSum", 1200),
+        Sample("ModelLoadingTimeCount", 4),
+        Sample("ModelLoadingWaitTimeSum", 77),
+        Sample("ModelLoadingWaitTimeCount", 7),
+        Sample("SomethingNewer", 1),
+    ]
+
+    assert await server.figures() == {
+        ("sagehen_instance_memory_bytes", NAME, "a", "i1"): 2.0**20,
+        ("sagehen_loaded_model_count", NAME, "a", "i1"): 3,
+        ("sagehen_model_loading_time_microseconds_sum", NAME, "a", "i1"): 1200,
+        ("sagehen_model_loading_time_microseconds_count", NAME, "a", "i1"): 4,
+    }
+
+
+async def test_metrics_do_without_an_agent_that_is_away(server: Server) -> None:
+    server.agent.away = True
+    server.add(endpoint(EndpointStatus.CREATING, target=deployment("d1", 1)))
+
+    assert await server.figures() == {("sagehen_endpoint_status", NAME, "Creating"): 1}
+
+
+async def test_the_status_tells_of_each_variant_and_instance(server: Server) -> None:
+    server.add(
+        endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 2), failure_reason="Once."),
+        instance("i1", "d1", IN_SERVICE),
+        instance("i2", "d1", STARTING),
+        instance("i3", "d1", IN_SERVICE, stop_at=1.0),
+    )
+    server.agent.samples = [Sample("InstanceMemoryBytes", 5.0), Sample("LoadedModelCount", 3)]
+    await server.report(REPORT)
+
+    (told,) = (await server.ask("GET", "/_sagehen/status")).json["endpoints"]
+
+    assert (told["name"], told["status"], told["failure_reason"]) == (NAME, "InService", "Once.")
+    (variant,) = told["variants"]
+    expected = {
+        "name": "a",
+        "desired": 2,
+        "in_service": 1,
+        "invocations": 10,
+        "errors_4xx": 2,
+        "mean_latency_milliseconds": 5.0,
+        "p50_latency_milliseconds": pytest.approx(1.0, rel=0.01),
+        "p99_latency_milliseconds": pytest.approx(1.0, rel=0.01),
+        "cache_hit_ratio": 0.75,
+        "memory_bytes": 5.0,
+        "loaded_models": 3,
+    }
+    assert {key: variant[key] for key in expected} == expected
+    first, second = variant["instances"]
+    assert (first["id"], first["address"], first["memory_bytes"]) == ("i1", "unix:/run/i1.sock", 5)
+    assert (second["id"], second["state"], second["loaded_models"]) == ("i2", "Starting", None)
+
+
+async def test_the_status_tells_how_queues_stand(server: Server) -> None:
+    plan = AsyncPlan(output_path="s3://bucket/out")
+    queued = msgspec.structs.replace(deployment("d1", 1), asynchronous=plan)
+    server.add(endpoint(EndpointStatus.IN_SERVICE, current=queued))
+
+    async def told() -> Any:
+        return (await server.ask("GET", "/_sagehen/status")).json["endpoints"][0]["queue"]
+
+    assert await told() == {"mode": "OPEN", "queued": 0, "in_process": 0}
+    with server.database.write() as connection:
+        async_requests.set_mode(connection, NAME, QueueMode.PAUSED)
+    assert await told() == {"mode": "PAUSED", "queued": 0, "in_process": 0}
+
+
+async def test_an_endpoint_that_is_not_asynchronous_has_no_queue(server: Server) -> None:
+    server.add(endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 1)))
+
+    (told,) = (await server.ask("GET", "/_sagehen/status")).json["endpoints"]
+
+    assert told["queue"] is None
+
+
+async def test_the_status_tells_which_variant_is_a_shadow(server: Server) -> None:
+    server.add(
+        endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 1, shadow=1)),
+        instance("s1", "d1", IN_SERVICE, variant="s"),
+    )
+
+    (told,) = (await server.ask("GET", "/_sagehen/status")).json["endpoints"]
+
+    production, shadow = told["variants"]
+    assert (production["name"], production["shadow"]) == ("a", False)
+    assert (shadow["name"], shadow["shadow"], shadow["in_service"]) == ("s", True, 1)
+
+
+async def test_the_status_counts_jobs_that_go_on(server: Server) -> None:
+    service = ServiceRecord(
+        stage="prod", source=ServiceSource.API, given={}, created_at=1, modified_at=1
+    )
+    with server.database.write() as connection:
+        for name in ("a", "b"):
+            training_jobs.insert(connection, waiting_job(name))
+        training_jobs.insert(connection, running_job("c"))
+        inference_services.insert(connection, service)
+    told = (await server.ask("GET", "/_sagehen/status")).json
+    assert told["training_jobs"] == {"running": 1, "waiting": 2}
+    assert told["inference_services"] == [
+        {"stage": "prod", "running": 0, "waiting": 0, "problem": None}
+    ]
+
+
+async def test_the_status_says_which_service_the_settings_no_longer_have(server: Server) -> None:
+    service = ServiceRecord(
+        stage="prod", source=ServiceSource.SETTINGS, given={}, created_at=1, modified_at=1
+    )
+    with server.database.write() as connection:
+        inference_services.insert(connection, service)
+    (told,) = (await server.ask("GET", "/_sagehen/status")).json["inference_services"]
+    assert "sagehen inference-service delete prod" in told["problem"]
+
+
+async def test_the_status_of_what_is_not_there_yet(server: Server) -> None:
+    server.add(endpoint(EndpointStatus.CREATING, target=deployment("d1", 1)))
+
+    (told,) = (await server.ask("GET", "/_sagehen/status")).json["endpoints"]
+
+    (variant,) = told["variants"]
+    assert (variant["in_service"], variant["desired"], variant["invocations"]) == (0, 1, 0)
+    assert variant["mean_latency_milliseconds"] is None
+    assert variant["memory_bytes"] is None
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"gateway": 1}', b"\xff"])
+async def test_what_is_no_report_is_refused(server: Server, body: bytes) -> None:
+    answer = await server.ask("POST", "/_sagehen/internal/gateway", body)
+
+    assert answer.status == 400
+    assert "not a gateway's report" in answer.json["message"]
+
+
+async def test_a_report_has_a_bound(server: Server) -> None:
+    body = b" " * (LARGEST_REPORT_BYTES + 1)
+
+    assert (await server.ask("POST", "/_sagehen/internal/gateway", body)).status == 413
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/_sagehen/nothing", 404),
+        ("GET", "/_sagehen/internal/gateway", 405),
+        ("POST", "/_sagehen/health", 405),
+        ("HEAD", "/_sagehen/health", 200),
+    ],
+)
+async def test_other_paths_and_methods(server: Server, method: str, path: str, status: int) -> None:
+    answer = await server.ask(method, path)
+    assert answer.status == status
+    if status >= 400:
+        assert path in answer.json["message"]
+
+
+async def test_damage_that_is_met_is_told_from_then_on(empty_state: Path, tmp_path: Path) -> None:
+    state = tmp_path / "damaged.db"
+    shutil.copyfile(empty_state, state)
+    database = Database(f"sqlite:///{state}")
+    server = Server(database)
+    assert (await server.ask("GET", "/_sagehen/health")).json["state"] == "ok"
+    with database.write() as connection:
+        for number in range(200):
+            connection.exec_driver_sql(
+                "INSERT INTO buckets (name, created_at) VALUES (?, 0)", (f"bucket-{number:060}",)
+            )
+        page = connection.exec_driver_sql(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'buckets'"
+        ).scalar_one()
+    database.close()  # The log is written into the state.
+    with state.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    with pytest.raises(DatabaseError, match="malformed"), database.read() as connection:
+        object_rows.list_buckets(connection)
+    health = await server.ask("GET", "/_sagehen/health")
+    assert health.status == 503
+    assert "damaged" in health.json["state"]
+    assert "sagehen restore" in health.json["state"]
+    assert "damaged" in (await server.ask("GET", "/_sagehen/status")).json["state"]
+    database.close()

@@ -1,0 +1,33 @@
+"""What `sagehen up` says when it is ready."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sagehen.app.commands import serving
+from sagehen.app.server import RunningServer
+from sagehen.base.credentials import Credentials
+from sagehen.base.home import Home
+from support.state import settings_of
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> RunningServer:
+    keys = Credentials("AKSHKEY", "very-secret")
+    return RunningServer("http://127.0.0.1:9000", [], Home(tmp_path), keys, settings_of(tmp_path))
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_secret_is_printed_to_a_terminal_only(
+    server: RunningServer,
+    is_terminal: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    serving._announce(server)
+    said = capsys.readouterr().out
+    assert ("very-secret" in said) == is_terminal
+    assert "AWS_ENDPOINT_URL=http://127.0.0.1:9000" in said
+    assert f'eval "$(sagehen env --home {server.home.path})"' in said

@@ -1,0 +1,73 @@
+"""Processes are started again, whatever kept them from starting."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sagehen.app.supervisor import Role, Supervisor
+from sagehen.base.clock import SystemClock
+from sagehen.base.home import Home, prepare_home
+from sagehen.base.settings import Settings
+
+
+class Hasty(SystemClock):
+    """Waits a moment, however long it is asked to."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def home(short_path: Path) -> Home:
+    return prepare_home(short_path / "home")
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_process_that_dies_is_started_again_and_its_words_are_kept(home: Home) -> None:
+    supervisor = Supervisor([Role("nothing")], Settings(home=home.path), {}, Hasty())
+    await supervisor.start()
+    await until(lambda: supervisor.most_deaths().deaths >= 2)
+    await supervisor.stop()
+    assert "No module named sagehen.app.roles.nothing" in (home.logs / "nothing.log").read_text()
+
+
+async def test_one_that_ends_keeps_no_newcomer_waiting(home: Home) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        supervisor = Supervisor(
+            [Role("nothing", sockets=(listener,))], Settings(home=home.path), {}, Hasty()
+        )
+        await supervisor.start()
+        await until(lambda: supervisor.most_deaths().deaths >= 1)
+        await supervisor.stop()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=10)
+
+
+@pytest.mark.parametrize("obstacle", ["log", "program"])
+async def test_a_process_that_cannot_be_started_is_tried_again(
+    home: Home, obstacle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = home.logs / "nothing.log"
+    if obstacle == "log":
+        log.mkdir()
+    else:
+        monkeypatch.setattr(sys, "executable", str(home.path / "python"))
+    supervisor = Supervisor([Role("nothing")], Settings(home=home.path), {}, Hasty())
+    await supervisor.start()
+    await until(lambda: supervisor.most_deaths().deaths >= 2)
+    if obstacle == "log":
+        log.rmdir()
+    monkeypatch.undo()
+    await until(lambda: log.is_file() and log.read_text())
+    await supervisor.stop()
+    assert "No module named sagehen.app.roles.nothing" in log.read_text()

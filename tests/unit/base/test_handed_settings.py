@@ -1,0 +1,69 @@
+"""Settings as processes are handed them: the same values, without what checks them."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from sagehen.base.handed_settings import hand_over, take_over
+from sagehen.base.settings import Settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        home=tmp_path,
+        port=12345,
+        object_store_options={"region": "x"},
+        smtp_password=SecretStr("hush"),
+        inference_service={"s3_bucket": "bucket", "stage": "prod"},
+    )
+
+
+def test_every_setting_and_what_is_derived_from_them_is_the_same(settings: Settings) -> None:
+    taken = take_over(io.BytesIO(hand_over(settings)))
+    for name in (*Settings.model_fields, "state_url", "gateway_count", "running_jobs"):
+        assert getattr(taken, name) == getattr(settings, name), name
+    assert taken.smtp_password.get_secret_value() == "hush"
+    assert taken.inference_service.is_on
+
+
+def test_they_are_frozen_and_know_no_others(settings: Settings) -> None:
+    taken = take_over(io.BytesIO(hand_over(settings)))
+    with pytest.raises(AttributeError, match="port"):
+        taken.port = 1
+    with pytest.raises(AttributeError, match="no setting prot"):
+        taken.prot  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("role", "without"),
+    [
+        ("gateway", {"pydantic", "sqlalchemy", "obstore", "starlette"}),
+        ("agent", {"pydantic", "sqlalchemy", "obstore", "botocore"}),
+        ("control", {"obstore", "rich", "typer", "alembic", "moto", "cryptography"}),
+    ],
+)
+def test_a_role_imports_nothing_heavy_that_it_does_not_need(role: str, without: set[str]) -> None:
+    """Each of these takes megabytes and a part of the start."""
+    program = f"import sys, sagehen.app.roles.{role}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert without.isdisjoint(done.stdout.split())
+
+
+def test_what_pydantic_makes_is_made_when_it_is_asked_for(settings: Settings) -> None:
+    program = (
+        "import sys; from sagehen.base.handed_settings import take_over; "
+        "taken = take_over(sys.stdin.buffer); taken.port; "
+        "print('pydantic' in sys.modules); taken.inference_service; "
+        "print('pydantic' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=hand_over(settings), capture_output=True, check=True
+    )
+    assert done.stdout == b"False\nTrue\n"

@@ -1,0 +1,18 @@
+"""What pip is told by the user's environment."""
+
+from sagehen.base.user_environment import pip_variables
+
+
+def test_the_users_settings_of_pip_are_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert pip_variables({"PATH": "/bin"}) == {}
+    file = tmp_path / ".config" / "pip" / "pip.conf"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    given = {"PIP_INDEX_URL": "https://mine/", "HTTPS_PROXY": "http://proxy", "PIP_CERT": "/own"}
+    assert pip_variables({**given, "REQUESTS_CA_BUNDLE": "/other"}) == {
+        "PIP_INDEX_URL": "https://mine/",
+        "PIP_PROXY": "http://proxy",
+        "PIP_CERT": "/own",
+        "PIP_CONFIG_FILE": str(file),
+    }

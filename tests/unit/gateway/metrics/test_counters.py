@@ -1,0 +1,141 @@
+"""What is counted while requests are answered, and how it is told."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from sagehen.gateway.client.limits import Limit
+from sagehen.gateway.gateway import COUNTERS_PATH, UNCHANGED_SECONDS
+from sagehen.gateway.metrics.counters import (
+    GONE_VARIANTS_KEPT,
+    WINDOW_REPORTS,
+    Counters,
+    InFlight,
+)
+from support.fixtures.gateway import eventually
+
+
+def told(counters: Counters) -> list[dict[str, Any]]:
+    variants: list[dict[str, Any]] = msgspec.json.decode(counters.report())["variants"]
+    return variants
+
+
+def test_times_are_told_with_their_number_sum_and_sketch() -> None:
+    counters = Counters("1")
+    counters.of("Houses", "a").model_latency.seen += [1000, 1000, 41_000]
+
+    (variant,) = told(counters)
+
+    assert variant["ModelLatency"] == {
+        "count": 3,
+        "sum": 43_000,
+        "buckets": {"346": 2, "532": 1},
+    }
+    assert variant["OverheadLatency"] == {"count": 0, "sum": 0, "buckets": {}}
+
+
+def test_times_add_up_from_report_to_report() -> None:
+    counters = Counters("1")
+    latency = counters.of("Houses", "a").model_latency
+    latency.seen.append(1000)
+    first = told(counters)[0]["ModelLatency"]
+    unchanged = told(counters)[0]["ModelLatency"]
+    latency.seen.append(1000)
+
+    assert first == unchanged == {"count": 1, "sum": 1000, "buckets": {"346": 1}}
+    assert told(counters)[0]["ModelLatency"]["count"] == 2
+
+
+def test_a_digest_leaves_nothing_to_pile_up() -> None:
+    counters = Counters("1")
+    latency = counters.of("Houses", "a").model_latency
+    latency.seen += range(1000)
+    counters.digest()
+
+    assert latency.seen == []
+    assert told(counters)[0]["ModelLatency"]["count"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("steps", "now", "highest"),
+    [("", 0, 0), ("+++", 3, 3), ("+-", 0, 1), ("++-+", 2, 2)],
+)
+def test_how_many_are_in_flight_and_were_at_most(steps: str, now: int, highest: int) -> None:
+    in_flight = InFlight()
+    for step in steps:
+        in_flight.enter() if step == "+" else in_flight.leave()
+
+    assert in_flight.report() == {"now": now, "lowest": 0, "highest": highest}
+
+
+def test_in_flight_is_told_over_a_window() -> None:
+    in_flight = InFlight()
+    for _ in range(5):
+        in_flight.enter()
+    in_flight.report()
+    in_flight.leave()
+
+    windows = [in_flight.report() for _ in range(WINDOW_REPORTS + 1)]
+
+    assert windows[0] == {"now": 4, "lowest": 0, "highest": 5}
+    # The report in which the fifth came is out of the window, then the one in which one left.
+    assert windows[-2] == {"now": 4, "lowest": 4, "highest": 5}
+    assert windows[-1] == {"now": 4, "lowest": 4, "highest": 4}
+
+
+def test_variants_that_are_gone_are_forgotten_once_there_are_many() -> None:
+    counters = Counters("1")
+    for number in range(GONE_VARIANTS_KEPT + 2):
+        counters.of(f"e{number}", "a")
+
+    counters.keep_only({("e1", "a")})
+
+    assert [one["endpoint"] for one in told(counters)] == ["e1"]
+
+
+def test_limits_are_told_by_name_before_they_are_met() -> None:
+    counters = Counters("1")
+    counters.limit_hits[Limit.QUEUE] += 1
+
+    told = msgspec.json.decode(counters.report())["limit_hits"]
+
+    assert told == {"queue": 1} | {limit.value: 0 for limit in Limit if limit != "queue"}
+
+
+def test_a_report_says_when_its_process_began() -> None:
+    assert msgspec.json.decode(Counters("1", 17.5).report())["began_at"] == 17.5
+
+
+async def test_control_is_told_what_is_new_at_once_and_the_same_seldom(house) -> None:
+    """Each report is a request that both have to work on: an idle gateway has nothing to say."""
+    await house.start()
+    reports = 0
+
+    def answer(asked):
+        nonlocal reports
+        reports += asked.path == COUNTERS_PATH
+        return 204, {}, b""
+
+    await house.fake(answer, house.home.control_socket)
+    await eventually(lambda: reports == 1)
+    for _ in range(3):
+        await house.gateway._tell_counters()
+    assert reports == 1
+    house.clock.advance(UNCHANGED_SECONDS)
+    await eventually(lambda: reports == 2)
+    house.gateway._counters.limit_hits[Limit.QUEUE] += 1
+    await eventually(lambda: reports == 3)
+
+
+async def test_a_control_that_was_away_is_told_again(house) -> None:
+    await house.start()
+    control = await house.control(lambda asked: (204, {}, b""))
+    await eventually(lambda: house.told)
+    house.told = None
+    control.hang_up()
+    control.stop_listening()
+    house.clock.advance(UNCHANGED_SECONDS)
+    await eventually(lambda: not house.gateway._told)
+    await house.control(lambda asked: (204, {}, b""))
+    await eventually(lambda: house.told)

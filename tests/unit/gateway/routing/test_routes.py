@@ -1,0 +1,231 @@
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagehen.base.clock import SYSTEM
+from sagehen.frame.routes import InstanceRoute, Route, RouteTable, VariantRoute
+from sagehen.gateway.metrics.counters import Counters
+from sagehen.gateway.routing.inflight import Board, clear_row, make_board, open_board
+from sagehen.gateway.routing.instance import Instance
+from sagehen.gateway.routing.routes import Routes
+from sagehen.services.sagemaker.hosting.reconciler.routes import assign_columns
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "routes.json"
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    make_board(tmp_path / "board", 2)
+    return open_board(tmp_path / "board", 0)
+
+
+@pytest.fixture
+def routes(file: Path, board: Board) -> Routes:
+    return Routes(file, Counters("1"), SYSTEM, board)
+
+
+def write(
+    file: Path,
+    weight: float = 1,
+    places: tuple[str, ...] = ("i-1",),
+    shadow: VariantRoute | None = None,
+    slots: int = 1,
+) -> None:
+    write_places(file, {place: ord(place[-1]) for place in places}, weight, shadow, slots)
+
+
+def write_places(
+    file: Path,
+    columns: dict[str, int],
+    weight: float = 1,
+    shadow: VariantRoute | None = None,
+    slots: int = 1,
+) -> None:
+    """A table with these instances and their columns of the board."""
+    instances = tuple(
+        InstanceRoute(
+            instance_id=place,
+            address=f"unix:/{place}",
+            board_column=column,
+            slots=slots,
+        )
+        for place, column in columns.items()
+    )
+    variant = VariantRoute(name="All", weight=weight, instances=instances)
+    route = Route(endpoint_name="price", variants=(variant,), shadow=shadow)
+    table = RouteTable(routes={"price": route})
+    draft = file.with_suffix(".new")
+    draft.write_bytes(msgspec.json.encode(table))
+    draft.replace(file)
+
+
+def test_without_a_file_there_are_no_routes(routes):
+    assert not routes.refresh()
+    assert routes.get("price") is None
+
+
+def test_the_file_is_read_when_it_changes_only(file, routes):
+    write(file)
+    assert routes.refresh()
+    assert not routes.refresh()
+    write(file, weight=2)
+    assert routes.refresh()
+    assert routes.get("price").weights == (2,)
+
+
+def test_an_instance_stays_the_same_while_it_is_there(file, routes):
+    write(file)
+    routes.refresh()
+    (before,) = routes.get("price").variants[0].instances
+    write(file, weight=2, places=("i-0", "i-1"))
+    routes.refresh()
+    assert routes.get("price").variants[0].instances[1] is before
+
+
+def test_counts_outlive_a_change(file, routes):
+    write(file)
+    routes.refresh()
+    routes.get("price").variants[0].counters.invocations += 1
+    write(file, weight=2)
+    routes.refresh()
+    assert routes.get("price").variants[0].counters.invocations == 1
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b'{"routes": 3}'])
+def test_a_broken_file_leaves_the_last_table_in_force(file, routes, broken):
+    write(file)
+    routes.refresh()
+    file.write_bytes(broken)
+    assert not routes.refresh()
+    assert routes.get("price") is not None
+    write(file, weight=5)
+    assert routes.refresh()
+
+
+@pytest.mark.parametrize(("weight", "of", "share"), [(0, 1, 0), (1, 4, 0.25), (1, 1, 1), (5, 2, 1)])
+def test_a_shadow_s_share_is_its_weight_by_production_s(file, routes, weight, of, share):
+    write(file, weight=of, shadow=VariantRoute(name="Next", weight=weight, instances=()))
+    routes.refresh()
+    endpoint = routes.get("price")
+    assert (endpoint.shadow.route.name, endpoint.shadow_share) == ("Next", share)
+    assert (endpoint.variant("Next"), endpoint.weights) == (None, (of,))
+
+
+def test_a_shadow_that_becomes_the_production_variant_has_another_line(file, routes):
+    shadow = VariantRoute(name="All", weight=1, instances=())
+    write(file, shadow=shadow)
+    routes.refresh()
+    production, before = routes.get("price").variants[0], routes.get("price").shadow
+    assert before.line is not production.line
+    assert before.counters is production.counters
+    write(file, weight=2, shadow=shadow)
+    routes.refresh()
+    after = routes.get("price").shadow
+    assert after.line is before.line
+    assert after.line.variant is after
+
+
+def test_a_removed_file_leaves_the_last_table_in_force(file, routes):
+    write(file)
+    routes.refresh()
+    file.unlink()
+    assert not routes.refresh()
+    assert routes.get("price") is not None
+
+
+def test_what_another_gateway_sends_counts_too(file, routes, board, tmp_path):
+    write(file)
+    routes.refresh()
+    (instance,) = routes.get("price").variants[0].instances
+    instance.take()
+    open_board(tmp_path / "board", 1).take(ord("1"))
+    assert instance.outstanding == 2
+
+
+def test_an_instance_that_left_gives_its_column_free_at_once(file, routes, board):
+    write(file)
+    routes.refresh()
+    (instance,) = routes.get("price").variants[0].instances
+    instance.take()
+    write(file, places=("i-2",))
+    routes.refresh()
+    assert (instance.outstanding, board.outstanding(ord("1"))) == (1, 0)
+    instance.give()
+    assert (instance.outstanding, board.outstanding(ord("1"))) == (0, 0)
+
+
+def test_an_instance_with_other_slots_is_the_same(file, routes):
+    write(file)
+    routes.refresh()
+    (before,) = routes.instances()
+    before.take()
+    write(file, slots=3)
+    routes.refresh()
+    (after,) = routes.instances()
+    assert after is before
+    assert (after.slots, after.outstanding) == (3, 1)
+
+
+GATEWAYS = 2
+gateway = st.integers(0, GATEWAYS - 1)
+happenings = st.lists(
+    st.one_of(
+        st.tuples(st.just("take"), gateway, st.integers(0, 5)),
+        st.tuples(st.just("take"), gateway, st.integers(0, 5)),
+        st.tuples(st.just("give"), gateway, st.integers(0, 5)),
+        st.tuples(st.just("look"), gateway, st.none()),
+        st.tuples(st.just("kill"), gateway, st.none()),
+        st.tuples(st.just("table"), st.none(), st.sets(st.sampled_from("ABCDEF"), max_size=4)),
+    ),
+    max_size=50,
+)
+
+
+@settings(deadline=None)
+@given(happenings)
+def test_the_board_comes_back_to_nothing_whatever_comes_and_goes(happened):
+    """Instances come and go and hand on their columns; gateways see it early or late, and die."""
+    with TemporaryDirectory() as folder:
+        file, path = Path(folder) / "routes.json", Path(folder) / "board"
+        make_board(path, GATEWAYS + 1)
+        onlooker = open_board(path, GATEWAYS)
+        columns: dict[str, int] = {}
+
+        def started(row: int) -> Routes:
+            return Routes(file, Counters(str(row)), SYSTEM, open_board(path, row))
+
+        gateways = [started(row) for row in range(GATEWAYS)]
+        working: list[list[Instance]] = [[] for _ in range(GATEWAYS)]
+
+        def check_sum() -> None:
+            counts = [onlooker.outstanding(column) for column in range(8)]
+            routed = [one for held in working for one in held if one.column is not None]
+            assert counts == [sum(one.column == at for one in routed) for at in range(8)]
+
+        for what, at, more in happened:
+            if what == "table":
+                columns = assign_columns(sorted(more), columns)
+                write_places(file, columns)
+            elif what == "look":
+                gateways[at].refresh()
+            elif what == "kill":
+                working[at].clear()
+                clear_row(path, at)
+                gateways[at] = started(at)
+            elif what == "take" and (known := list(gateways[at].instances())):
+                working[at].append(known[more % len(known)])
+                working[at][-1].take()
+            elif what == "give" and working[at]:
+                working[at].pop(more % len(working[at])).give()
+            check_sum()
+        for one in (one for held in working for one in held):
+            one.give()
+        working = [[]]
+        check_sum()

@@ -1,0 +1,143 @@
+"""Mail to a real mail server: what it says decides whether it is tried again."""
+
+import email
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.smtp import SMTP, Envelope, Session
+
+from sagehen.base.settings import Settings
+from sagehen.services.messaging.outbox.attempts import Answer, Parcel, Verdict
+from sagehen.services.messaging.outbox.mail import MailPost
+from sagehen.services.messaging.sns.envelopes import Links
+from sagehen.services.messaging.sns.records import (
+    Delivery,
+    Notice,
+    PostKind,
+    SubscriptionRecord,
+    SubscriptionState,
+    TopicRecord,
+)
+from support.clock import HandClock
+from support.mailbox import MailController
+
+
+class Server:
+    """Answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.on_recipient = self.on_data = "250 OK"
+        self.contents: list[bytes] = []
+        self.port = 0
+
+    async def handle_RCPT(  # noqa: N802
+        self, _: SMTP, __: Session, envelope: Envelope, address: str, options: Any
+    ) -> str:
+        if self.on_recipient.startswith("250"):
+            envelope.rcpt_tos.append(address)
+        return self.on_recipient
+
+    async def handle_DATA(self, _: SMTP, __: Session, envelope: Envelope) -> str:  # noqa: N802
+        assert isinstance(envelope.content, bytes)
+        self.contents.append(envelope.content)
+        return self.on_data
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Server]:
+    server = Server()
+    controller = MailController(server)
+    controller.start()
+    server.port = controller.port
+    yield server
+    controller.stop()
+
+
+@pytest.fixture
+def server(running: Server) -> Server:
+    running.on_recipient = running.on_data = "250 OK"
+    running.contents.clear()
+    return running
+
+
+async def send(tmp_path: Path, port: int | None, message: str = "m", **more: Any) -> Answer:
+    chosen: dict[str, Any] = {"smtp_host": "127.0.0.1", "smtp_port": port} if port else {}
+    settings = Settings(home=tmp_path, **{**chosen, **more})
+    links = Links("http://host", "/c.pem")
+    notice = Notice(message_id="id", topic_arn="t", message=message, published_at=0)
+    delivery = Delivery(
+        delivery_id=7,
+        subscription_arn="s",
+        kind=PostKind.NOTIFICATION,
+        notice=notice,
+        notice_id=1,
+        attempts=0,
+        due_at=0,
+    )
+    subscription = SubscriptionRecord(
+        arn="s",
+        topic_arn="t",
+        protocol="email",
+        endpoint="reader@example.org",
+        state=SubscriptionState.CONFIRMED,
+        created_at=0,
+        attributes={},
+        token="",
+        token_expires_at=0,
+    )
+    topic = TopicRecord(arn="t", created_at=0, attributes={})
+    post = MailPost(settings, links, lambda _: "{}", HandClock(86_400))
+    return await post.send(Parcel(delivery=delivery, subscription=subscription, topic=topic))
+
+
+async def test_accepted(server: Server, tmp_path: Path) -> None:
+    answer = await send(tmp_path, server.port, "line\n.\nafter the dot ü")
+    assert answer.verdict is Verdict.ACCEPTED
+    mail = email.message_from_bytes(server.contents[0])
+    assert mail["Message-ID"] == "<id.7@localhost>"
+    assert mail["Date"] == "Fri, 02 Jan 1970 00:00:00 -0000"
+    payload = mail.get_payload(decode=True)
+    assert isinstance(payload, bytes)
+    text = payload.decode().replace("\r\n", "\n")
+    assert text.startswith("line\n.\nafter the dot ü\n\n--\n")
+    assert "http://host/?Action=Unsubscribe&SubscriptionArn=s" in text
+
+
+@pytest.mark.parametrize(
+    ("on_recipient", "on_data", "verdict"),
+    [
+        ("550 No such user", "250 OK", Verdict.REFUSED),
+        ("450 Mailbox busy", "250 OK", Verdict.FAILED),
+        ("250 OK", "554 Spam", Verdict.REFUSED),
+        ("250 OK", "451 Later", Verdict.FAILED),
+        ("250 OK", "421 Closing", Verdict.FAILED),
+    ],
+)
+async def test_what_the_server_says(
+    server: Server, tmp_path: Path, on_recipient: str, on_data: str, verdict: Verdict
+) -> None:
+    server.on_recipient, server.on_data = on_recipient, on_data
+    answer = await send(tmp_path, server.port)
+    assert answer.verdict is verdict
+    assert answer.why
+
+
+async def test_the_owner_s_own_mistakes_lose_nothing(server: Server, tmp_path: Path) -> None:
+    assert (await send(tmp_path, None)).verdict is Verdict.FAILED
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    assert (await send(tmp_path, port)).verdict is Verdict.FAILED
+    logged_in = {"smtp_username": "u", "smtp_password": "p"}
+    assert (await send(tmp_path, server.port, **logged_in)).verdict is Verdict.FAILED
+    encrypted = {"smtp_security": "starttls"}
+    assert (await send(tmp_path, server.port, **encrypted)).verdict is Verdict.FAILED
+
+
+async def test_a_server_that_says_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        answer = await send(tmp_path, port, delivery_timeout_seconds=0.2)
+    assert answer.verdict is Verdict.FAILED

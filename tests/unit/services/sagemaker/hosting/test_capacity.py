@@ -1,0 +1,105 @@
+"""How many instances a machine has room for, when it is asked to be strict."""
+
+import msgspec
+import pytest
+
+from sagehen.base.settings import Settings
+from sagehen.services.sagemaker.hosting.deployments import (
+    Machine,
+    check_capacity,
+    this_machine,
+)
+from sagehen.services.sagemaker.hosting.records import (
+    Deployment,
+    EndpointRecord,
+    EndpointStatus,
+    VariantPlan,
+)
+from sagehen.wire.errors import AwsError
+
+MACHINE = Machine(vcpus=8, memory_bytes=32 * 2**30, gpus=0)
+STRICT = Settings(strict_capacity=True)
+
+
+def endpoint(name: str, count: int, kind: str = "ml.m5.large", **fields) -> EndpointRecord:
+    variant = VariantPlan(
+        name="v", instance_type=kind, instance_count=count, weight=1, containers=()
+    )
+    deployment = Deployment(deployment_id=f"{name}-1", config_name="c", variants=(variant,))
+    return EndpointRecord(
+        **{
+            "name": name,
+            "arn": name,
+            "created_at": 0,
+            "modified_at": 0,
+            "status": EndpointStatus.CREATING,
+            "target": deployment,
+            **fields,
+        }
+    )
+
+
+def allowed(before, after, settings=STRICT) -> bool:
+    try:
+        check_capacity(before, after, settings, MACHINE)
+    except AwsError:
+        return False
+    return True
+
+
+def refused(before, after, settings=STRICT) -> str:
+    with pytest.raises(AwsError) as caught:
+        check_capacity(before, after, settings, MACHINE)
+    return caught.value.message
+
+
+def test_vcpus_and_memory_are_shared_by_all():
+    assert allowed([endpoint("a", 2)], endpoint("b", 2))
+    said = refused([endpoint("a", 2)], endpoint("b", 3))
+    assert "'ml.m5.large for endpoint usage' is 4 Instances" in said
+    assert "utilization of 2 Instances and a request delta of 3 Instances" in said
+    assert "8 vCPUs, 32.0 GiB of memory and 0 GPUs" in said
+    assert "is 0 Instances" in refused([], endpoint("a", 1, "ml.r5.2xlarge"))
+
+
+def test_a_shadow_takes_room_too():
+    record = endpoint("a", 2)
+    shadow = msgspec.structs.replace(record.target.variants[0], name="s", instance_count=3)
+    target = msgspec.structs.replace(record.target, shadow=shadow)
+    said = refused([], msgspec.structs.replace(record, target=target))
+    assert "a request delta of 5 Instances" in said
+
+
+def test_gpus_count():
+    assert "is 0 Instances" in refused([], endpoint("a", 1, "ml.g4dn.xlarge"))
+
+
+@pytest.mark.parametrize("status", [EndpointStatus.FAILED, EndpointStatus.DELETING])
+def test_what_does_not_run_takes_no_room(status):
+    assert allowed([endpoint("a", 4, status=status)], endpoint("b", 4))
+    assert not allowed([endpoint("a", 4)], endpoint("b", 4))
+
+
+def test_an_update_needs_room_for_old_and_new_together():
+    before = endpoint("a", 2, target=None, current=endpoint("x", 2).target)
+    assert allowed([before], endpoint("a", 2, current=before.current))
+    assert not allowed([before], endpoint("a", 3, current=before.current))
+
+
+def test_scaling_in_place_needs_room_for_what_is_added():
+    before = endpoint("a", 3, target=None, current=endpoint("a", 3).target)
+    assert allowed([before], endpoint("a", 4, current=before.current))
+    assert not allowed([before], endpoint("a", 5, current=before.current))
+
+
+def test_less_is_always_allowed():
+    before = endpoint("a", 40, target=None, current=endpoint("a", 40).target)
+    settings = Settings(strict_capacity=True, max_endpoint_instances=10)
+    assert allowed([before], endpoint("a", 30, current=before.current), settings)
+    assert not allowed([before], endpoint("a", 41, current=before.current), settings)
+
+
+def test_this_machine_has_something():
+    machine = this_machine()
+    assert machine.vcpus >= 1
+    assert machine.memory_bytes > 2**28

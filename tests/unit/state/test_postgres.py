@@ -1,0 +1,78 @@
+"""The state in PostgreSQL: the same functions, and several writers at once."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import MetaData
+
+from sagehen.base.errors import AlreadyExists, Invalid
+from sagehen.frame import tags
+from sagehen.frame.named_records import ListQuery
+from sagehen.services.sagemaker.hosting import model_store as models
+from sagehen.services.sagemaker.hosting.records import ModelRecord
+from sagehen.state import leases
+from sagehen.state.database import Database
+from sagehen.state.migrate import upgrade
+
+
+@pytest.fixture(scope="module")
+def database(postgres_url: str) -> Iterator[Database]:
+    threads = [threading.Thread(target=upgrade, args=(postgres_url,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    database = Database(postgres_url)
+    yield database
+    database.close()
+
+
+def model(name: str) -> ModelRecord:
+    return ModelRecord(name=name, arn=name, created_at=1.1, definition={"x": ["\x00ü", 1.5, None]})
+
+
+def test_migrations_make_the_tables(database: Database, metadata: MetaData) -> None:
+    with database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_rows(database: Database) -> None:
+    with database.write() as connection:
+        models.insert(connection, model("One"))
+        with pytest.raises(AlreadyExists):
+            models.insert(connection, model("oNE"))
+        assert models.get(connection, "one") == model("One")
+        models.insert(connection, model("Two"))
+        first, token = models.list_page(connection, ListQuery(limit=1))
+        second, last = models.list_page(connection, ListQuery(limit=1, token=token))
+        assert ([first[0].name, second[0].name], last) == (["Two", "One"], None)
+        tags.put(connection, "arn", {"a": "1"})
+        tags.put(connection, "arn", {"a": "2"})
+        assert tags.get(connection, "arn") == {"a": "2"}
+
+
+def test_a_token_with_what_no_column_holds(database: Database) -> None:
+    # ["created_at",true,1,"\u0000"]
+    token = "WyJjcmVhdGVkX2F0Iix0cnVlLDEsIlx1MDAwMCJd"
+    with database.read() as connection, pytest.raises(Invalid):
+        models.list_page(connection, ListQuery(limit=1, token=token))
+
+
+def test_one_lease_holder_of_many(database: Database) -> None:
+    won = []
+
+    def attempt(holder: str) -> None:
+        with database.write() as connection:
+            if leases.acquire(connection, "loop", holder, now=0, ttl_seconds=10):
+                won.append(holder)
+
+    threads = [threading.Thread(target=attempt, args=(str(i),)) for i in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
