@@ -28,10 +28,10 @@ from sagehen.services.sagemaker.async_inference import (
 )
 from sagehen.services.sagemaker.async_inference.invocations import ordered_id
 from sagehen.services.sagemaker.async_inference.records import (
+    AsyncOutcome,
     AsyncRequest,
     AsyncState,
-    Outcome,
-    Output,
+    OutputTarget,
 )
 from sagehen.state.database import Database
 
@@ -174,7 +174,7 @@ def steps() -> dict[str, Callable[[Connection], object]]:
         held.extend((one.sequence, one.attempt) for one in leased)
 
     def end(connection: Connection) -> None:
-        done = Outcome(state=AsyncState.SUCCEEDED, content_type="text/plain", status=200)
+        done = AsyncOutcome(state=AsyncState.SUCCEEDED, content_type="text/plain", status=200)
         for sequence, attempt in held:
             async_leases.finish(connection, sequence, attempt, done, now)
 
@@ -201,7 +201,7 @@ def make_request(text: str, inline: bool) -> tuple[AsyncRequest, bytes | None]:
         received_at=now,
         expires_at=now + DEADLINE_SECONDS,
         timeout_seconds=900,
-        output=Output(location=f"{OUTPUTS}/{uuid.uuid4()}.out"),
+        output=OutputTarget(location=f"{OUTPUTS}/{uuid.uuid4()}.out"),
         input_location=None if inline else input_of(text),
         content_type="text/plain",
     )

@@ -12,7 +12,7 @@ import psutil
 from sides import Server
 
 from sagehen.frame.routes import InstanceRoute, RouteTable
-from sagehen.gateway.routing.inflight import Board
+from sagehen.gateway.routing.inflight import InflightTable
 
 MIB = 2**20
 MODEL_SERVERS = "model servers, mean"
@@ -72,7 +72,7 @@ class Inside:
         assert instance.board_column is not None
         with self._run("board").open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            return Board(memoryview(mapped).cast("q"), 0).outstanding(instance.board_column)
+            return InflightTable(memoryview(mapped).cast("q"), 0).outstanding(instance.board_column)
 
     def left_on_board(self) -> int:
         """Cells of the board that are not 0: counts, and since when somebody waits."""

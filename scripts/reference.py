@@ -11,12 +11,12 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from sagehen.app.api.application import OPERATIONS
-from sagehen.apply.client import Place
-from sagehen.apply.resources import KINDS, Kind
+from sagehen.apply.client import Destination
+from sagehen.apply.resources import KINDS, ResourceKind
 from sagehen.apply.resources.sagemaker import EndpointKind, SageMakerKind
 from sagehen.base.config import PREFIX
 from sagehen.base.metrics import METRICS, OWN, Metric
-from sagehen.base.metrics import Kind as MetricKind
+from sagehen.base.metrics import MetricKind as MetricKind
 from sagehen.base.settings import Settings
 from sagehen.base.settings.section import Section
 from sagehen.services.s3.operations import OPERATIONS as S3_OPERATIONS
@@ -136,7 +136,7 @@ def types_table() -> str:
     return "\n".join(lines)
 
 
-def _properties(kind: Kind) -> str:
+def _properties(kind: ResourceKind) -> str:
     """Required ones in bold. SageMaker's are botocore's to say, and more with each version."""
     required = [f"**{one}**" for one in kind.required]
     if isinstance(kind, SageMakerKind):
@@ -147,7 +147,7 @@ def _properties(kind: Kind) -> str:
     return ", ".join(f"**{one}**" if one in kind.required else one for one in sorted(kind.members))
 
 
-class TemplatePlace(Place):
+class TemplatePlace(Destination):
     """Somewhere."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@ wants one."""
 
 from typing import Any
 
-from sagehen.apply.resources import Kind, Live
+from sagehen.apply.resources import ActualState, ResourceKind
 from sagehen.base.errors import AlreadyExists, Conflict, NotFound
 
 
@@ -83,7 +83,7 @@ class World:
         left = self.busy.get(key, 0)
         self.busy[key] = max(0, left - 1)
         status = "busy" if left else "ready"
-        return Live(name=name, properties=self.things[key], status=status)
+        return ActualState(name=name, properties=self.things[key], status=status)
 
     def create(self, kind, name, properties):
         if kind.name_property is None:
@@ -114,7 +114,7 @@ class World:
         return ""
 
 
-def of_world(kind: Kind) -> Kind:
+def of_world(kind: ResourceKind) -> ResourceKind:
     """The type of resource, of a World."""
 
     class Fake(type(kind)):

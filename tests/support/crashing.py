@@ -156,15 +156,15 @@ def _at_calls(crash: Crash, before: bool) -> None:
 
 
 def _at_phases(crash: Crash) -> None:
-    from sagehen.agent.jobs.job import Job
+    from sagehen.agent.jobs.job import JobAttempt
 
-    note = Job._note
+    note = JobAttempt._note
 
-    def counted(job: Job, *phase: Any) -> None:
+    def counted(job: JobAttempt, *phase: Any) -> None:
         note(job, *phase)
         crash.count()
 
-    Job._note = counted  # type: ignore[method-assign]
+    JobAttempt._note = counted  # type: ignore[method-assign]
 
 
 _INSTALL: dict[str, Callable[[Crash], None]] = {

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from sagehen.agent.jobs.context import JobSurroundings
-from sagehen.agent.jobs.jobs import Jobs
+from sagehen.agent.jobs.context import JobContext
+from sagehen.agent.jobs.jobs import JobAttempts
 from sagehen.frame.job_specs import JobReport, JobSpec
 
 LOOK_SECONDS = 2.03
@@ -17,9 +17,9 @@ MakeSpec = Callable[..., JobSpec]
 class JobsUnderTest:
     """The jobs of an agent, and ways to wait for what they report."""
 
-    def __init__(self, around: JobSurroundings) -> None:
+    def __init__(self, around: JobContext) -> None:
         self.around = around
-        self.jobs = Jobs(around)
+        self.jobs = JobAttempts(around)
 
     async def reports(self, until: Callable[[JobReport], Any], attempt: str = "j-1") -> JobReport:
         """The attempt's report, as soon as it is so."""

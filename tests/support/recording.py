@@ -21,9 +21,9 @@ from starlette.types import Message, Receive, Scope, Send
 from sagehen.app.api.application import Application
 from sagehen.base.clock import Clock
 from sagehen.frame.asgi import BodyBudget
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.frame.own_paths.access import Guard, Metrics, OwnSite
-from sagehen.frame.own_paths.routes import Asked, own_route
+from sagehen.frame.own_paths.routes import OwnPathRequest, own_route
 from sagehen.gateway.admission.admission import Admission
 from sagehen.gateway.admission.errors import Texts
 from sagehen.gateway.admission.params import (
@@ -35,7 +35,7 @@ from sagehen.gateway.admission.params import (
     joined_fields,
     read_target,
 )
-from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.sagemaker.async_inference.intake import NewRequest
 from sagehen.services.sagemaker.async_inference.invocations import AsyncInvocations
 from sagehen.services.sagemaker.async_inference.records import AsyncRequest
@@ -154,14 +154,14 @@ def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
     executed: list[Executed] = []
 
     def operation(service_name: str, name: str) -> Any:
-        async def record(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+        async def record(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
             executed.append(Executed(service_name, name, params, call.by_link))
             raise AwsError("Recorded", "", 299)
 
         return record
 
     def of_s3(name: str) -> Any:
-        async def record(exchange: Exchange) -> Response:
+        async def record(exchange: S3Exchange) -> Response:
             named = {
                 f"the header {header}": _gathered(value)
                 for header, value in exchange.headers.items()
@@ -182,7 +182,7 @@ def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
             executed.append(Executed("sagemaker-runtime", "InvokeEndpointAsync", params))
             raise AwsError("Recorded", "", 299)
 
-    async def own(asked: Asked) -> object:
+    async def own(asked: OwnPathRequest) -> object:
         params = {**asked.path, **asked.query, "body": asked.body}
         executed.append(Executed("execute-api", asked.method, params))
         raise AwsError("Recorded", "", 299)
@@ -239,9 +239,9 @@ async def _nobody(scope: Scope, receive: Receive, send: Send) -> bool:
     return False
 
 
-def _call(request_id: str, clock: Clock, objects: object) -> Call:
+def _call(request_id: str, clock: Clock, objects: object) -> RequestContext:
     settings = SimpleNamespace(account_id="000000000000")
-    return Call(
+    return RequestContext(
         settings=cast("Any", settings),
         database=cast("Any", None),
         writes=cast("Any", None),

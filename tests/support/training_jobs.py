@@ -9,10 +9,10 @@ import msgspec
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.frame.job_specs import (
     JobList,
+    JobOutcome,
     JobPhase,
     JobReport,
     JobSpec,
-    Outcome,
     PhaseChange,
     StopRequest,
 )
@@ -72,7 +72,7 @@ PHASES = (JobPhase.STARTING, JobPhase.DOWNLOADING, JobPhase.TRAINING, JobPhase.U
 def report_of(
     attempt_id: str,
     phases: int,
-    outcome: Outcome | None = None,
+    outcome: JobOutcome | None = None,
     began: float = BEGAN,
     step: float = 10,
     **members: Any,

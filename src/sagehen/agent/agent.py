@@ -16,8 +16,8 @@ from sagehen.agent.changes import Changes
 from sagehen.agent.instances.container_plan import ContainerPlace
 from sagehen.agent.instances.instance import Instance
 from sagehen.agent.instances.leftovers import clear_leftovers, prune_logs
-from sagehen.agent.jobs.context import JobSurroundings
-from sagehen.agent.jobs.jobs import Jobs
+from sagehen.agent.jobs.context import JobContext
+from sagehen.agent.jobs.jobs import JobAttempts
 from sagehen.agent.launchers.launcher import Launcher
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.agent.messages import InstanceList, LoadedModel, Sample
@@ -127,8 +127,8 @@ class Agent:
             clock=clock,
             pace=pace or Pace(),
         )
-        self.jobs = Jobs(
-            JobSurroundings(
+        self.jobs = JobAttempts(
+            JobContext(
                 settings=settings,
                 home=home,
                 objects=objects,

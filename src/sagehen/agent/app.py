@@ -17,8 +17,14 @@ from starlette.routing import Route
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.errors import ModelNotReady, ModelRefused, NoRoom
-from sagehen.agent.jobs.jobs import Jobs
-from sagehen.agent.messages import Failure, Interrupted, InterruptRequest, LoadRequest, TouchRequest
+from sagehen.agent.jobs.jobs import JobAttempts
+from sagehen.agent.messages import (
+    ErrorMessage,
+    InterruptedJobs,
+    InterruptRequest,
+    LoadRequest,
+    TouchRequest,
+)
 from sagehen.base.errors import (
     ArtifactError,
     ArtifactMissing,
@@ -90,7 +96,7 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def job_routes(jobs: Jobs) -> list[Route]:
+def job_routes(jobs: JobAttempts) -> list[Route]:
     """`/jobs`, and what is below it."""
     routes = _JobRoutes(jobs)
     return [
@@ -104,7 +110,7 @@ def job_routes(jobs: Jobs) -> list[Route]:
 
 
 class _JobRoutes:
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: JobAttempts) -> None:
         self._jobs = jobs
 
     async def list(self, request: Request) -> Response:
@@ -115,7 +121,7 @@ class _JobRoutes:
 
     async def interrupt(self, request: Request) -> Response:
         wanted = await read_body(request, InterruptRequest)
-        return answer_json(Interrupted(attempt_ids=self._jobs.interrupt(wanted.jobs)), 202)
+        return answer_json(InterruptedJobs(attempt_ids=self._jobs.interrupt(wanted.jobs)), 202)
 
     async def put(self, request: Request) -> Response:
         spec = await read_body(request, JobSpec)
@@ -227,5 +233,5 @@ _STATUSES: tuple[tuple[type[SagehenError], int, str], ...] = (
 async def _answer_error(request: Request, error: Exception) -> Response:
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
-            return answer_json(Failure(code=code, message=str(error)), status)
-    return answer_json(Failure(code="InternalFailure", message=str(error)), 500)
+            return answer_json(ErrorMessage(code=code, message=str(error)), status)
+    return answer_json(ErrorMessage(code="InternalFailure", message=str(error)), 500)

@@ -6,11 +6,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from sagehen.agent.http import Answer, exchange
+from sagehen.agent.http import LocalAnswer, exchange
 from sagehen.agent.messages import (
-    Failure,
+    ErrorMessage,
     InstanceList,
-    Interrupted,
+    InterruptedJobs,
     InterruptRequest,
     JobSample,
     LoadedModel,
@@ -116,7 +116,7 @@ class AgentClient:
         """
         body = msgspec.json.encode(InterruptRequest(jobs=jobs))
         answer = await self._ask("POST", "/jobs/interrupt", body)
-        return self._decode(answer, Interrupted).attempt_ids
+        return self._decode(answer, InterruptedJobs).attempt_ids
 
     async def metrics(self) -> list[Sample]:
         """Numbers about every instance."""
@@ -128,22 +128,22 @@ class AgentClient:
 
     async def _ask(
         self, method: str, path: str, body: bytes = b"", *, wait_seconds: float = 0
-    ) -> Answer:
+    ) -> LocalAnswer:
         timeout = TIMEOUT_SECONDS + wait_seconds
         return await exchange(self._address, method, path, body, timeout_seconds=timeout)
 
-    def _decode(self, answer: Answer, kind: type[_T]) -> _T:
+    def _decode(self, answer: LocalAnswer, kind: type[_T]) -> _T:
         self._check(answer)
         try:
             return msgspec.json.decode(answer.body, type=kind)
         except msgspec.MsgspecError as error:
             raise Unavailable(f"The agent's answer makes no sense: {error}") from error
 
-    def _check(self, answer: Answer) -> None:
+    def _check(self, answer: LocalAnswer) -> None:
         if answer.status < 300:
             return
         try:
-            message = msgspec.json.decode(answer.body, type=Failure).message
+            message = msgspec.json.decode(answer.body, type=ErrorMessage).message
         except msgspec.MsgspecError:
             message = answer.text
         raise _ERRORS.get(answer.status, Unavailable)(message or f"HTTP {answer.status}")

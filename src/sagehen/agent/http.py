@@ -7,14 +7,14 @@ import httptools
 
 from sagehen.base.errors import Unavailable
 
-__all__ = ["Answer", "exchange"]
+__all__ = ["LocalAnswer", "exchange"]
 
 MOST_ANSWER_BYTES = 64 * 2**20
 READ_BYTES = 64 * 1024
 
 
 @dataclass
-class Answer:
+class LocalAnswer:
     status: int
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class _Collector:
 
 async def exchange(
     address: str, method: str, path: str, body: bytes = b"", *, timeout_seconds: float
-) -> Answer:
+) -> LocalAnswer:
     """Send a request on a connection of its own and return the answer.
 
     Args:
@@ -93,7 +93,7 @@ def _head(method: str, path: str, body: bytes) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-async def _read(reader: asyncio.StreamReader) -> Answer:
+async def _read(reader: asyncio.StreamReader) -> LocalAnswer:
     collected = _Collector()
     parser = httptools.HttpResponseParser(collected)
     while not collected.complete:
@@ -103,11 +103,11 @@ async def _read(reader: asyncio.StreamReader) -> Answer:
         parser.feed_data(data)
         if len(collected.body) > MOST_ANSWER_BYTES:
             raise OSError(f"it answers with more than {MOST_ANSWER_BYTES} bytes")
-    return Answer(parser.get_status_code(), bytes(collected.body), collected.headers)
+    return LocalAnswer(parser.get_status_code(), bytes(collected.body), collected.headers)
 
 
-def _end_at_close(parser: httptools.HttpResponseParser, collected: _Collector) -> Answer:
+def _end_at_close(parser: httptools.HttpResponseParser, collected: _Collector) -> LocalAnswer:
     """An answer without a length ends where the connection does."""
     if collected.headed and not collected.framed:
-        return Answer(parser.get_status_code(), bytes(collected.body))
+        return LocalAnswer(parser.get_status_code(), bytes(collected.body))
     raise OSError("it closed the connection before its answer was whole")

@@ -5,10 +5,10 @@ import msgspec
 from sagehen.frame.container_specs import InstanceReport
 
 __all__ = [
-    "Failure",
+    "ErrorMessage",
     "InstanceList",
     "InterruptRequest",
-    "Interrupted",
+    "InterruptedJobs",
     "JobSample",
     "LoadRequest",
     "LoadedModel",
@@ -72,7 +72,7 @@ class InterruptRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How many attempts; None: all."""
 
 
-class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
+class InterruptedJobs(msgspec.Struct, frozen=True, kw_only=True):
     attempt_ids: tuple[str, ...]
     """Those that are ended now for it."""
 
@@ -87,6 +87,6 @@ class JobSample(msgspec.Struct, frozen=True, kw_only=True):
     value: float
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class ErrorMessage(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     message: str

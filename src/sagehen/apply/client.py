@@ -30,7 +30,7 @@ from sagehen.base.errors import (
 from sagehen.base.home import Home
 from sagehen.base.user_environment import client_variables
 
-__all__ = ["Aws", "Place", "code_of", "connect", "connect_home", "told"]
+__all__ = ["Aws", "Destination", "code_of", "connect", "connect_home", "told"]
 
 _TIMEOUT_SECONDS = 60
 _REFUSALS: dict[int, type[SagehenError]] = {
@@ -112,7 +112,7 @@ class Aws:
         return _read(self.url, answer.status_code, answer.content)
 
 
-class Place:
+class Destination:
     """What pseudo parameters and ARNs are made of."""
 
     def __init__(self, aws: Aws) -> None:

@@ -17,15 +17,24 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sagehen.apply.client import Aws, told
 from sagehen.apply.hidden import revealed
-from sagehen.apply.plan import Action, Lives, Plan, Removal, Step, is_same, live_key, missing_from
-from sagehen.apply.resources import KINDS, Live, comparable
-from sagehen.apply.stack import Journal, Kept, Phase
+from sagehen.apply.plan import (
+    Action,
+    Lives,
+    Removal,
+    StackPlan,
+    StackStep,
+    is_same,
+    live_key,
+    missing_from,
+)
+from sagehen.apply.resources import KINDS, ActualState, comparable
+from sagehen.apply.stack import Journal, Phase, StackResource
 from sagehen.apply.template.desired import Desired, Resolver
 from sagehen.base.errors import AlreadyExists, Invalid, SagehenError, Unavailable
 
 __all__ = [
-    "Interrupted",
-    "Work",
+    "RunInterrupted",
+    "StackRun",
     "in_our_terms",
     "look_at",
     "perform",
@@ -42,12 +51,12 @@ _SHARE_OF_WAIT = 0.1
 """A pause is this share of the wait so far, and so is the most that is waited too long."""
 
 
-class Interrupted(Exception):
+class RunInterrupted(Exception):
     """The user asked to stop; `str` says what is under way still, if anything is."""
 
 
 @dataclass
-class Work:
+class StackRun:
     """What a run works with."""
 
     aws: Aws
@@ -58,7 +67,7 @@ class Work:
     """For one resource to become ready, or to go."""
 
 
-def settled(desired: Desired, work: Work) -> Live | None:
+def settled(desired: Desired, work: StackRun) -> ActualState | None:
     return poll(
         work,
         lambda: desired.kind.look(work.aws, desired.name, desired.properties),
@@ -67,7 +76,7 @@ def settled(desired: Desired, work: Work) -> Live | None:
     )
 
 
-def wait_until_ready(desired: Desired, work: Work) -> Live:
+def wait_until_ready(desired: Desired, work: StackRun) -> ActualState:
     live = settled(desired, work)
     if live is None:
         raise Invalid(f"{what(desired)} is gone again. Apply once more.")
@@ -76,7 +85,7 @@ def wait_until_ready(desired: Desired, work: Work) -> Live:
     return live
 
 
-def wait_until_gone(desired: Desired, work: Work, only_if_going: bool = False) -> None:
+def wait_until_gone(desired: Desired, work: StackRun, only_if_going: bool = False) -> None:
     poll(
         work,
         lambda: desired.kind.look(work.aws, desired.name, desired.properties),
@@ -86,11 +95,11 @@ def wait_until_gone(desired: Desired, work: Work, only_if_going: bool = False) -
 
 
 def poll(
-    work: Work,
-    look: Callable[[], Live | None],
-    done: Callable[[Live | None], bool],
+    work: StackRun,
+    look: Callable[[], ActualState | None],
+    done: Callable[[ActualState | None], bool],
     otherwise: str,
-) -> Live | None:
+) -> ActualState | None:
     """What `look` finds once that is `done`; a server that is away meanwhile is waited for."""
     began = time.monotonic()
     while True:
@@ -111,7 +120,7 @@ def poll(
                 "on waiting."
             )
         if work.stop.wait(_pause_after(waited)):
-            raise Interrupted(otherwise)
+            raise RunInterrupted(otherwise)
 
 
 def _pause_after(waited: float) -> float:
@@ -142,7 +151,7 @@ def look_at(aws: Aws, desired: list[Desired]) -> Lives:
     return found
 
 
-def perform(plan: Plan, resolver: Resolver | None, work: Work) -> None:
+def perform(plan: StackPlan, resolver: Resolver | None, work: StackRun) -> None:
     """All steps, then all removals.
 
     Raises:
@@ -171,7 +180,7 @@ def perform(plan: Plan, resolver: Resolver | None, work: Work) -> None:
             _remove(removal, work)
 
 
-def _create(step: Step, desired: Desired, work: Work) -> Kept:
+def _create(step: StackStep, desired: Desired, work: StackRun) -> StackResource:
     before = work.journal.content
     if desired.kind.name_property is None:
         # What the server named the one before is not the name of this one.
@@ -190,7 +199,7 @@ def _create(step: Step, desired: Desired, work: Work) -> Kept:
     return _finish(step, desired, work)
 
 
-def _made_nothing(refusal: SagehenError, desired: Desired, work: Work) -> bool:
+def _made_nothing(refusal: SagehenError, desired: Desired, work: StackRun) -> bool:
     """Whether nothing is there after all, or nothing of ours; a rule may be, without targets."""
     if isinstance(refusal, AlreadyExists):
         return True
@@ -199,7 +208,7 @@ def _made_nothing(refusal: SagehenError, desired: Desired, work: Work) -> bool:
     return desired.kind.look(work.aws, desired.name, desired.properties) is None
 
 
-def _finish(step: Step, desired: Desired, work: Work) -> Kept:
+def _finish(step: StackStep, desired: Desired, work: StackRun) -> StackResource:
     """Wait for what was begun, or was there, and write it down."""
     if step.action is Action.FINISH:
         work.say(f"Waiting for {what(desired)}")
@@ -210,7 +219,7 @@ def _finish(step: Step, desired: Desired, work: Work) -> Kept:
     return kept
 
 
-def _update(step: Step, desired: Desired, work: Work) -> Kept:
+def _update(step: StackStep, desired: Desired, work: StackRun) -> StackResource:
     assert step.old is not None
     _make_room(desired, work.journal)
     work.journal.keep(msgspec.structs.replace(step.old, phase="updating"))
@@ -237,14 +246,14 @@ def _update(step: Step, desired: Desired, work: Work) -> Kept:
     return kept
 
 
-def _recreate(step: Step, desired: Desired, work: Work) -> Kept:
+def _recreate(step: StackStep, desired: Desired, work: StackRun) -> StackResource:
     work.say(f"Deleting {what(desired)}, which failed")
     desired.kind.delete(work.aws, desired.name)
     wait_until_gone(desired, work)
     return _create(step, desired, work)
 
 
-_STEPS: dict[Action, Callable[[Step, Desired, Work], Kept]] = {
+_STEPS: dict[Action, Callable[[StackStep, Desired, StackRun], StackResource]] = {
     Action.CREATE: _create,
     Action.REPLACE: _create,
     Action.FINISH: _finish,
@@ -254,7 +263,7 @@ _STEPS: dict[Action, Callable[[Step, Desired, Work], Kept]] = {
 }
 
 
-def _fold(step: Step, desired: Desired, journal: Journal) -> None:
+def _fold(step: StackStep, desired: Desired, journal: Journal) -> None:
     """What is only the stack's affair: policies, and who needs whom."""
     assert step.old is not None
     kept = msgspec.structs.replace(
@@ -272,7 +281,7 @@ def _make_room(desired: Desired, journal: Journal) -> None:
         journal.set_aside(current, retained=desired.update_replace_policy == "Retain")
 
 
-def _remove(removal: Removal, work: Work) -> None:
+def _remove(removal: Removal, work: StackRun) -> None:
     kept = removal.kept
     shown = f"{kept.type} {kept.logical_id} ({kept.name or 'unnamed'})"
     if removal.retained:
@@ -303,12 +312,12 @@ def _remove(removal: Removal, work: Work) -> None:
     work.journal.forget(kept)
 
 
-def _kept(desired: Desired, phase: Phase, live: Live | None = None) -> Kept:
+def _kept(desired: Desired, phase: Phase, live: ActualState | None = None) -> StackResource:
     name = live.name if live else desired.name
     attributes = dict(desired.attributes)
     if live is not None and live.name != desired.name:
         attributes |= {"Ref": live.name, "Arn": live.name}
-    return Kept(
+    return StackResource(
         logical_id=desired.logical_id,
         type=desired.type,
         name=name,
@@ -321,9 +330,9 @@ def _kept(desired: Desired, phase: Phase, live: Live | None = None) -> Kept:
     )
 
 
-def _check_stop(work: Work) -> None:
+def _check_stop(work: StackRun) -> None:
     if work.stop.is_set():
-        raise Interrupted
+        raise RunInterrupted
 
 
 @contextmanager

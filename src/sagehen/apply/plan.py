@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from sagehen.apply.hidden import is_equal, revealed
-from sagehen.apply.resources import Live, comparable
-from sagehen.apply.stack import Kept, StackContent
+from sagehen.apply.resources import ActualState, comparable
+from sagehen.apply.stack import StackContent, StackResource
 from sagehen.apply.template.desired import Desired
 from sagehen.base.errors import AlreadyExists, Invalid
 
@@ -24,9 +24,9 @@ __all__ = [
     "Action",
     "Difference",
     "Lives",
-    "Plan",
     "Removal",
-    "Step",
+    "StackPlan",
+    "StackStep",
     "differences",
     "is_same",
     "live_key",
@@ -75,7 +75,7 @@ def missing_from(there: Any, wanted: Any, path: str = "") -> Iterator[Difference
         yield Difference(path, there, wanted)
 
 
-Lives = Mapping[tuple[str, str], Live]
+Lives = Mapping[tuple[str, str], ActualState]
 """By type and name; what is not in it is not there."""
 
 
@@ -92,12 +92,12 @@ class Action(StrEnum):
     ADOPT = "adopt"
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class StackStep(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done for one resource."""
 
     action: Action
     desired: Desired
-    old: Kept | None = None
+    old: StackResource | None = None
     """What the stack has in its place."""
     changes: tuple[Difference, ...] = ()
     """Of its properties, from what was to what will be."""
@@ -111,13 +111,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
     """What is to go, at the end."""
 
-    kept: Kept
+    kept: StackResource
     retained: bool
     """It is only forgotten: its policy is Retain."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    steps: tuple[Step, ...]
+class StackPlan(msgspec.Struct, frozen=True, kw_only=True):
+    steps: tuple[StackStep, ...]
     removals: tuple[Removal, ...]
 
     @property
@@ -143,14 +143,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def live_key(resource: Desired | Kept) -> tuple[str, str]:
+def live_key(resource: Desired | StackResource) -> tuple[str, str]:
     """How Lives has it; what has no name yet, by its logical id."""
     return resource.type, resource.name or f"?{resource.logical_id}"
 
 
 def make_plan(
     desired: Sequence[Desired], content: StackContent, lives: Lives, *, adopt: bool = False
-) -> Plan:
+) -> StackPlan:
     """What `content` and the world need to become `desired`.
 
     Args:
@@ -163,15 +163,15 @@ def make_plan(
     """
     _check_names(desired)
     steps = tuple(_step(one, content, lives, adopt) for one in desired)
-    return Plan(steps=steps, removals=tuple(_last_first(_removals(steps, content))))
+    return StackPlan(steps=steps, removals=tuple(_last_first(_removals(steps, content))))
 
 
-def plan_removal(content: StackContent) -> Plan:
+def plan_removal(content: StackContent) -> StackPlan:
     """What deleting the whole stack takes."""
-    return Plan(steps=(), removals=tuple(_last_first(_removals((), content))))
+    return StackPlan(steps=(), removals=tuple(_last_first(_removals((), content))))
 
 
-def _removals(steps: Sequence[Step], content: StackContent) -> list[Removal]:
+def _removals(steps: Sequence[StackStep], content: StackContent) -> list[Removal]:
     """All that the stack has and no step goes on with."""
     desired = {step.desired.logical_id: step.desired for step in steps}
     going_on = {id(step.old) for step in steps if step.action is not Action.REPLACE}
@@ -193,7 +193,7 @@ def _removals(steps: Sequence[Step], content: StackContent) -> list[Removal]:
     return removals
 
 
-def _step(desired: Desired, content: StackContent, lives: Lives, adopt: bool) -> Step:
+def _step(desired: Desired, content: StackContent, lives: Lives, adopt: bool) -> StackStep:
     old = content.resources.get(desired.logical_id)
     same = old if old is not None and is_same(old, desired) else _taken_back(desired, content)
     live = lives.get(live_key(desired))
@@ -203,9 +203,9 @@ def _step(desired: Desired, content: StackContent, lives: Lives, adopt: bool) ->
         _refuse_foreign(desired, live, adopt, content)
     if old is None:
         action = Action.CREATE if live is None else Action.ADOPT
-        return Step(action=action, desired=desired)
+        return StackStep(action=action, desired=desired)
     changes = tuple(_changes(old, desired)) if old.type == desired.type else ()
-    return Step(
+    return StackStep(
         action=Action.REPLACE,
         desired=desired,
         old=old,
@@ -215,15 +215,17 @@ def _step(desired: Desired, content: StackContent, lives: Lives, adopt: bool) ->
     )
 
 
-def _step_of_same(desired: Desired, kept: Kept, live: Live | None) -> Step:
+def _step_of_same(desired: Desired, kept: StackResource, live: ActualState | None) -> StackStep:
     changes = tuple(_changes(kept, desired))
     fixed = [one for one in changes if desired.kind.is_fixed(one.member)]
     if live is None or live.status == "going":
         note = "" if kept.phase == "creating" else "it is gone"
-        return Step(action=Action.CREATE, desired=desired, old=kept, note=note)
+        return StackStep(action=Action.CREATE, desired=desired, old=kept, note=note)
     if live.status == "failed":
         note = f"it failed: {live.reason}"
-        return Step(action=Action.RECREATE, desired=desired, old=kept, changes=changes, note=note)
+        return StackStep(
+            action=Action.RECREATE, desired=desired, old=kept, changes=changes, note=note
+        )
     if fixed:
         _refuse_replacement(desired, fixed)
     drift = tuple(_drift(desired, live))
@@ -237,7 +239,7 @@ def _step_of_same(desired: Desired, kept: Kept, live: Live | None) -> Step:
         settled = kept.phase == "ready" and live.status == "ready"
         action = Action.SAME if settled else Action.FINISH
     shown = {one.path for one in changes}
-    return Step(
+    return StackStep(
         action=action,
         desired=desired,
         old=kept,
@@ -246,7 +248,7 @@ def _step_of_same(desired: Desired, kept: Kept, live: Live | None) -> Step:
     )
 
 
-def is_same(kept: Kept, desired: Desired) -> bool:
+def is_same(kept: StackResource, desired: Desired) -> bool:
     """Whether the stack's resource is the one that is wanted, if with other properties."""
     if kept.type != desired.type:
         return False
@@ -257,18 +259,18 @@ def is_same(kept: Kept, desired: Desired) -> bool:
     return kept.name == desired.name
 
 
-def _taken_back(desired: Desired, content: StackContent) -> Kept | None:
+def _taken_back(desired: Desired, content: StackContent) -> StackResource | None:
     """What was replaced before and is wanted again, before it was removed."""
     found = [one for one in content.leftovers if is_same(one, desired)]
     return found[-1] if found else None
 
 
-def _changes(kept: Kept, desired: Desired) -> list[Difference]:
+def _changes(kept: StackResource, desired: Desired) -> list[Difference]:
     before = revealed(kept.properties, desired.properties)
     return list(differences(comparable(before), comparable(desired.properties)))
 
 
-def _drift(desired: Desired, live: Live) -> list[Difference]:
+def _drift(desired: Desired, live: ActualState) -> list[Difference]:
     # By its name it was found; not all that are asked repeat it.
     unseen = {*desired.kind.unseen, desired.kind.name_property}
     seen = {name: value for name, value in desired.properties.items() if name not in unseen}
@@ -276,7 +278,7 @@ def _drift(desired: Desired, live: Live) -> list[Difference]:
 
 
 def _refuse_foreign(
-    desired: Desired, live: Live, adopt: bool, content: StackContent | None
+    desired: Desired, live: ActualState, adopt: bool, content: StackContent | None
 ) -> None:
     """Unless it may be adopted, and is as the template has it."""
     what = f"Resource of type '{desired.type}' with identifier '{live.name}' already exists"

@@ -12,9 +12,9 @@ from types import FrameType
 
 import typer
 
-from sagehen.apply.client import Aws, Place, connect
-from sagehen.apply.perform import Interrupted, Work, look_at, perform
-from sagehen.apply.plan import Plan, make_plan, plan_removal
+from sagehen.apply.client import Aws, Destination, connect
+from sagehen.apply.perform import RunInterrupted, StackRun, look_at, perform
+from sagehen.apply.plan import StackPlan, make_plan, plan_removal
 from sagehen.apply.resources import KINDS
 from sagehen.apply.show import render_outputs, render_plan
 from sagehen.apply.stack import Stack, claimed, load_stack
@@ -64,7 +64,7 @@ def apply_template(
     name = _stack_name(options.stack, file)
     aws = connect(options.home, options.config)
     stack = load_stack(aws, name)
-    resolver = Resolver(template, given, name, Place(aws), stack.content)
+    resolver = Resolver(template, given, name, Destination(aws), stack.content)
     desired = resolver.resolve_all()
     outputs = resolver.kept_outputs(stack.content.outputs)
     plan = make_plan(desired, stack.content, look_at(aws, desired), adopt=adopt)
@@ -108,7 +108,7 @@ def delete_stack(file: Path | None, options: Options) -> int:
 
 
 def _run(
-    plan: Plan,
+    plan: StackPlan,
     resolver: Resolver | None,
     aws: Aws,
     stack: Stack,
@@ -117,9 +117,9 @@ def _run(
     """Do it; the exit status, and the stack's outputs then."""
     try:
         with _stoppable() as stop, claimed(aws, stack) as journal:
-            perform(plan, resolver, Work(aws, journal, stop, _say, options.timeout_seconds))
+            perform(plan, resolver, StackRun(aws, journal, stop, _say, options.timeout_seconds))
             return 0, journal.content.outputs
-    except Interrupted as error:
+    except RunInterrupted as error:
         waits = f" {error}." if str(error) else ""
         err.print(f"Stopped.{waits} Run the same again to go on.", markup=False)
         return INTERRUPTED, {}
@@ -147,7 +147,7 @@ def _stoppable() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _confirm(plan: Plan, options: Options) -> None:
+def _confirm(plan: StackPlan, options: Options) -> None:
     if plan.destroys and not options.yes and at_a_terminal():
         typer.confirm("Something is deleted or replaced. Go on?", abort=True)
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sagehen.apply.plan import Action, Difference, Plan, Removal, Step
+from sagehen.apply.plan import Action, Difference, Removal, StackPlan, StackStep
 
 __all__ = ["render_outputs", "render_plan"]
 
@@ -24,7 +24,7 @@ _LONGEST_VALUE = 120
 _HIDDEN = "****"
 
 
-def render_plan(plan: Plan, stack: str) -> RenderableType:
+def render_plan(plan: StackPlan, stack: str) -> RenderableType:
     """The plan, without the values of parameters with NoEcho."""
     lines = [Text(f"Stack {stack}")]
     for step in plan.steps:
@@ -47,7 +47,7 @@ def render_outputs(
     return Group(*lines)
 
 
-def _step(step: Step) -> list[Text]:
+def _step(step: StackStep) -> list[Text]:
     sign, style = _SIGNS[step.action]
     desired = step.desired
     name = desired.name or "unnamed"
@@ -106,7 +106,7 @@ def _is_within(path: str, other: str) -> bool:
     return path == other or path.startswith((f"{other}.", f"{other}["))
 
 
-def _summary(plan: Plan) -> str:
+def _summary(plan: StackPlan) -> str:
     count = {
         "to create": [Action.CREATE],
         "to take over": [Action.ADOPT],

@@ -24,10 +24,10 @@ from sagehen.base.errors import Conflict, Invalid, NotFound, SagehenError
 __all__ = [
     "CLAIM_SECONDS",
     "Journal",
-    "Kept",
     "Phase",
     "Stack",
     "StackContent",
+    "StackResource",
     "claimed",
     "load_stack",
 ]
@@ -36,7 +36,7 @@ Phase = Literal["creating", "ready", "updating"]
 """Written before a step and after it: whoever finds another than `ready` finishes that step."""
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class StackResource(msgspec.Struct, frozen=True, kw_only=True):
     """A resource of the stack."""
 
     logical_id: str
@@ -56,9 +56,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StackContent(msgspec.Struct, frozen=True, kw_only=True):
-    resources: dict[str, Kept] = {}
+    resources: dict[str, StackResource] = {}
     """By logical id."""
-    leftovers: tuple[Kept, ...] = ()
+    leftovers: tuple[StackResource, ...] = ()
     """Replaced, and to be deleted once all else has succeeded."""
     outputs: dict[str, str] = {}
     """Those that have something of a parameter with NoEcho are markers."""
@@ -76,7 +76,7 @@ class StackContent(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, resources=resources, leftovers=leftovers)
 
 
-def _masked(kept: Kept) -> Kept:
+def _masked(kept: StackResource) -> StackResource:
     if not kept.hidden:
         return kept
     return msgspec.structs.replace(kept, properties=masked(kept.properties, kept.hidden))
@@ -135,17 +135,17 @@ class Journal:
         """Raises Conflict where somebody else has it, or has written it."""
         self._put(content, CLAIM_SECONDS)
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: StackResource) -> None:
         """Write a resource, which is no leftover any more, nor under another logical id."""
         content = self._without(kept)
         resources = {**content.resources, kept.logical_id: kept}
         self.write(msgspec.structs.replace(content, resources=resources))
 
-    def forget(self, kept: Kept) -> None:
+    def forget(self, kept: StackResource) -> None:
         """Write that a resource is gone, or that it is no concern of the stack any more."""
         self.write(self._without(kept))
 
-    def set_aside(self, kept: Kept, retained: bool) -> None:
+    def set_aside(self, kept: StackResource, retained: bool) -> None:
         """Have a resource be a leftover, with the next write: its place is taken by another."""
         policy = "Retain" if retained else "Delete"
         old = msgspec.structs.replace(kept, deletion_policy=policy)
@@ -166,7 +166,7 @@ class Journal:
         with suppress(NotFound):
             self._aws.own("DELETE", _AT, self._stack.name, query=query)
 
-    def _without(self, kept: Kept) -> StackContent:
+    def _without(self, kept: StackResource) -> StackContent:
         return msgspec.structs.replace(
             self.content,
             resources={
@@ -215,7 +215,7 @@ def claimed(aws: Aws, stack: Stack) -> Iterator[Journal]:
     journal.close()
 
 
-def _is_one(one: Kept, other: Kept) -> bool:
+def _is_one(one: StackResource, other: StackResource) -> bool:
     """Whether both tell of the same resource."""
     if one.name or other.name:
         return (one.type, one.name) == (other.type, other.name)

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     AWAY: tuple[type[Unavailable], type[OSError], type[Exception]]
     """As `away_errors()`, for those who have a database open anyway."""
 
-__all__ = ["AWAY", "LONGEST_BACKOFF_SECONDS", "Patience", "Retry", "away_errors", "backoff_seconds"]
+__all__ = [
+    "AWAY",
+    "LONGEST_BACKOFF_SECONDS",
+    "Retry",
+    "RetryPolicy",
+    "away_errors",
+    "backoff_seconds",
+]
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +51,7 @@ def __getattr__(name: str) -> Any:
     return away_errors()
 
 
-class Patience:
+class RetryPolicy:
     """
     Args:
         seconds: from the first try to the last.

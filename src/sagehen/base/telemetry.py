@@ -5,9 +5,9 @@ import logging
 import sys
 import time
 
-from sagehen.base.metrics import METRICS, Kind, Metric
+from sagehen.base.metrics import METRICS, Metric, MetricKind
 
-__all__ = ["METRICS", "Kind", "LineFormatter", "Metric", "configure_logging", "shown"]
+__all__ = ["METRICS", "LineFormatter", "Metric", "MetricKind", "configure_logging", "shown"]
 
 _PLAIN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _LONGEST_VALUE = 2000

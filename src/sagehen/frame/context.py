@@ -13,9 +13,9 @@ from sagehen.base.clock import Clock
 from sagehen.base.settings import Settings
 from sagehen.frame.arns import ArnMaker
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
-__all__ = ["AsyncOperation", "Call", "MessageArrivals", "Operation", "Record"]
+__all__ = ["AsyncOperation", "MessageArrivals", "Operation", "Record", "RequestContext"]
 
 
 class MessageArrivals(Protocol):
@@ -36,12 +36,12 @@ class MessageArrivals(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class RequestContext:
     """One request's surroundings."""
 
     settings: Settings
     database: Database
-    writes: GroupedWrites
+    writes: GroupCommit
     """Of the same database: for what is asked often."""
     objects: Any
     clock: Clock
@@ -56,11 +56,11 @@ class Call:
     """Nobody has signed it: it comes from a link in a message."""
 
 
-Operation = Callable[[Call, dict[str, Any]], dict[str, Any]]
+Operation = Callable[[RequestContext, dict[str, Any]], dict[str, Any]]
 """Parameters in, output members out, both named as in botocore's model; raises AwsError.
 Runs in a worker thread, so it may block on the database."""
 
-AsyncOperation = Callable[[Call, dict[str, Any]], Awaitable[dict[str, Any]]]
+AsyncOperation = Callable[[RequestContext, dict[str, Any]], Awaitable[dict[str, Any]]]
 """As above, but runs in the event loop: it waits for something, or shares others' writes."""
 
 

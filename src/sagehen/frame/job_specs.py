@@ -9,11 +9,11 @@ __all__ = [
     "CheckpointSpec",
     "JobList",
     "JobMetric",
+    "JobOutcome",
     "JobPhase",
     "JobReport",
     "JobSpec",
     "MetricDefinition",
-    "Outcome",
     "PhaseChange",
     "StopRequest",
 ]
@@ -100,7 +100,7 @@ class PhaseChange(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the epoch, as every `_at`."""
 
 
-class Outcome(StrEnum):
+class JobOutcome(StrEnum):
     """How an attempt ended."""
 
     COMPLETED = "Completed"
@@ -130,7 +130,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     attempt_id: str
     phases: tuple[PhaseChange, ...] = ()
     """All that it has been through, the last is now."""
-    outcome: Outcome | None = None
+    outcome: JobOutcome | None = None
     """None while it goes on."""
     ended_at: float | None = None
     running_seconds: float = 0
@@ -149,7 +149,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
 class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How an attempt is to end: STOPPED, or INTERRUPTED."""
 
-    outcome: Outcome = Outcome.STOPPED
+    outcome: JobOutcome = JobOutcome.STOPPED
     grace_seconds: float | None = None
     """From SIGTERM to SIGKILL; None: as its spec says."""
 

@@ -29,15 +29,15 @@ from sqlalchemy import (
 )
 
 from sagehen.base.errors import Invalid
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.state import rows
 from sagehen.state.rows import METADATA, name_key, select_records
 from sagehen.wire.errors import AwsError
 
 __all__ = [
     "ListQuery",
-    "Named",
     "NamedRecord",
+    "NamedTable",
     "as_time",
     "list_query",
     "page",
@@ -175,7 +175,7 @@ def table_of_definitions(name: str) -> Table:
     )
 
 
-class Named(Generic[Record]):
+class NamedTable(Generic[Record]):
     """The records of one kind. `table` has a column `key`, and one for each field of `kind`."""
 
     def __init__(self, table: Table, kind: type[Record]) -> None:
@@ -259,7 +259,7 @@ def list_query(params: dict[str, Any], order: str = "Descending") -> ListQuery:
 
 
 def read_page(
-    call: Call,
+    call: RequestContext,
     params: dict[str, Any],
     read: ReadPage[Listed],
     member: str,

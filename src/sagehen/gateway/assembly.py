@@ -14,13 +14,13 @@ from sagehen.gateway.admission.errors import Texts
 from sagehen.gateway.admission.params import INVOKE, INVOKE_STREAM, CallReader, Operation, check_of
 from sagehen.gateway.client.limits import ClientLimits, InvocationLimits
 from sagehen.gateway.container.pool import Pool
-from sagehen.gateway.dispatch import Dispatcher
-from sagehen.gateway.gateway import Gateway, Server
-from sagehen.gateway.invocation.invoker import Held, Invoker, Live
+from sagehen.gateway.dispatch import RequestDispatcher
+from sagehen.gateway.gateway import Gateway, GatewayServer
+from sagehen.gateway.invocation.invoker import ActiveRequests, Held, Invoker
 from sagehen.gateway.metrics.counters import Counters
 from sagehen.gateway.metrics.request_metrics import AccessLog
 from sagehen.gateway.multimodel.models import LoadedModels
-from sagehen.gateway.routing.inflight import Board
+from sagehen.gateway.routing.inflight import InflightTable
 from sagehen.gateway.routing.routes import Routes
 from sagehen.gateway.routing.sessions import Sessions
 from sagehen.gateway.routing.shadow import Shadows
@@ -43,7 +43,7 @@ def make_gateway(
     secrets: Mapping[str, str],
     clock: Clock,
     rng: random.Random,
-    board: Board,
+    board: InflightTable,
     write: Callable[[str], object] = _write_to_stderr,
 ) -> Gateway:
     """
@@ -75,7 +75,7 @@ def make_gateway(
         sessions=sessions,
         shadows=Shadows(settings, clock, rng.random, models, hits),
         texts=texts,
-        live=Live(limits, hits, clock),
+        live=ActiveRequests(limits, hits, clock),
         held=Held(settings.max_held_body_bytes),
         limits=limits,
         limit_hits=hits,
@@ -84,5 +84,7 @@ def make_gateway(
         why_ended=lambda one: read_end(home.container_end(one.instance_id), one.run_id),
         random=rng.random,
     )
-    server = Server(Dispatcher(invoker, control), clock, rng, ClientLimits.of(settings), hits)
+    server = GatewayServer(
+        RequestDispatcher(invoker, control), clock, rng, ClientLimits.of(settings), hits
+    )
     return Gateway(server, invoker, routes, counters, control, agent, clock)

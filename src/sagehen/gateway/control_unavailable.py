@@ -7,7 +7,7 @@ import msgspec
 
 from sagehen.gateway.client.exchange import Exchange
 
-__all__ = ["Unavailable", "control_is_away"]
+__all__ = ["ControlUnavailable", "control_is_away"]
 
 MESSAGE = (
     "The control process does not answer now; it is started again by itself. Try again in a "
@@ -24,7 +24,7 @@ def control_is_away(exchange: Exchange) -> None:
     _answer_unavailable(exchange, MESSAGE)
 
 
-class Unavailable:
+class ControlUnavailable:
     """A handler that answers 503 with `message`; the body is not waited for."""
 
     def __init__(self, exchange: Exchange, message: str) -> None:

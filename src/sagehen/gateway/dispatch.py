@@ -5,7 +5,7 @@ Relays a request to control as it is, and its answer back: both flow, nothing la
 
 from urllib.parse import unquote_to_bytes
 
-from sagehen.gateway.admission.errors import Refusal
+from sagehen.gateway.admission.errors import RuntimeRefusal
 from sagehen.gateway.admission.params import read_target
 from sagehen.gateway.client.exchange import Exchange, Handler, field_lines, status_line
 from sagehen.gateway.container.connection import Headers, Upstream
@@ -16,7 +16,7 @@ from sagehen.gateway.invocation.invoker import Invoker
 from sagehen.gateway.invocation.streamed import StreamedInvocation
 from sagehen.wire.errors import AwsError
 
-__all__ = ["Dispatcher", "Tunnel"]
+__all__ = ["RequestDispatcher", "Tunnel"]
 
 _PER_CONNECTION = frozenset(
     (
@@ -169,7 +169,7 @@ INTERNAL = b"/_sagehen/internal"
 """What our processes say to one another: not for the outside."""
 
 
-class Dispatcher:
+class RequestDispatcher:
     """`control` leads to the process that answers whatever is not an invocation."""
 
     def __init__(self, invoker: Invoker, control: Pool) -> None:
@@ -186,5 +186,5 @@ class Dispatcher:
                 return StreamedInvocation(exchange, self._invoker)
         # Control decodes paths, so what is compared must be decoded too.
         if unquote_to_bytes(exchange.target).startswith(INTERNAL):
-            return Refusal(exchange, AwsError("NotFound", "There is nothing here.", 404))
+            return RuntimeRefusal(exchange, AwsError("NotFound", "There is nothing here.", 404))
         return Tunnel(exchange, self._control)

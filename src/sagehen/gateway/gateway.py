@@ -26,7 +26,7 @@ from sagehen.gateway.invocation.invoker import Invoker
 from sagehen.gateway.metrics.counters import Counters
 from sagehen.gateway.routing.routes import Routes
 
-__all__ = ["Dispatch", "Gateway", "Server"]
+__all__ = ["Dispatch", "Gateway", "GatewayServer"]
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ Dispatch = Callable[[Exchange], Handler]
 """Says who answers a request, from its head."""
 
 
-class Server:
+class GatewayServer:
     """What all connections share; `make_connection` is asyncio's protocol factory."""
 
     def __init__(
@@ -178,7 +178,7 @@ class Gateway:
 
     def __init__(
         self,
-        server: Server,
+        server: GatewayServer,
         invoker: Invoker,
         routes: Routes,
         counters: Counters,

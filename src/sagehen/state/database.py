@@ -18,10 +18,10 @@ from sagehen.base.errors import SettingError, StateFull, Unavailable
 from sagehen.base.extras import pip_install
 from sagehen.state.commits import Commits
 
-__all__ = ["Database", "Turns", "notify"]
+__all__ = ["Database", "FairLock", "notify"]
 
 
-class Turns:
+class FairLock:
     """One thread at a time has the turn. Not to be taken again by the thread that has it.
 
     Args:
@@ -103,7 +103,7 @@ class Database:
             event.listen(self.engine, "connect", _prepare_sqlite)
         # SQLite has one writer at a time, and lets those who wait for it look now and then: beside
         # one that begins again at once, the others would wait for seconds.
-        self._turns = Turns(_LOCK_WAIT_SECONDS) if self._sqlite else None
+        self._turns = FairLock(_LOCK_WAIT_SECONDS) if self._sqlite else None
         self._listeners: list[tuple[str, Callable[[str], None]]] = []
         self.damage: str | None = None
         """What a statement has met: a sentence for the user. None where none has met any."""

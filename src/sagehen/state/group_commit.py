@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from sagehen.state.database import Database
 
-__all__ = ["GroupedWrites", "attempt"]
+__all__ = ["GroupCommit", "attempt"]
 
 Result = TypeVar("Result")
 _Waiting = tuple[Callable[[Connection], Any], Future[Any]]
@@ -24,7 +24,7 @@ MOST_IN_GROUP = 128
 MOST_TRIES = 5
 
 
-class GroupedWrites:
+class GroupCommit:
     """Whoever comes first commits for all who came while the last commit was under way.
 
     What `work` wrote is undone when it raises, and its exception comes out. It may run together

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sagehen.wire.services import Shape
-from sagehen.wire.values import Malformed
+from sagehen.wire.values import MalformedValue
 
 __all__ = ["Scalars", "read_tree", "written_tree"]
 
@@ -47,7 +47,7 @@ def _read(shape: Shape, sent: Any, scalars: Scalars) -> Any:
 
 def _structure(shape: Shape, sent: Any, scalars: Scalars) -> dict[str, Any]:
     if not isinstance(sent, dict):
-        raise Malformed("an object is expected here")
+        raise MalformedValue("an object is expected here")
     if shape.is_document_type:
         return sent
     members = {}
@@ -60,13 +60,13 @@ def _structure(shape: Shape, sent: Any, scalars: Scalars) -> dict[str, Any]:
 
 def _list(shape: Shape, sent: Any, scalars: Scalars) -> list[Any]:
     if not isinstance(sent, list):
-        raise Malformed("a list is expected here")
+        raise MalformedValue("a list is expected here")
     return [_inside(str(place), shape.member, one, scalars) for place, one in enumerate(sent, 1)]
 
 
 def _map(shape: Shape, sent: Any, scalars: Scalars) -> dict[str, Any]:
     if not isinstance(sent, dict):
-        raise Malformed("an object is expected here")
+        raise MalformedValue("an object is expected here")
     read = {}
     for key, value in sent.items():
         read[_string(key)] = _inside(key[:64], shape.value, value, scalars)
@@ -83,14 +83,14 @@ _CONTAINERS: dict[str, Callable[[Shape, Any, Scalars], Any]] = {
 def _inside(name: str, shape: Shape, sent: Any, scalars: Scalars) -> Any:
     try:
         return _read(shape, sent, scalars)
-    except Malformed as error:
+    except MalformedValue as error:
         why, *above = error.args
-        raise Malformed(why, name, *above) from None
+        raise MalformedValue(why, name, *above) from None
 
 
 def _string(sent: Any) -> str:
     if not isinstance(sent, str):
-        raise Malformed("a string is expected here")
+        raise MalformedValue("a string is expected here")
     return sent
 
 

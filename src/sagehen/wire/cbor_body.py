@@ -8,7 +8,7 @@ import cbor2
 from sagehen.wire import values
 from sagehen.wire.bodies import Scalars, read_tree, written_tree
 from sagehen.wire.services import Shape
-from sagehen.wire.values import Malformed
+from sagehen.wire.values import MalformedValue
 
 __all__ = ["encode_cbor", "read_cbor", "write_cbor"]
 
@@ -27,7 +27,7 @@ def read_cbor(shape: Shape, body: bytes) -> dict[str, Any]:
     try:
         sent = cbor2.loads(body, max_depth=_DEEPEST, strict_hashable_types=True)
     except (cbor2.CBORDecodeError, ValueError, OverflowError) as error:
-        raise Malformed(f"the body is not valid CBOR: {str(error)[:256]}") from None
+        raise MalformedValue(f"the body is not valid CBOR: {str(error)[:256]}") from None
     return read_tree(shape, sent, _READERS)
 
 
@@ -42,7 +42,7 @@ def encode_cbor(tree: Any) -> bytes:
 
 def _of(kind: type | tuple[type, ...], sent: Any) -> Any:
     if not isinstance(sent, kind) or (isinstance(sent, bool) and kind is not bool):
-        raise Malformed(f"a value of type {type(sent).__name__} is not expected here")
+        raise MalformedValue(f"a value of type {type(sent).__name__} is not expected here")
     return sent
 
 

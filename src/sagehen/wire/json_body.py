@@ -15,7 +15,7 @@ import msgspec
 from sagehen.wire import values
 from sagehen.wire.bodies import Scalars, read_tree, written_tree
 from sagehen.wire.services import Shape
-from sagehen.wire.values import Malformed
+from sagehen.wire.values import MalformedValue
 
 __all__ = ["read_json", "write_json"]
 
@@ -31,7 +31,7 @@ def read_json(shape: Shape, body: bytes) -> dict[str, Any]:
     try:
         sent = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Malformed(f"the body is not valid JSON: {error}") from None
+        raise MalformedValue(f"the body is not valid JSON: {error}") from None
     return read_tree(shape, sent, _READERS)
 
 
@@ -53,7 +53,7 @@ _READERS: Scalars = {
 
 def _no_text(sent: Any) -> Any:
     if isinstance(sent, str):
-        raise Malformed(f"a string ('{sent[:64]}') is not expected here")
+        raise MalformedValue(f"a string ('{sent[:64]}') is not expected here")
     return sent
 
 

@@ -7,7 +7,7 @@ from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request
 from sagehen.wire.json_body import read_json
 from sagehen.wire.services import CBOR, OperationModel
-from sagehen.wire.values import Malformed
+from sagehen.wire.values import MalformedValue
 
 __all__ = ["parse"]
 
@@ -35,14 +35,14 @@ def parse(request: Request, operation: OperationModel) -> dict[str, Any]:
         from sagehen.wire.parsers import read_with_moto
 
         return read_with_moto(request, operation)
-    except Malformed as error:
+    except MalformedValue as error:
         raise AwsError(_CODES.get(protocol, "SerializationException"), _say(error), 400) from None
     except RecursionError:
         why = "The request is nested too deeply."
         raise AwsError(_CODES.get(protocol, "SerializationException"), why, 400) from None
 
 
-def _say(error: Malformed) -> str:
+def _say(error: MalformedValue) -> str:
     why, *path = error.args
     where = f" at '{'.'.join(path)}'" if path else ""
     return f"The request cannot be read{where}: {why}."

@@ -17,7 +17,7 @@ from sagehen.wire.match import path_labels
 from sagehen.wire.moto_models import as_motos
 from sagehen.wire.parameters import form_parameters, parameters_of
 from sagehen.wire.services import OperationModel, Shape
-from sagehen.wire.values import Malformed
+from sagehen.wire.values import MalformedValue
 
 __all__ = ["read_with_moto"]
 
@@ -33,7 +33,7 @@ def read_with_moto(request: Request, operation: OperationModel) -> dict[str, Any
     try:
         parsed: dict[str, Any] = parser.parse(_request_dict(request, operation, protocol))
     except moto.RequestParserError as error:
-        raise Malformed(str(error)[:256]) from None
+        raise MalformedValue(str(error)[:256]) from None
     return parsed
 
 
@@ -106,7 +106,7 @@ class _Rest:
 
     def _parse_shape(self, shape: Shape, node: Any) -> Any:
         if isinstance(node, list) and shape.type_name not in ("list", "map"):
-            raise Malformed(f"{shape.name} comes more than once")
+            raise MalformedValue(f"{shape.name} comes more than once")
         return super()._parse_shape(shape, node)  # type: ignore[misc]
 
     def _parse_payload(

@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 __all__ = [
-    "Malformed",
+    "MalformedValue",
     "as_meant",
     "as_utc",
     "blob",
@@ -27,7 +27,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _BITS = {"integer": 31, "long": 63}
 
 
-class Malformed(Exception):
+class MalformedValue(Exception):
     """What came cannot be read as what it should be; `str()` says why, in a sentence's end."""
 
 
@@ -51,10 +51,10 @@ def integer(value: Any, type_name: str) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Malformed(f"{_shown(value)} is not an integer")
+        raise MalformedValue(f"{_shown(value)} is not an integer")
     bound = 1 << _BITS.get(type_name, 63)
     if not -bound <= value < bound:
-        raise Malformed(f"{_shown(value)} is out of the range of the type {type_name}")
+        raise MalformedValue(f"{_shown(value)} is out of the range of the type {type_name}")
     return value
 
 
@@ -64,20 +64,20 @@ def number(value: Any) -> float:
         try:
             value = float(value)
         except ValueError:
-            raise Malformed(f"{_shown(value)} is not a number") from None
+            raise MalformedValue(f"{_shown(value)} is not a number") from None
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise Malformed(f"{_shown(value)} is not a number")
+        raise MalformedValue(f"{_shown(value)} is not a number")
     try:
         return float(value)
     except OverflowError:
-        raise Malformed(f"{_shown(value)} is out of range") from None
+        raise MalformedValue(f"{_shown(value)} is out of range") from None
 
 
 def boolean(value: Any) -> bool:
     if value in ("true", "false"):
         return bool(value == "true")
     if not isinstance(value, bool):
-        raise Malformed(f"{_shown(value)} is neither true nor false")
+        raise MalformedValue(f"{_shown(value)} is neither true nor false")
     return value
 
 
@@ -85,7 +85,7 @@ def blob(value: Any) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError, TypeError):
-        raise Malformed(f"{_shown(value)} is not in base64") from None
+        raise MalformedValue(f"{_shown(value)} is not in base64") from None
 
 
 def timestamp(value: Any) -> datetime:
@@ -93,7 +93,7 @@ def timestamp(value: Any) -> datetime:
     try:
         return _seconds(value) if isinstance(value, (int, float)) else _date(value)
     except (ValueError, OverflowError, OSError, TypeError):
-        raise Malformed(f"{_shown(value)} is not a date") from None
+        raise MalformedValue(f"{_shown(value)} is not a date") from None
 
 
 def as_utc(value: datetime | float) -> datetime:

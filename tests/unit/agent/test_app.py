@@ -10,7 +10,7 @@ import pytest
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
 from sagehen.agent.client import AgentClient
-from sagehen.agent.http import Answer, exchange
+from sagehen.agent.http import LocalAnswer, exchange
 from sagehen.agent.messages import LoadedModel, LoadRequest, TouchRequest
 from sagehen.agent.node import Pace
 from sagehen.base.clock import SYSTEM
@@ -52,7 +52,7 @@ async def wait_for(
         listed = await client.instances(since=listed.version, wait_seconds=30)
 
 
-async def ask(home: Home, method: str, path: str, body: Any = None) -> Answer:
+async def ask(home: Home, method: str, path: str, body: Any = None) -> LocalAnswer:
     data = msgspec.json.encode(body) if body is not None else b""
     return await exchange(f"unix:{home.agent_socket}", method, path, data, timeout_seconds=30)
 

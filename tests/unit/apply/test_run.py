@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sagehen.apply.client import Place
-from sagehen.apply.perform import Interrupted, Work, look_at, perform
-from sagehen.apply.plan import Action, Plan, make_plan, plan_removal
+from sagehen.apply.client import Destination
+from sagehen.apply.perform import RunInterrupted, StackRun, look_at, perform
+from sagehen.apply.plan import Action, StackPlan, make_plan, plan_removal
 from sagehen.apply.resources import KINDS
 from sagehen.apply.stack import claimed, load_stack
 from sagehen.apply.template.desired import Resolver
@@ -57,7 +57,9 @@ class Runner:
         sections = {"Parameters": declared, "Resources": resources, "Outputs": outputs or {}}
         template = read_template(sections, KINDS)
         stack = load_stack(self.world, self.stack)
-        resolver = Resolver(template, parameters, self.stack, Place(self.world), stack.content)
+        resolver = Resolver(
+            template, parameters, self.stack, Destination(self.world), stack.content
+        )
         desired = resolver.resolve_all()
         lives = look_at(self.world, desired)
         return make_plan(desired, stack.content, lives, adopt=adopt), resolver, stack
@@ -72,7 +74,7 @@ class Runner:
 
     def run(self, plan, resolver, stack, stop):
         with claimed(self.world, stack) as journal:
-            work = Work(self.world, journal, stop or NeverWaits(), self.said.append, 60)
+            work = StackRun(self.world, journal, stop or NeverWaits(), self.said.append, 60)
             perform(plan, resolver, work)
         return plan
 
@@ -233,7 +235,7 @@ def test_a_template_goes_back_before_the_old_ones_are_removed(runner, world):
     runner.apply(deployment("a", endpoint=False))
     first = set(world.things)
     plan, resolver, stack = runner.plan(deployment("b", endpoint=False))
-    runner.run(Plan(steps=plan.steps, removals=()), resolver, stack, None)
+    runner.run(StackPlan(steps=plan.steps, removals=()), resolver, stack, None)
     assert len(runner.content().leftovers) == 2
     runner.apply(deployment("a", endpoint=False))
     assert set(world.things) == first
@@ -276,7 +278,7 @@ def test_a_run_stops_behind_the_step_under_way(runner, world):
         def is_set(self):
             return len(world.things) >= 2
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(RunInterrupted):
         runner.apply(deployment(), stop=AfterTwo())
     assert len(world.things) == 2
     assert {one.phase for one in runner.content().resources.values()} == {"ready"}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from sagehen.apply import stack as stacks
-from sagehen.apply.stack import Journal, Kept, Stack, StackContent, claimed, load_stack
+from sagehen.apply.stack import Journal, Stack, StackContent, StackResource, claimed, load_stack
 from sagehen.base.errors import Conflict, Invalid, NotFound
 from support.apply_world import World
 
@@ -43,7 +43,9 @@ def test_what_is_known_of_a_holder(holder, is_dead):
 
 
 def kept(name, logical_id="A", **more):
-    return Kept(logical_id=logical_id, type="AWS::SNS::Topic", name=name, properties={}, **more)
+    return StackResource(
+        logical_id=logical_id, type="AWS::SNS::Topic", name=name, properties={}, **more
+    )
 
 
 def test_the_record_is_what_the_journal_says():

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from sagehen.apply import perform as waiting
-from sagehen.apply.perform import Work, poll
+from sagehen.apply.perform import StackRun, poll
 from sagehen.base.errors import Unavailable
 
 
@@ -29,7 +29,7 @@ def stop(monkeypatch):
 
 def work(stop, timeout_seconds=3600):
     journal = SimpleNamespace(beat=lambda: None)
-    return Work(None, journal, stop, lambda _: None, timeout_seconds)
+    return StackRun(None, journal, stop, lambda _: None, timeout_seconds)
 
 
 @pytest.mark.parametrize(("ready_at", "late", "looks"), [

@@ -12,7 +12,7 @@ from sagehen.base.errors import Conflict, StateFull
 from sagehen.services.s3 import object_rows as rows
 from sagehen.services.s3.storage.records import Bucket
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 
 def names(database: Database) -> set[str]:
@@ -21,7 +21,7 @@ def names(database: Database) -> set[str]:
 
 
 def test_many_threads_write(database: Database) -> None:
-    writes = GroupedWrites(database)
+    writes = GroupCommit(database)
 
     def write(number: int) -> None:
         def work(connection: Connection) -> None:
@@ -45,7 +45,7 @@ def test_many_threads_write(database: Database) -> None:
 
 
 def test_a_commit_that_fails_fails_for_all_of_the_group(database: Database) -> None:
-    writes = GroupedWrites(database)
+    writes = GroupCommit(database)
 
     def end_early(connection: Connection) -> None:
         rows.insert_bucket(connection, Bucket("lost", 0))
@@ -58,7 +58,7 @@ def test_a_commit_that_fails_fails_for_all_of_the_group(database: Database) -> N
 
 
 async def test_coroutines_share_a_commit(database: Database) -> None:
-    writes = GroupedWrites(database)
+    writes = GroupCommit(database)
 
     def work(number: int) -> Callable[[Connection], int]:
         def insert(connection: Connection) -> int:
@@ -79,7 +79,7 @@ async def test_coroutines_share_a_commit(database: Database) -> None:
 
 
 async def test_who_is_cancelled_harms_nobody(database: Database) -> None:
-    writes = GroupedWrites(database)
+    writes = GroupCommit(database)
     begun, go_on = threading.Event(), threading.Event()
 
     def first(_: Connection) -> None:
@@ -104,7 +104,7 @@ async def test_who_is_cancelled_harms_nobody(database: Database) -> None:
 
 
 def test_who_waits_for_each_other_is_done_again(postgres: Database) -> None:
-    writes = GroupedWrites(postgres)
+    writes = GroupCommit(postgres)
     rows_of = "SELECT name FROM buckets WHERE name = '{}' FOR UPDATE"
     with postgres.write() as connection:
         for name in ("circle-a", "circle-b"):
@@ -123,7 +123,7 @@ def test_who_waits_for_each_other_is_done_again(postgres: Database) -> None:
 
         return work
 
-    others = GroupedWrites(postgres)
+    others = GroupCommit(postgres)
     with ThreadPoolExecutor(2) as threads:
         one = threads.submit(writes.run, lock("circle-a", "circle-b"))
         other = threads.submit(others.run, lock("circle-b", "circle-a"))
@@ -131,7 +131,7 @@ def test_who_waits_for_each_other_is_done_again(postgres: Database) -> None:
 
 
 def test_the_databases_own_trouble_is_everybodys(database: Database) -> None:
-    writes = GroupedWrites(database)
+    writes = GroupCommit(database)
 
     def fill(connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA max_page_count = 1")

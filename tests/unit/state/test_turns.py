@@ -5,11 +5,11 @@ import threading
 import pytest
 
 from sagehen.base.errors import Unavailable
-from sagehen.state.database import Turns
+from sagehen.state.database import FairLock
 
 
 def test_who_waited_longest_is_next() -> None:
-    turns = Turns(10)
+    turns = FairLock(10)
     got: list[int] = []
 
     def take(number: int) -> None:
@@ -31,7 +31,7 @@ def test_who_waited_longest_is_next() -> None:
 
 
 def test_who_waits_too_long_gives_up_and_harms_nobody() -> None:
-    turns = Turns(0.01)
+    turns = FairLock(0.01)
     with turns.turn(), pytest.raises(Unavailable, match="busy"), turns.turn():
         pass
     with turns.turn():
@@ -39,7 +39,7 @@ def test_who_waits_too_long_gives_up_and_harms_nobody() -> None:
 
 
 def test_a_turn_ends_with_what_it_raises() -> None:
-    turns = Turns(0.01)
+    turns = FairLock(0.01)
     with pytest.raises(KeyError), turns.turn():
         raise KeyError
     with turns.turn():

@@ -13,7 +13,7 @@ from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request
 from sagehen.wire.parse import parse
 from sagehen.wire.services import CBOR, service
-from sagehen.wire.values import Malformed, timestamp
+from sagehen.wire.values import MalformedValue, timestamp
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
@@ -96,7 +96,7 @@ def test_dates_come_in_several_forms(sent):
 
 @pytest.mark.parametrize("sent", [True, "tomorrow", 1e300, float("nan"), "inf", [], None])
 def test_what_is_no_date(sent):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedValue):
         timestamp(sent)
 
 

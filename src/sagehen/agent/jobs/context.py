@@ -21,7 +21,7 @@ from sagehen.services.s3.storage import ObjectStore
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["EndedReports", "JobPace", "JobSurroundings"]
+__all__ = ["EndedReports", "JobContext", "JobPace"]
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class JobPace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobSurroundings:
+class JobContext:
     settings: "Settings"
     home: Home
     objects: ObjectStore

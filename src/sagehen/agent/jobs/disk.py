@@ -12,7 +12,7 @@ from sagehen.agent.jobs.failures import JobFailed, disk_full
 from sagehen.agent.jobs.host_folders import HostPlace
 from sagehen.base.clock import Clock
 
-__all__ = ["Room", "read_room", "watch_room", "watch_volumes"]
+__all__ = ["DiskRoom", "read_room", "watch_room", "watch_volumes"]
 
 PAUSE_SECONDS = 10.0
 PAUSE_PER_LOOK = 20
@@ -25,7 +25,7 @@ FLOOR_SHARE = 0.05
 ends who fills the disk while the state can still be written."""
 
 
-class Room(msgspec.Struct, frozen=True):
+class DiskRoom(msgspec.Struct, frozen=True):
     """Of the disk that holds all jobs, in bytes."""
 
     free: int
@@ -40,10 +40,10 @@ class Room(msgspec.Struct, frozen=True):
         return self.free < self.floor
 
 
-def read_room(folder: Path) -> Room:
+def read_room(folder: Path) -> DiskRoom:
     """Of the disk that a folder is on. Blocks."""
     disk = os.statvfs(folder)
-    return Room(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize)
+    return DiskRoom(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize)
 
 
 async def watch_volumes(places: Sequence[HostPlace], clock: Clock) -> None:
@@ -77,7 +77,7 @@ async def watch_room(places: Sequence[HostPlace], clock: Clock) -> None:
         pause = max(ROOM_PAUSE_SECONDS, PAUSE_PER_LOOK * (clock.monotonic() - began))
 
 
-def _has_most(job: Path, room: Room) -> bool:
+def _has_most(job: Path, room: DiskRoom) -> bool:
     """Whether there is no job whose end would make more room, and this one's makes some."""
     mine = used_bytes(job)
     others = (used_bytes(other) for other in job.parent.iterdir() if other != job)

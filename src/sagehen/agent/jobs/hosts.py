@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.limits import Utilization
 from sagehen.agent.jobs.container_plan import plan_job_launch
-from sagehen.agent.jobs.context import JobSurroundings
+from sagehen.agent.jobs.context import JobContext
 from sagehen.agent.jobs.failures import (
     JobFailed,
     cannot_run,
@@ -18,11 +18,11 @@ from sagehen.agent.jobs.failures import (
 from sagehen.agent.jobs.host_folders import HostPlace
 from sagehen.agent.jobs.metrics import JobMetrics
 from sagehen.agent.jobs.network import JobNetwork, claim_network
-from sagehen.agent.jobs.stop_request import Orders
+from sagehen.agent.jobs.stop_request import StopState
 from sagehen.agent.launchers.launcher import Process
 from sagehen.agent.messages import JobSample
 
-__all__ = ["Host", "Hosts"]
+__all__ = ["JobHost", "JobHosts"]
 
 
 SIGNALLED = 128
@@ -30,7 +30,7 @@ SIGNALLED = 128
 
 
 @dataclass(frozen=True)
-class Host:
+class JobHost:
     """A container that was started."""
 
     place: HostPlace
@@ -69,7 +69,7 @@ class Host:
         return script_failed(failure, self.process.last_lines(), status)
 
 
-class Hosts:
+class JobHosts:
     """
     Args:
         places: where each is to run.
@@ -77,21 +77,21 @@ class Hosts:
     """
 
     def __init__(
-        self, places: Sequence[HostPlace], around: JobSurroundings, metrics: JobMetrics
+        self, places: Sequence[HostPlace], around: JobContext, metrics: JobMetrics
     ) -> None:
         self._places = places
         self._around = around
         self._metrics = metrics
-        self._hosts: list[Host] = []
+        self._hosts: list[JobHost] = []
         self._network: JobNetwork | None = None
 
     @property
-    def all(self) -> Sequence[Host]:
+    def all(self) -> Sequence[JobHost]:
         """Those that were started, in the order of their numbers."""
         return self._hosts
 
     @property
-    def failed(self) -> Host | None:
+    def failed(self) -> JobHost | None:
         """The first of those that have ended badly."""
         return next((host for host in self._hosts if host.status), None)
 
@@ -118,7 +118,7 @@ class Hosts:
             raise JobFailed(cannot_run(str(error))) from error
         used = Utilization(plan.limits, place.home.path, self._around.clock)
         exited = asyncio.create_task(process.wait())
-        self._hosts.append(Host(place, process, exited, used))
+        self._hosts.append(JobHost(place, process, exited, used))
 
     async def samples(self) -> list[JobSample]:
         """Of those that run."""
@@ -131,7 +131,7 @@ class Hosts:
         while self.failed is None and (left := self._running()):
             await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
 
-    async def end(self, orders: Orders, before_signal: Callable[[], Awaitable[None]]) -> None:
+    async def end(self, orders: StopState, before_signal: Callable[[], Awaitable[None]]) -> None:
         """Ask those that run to end, and end them when `orders` has no more patience."""
         if self._running():
             await before_signal()

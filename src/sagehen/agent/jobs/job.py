@@ -16,33 +16,33 @@ import msgspec
 
 from sagehen.agent.artifacts.folders import is_disk_full, remove_tree
 from sagehen.agent.changes import Changes
-from sagehen.agent.jobs.context import EndedReports, JobSurroundings
+from sagehen.agent.jobs.context import EndedReports, JobContext
 from sagehen.agent.jobs.data.data import JobData
 from sagehen.agent.jobs.data.transfers import DiskFull
 from sagehen.agent.jobs.disk import watch_room, watch_volumes
 from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code
 from sagehen.agent.jobs.host_folders import host_places, prepare_place
-from sagehen.agent.jobs.hosts import Hosts
+from sagehen.agent.jobs.hosts import JobHosts
 from sagehen.agent.jobs.metrics import JobMetrics
-from sagehen.agent.jobs.stop_request import Orders
+from sagehen.agent.jobs.stop_request import StopState
 from sagehen.agent.messages import JobSample
 from sagehen.frame.job_specs import (
+    JobOutcome,
     JobPhase,
     JobReport,
     JobSpec,
-    Outcome,
     PhaseChange,
     StopRequest,
 )
 
-__all__ = ["Ending", "Job"]
+__all__ = ["AttemptEnding", "JobAttempt"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
-    outcome: Outcome
+class AttemptEnding:
+    outcome: JobOutcome
     reason: str | None = None
     exit_code: int | None = None
     fits: bool = True
@@ -50,21 +50,21 @@ class Ending:
 
     @property
     def outputs_are_kept(self) -> bool:
-        return self.fits and self.outcome is not Outcome.INTERRUPTED
+        return self.fits and self.outcome is not JobOutcome.INTERRUPTED
 
-    def without_room(self, why: JobFailed) -> "Ending":
+    def without_room(self, why: JobFailed) -> "AttemptEnding":
         """The same, where what it left could not be stored."""
         if not self.outputs_are_kept:
             return self  # It goes on from what is kept, or has said why it ended.
         said = "" if self.reason is None else f"{self.reason} "
-        return replace(self, outcome=Outcome.FAILED, reason=str(JobFailed(f"{said}{why}")))
+        return replace(self, outcome=JobOutcome.FAILED, reason=str(JobFailed(f"{said}{why}")))
 
 
 class _Told(Exception):
     """It was told to end before its code ran."""
 
 
-class Job:
+class JobAttempt:
     """One attempt, from its PUT to its outcome.
 
     Args:
@@ -75,7 +75,7 @@ class Job:
     def __init__(
         self,
         spec: JobSpec,
-        around: JobSurroundings,
+        around: JobContext,
         reports: EndedReports,
         changes: Changes,
     ) -> None:
@@ -85,13 +85,13 @@ class Job:
         self._changes = changes
         self._places = host_places(around.home, spec)
         self._metrics = JobMetrics(spec.metric_definitions, around.clock)
-        self._hosts = Hosts(self._places, around, self._metrics)
+        self._hosts = JobHosts(self._places, around, self._metrics)
         self._data = JobData(self._places, around)
-        self._orders = Orders(around.clock, spec.stop_grace_seconds)
+        self._orders = StopState(around.clock, spec.stop_grace_seconds)
         self._began = (around.clock.now(), around.clock.monotonic())
         self._running_seconds = 0.0
         self._artifacts: tuple[str, ...] = ()
-        self._work: asyncio.Task[Ending] | None = None
+        self._work: asyncio.Task[AttemptEnding] | None = None
         self._killed = False
         self._keeps = False
         """Its code has ended, and what it left is kept now."""
@@ -150,27 +150,27 @@ class Job:
     async def _remove_folder(self) -> None:
         await asyncio.to_thread(remove_tree, self._around.home.jobs / self.spec.attempt_id)
 
-    async def _run(self, made: asyncio.Task[None]) -> Ending:
+    async def _run(self, made: asyncio.Task[None]) -> AttemptEnding:
         try:
             made.result()
             return await self._pass_through()
         except _Told:
             assert self._orders.outcome is not None
-            return Ending(outcome=self._orders.outcome)
+            return AttemptEnding(outcome=self._orders.outcome)
         except JobFailed as failed:
-            return Ending(outcome=Outcome.FAILED, reason=str(failed))
+            return AttemptEnding(outcome=JobOutcome.FAILED, reason=str(failed))
         except JobLost as lost:
-            return Ending(outcome=Outcome.LOST, reason=str(lost))
+            return AttemptEnding(outcome=JobOutcome.LOST, reason=str(lost))
         except OSError as error:
             if not is_disk_full(error):
                 log.exception("A job was lost.", extra=self._about("job_lost"))
-            return Ending(outcome=Outcome.LOST, reason=str(JobLost(f"{error}")))
+            return AttemptEnding(outcome=JobOutcome.LOST, reason=str(JobLost(f"{error}")))
         except Exception as error:
             log.exception("A job was lost.", extra=self._about("job_lost"))
             cause = f"{type(error).__name__}: {error}"
-            return Ending(outcome=Outcome.LOST, reason=str(JobLost(cause)))
+            return AttemptEnding(outcome=JobOutcome.LOST, reason=str(JobLost(cause)))
 
-    async def _pass_through(self) -> Ending:
+    async def _pass_through(self) -> AttemptEnding:
         self._enter(JobPhase.DOWNLOADING)
         await self._unless_told(self._data.fetch())
         try:
@@ -185,20 +185,20 @@ class Job:
             await self._remove_folder()  # Now: it is of no use, and all others need its room.
             return ending.without_room(why)
         except (JobFailed, JobLost) as error:
-            if ending.outcome not in (Outcome.FAILED, Outcome.INTERRUPTED):
+            if ending.outcome not in (JobOutcome.FAILED, JobOutcome.INTERRUPTED):
                 raise
             # Why it failed says more; and who goes on has the checkpoints of a moment ago.
             log.warning("Not all is kept: %s", error, extra=self._about("not_kept"))
         return ending
 
-    async def _keep_what_it_left(self, ending: Ending) -> None:
+    async def _keep_what_it_left(self, ending: AttemptEnding) -> None:
         self._keeps = True
         if self._orders.outcome is not None:
             self._data.hurry()
         await self._data.make_room(ending.outputs_are_kept)
-        if ending.outcome is not Outcome.FAILED:
+        if ending.outcome is not JobOutcome.FAILED:
             self._data.wait_for_room()
-        if ending.outcome is Outcome.INTERRUPTED:
+        if ending.outcome is JobOutcome.INTERRUPTED:
             await self._data.save_checkpoints([host.killed_by for host in self._hosts.all])
             return
         self._enter(JobPhase.UPLOADING)
@@ -210,7 +210,7 @@ class Job:
         for place in self._places:
             prepare_place(place)
 
-    async def _train(self) -> Ending:
+    async def _train(self) -> AttemptEnding:
         clock = self._around.clock
         started = clock.monotonic()
         await self._hosts.start()
@@ -220,7 +220,7 @@ class Job:
             aside.append(asyncio.create_task(self._tell_metrics()))
         try:
             ending = await self._watch()
-            if ending.outcome is Outcome.FAILED:
+            if ending.outcome is JobOutcome.FAILED:
                 self._orders.limit(self._around.pace.other_hosts_seconds)
             await self._hosts.end(self._orders, self._note_writers)
             return ending
@@ -230,7 +230,7 @@ class Job:
             self._running_seconds = clock.monotonic() - started
 
     async def _note_writers(self) -> None:
-        if self._orders.outcome is not Outcome.INTERRUPTED:
+        if self._orders.outcome is not JobOutcome.INTERRUPTED:
             return
         try:
             await self._data.note_writers()
@@ -244,7 +244,7 @@ class Job:
                 self.report = msgspec.structs.replace(self.report, metrics=self._metrics.found)
                 self._changes.announce()
 
-    async def _watch(self) -> Ending:
+    async def _watch(self) -> AttemptEnding:
         """Until something ends it."""
         exits = asyncio.create_task(self._hosts.wait())
         told = asyncio.create_task(self._orders.wait())
@@ -257,22 +257,24 @@ class Job:
             if exits.done():
                 return await self._say_end()
             if self._orders.outcome is not None:
-                return Ending(outcome=self._orders.outcome)
+                return AttemptEnding(outcome=self._orders.outcome)
             for disk in (volumes, room):
                 if disk.done():
-                    return Ending(outcome=Outcome.FAILED, reason=str(disk.exception()), fits=False)
-            return Ending(outcome=Outcome.MAX_RUNTIME)
+                    return AttemptEnding(
+                        outcome=JobOutcome.FAILED, reason=str(disk.exception()), fits=False
+                    )
+            return AttemptEnding(outcome=JobOutcome.MAX_RUNTIME)
         finally:
             for task in tasks:
                 task.cancel()
 
-    async def _say_end(self) -> Ending:
+    async def _say_end(self) -> AttemptEnding:
         failed = self._hosts.failed
         if failed is None:
-            return Ending(outcome=Outcome.COMPLETED, exit_code=0)
+            return AttemptEnding(outcome=JobOutcome.COMPLETED, exit_code=0)
         reason = await asyncio.to_thread(failed.say_failure)
         code = exit_code(failed.exited.result())
-        return Ending(outcome=Outcome.FAILED, reason=reason, exit_code=code)
+        return AttemptEnding(outcome=JobOutcome.FAILED, reason=reason, exit_code=code)
 
     async def _unless_told(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work`. Raises _Told: it was told to end first."""
@@ -288,7 +290,7 @@ class Job:
             working.cancel()
             await asyncio.wait({working})
 
-    async def _end(self, ending: Ending) -> None:
+    async def _end(self, ending: AttemptEnding) -> None:
         """Keep the report, and only then let it be seen."""
         report = msgspec.structs.replace(
             self.report,

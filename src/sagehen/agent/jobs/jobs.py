@@ -8,14 +8,14 @@ from typing import Any
 
 from sagehen.agent.changes import Changes
 from sagehen.agent.instances.leftovers import prune_job_logs
-from sagehen.agent.jobs.context import EndedReports, JobSurroundings
+from sagehen.agent.jobs.context import EndedReports, JobContext
 from sagehen.agent.jobs.host_folders import check_spec
-from sagehen.agent.jobs.job import Job
+from sagehen.agent.jobs.job import JobAttempt
 from sagehen.agent.messages import JobSample
 from sagehen.base.errors import Invalid, NotFound, Unavailable
-from sagehen.frame.job_specs import JobList, JobReport, JobSpec, Outcome, StopRequest
+from sagehen.frame.job_specs import JobList, JobOutcome, JobReport, JobSpec, StopRequest
 
-__all__ = ["Jobs"]
+__all__ = ["JobAttempts"]
 
 PRUNE_EVERY = 100
 """Jobs that begin: looking at all logs for each would take longer than a short job."""
@@ -25,17 +25,17 @@ log = logging.getLogger(__name__)
 _ID = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,99}")
 
 
-class Jobs:
+class JobAttempts:
     """Starts, ends and reports attempts.
 
     Only the reports of those that have ended are on disk: what runs is lost with the agent.
     """
 
-    def __init__(self, around: JobSurroundings) -> None:
+    def __init__(self, around: JobContext) -> None:
         self._around = around
         self._changes = Changes(around.clock)
         self._reports = EndedReports(around.home.ended_jobs)
-        self._running: dict[str, Job] = {}
+        self._running: dict[str, JobAttempt] = {}
         self._ended: dict[str, JobReport] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._aside: set[asyncio.Task[None]] = set()
@@ -86,7 +86,7 @@ class Jobs:
         if spec.attempt_id in self._running or spec.attempt_id in self._ended:
             return
         log.info("Attempt %s of the training job %s begins.", spec.attempt_id, spec.job_name)
-        job = Job(spec, self._around, self._reports, self._changes)
+        job = JobAttempt(spec, self._around, self._reports, self._changes)
         self._running[spec.attempt_id] = job
         if self._begun % PRUNE_EVERY == 0:
             self._spawn(self._prune_logs())
@@ -102,7 +102,7 @@ class Jobs:
             NotFound: there is none of that id.
             Invalid: that is no way to end.
         """
-        if request.outcome not in (Outcome.STOPPED, Outcome.INTERRUPTED):
+        if request.outcome not in (JobOutcome.STOPPED, JobOutcome.INTERRUPTED):
             raise Invalid(f"An attempt cannot be told to end as {request.outcome}.")
         job = self._running.get(attempt_id)
         if job is not None:
@@ -120,7 +120,7 @@ class Jobs:
         can = [name for name, job in self._running.items() if job.can_be_interrupted]
         chosen = tuple(reversed(can))[:most]
         for name in chosen:
-            request = StopRequest(outcome=Outcome.INTERRUPTED, grace_seconds=grace_seconds)
+            request = StopRequest(outcome=JobOutcome.INTERRUPTED, grace_seconds=grace_seconds)
             self._running[name].stop(request)
         return chosen
 
@@ -154,7 +154,7 @@ class Jobs:
         self._aside.add(task)
         task.add_done_callback(self._aside.discard)
 
-    async def _live(self, job: Job) -> None:
+    async def _live(self, job: JobAttempt) -> None:
         try:
             await job.live()
         except Exception:

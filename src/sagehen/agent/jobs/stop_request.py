@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Iterable
 
 from sagehen.base.clock import Clock
-from sagehen.frame.job_specs import Outcome, StopRequest
+from sagehen.frame.job_specs import JobOutcome, StopRequest
 
-__all__ = ["Orders"]
+__all__ = ["StopState"]
 
 
-class Orders:
+class StopState:
     """
     Args:
         grace_seconds: from SIGTERM to SIGKILL where nobody says otherwise.
@@ -21,7 +21,7 @@ class Orders:
         self._deadline: float | None = None
         self._told = asyncio.Event()
         self._hurried = asyncio.Event()
-        self.outcome: Outcome | None = None
+        self.outcome: JobOutcome | None = None
         """What it was told first: later orders only make it quicker."""
 
     def tell(self, request: StopRequest) -> None:

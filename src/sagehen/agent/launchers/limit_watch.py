@@ -10,7 +10,7 @@ from sagehen.agent.instances.limits import InstanceLimit, Limits
 from sagehen.agent.instances.process_tree import measure_tree, tree_memory_bytes
 from sagehen.base.clock import Clock
 
-__all__ = ["Look", "Watch", "Watched", "choose_pause", "look"]
+__all__ = ["LimitWatch", "UsageReading", "Watched", "choose_pause", "look"]
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Watched(Protocol):
 
 
 @dataclass(frozen=True)
-class Look:
+class UsageReading:
     """What was seen of the containers of one instance."""
 
     excess: InstanceLimit | None
@@ -52,7 +52,7 @@ class _Instance:
     containers: list[Watched] = field(default_factory=list)
 
 
-class Watch:
+class LimitWatch:
     """Over all instances; of one that passes a limit, the largest container is ended."""
 
     def __init__(self, clock: Clock) -> None:
@@ -94,24 +94,24 @@ class Watch:
         return seen.room_bytes
 
 
-def look(pids: Sequence[int], limits: Limits) -> Look:
+def look(pids: Sequence[int], limits: Limits) -> UsageReading:
     """At processes and all their descendants. Blocks, for milliseconds."""
     trees = [measure_tree(pid) for pid in pids]
     tasks = [tree.tasks for tree in trees]
     memory = [tree.resident_bytes for tree in trees]
     if limits.processes is not None and sum(tasks) > limits.processes:
-        return Look(InstanceLimit.PROCESSES, tasks, 0)
+        return UsageReading(InstanceLimit.PROCESSES, tasks, 0)
     if limits.processes is not None and sum(tasks) * 2 > limits.processes:
         most_room = 0  # Twice as many may be there in no time.
     else:
         most_room = GROWTH_BYTES_PER_SECOND
     if limits.memory_bytes is None:
-        return Look(None, memory, most_room)
+        return UsageReading(None, memory, most_room)
     if sum(memory) > limits.memory_bytes:
         # Only now, for it takes longer: what processes share was counted for each of them.
         memory = [tree_memory_bytes(pid) for pid in pids]
     room = limits.memory_bytes - sum(memory)
-    return Look(InstanceLimit.MEMORY if room < 0 else None, memory, min(room, most_room))
+    return UsageReading(InstanceLimit.MEMORY if room < 0 else None, memory, min(room, most_room))
 
 
 def choose_pause(room_bytes: int, look_seconds: float) -> float:

@@ -26,7 +26,7 @@ from sagehen.agent.instances.process_tree import (
 )
 from sagehen.agent.launchers.cgroups import Cgroup, Cgroups
 from sagehen.agent.launchers.launcher import LaunchPlan
-from sagehen.agent.launchers.limit_watch import Watch
+from sagehen.agent.launchers.limit_watch import LimitWatch
 from sagehen.agent.launchers.mounts import OPT_ML
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
@@ -186,7 +186,7 @@ class ProcessLauncher:
         self._cgroups = cgroups
         self._mounts = mounts
         self._orphans = orphans or Orphans()
-        self._watch = Watch(clock)
+        self._watch = LimitWatch(clock)
 
     def seen_base(self, base: Path) -> Path:
         return OPT_ML if self._mounts else base

@@ -28,10 +28,10 @@ from sagehen.agent.messages import LoadedModel
 from sagehen.agent.multimodel.container_client import ModelCalls, check_target, opaque_name
 from sagehen.agent.multimodel.loaded_models import (
     LENT_SECONDS,
-    Loaded,
-    ModelBooks,
-    ModelExit,
+    CachedModel,
+    LoadedModels,
     ModelTallies,
+    ModelUnloader,
 )
 from sagehen.base.clock import Clock
 from sagehen.base.errors import ArtifactError, Unavailable
@@ -89,14 +89,14 @@ class ModelCache:
         self._measure = measure
         self._tallies = tallies
         self._clock = clock
-        self._books = ModelBooks(plan.room_bytes, clock)
+        self._books = LoadedModels(plan.room_bytes, clock)
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._waiting: Counter[str] = Counter()
         """Callers that will borrow the model, by its name, as soon as it is loaded."""
         self._fetches = asyncio.Semaphore(plan.fetches_at_once)
         self._turns = asyncio.Semaphore(plan.loads_at_once)
         self._changed = asyncio.Event()
-        self._exit = ModelExit(
+        self._exit = ModelUnloader(
             self._books,
             container,
             artifacts,
@@ -248,7 +248,7 @@ class ModelCache:
                 except BaseException:
                     await self._exit.let_go(name, artifact)
                     raise
-                self._books.add(Loaded(name, artifact, cost, self._waiting[name]))
+                self._books.add(CachedModel(name, artifact, cost, self._waiting[name]))
         except TimeoutError as error:
             await self._exit.withdraw(name)
             raise ModelRefused(f"Model {target} was not loaded within {seconds:.0f} s.") from error

@@ -8,7 +8,7 @@ import hashlib
 import msgspec
 
 from sagehen.agent.errors import ModelRefused, NoRoom
-from sagehen.agent.http import Answer, exchange
+from sagehen.agent.http import LocalAnswer, exchange
 from sagehen.base.errors import Invalid
 
 __all__ = ["ModelCalls", "check_target", "opaque_name"]
@@ -57,11 +57,13 @@ class ModelCalls:
         """Whether it speaks this contract at all."""
         return (await self._ask("GET", "/models", b"", LOOK_SECONDS)).status < 300
 
-    async def _ask(self, method: str, path: str, body: bytes, timeout_seconds: float) -> Answer:
+    async def _ask(
+        self, method: str, path: str, body: bytes, timeout_seconds: float
+    ) -> LocalAnswer:
         return await exchange(self._address, method, path, body, timeout_seconds=timeout_seconds)
 
 
-def _say(answer: Answer) -> str:
+def _say(answer: LocalAnswer) -> str:
     return answer.text[:LONGEST_TEXT] or f"It answered with HTTP {answer.status}."
 
 

@@ -19,7 +19,7 @@ from sagehen.agent.multimodel.container_client import ModelCalls
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Unavailable
 
-__all__ = ["LENT_SECONDS", "Loaded", "ModelBooks", "ModelExit", "ModelTallies", "Tally"]
+__all__ = ["LENT_SECONDS", "CachedModel", "LoadedModels", "ModelTallies", "ModelUnloader", "Tally"]
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ nobody any more, as its gateway has ended without giving it back."""
 
 
 @dataclass(eq=False)
-class Loaded:
+class CachedModel:
     """A model that the container holds."""
 
     name: str
@@ -40,7 +40,7 @@ class Loaded:
     used_at: float = 0.0
 
 
-class ModelBooks:
+class LoadedModels:
     """Loaded models, the least recently used first, and the room that they take."""
 
     def __init__(self, room_bytes: int, clock: Clock) -> None:
@@ -49,28 +49,28 @@ class ModelBooks:
         self.reserved_bytes = 0
         """By models that are being loaded."""
         self._clock = clock
-        self._loaded: OrderedDict[str, Loaded] = OrderedDict()
+        self._loaded: OrderedDict[str, CachedModel] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._loaded)
 
-    def find(self, name: str) -> Loaded | None:
+    def find(self, name: str) -> CachedModel | None:
         return self._loaded.get(name)
 
     def fits(self, need_bytes: int) -> bool:
         return self.booked_bytes + self.reserved_bytes + need_bytes <= self.room_bytes
 
-    def add(self, model: Loaded) -> None:
+    def add(self, model: CachedModel) -> None:
         self._loaded[model.name] = model
         self.booked_bytes += model.cost_bytes
         self.touch([model.name])
 
-    def remove(self, name: str) -> Loaded:
+    def remove(self, name: str) -> CachedModel:
         model = self._loaded.pop(name)
         self.booked_bytes -= model.cost_bytes
         return model
 
-    def clear(self) -> list[Loaded]:
+    def clear(self) -> list[CachedModel]:
         """Everything that was loaded."""
         return [self.remove(name) for name in list(self._loaded)]
 
@@ -83,12 +83,12 @@ class ModelBooks:
                 model.used_at = now
                 self._loaded.move_to_end(name)
 
-    def lend(self, model: Loaded) -> None:
+    def lend(self, model: CachedModel) -> None:
         """It stays loaded until it is given back, or is not used for LENT_SECONDS."""
         model.lent += 1
         self.touch([model.name])
 
-    def give_back(self, counts: Mapping[str, int]) -> list[Loaded]:
+    def give_back(self, counts: Mapping[str, int]) -> list[CachedModel]:
         """Those of the models that nobody has borrowed any more."""
         free = []
         for name, count in counts.items():
@@ -99,7 +99,7 @@ class ModelBooks:
                     free.append(model)
         return free
 
-    def idle(self, besides: str = "") -> Iterator[Loaded]:
+    def idle(self, besides: str = "") -> Iterator[CachedModel]:
         """Models that may be unloaded, the least recently used first."""
         now = self._clock.monotonic()
         for model in self._loaded.values():
@@ -143,7 +143,7 @@ class ModelTallies:
         return values
 
 
-class ModelExit:
+class ModelUnloader:
     """
     Args:
         folder: the container's `/opt/ml/models`.
@@ -153,7 +153,7 @@ class ModelExit:
 
     def __init__(
         self,
-        books: ModelBooks,
+        books: LoadedModels,
         container: ModelCalls,
         artifacts: ArtifactCache,
         tallies: ModelTallies,
@@ -173,7 +173,7 @@ class ModelExit:
         self._changed = changed
         self._leaving: dict[str, asyncio.Task[None]] = {}
 
-    def begin(self, model: Loaded, *, is_lost: bool = False) -> asyncio.Task[None]:
+    def begin(self, model: CachedModel, *, is_lost: bool = False) -> asyncio.Task[None]:
         """Take a model out of the books now, and see it off; `is_lost`: the container has it no
         longer."""
         self._books.remove(model.name)
@@ -182,7 +182,7 @@ class ModelExit:
         task.add_done_callback(lambda _: self._end(model.name))
         return task
 
-    async def see_off(self, model: Loaded, *, is_lost: bool = False) -> None:
+    async def see_off(self, model: CachedModel, *, is_lost: bool = False) -> None:
         # Shielded: it has left the books, so it must be seen through by somebody.
         await asyncio.shield(self.begin(model, is_lost=is_lost))
 
@@ -230,10 +230,10 @@ class ModelExit:
         finally:
             await self._artifacts.release(artifact, keep=self._keep)
 
-    async def _forget(self, model: Loaded) -> None:
+    async def _forget(self, model: CachedModel) -> None:
         await self.let_go(model.name, model.artifact)
 
-    async def _unload(self, model: Loaded) -> None:
+    async def _unload(self, model: CachedModel) -> None:
         started = self._clock.monotonic()
         try:
             await self.withdraw(model.name)

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sagehen.base.errors import Unavailable
 from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, request_head, stream_body
-from sagehen.frame.context import AsyncOperation, Call, Operation
+from sagehen.frame.context import AsyncOperation, Operation, RequestContext
 from sagehen.frame.own_paths.access import OwnSite
 from sagehen.services.identity import iam, sts
 from sagehen.services.messaging.events import operations as eventbridge
@@ -51,7 +51,7 @@ __all__ = ["OPERATIONS", "Application"]
 
 log = logging.getLogger(__name__)
 
-MakeCall = Callable[[str], Call]
+MakeCall = Callable[[str], RequestContext]
 MayAnswer = Callable[[Scope, Receive, Send], Awaitable[bool]]
 """Answers a request, and True; or leaves it alone, and False."""
 
@@ -212,7 +212,7 @@ class Application:
 
 
 async def _act(
-    act: Operation | AsyncOperation, call: Call, params: dict[str, Any], receive: Receive
+    act: Operation | AsyncOperation, call: RequestContext, params: dict[str, Any], receive: Receive
 ) -> dict[str, Any]:
     """Do an operation; raises ClientGone where nobody waits any more for one that waits."""
     if not inspect.iscoroutinefunction(act):

@@ -46,7 +46,7 @@ from sagehen.services.sagemaker.hosting import (
 from sagehen.services.sagemaker.hosting.records import EndpointRecord, InstanceRecord
 from sagehen.state.database import Database
 
-__all__ = ["Agent", "OwnPaths"]
+__all__ = ["ObservedAgent", "OwnPaths"]
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ AGENT_TIMEOUT_SECONDS = 3.0
 LARGEST_REPORT_BYTES = 16 * 2**20
 
 
-class Agent(Protocol):
+class ObservedAgent(Protocol):
     """The agent, as asked here; each call raises Unavailable while it is away."""
 
     async def check_health(self) -> None: ...
@@ -77,7 +77,7 @@ class OwnPaths:
         self,
         observations: Observations,
         database: Database,
-        agent: Agent,
+        agent: ObservedAgent,
         measure_more: MeasureMore = lambda _: {},
         more: Sequence[Route] = (),
         site: OwnSite | None = None,

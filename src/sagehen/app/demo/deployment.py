@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sagehen.app.demo.training import Row
 
-__all__ = ["Answer", "Clients", "connect", "deploy", "forget", "invoke", "upload"]
+__all__ = ["Clients", "DemoAnswer", "connect", "deploy", "forget", "invoke", "upload"]
 
 BUCKET = "sagehen-demo"
 PREFIX = "artifacts/"
@@ -41,7 +41,7 @@ class Clients:
 
 
 @dataclass(frozen=True)
-class Answer:
+class DemoAnswer:
     """What the endpoint said, and how long the caller waited for it."""
 
     predictions: NDArray[np.float32]
@@ -147,7 +147,7 @@ def _wait_until_in_service(clients: Clients) -> None:
     raise RuntimeError(f"The endpoint is not in service after {_LONGEST_WAIT_SECONDS} s.")
 
 
-def invoke(clients: Clients, target: str, rows: Sequence[Row]) -> Answer:
+def invoke(clients: Clients, target: str, rows: Sequence[Row]) -> DemoAnswer:
     """Ask one of the endpoint's models about `rows`."""
     body = "\n".join(",".join(map(str, row)) for row in rows)
     started = time.perf_counter()
@@ -156,4 +156,4 @@ def invoke(clients: Clients, target: str, rows: Sequence[Row]) -> Answer:
     )
     content = response["Body"].read()
     milliseconds = (time.perf_counter() - started) * 1000
-    return Answer(np.array(json.loads(content), np.float32), milliseconds)
+    return DemoAnswer(np.array(json.loads(content), np.float32), milliseconds)

@@ -24,7 +24,7 @@ from sagehen.app.demo.data import (
     load_cohorts,
     some_houses,
 )
-from sagehen.app.demo.deployment import Answer, Clients
+from sagehen.app.demo.deployment import Clients, DemoAnswer
 from sagehen.app.demo.figures import CohortLine, cohort_table, fetch_when_counted, summary_table
 from sagehen.app.demo.training import Row, TrainedModel, pack, train
 
@@ -220,7 +220,7 @@ def _ask_at_random(demo: _Demo) -> list[float]:
     return milliseconds
 
 
-def _ask(demo: _Demo, model: TrainedModel, rows: Sequence[Row]) -> Answer:
+def _ask(demo: _Demo, model: TrainedModel, rows: Sequence[Row]) -> DemoAnswer:
     answer = deployment.invoke(demo.clients, model.target, rows)
     demo.invocations += 1
     demo.cold.setdefault(model.name, answer.milliseconds)

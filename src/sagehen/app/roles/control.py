@@ -18,7 +18,7 @@ from sagehen.base.concurrency import in_thread
 from sagehen.base.credentials import load_credentials, load_token
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.asgi import BodyBudget
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.frame.leased_loop import keep_sweeping
 from sagehen.frame.own_paths.access import Guard, Metrics, OwnSite
 from sagehen.services.messaging.sns.signing import certificate_route
@@ -29,7 +29,7 @@ from sagehen.services.monitoring.prometheus.gateway_totals import Observations
 from sagehen.services.s3.storage import open_object_store
 from sagehen.services.sagemaker.async_inference.dispatch.assembly import make_dispatcher
 from sagehen.services.sagemaker.async_inference.dispatch.sweeps import Sweeps
-from sagehen.services.sagemaker.async_inference.intake import Intake
+from sagehen.services.sagemaker.async_inference.intake import AsyncIntake
 from sagehen.services.sagemaker.async_inference.invocations import AsyncInvocations
 from sagehen.services.sagemaker.async_inference.metrics import backlogs
 from sagehen.services.sagemaker.async_inference.own_paths import AsyncPaths
@@ -42,7 +42,7 @@ from sagehen.services.sagemaker.training.reconciler.jobs import JobLimits
 from sagehen.services.sagemaker.training.reconciler.loop import JobLoop
 from sagehen.services.stacks.own_paths import stack_routes
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 from sagehen.wire.signatures.sigv4 import Verifier
 
 __all__: list[str] = []
@@ -58,7 +58,7 @@ class _Control:
     def __init__(self, start: Start) -> None:
         self._settings = settings = start.settings
         self._database = Database(settings.state_url, locks_leases=True)
-        self._writes = GroupedWrites(self._database)
+        self._writes = GroupCommit(self._database)
         self.objects = open_object_store(settings, start.home, self._database, SYSTEM, self._writes)
         self._agent = AgentClient(start.home.agent_socket)
         # Named by its home, not its process: after a restart it takes its own leases over at once.
@@ -119,7 +119,7 @@ class _Control:
     def app(self) -> Application:
         """What answers every request."""
         account_id = self._settings.account_id
-        intake = Intake(self._writes, account_id, self._hint_dispatcher)
+        intake = AsyncIntake(self._writes, account_id, self._hint_dispatcher)
         return Application(
             OPERATIONS,
             self._verifier,
@@ -161,8 +161,8 @@ class _Control:
     def _hint_dispatcher(self, _: str) -> None:
         self._dispatcher.hint()
 
-    def _make_call(self, request_id: str) -> Call:
-        return Call(
+    def _make_call(self, request_id: str) -> RequestContext:
+        return RequestContext(
             settings=self._settings,
             database=self._database,
             writes=self._writes,

@@ -20,8 +20,8 @@ from sagehen.frame.asgi import BodyBudget
 from sagehen.frame.context import Record
 from sagehen.frame.own_paths.access import OwnSite
 from sagehen.services.inference_service.app import InferenceServices
-from sagehen.services.inference_service.intake import Counts, Intake
-from sagehen.services.inference_service.jobs import Jobs
+from sagehen.services.inference_service.intake import Counts, JobIntake
+from sagehen.services.inference_service.jobs import ServiceJobs
 from sagehen.services.inference_service.own_paths import service_routes
 from sagehen.services.inference_service.services import Services
 from sagehen.services.inference_service.slots import Slots
@@ -43,7 +43,7 @@ from sagehen.services.sagemaker.training.creation import create_training_job_row
 from sagehen.services.sagemaker.training.operations import stop_training_job_row
 from sagehen.services.sagemaker.training.records import TrainingJobRecord
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 from sagehen.state.leases import HeldLease
 
 __all__ = ["Inference", "Notices"]
@@ -56,7 +56,7 @@ class Notices:
         self,
         start: Start,
         database: Database,
-        writes: GroupedWrites,
+        writes: GroupCommit,
         record: Record,
         holder: str,
     ) -> None:
@@ -102,7 +102,7 @@ class Inference:
         self,
         settings: Settings,
         database: Database,
-        writes: GroupedWrites,
+        writes: GroupCommit,
         objects: ObjectStore,
         site: OwnSite,
         bodies: BodyBudget,
@@ -113,8 +113,8 @@ class Inference:
         slots = Slots(training.make, SYSTEM, own)
         self.on_end = slots.on_end
         """What is to be done in the transaction in which a training job ends."""
-        jobs = Jobs(database, writes, slots, training.stop)
-        intake = Intake(database, writes, objects, settings, slots, SYSTEM)
+        jobs = ServiceJobs(database, writes, slots, training.stop)
+        intake = JobIntake(database, writes, objects, settings, slots, SYSTEM)
         self.answers = InferenceServices(
             database, intake, jobs, self._counts, site, bodies, own
         ).answers

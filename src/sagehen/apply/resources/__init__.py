@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 from sagehen.apply.resources.events import RuleKind
 from sagehen.apply.resources.inference_services import InferenceServiceKind
-from sagehen.apply.resources.resource import Kind, Live, comparable
+from sagehen.apply.resources.resource import ActualState, ResourceKind, comparable
 from sagehen.apply.resources.s3 import BucketKind
 from sagehen.apply.resources.sagemaker import EndpointConfigKind, EndpointKind, ModelKind
 from sagehen.apply.resources.sns import SubscriptionKind, TopicKind
 from sagehen.apply.resources.sqs import QueueKind
 
-__all__ = ["KINDS", "Kind", "Live", "comparable"]
+__all__ = ["KINDS", "ActualState", "ResourceKind", "comparable"]
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, ResourceKind] = {
     kind.type: kind
     for kind in (
         BucketKind(),

@@ -8,8 +8,8 @@ from typing import Any
 import botocore.session
 from botocore.exceptions import ClientError
 
-from sagehen.apply.client import Aws, Place, code_of
-from sagehen.apply.resources.resource import Kind, Live, tag_changes
+from sagehen.apply.client import Aws, Destination, code_of
+from sagehen.apply.resources.resource import ActualState, ResourceKind, tag_changes
 from sagehen.apply.template.schema import (
     JSON,
     TEXT,
@@ -26,7 +26,7 @@ __all__ = ["RuleKind"]
 _OF_RULE = ("Description", "EventBusName", "RoleArn", "State")
 
 
-class RuleKind(Kind):
+class RuleKind(ResourceKind):
     type = "AWS::Events::Rule"
     name_property = "Name"
     longest_name = 64
@@ -47,10 +47,12 @@ class RuleKind(Kind):
             "Targets": list_of(structure(members_of(target), target.required_members)),
         }
 
-    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+    def attributes(
+        self, name: str, properties: dict[str, Any], place: Destination
+    ) -> dict[str, str]:
         return {"Ref": name, "Arn": place.arn("events", f"rule/{name}")}
 
-    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         events = aws.client("events")
         try:
             told = events.describe_rule(Name=name)
@@ -64,12 +66,14 @@ class RuleKind(Kind):
         told["EventPattern"] = json.loads(told["EventPattern"])
         wanted = [one["Id"] for one in properties.get("Targets", [])]
         told["Targets"] = [targets[one] for one in wanted if one in targets]
-        return Live(name=name, properties=told)
+        return ActualState(name=name, properties=told)
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         self._put(aws, name, properties, Tags=properties.get("Tags", []))
 
-    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def update(
+        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+    ) -> None:
         events, arn = aws.client("events"), live.properties["Arn"]
         self._put(aws, live.name, after)
         wanted = {one["Id"] for one in after.get("Targets", [])}

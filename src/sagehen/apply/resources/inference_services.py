@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from sagehen.apply.client import Aws, Place
-from sagehen.apply.resources.resource import Kind, Live
+from sagehen.apply.client import Aws, Destination
+from sagehen.apply.resources.resource import ActualState, ResourceKind
 from sagehen.apply.template.reading import Written
 from sagehen.apply.template.schema import Read
 from sagehen.base.errors import Invalid, NotFound
@@ -19,7 +19,7 @@ __all__ = ["InferenceServiceKind"]
 _AT = "inference-services"
 
 
-class InferenceServiceKind(Kind):
+class InferenceServiceKind(ResourceKind):
     """Deleted, its jobs are stopped; its bucket and its topic stay."""
 
     type = "Sagehen::InferenceService"
@@ -48,7 +48,9 @@ class InferenceServiceKind(Kind):
             raise Invalid(f"{'/'.join(['#', *shown])}: {why}") from None
         return _camel_keys(read.model_dump(mode="json", exclude_unset=True))
 
-    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+    def attributes(
+        self, name: str, properties: dict[str, Any], place: Destination
+    ) -> dict[str, str]:
         path = f"/{name}/inference"
         topic = properties.get("Topic") or f"inference-{name}"
         return {
@@ -59,7 +61,7 @@ class InferenceServiceKind(Kind):
             "Url": place.url + path,
         }
 
-    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         try:
             told = aws.own("GET", _AT, name)
         except NotFound:
@@ -71,13 +73,15 @@ class InferenceServiceKind(Kind):
         if told["closing"]:
             # Nobody else ends that: it is deleted once more, and made again.
             reason = "its deletion was begun and not ended."
-            return Live(name=name, properties=found, status="failed", reason=reason)
-        return Live(name=name, properties=found)
+            return ActualState(name=name, properties=found, status="failed", reason=reason)
+        return ActualState(name=name, properties=found)
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         aws.own("PUT", _AT, name, body={**_snake(properties), "stage": name})
 
-    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def update(
+        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+    ) -> None:
         self.create(aws, live.name, after)
 
     def delete(self, aws: Aws, name: str) -> str | None:

@@ -6,17 +6,17 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from sagehen.apply.client import Aws, Place
+from sagehen.apply.client import Aws, Destination
 from sagehen.apply.template.schema import Read, structure
 from sagehen.base.errors import Invalid
 
-__all__ = ["READY", "Kind", "Live", "Status", "comparable", "tag_changes"]
+__all__ = ["READY", "ActualState", "ResourceKind", "Status", "comparable", "tag_changes"]
 
 Status = Literal["ready", "busy", "failed", "going"]
 READY: Status = "ready"
 
 
-class Live(msgspec.Struct, frozen=True, kw_only=True):
+class ActualState(msgspec.Struct, frozen=True, kw_only=True):
     """A resource as it is now."""
 
     name: str
@@ -28,7 +28,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     """What only the server knows of its attributes."""
 
 
-class Kind(ABC):
+class ResourceKind(ABC):
     """A type of resource.
 
     `properties` is what a template says, read; `name` is what the API knows the resource by.
@@ -51,18 +51,22 @@ class Kind(ABC):
     """What reads each property."""
 
     @abstractmethod
-    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+    def attributes(
+        self, name: str, properties: dict[str, Any], place: Destination
+    ) -> dict[str, str]:
         """`Ref`, and by its name each attribute; as they will be, where it is not there yet."""
 
     @abstractmethod
-    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         """How it is; None where there is none. `properties` find it where it has no name."""
 
     @abstractmethod
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None: ...
 
     @abstractmethod
-    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def update(
+        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+    ) -> None:
         """Make it `after`; what was begun before may be done again."""
 
     @abstractmethod
@@ -105,7 +109,7 @@ def comparable(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def tag_changes(
-    live: Live, before: dict[str, Any], after: dict[str, Any]
+    live: ActualState, before: dict[str, Any], after: dict[str, Any]
 ) -> tuple[list[dict[str, str]], list[str]]:
     """The tags to be set, and the keys of those to go: what others have put there stays."""
     there = {one["Key"]: one for one in live.properties.get("Tags", [])}

@@ -5,14 +5,14 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sagehen.apply.client import Aws, Place, code_of
-from sagehen.apply.resources.resource import Kind, Live
+from sagehen.apply.client import Aws, Destination, code_of
+from sagehen.apply.resources.resource import ActualState, ResourceKind
 from sagehen.apply.template.schema import TEXT, Read
 
 __all__ = ["BucketKind"]
 
 
-class BucketKind(Kind):
+class BucketKind(ResourceKind):
     """Never emptied: one that holds something stays where it is."""
 
     type = "AWS::S3::Bucket"
@@ -21,7 +21,9 @@ class BucketKind(Kind):
     fixed = frozenset({"BucketName"})
     members: Mapping[str, Read] = {"BucketName": TEXT}
 
-    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+    def attributes(
+        self, name: str, properties: dict[str, Any], place: Destination
+    ) -> dict[str, str]:
         domain = place.url_suffix
         return {
             "Ref": name,
@@ -32,14 +34,14 @@ class BucketKind(Kind):
             "WebsiteURL": f"http://{name}.s3-website-{place.region}.{domain}",
         }
 
-    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         try:
             aws.client("s3").head_bucket(Bucket=name)
         except ClientError as error:
             if code_of(error) in ("404", "NoSuchBucket"):
                 return None
             raise
-        return Live(name=name, properties={"BucketName": name})
+        return ActualState(name=name, properties={"BucketName": name})
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         where = {}
@@ -47,7 +49,9 @@ class BucketKind(Kind):
             where = {"CreateBucketConfiguration": {"LocationConstraint": aws.region}}
         aws.client("s3").create_bucket(Bucket=name, **where)
 
-    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def update(
+        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+    ) -> None:
         pass  # It has nothing but its name.
 
     def delete(self, aws: Aws, name: str) -> str | None:

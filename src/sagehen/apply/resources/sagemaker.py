@@ -8,8 +8,8 @@ import botocore.session
 from botocore.exceptions import ClientError
 from botocore.model import ServiceModel
 
-from sagehen.apply.client import Aws, Place, code_of
-from sagehen.apply.resources.resource import Kind, Live, Status, tag_changes
+from sagehen.apply.client import Aws, Destination, code_of
+from sagehen.apply.resources.resource import ActualState, ResourceKind, Status, tag_changes
 from sagehen.apply.template.schema import Read, members_of
 
 __all__ = ["EndpointConfigKind", "EndpointKind", "ModelKind", "SageMakerKind"]
@@ -20,7 +20,7 @@ def _service() -> ServiceModel:
     return botocore.session.get_session().get_service_model("sagemaker")
 
 
-class SageMakerKind(Kind):
+class SageMakerKind(ResourceKind):
     """CloudFormation's properties are the members of its Create operation."""
 
     noun: ClassVar[str]
@@ -34,11 +34,13 @@ class SageMakerKind(Kind):
         shape = _service().operation_model(f"Create{self.noun}").input_shape
         return members_of(shape)
 
-    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+    def attributes(
+        self, name: str, properties: dict[str, Any], place: Destination
+    ) -> dict[str, str]:
         arn = place.arn("sagemaker", f"{self.of_arn}/{name.lower()}")
         return {"Ref": arn, f"{self.noun}Name": name, f"{self.noun}Arn": arn}
 
-    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         sagemaker = aws.client("sagemaker")
         try:
             found = getattr(sagemaker, f"describe_{self.method}")(**{f"{self.noun}Name": name})
@@ -50,13 +52,15 @@ class SageMakerKind(Kind):
                 return None
             raise
         status, reason = self._status(found)
-        return Live(name=name, properties=found, status=status, reason=reason)
+        return ActualState(name=name, properties=found, status=status, reason=reason)
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         named = {**properties, f"{self.noun}Name": name}
         getattr(aws.client("sagemaker"), f"create_{self.method}")(**named)
 
-    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def update(
+        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+    ) -> None:
         sagemaker, arn = aws.client("sagemaker"), live.properties[f"{self.noun}Arn"]
         tags, gone = tag_changes(live, before, after)
         if gone:
@@ -129,7 +133,9 @@ class EndpointKind(SageMakerKind):
         given = {key: value for key, value in properties.items() if key in members}
         super().create(aws, name, given)
 
-    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def update(
+        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+    ) -> None:
         super().update(aws, live, before, after)
         # Asked of the endpoint, not of the record: a run that was killed may have done it.
         if live.properties["EndpointConfigName"] != after["EndpointConfigName"]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sagehen.apply.client import Aws, Place, code_of
-from sagehen.apply.resources.resource import Kind, Live, tag_changes
+from sagehen.apply.client import Aws, Destination, code_of
+from sagehen.apply.resources.resource import ActualState, ResourceKind, tag_changes
 from sagehen.apply.template.schema import (
     FLAG,
     JSON,
@@ -22,7 +22,7 @@ from sagehen.apply.template.schema import (
 __all__ = ["SubscriptionKind", "TopicKind"]
 
 
-class TopicKind(Kind):
+class TopicKind(ResourceKind):
     type = "AWS::SNS::Topic"
     name_property = "TopicName"
     longest_name = 256
@@ -40,12 +40,14 @@ class TopicKind(Kind):
     }
     _attributes = ("DisplayName", "KmsMasterKeyId", "SignatureVersion", "TracingConfig")
 
-    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+    def attributes(
+        self, name: str, properties: dict[str, Any], place: Destination
+    ) -> dict[str, str]:
         arn = place.arn("sns", name)
         return {"Ref": arn, "TopicArn": arn, "TopicName": name}
 
-    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
-        sns, arn = aws.client("sns"), Place(aws).arn("sns", name)
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
+        sns, arn = aws.client("sns"), Destination(aws).arn("sns", name)
         try:
             told = sns.get_topic_attributes(TopicArn=arn)["Attributes"]
             tags = sns.list_tags_for_resource(ResourceArn=arn)["Tags"]
@@ -56,7 +58,7 @@ class TopicKind(Kind):
             raise
         wanted = properties.get("Subscription", [])
         there = [one for one in wanted if (one["Protocol"], one["Endpoint"]) in listed]
-        return Live(name=name, properties={**told, "Tags": tags, "Subscription": there})
+        return ActualState(name=name, properties={**told, "Tags": tags, "Subscription": there})
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         given = {key: properties[key] for key in self._attributes if properties.get(key)}
@@ -64,8 +66,10 @@ class TopicKind(Kind):
         arn = aws.client("sns").create_topic(Name=name, Attributes=given, Tags=tags)["TopicArn"]
         self._subscribe(aws, arn, properties.get("Subscription", []))
 
-    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
-        sns, arn = aws.client("sns"), Place(aws).arn("sns", live.name)
+    def update(
+        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+    ) -> None:
+        sns, arn = aws.client("sns"), Destination(aws).arn("sns", live.name)
         for key in self._attributes:
             ours, wanted = key in after or key in before, after.get(key, "")
             if ours and live.properties.get(key, "") != wanted:
@@ -83,7 +87,7 @@ class TopicKind(Kind):
                 _unsubscribe(aws, one)
 
     def delete(self, aws: Aws, name: str) -> str | None:
-        aws.client("sns").delete_topic(TopicArn=Place(aws).arn("sns", name))
+        aws.client("sns").delete_topic(TopicArn=Destination(aws).arn("sns", name))
         return None
 
     def _subscribe(self, aws: Aws, arn: str, wanted: list[dict[str, str]]) -> None:
@@ -94,7 +98,7 @@ class TopicKind(Kind):
                 aws.client("sns").subscribe(TopicArn=arn, **one)
 
 
-class SubscriptionKind(Kind):
+class SubscriptionKind(ResourceKind):
     """It has no name: topic, protocol and endpoint find it until its ARN is known."""
 
     type = "AWS::SNS::Subscription"
@@ -114,10 +118,12 @@ class SubscriptionKind(Kind):
     _attributes = tuple(sorted(members.keys() - fixed))
     _of_json = ("DeliveryPolicy", "FilterPolicy", "RedrivePolicy")
 
-    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+    def attributes(
+        self, name: str, properties: dict[str, Any], place: Destination
+    ) -> dict[str, str]:
         return {"Ref": name, "Arn": name}
 
-    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         arn = name or self._find(aws, properties)
         if not arn:
             return None
@@ -132,14 +138,16 @@ class SubscriptionKind(Kind):
             if key in found:
                 found[key] = json.loads(found[key])
         found["RawMessageDelivery"] = found.get("RawMessageDelivery") == "true"
-        return Live(name=arn, properties=found)
+        return ActualState(name=arn, properties=found)
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         fixed = {key: properties[key] for key in self.required}
         given = {key: _text(properties[key]) for key in self._attributes if key in properties}
         aws.client("sns").subscribe(**fixed, Attributes=given, ReturnSubscriptionArn=True)
 
-    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def update(
+        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+    ) -> None:
         for key in self._attributes:
             ours = key in after or key in before
             if ours and live.properties.get(key) != after.get(key):

@@ -6,8 +6,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sagehen.apply.client import Aws, Place, code_of
-from sagehen.apply.resources.resource import Kind, Live, tag_changes
+from sagehen.apply.client import Aws, Destination, code_of
+from sagehen.apply.resources.resource import ActualState, ResourceKind, tag_changes
 from sagehen.apply.template.schema import FLAG, JSON, TEXT, WHOLE, Read, keyed_tags
 
 __all__ = ["QueueKind"]
@@ -15,7 +15,7 @@ __all__ = ["QueueKind"]
 _GONE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 
 
-class QueueKind(Kind):
+class QueueKind(ResourceKind):
     type = "AWS::SQS::Queue"
     name_property = "QueueName"
     longest_name = 80
@@ -36,11 +36,13 @@ class QueueKind(Kind):
     }
     _attributes = tuple(sorted(members.keys() - {"QueueName", "Tags"}))
 
-    def attributes(self, name: str, properties: dict[str, Any], place: Place) -> dict[str, str]:
+    def attributes(
+        self, name: str, properties: dict[str, Any], place: Destination
+    ) -> dict[str, str]:
         url = f"{place.url}/{place.account_id}/{name}"
         return {"Ref": url, "QueueUrl": url, "Arn": place.arn("sqs", name), "QueueName": name}
 
-    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> Live | None:
+    def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         sqs = aws.client("sqs")
         try:
             url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
@@ -54,14 +56,16 @@ class QueueKind(Kind):
             key: _value(self.members[key], told[key]) for key in told if key in self._attributes
         }
         found["Tags"] = [{"Key": key, "Value": value} for key, value in tags.items()]
-        return Live(name=name, properties=found, attributes={"Ref": url, "QueueUrl": url})
+        return ActualState(name=name, properties=found, attributes={"Ref": url, "QueueUrl": url})
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         given = {key: _text(properties[key]) for key in self._attributes if key in properties}
         tags = {one["Key"]: one["Value"] for one in properties.get("Tags", [])}
         aws.client("sqs").create_queue(QueueName=name, Attributes=given, tags=tags)
 
-    def update(self, aws: Aws, live: Live, before: dict[str, Any], after: dict[str, Any]) -> None:
+    def update(
+        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+    ) -> None:
         sqs, url = aws.client("sqs"), live.attributes["QueueUrl"]
         wanted = {key: _text(after[key]) for key in self._attributes if key in after}
         taken_back = {key: "" for key in self._attributes if key in before and key not in after}

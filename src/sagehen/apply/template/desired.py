@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from sagehen.apply.client import Place
+from sagehen.apply.client import Destination
 from sagehen.apply.hidden import is_equal, masked_outputs
-from sagehen.apply.resources import KINDS, Kind
-from sagehen.apply.stack import Kept, StackContent
-from sagehen.apply.template.functions import Scope, evaluate, evaluate_conditions
+from sagehen.apply.resources import KINDS, ResourceKind
+from sagehen.apply.stack import StackContent, StackResource
+from sagehen.apply.template.functions import FunctionScope, evaluate, evaluate_conditions
 from sagehen.apply.template.parameters import Secret, Value, parameter_values, text_of
 from sagehen.apply.template.references import check_references, in_order, needs
 from sagehen.apply.template.template import ResourceSource, Template
@@ -73,7 +73,7 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
     """Where in its properties there is what parameters with NoEcho are, or is made of it."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ResourceKind:
         return KINDS[self.type]
 
 
@@ -85,7 +85,7 @@ class Resolver:
         template: Template,
         given: Mapping[str, str],
         stack: str,
-        place: Place,
+        place: Destination,
         content: StackContent,
     ) -> None:
         """
@@ -101,9 +101,11 @@ class Resolver:
         parameters = parameter_values(template.parameters, given)
         self._secrets = _secrets(template, parameters)
         pseudo = _pseudo(stack, place)
-        scope = Scope({**parameters, **pseudo}, template.mappings, {}, _no_resource)
+        scope = FunctionScope({**parameters, **pseudo}, template.mappings, {}, _no_resource)
         self._conditions = evaluate_conditions(template.conditions, scope)
-        self._scope = Scope(scope.parameters, template.mappings, self._conditions, self._attribute)
+        self._scope = FunctionScope(
+            scope.parameters, template.mappings, self._conditions, self._attribute
+        )
         self._needs = needs(template, self._conditions)
         self.order = in_order(self._needs)
 
@@ -180,7 +182,7 @@ class Resolver:
         """Of the outputs."""
         return {name: one.description for name, one in self._template.outputs.items()}
 
-    def _name(self, kind: Kind, source: ResourceSource, properties: dict[str, Any]) -> str:
+    def _name(self, kind: ResourceKind, source: ResourceSource, properties: dict[str, Any]) -> str:
         if kind.name_property is None:
             return _name_if_same(kind, self._kept.get(source.logical_id), properties)
         if kind.name_property in properties:
@@ -210,7 +212,9 @@ class Resolver:
         return found[attribute]
 
 
-def _name_if_same(kind: Kind, kept: Kept | None, properties: dict[str, Any]) -> str:
+def _name_if_same(
+    kind: ResourceKind, kept: StackResource | None, properties: dict[str, Any]
+) -> str:
     """What the server has named the one that the stack has, if that is still the one wanted."""
     if kept is None or kept.type != kind.type:
         return ""
@@ -218,7 +222,7 @@ def _name_if_same(kind: Kind, kept: Kept | None, properties: dict[str, Any]) -> 
     return kept.name if same else ""
 
 
-def _pseudo(stack: str, place: Place) -> dict[str, Value]:
+def _pseudo(stack: str, place: Destination) -> dict[str, Value]:
     return {
         "AWS::AccountId": place.account_id,
         "AWS::Partition": place.partition,

@@ -10,7 +10,7 @@ from typing import Any
 from sagehen.apply.template.parameters import Secret, Value, text_of
 from sagehen.base.errors import Invalid
 
-__all__ = ["NO_VALUE", "PSEUDO", "Scope", "evaluate", "evaluate_conditions", "is_function"]
+__all__ = ["NO_VALUE", "PSEUDO", "FunctionScope", "evaluate", "evaluate_conditions", "is_function"]
 
 PSEUDO = (
     "AWS::AccountId",
@@ -39,7 +39,7 @@ Attribute = Callable[[str, str | None], Any]
 
 
 @dataclass(frozen=True)
-class Scope:
+class FunctionScope:
     """What functions may ask for."""
 
     parameters: Mapping[str, Value]
@@ -58,7 +58,7 @@ def is_function(value: Any, *, in_conditions: bool = False) -> bool:
     return bool(name in names or name.startswith("Fn::"))
 
 
-def evaluate(value: Any, scope: Scope, path: str) -> Any:
+def evaluate(value: Any, scope: FunctionScope, path: str) -> Any:
     """The value without functions; NO_VALUE where it is to be taken away.
 
     Raises:
@@ -80,7 +80,7 @@ def evaluate(value: Any, scope: Scope, path: str) -> Any:
     return value
 
 
-def evaluate_conditions(declared: Mapping[str, Any], scope: Scope) -> dict[str, bool]:
+def evaluate_conditions(declared: Mapping[str, Any], scope: FunctionScope) -> dict[str, bool]:
     """Of every condition whether it holds; `scope`'s own conditions are not asked.
 
     Raises:
@@ -95,7 +95,7 @@ def evaluate_conditions(declared: Mapping[str, Any], scope: Scope) -> dict[str, 
 def _settle(
     name: str,
     declared: Mapping[str, Any],
-    scope: Scope,
+    scope: FunctionScope,
     found: dict[str, bool],
     within: tuple[str, ...],
 ) -> bool:
@@ -111,7 +111,7 @@ def _settle(
     return found[name]
 
 
-def _holds(value: Any, scope: Scope, path: str, settle: Callable[[str], bool]) -> bool:
+def _holds(value: Any, scope: FunctionScope, path: str, settle: Callable[[str], bool]) -> bool:
     """Whether a condition's expression does."""
     if is_function(value, in_conditions=True):
         ((name, argument),) = value.items()
@@ -141,7 +141,7 @@ def _plain(value: Any) -> Any:
     return value if text is None else text
 
 
-def _call(value: dict[str, Any], scope: Scope, path: str) -> Any:
+def _call(value: dict[str, Any], scope: FunctionScope, path: str) -> Any:
     ((name, argument),) = value.items()
     function = _FUNCTIONS.get(name)
     if function is None:
@@ -152,7 +152,7 @@ def _call(value: dict[str, Any], scope: Scope, path: str) -> Any:
     return function(argument, scope, path)
 
 
-def _ref(argument: Any, scope: Scope, path: str) -> Any:
+def _ref(argument: Any, scope: FunctionScope, path: str) -> Any:
     if not isinstance(argument, str):
         raise Invalid(f"Template error: every Ref object must have a single String value. ({path})")
     if argument == "AWS::NoValue":
@@ -162,7 +162,7 @@ def _ref(argument: Any, scope: Scope, path: str) -> Any:
     return scope.attribute(argument, None)
 
 
-def _get_att(argument: Any, scope: Scope, path: str) -> Any:
+def _get_att(argument: Any, scope: FunctionScope, path: str) -> Any:
     parts = argument.split(".", 1) if isinstance(argument, str) else argument
     if not isinstance(parts, list) or len(parts) != 2 or not isinstance(parts[0], str):
         raise Invalid(
@@ -172,7 +172,7 @@ def _get_att(argument: Any, scope: Scope, path: str) -> Any:
     return scope.attribute(parts[0], _text("Fn::GetAtt", parts[1], scope, path))
 
 
-def _sub(argument: Any, scope: Scope, path: str) -> str:
+def _sub(argument: Any, scope: FunctionScope, path: str) -> str:
     template, values = argument if _is_pair(argument) else (argument, {})
     if not isinstance(template, str) or not isinstance(values, dict):
         raise Invalid(
@@ -211,7 +211,7 @@ def _is_pair(argument: Any) -> bool:
     return isinstance(argument, list) and len(argument) == 2
 
 
-def _join(argument: Any, scope: Scope, path: str) -> str:
+def _join(argument: Any, scope: FunctionScope, path: str) -> str:
     separator, items = _arguments("Fn::Join", argument, 2, path)
     found = _list("Fn::Join", items, scope, path)
     if not isinstance(separator, str):
@@ -221,7 +221,7 @@ def _join(argument: Any, scope: Scope, path: str) -> str:
     return _made_of(texts, separator.join(texts))
 
 
-def _select(argument: Any, scope: Scope, path: str) -> Any:
+def _select(argument: Any, scope: FunctionScope, path: str) -> Any:
     index, items = _arguments("Fn::Select", argument, 2, path)
     number = _text("Fn::Select", index, scope, path)
     found = _list("Fn::Select", items, scope, path)
@@ -232,7 +232,7 @@ def _select(argument: Any, scope: Scope, path: str) -> Any:
     return found[int(number)]
 
 
-def _split(argument: Any, scope: Scope, path: str) -> list[str]:
+def _split(argument: Any, scope: FunctionScope, path: str) -> list[str]:
     separator, source = _arguments("Fn::Split", argument, 2, path)
     if not isinstance(separator, str) or not separator:
         raise Invalid(f"Template error: the delimiter of Fn::Split must be a string ({path}).")
@@ -240,14 +240,14 @@ def _split(argument: Any, scope: Scope, path: str) -> list[str]:
     return [_made_of([text], one) for one in text.split(separator)]
 
 
-def _if(argument: Any, scope: Scope, path: str) -> Any:
+def _if(argument: Any, scope: FunctionScope, path: str) -> Any:
     name, when, otherwise = _arguments("Fn::If", argument, 3, path)
     if not isinstance(name, str) or name not in scope.conditions:
         raise Invalid(f"Template error: unresolved condition dependency {name} in Fn::If ({path})")
     return evaluate(when if scope.conditions[name] else otherwise, scope, path)
 
 
-def _find_in_map(argument: Any, scope: Scope, path: str) -> Any:
+def _find_in_map(argument: Any, scope: FunctionScope, path: str) -> Any:
     keys = [
         _text("Fn::FindInMap", one, scope, path)
         for one in _arguments("Fn::FindInMap", argument, 3, path)
@@ -260,7 +260,7 @@ def _find_in_map(argument: Any, scope: Scope, path: str) -> Any:
     return found
 
 
-def _base64(argument: Any, scope: Scope, path: str) -> str:
+def _base64(argument: Any, scope: FunctionScope, path: str) -> str:
     text = _text("Fn::Base64", argument, scope, path)
     return _made_of([text], base64.b64encode(text.encode()).decode())
 
@@ -273,21 +273,21 @@ def _arguments(name: str, argument: Any, count: int, path: str) -> list[Any]:
     return argument
 
 
-def _list(name: str, value: Any, scope: Scope, path: str) -> list[Any]:
+def _list(name: str, value: Any, scope: FunctionScope, path: str) -> list[Any]:
     found = evaluate(value, scope, path)
     if not isinstance(found, list):
         raise Invalid(f"Template error: {name} needs a list of strings ({path})")
     return found
 
 
-def _text(name: str, value: Any, scope: Scope, path: str) -> str:
+def _text(name: str, value: Any, scope: FunctionScope, path: str) -> str:
     text = text_of(evaluate(value, scope, path))
     if text is None:
         raise Invalid(f"Template error: {name} needs a string, and is given none ({path})")
     return text
 
 
-_FUNCTIONS: dict[str, Callable[[Any, Scope, str], Any]] = {
+_FUNCTIONS: dict[str, Callable[[Any, FunctionScope, str], Any]] = {
     "Ref": _ref,
     "Fn::GetAtt": _get_att,
     "Fn::Sub": _sub,

@@ -8,7 +8,7 @@ import msgspec
 
 from sagehen.base.errors import Invalid
 
-__all__ = ["Output", "Parameter", "ResourceSource", "Template", "read_template"]
+__all__ = ["Parameter", "ResourceSource", "Template", "TemplateOutput", "read_template"]
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
@@ -71,7 +71,7 @@ class ResourceSource(msgspec.Struct, frozen=True, kw_only=True):
     update_replace_policy: str = "Delete"
 
 
-class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
+class TemplateOutput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
     """An output as it is declared. Nobody imports what is exported here."""
 
     value: Any
@@ -85,7 +85,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     mappings: dict[str, dict[str, dict[str, Any]]]
     conditions: dict[str, Any]
     resources: dict[str, ResourceSource]
-    outputs: dict[str, Output]
+    outputs: dict[str, TemplateOutput]
 
 
 def read_template(found: dict[str, Any], types: Collection[str]) -> Template:
@@ -117,7 +117,7 @@ def read_template(found: dict[str, Any], types: Collection[str]) -> Template:
         mappings=_mappings(found),
         conditions=_mapping(found, "Conditions"),
         resources=resources,
-        outputs=_all(found, "Outputs", Output),
+        outputs=_all(found, "Outputs", TemplateOutput),
     )
     _check_conditions(template)
     return template
@@ -222,7 +222,7 @@ def _policy(path: str, value: dict[str, Any], member: str, allowed: tuple[str, .
 
 
 def _check_conditions(template: Template) -> None:
-    owners: list[ResourceSource | Output] = [
+    owners: list[ResourceSource | TemplateOutput] = [
         *template.resources.values(),
         *template.outputs.values(),
     ]

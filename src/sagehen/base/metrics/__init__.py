@@ -7,12 +7,12 @@ from sagehen.base.metrics.metric import (
     HOST,
     JOB_HOST,
     OWN,
-    Kind,
     Metric,
+    MetricKind,
 )
 from sagehen.base.metrics.usage import HOSTS, INFERENCE_SERVICE, JOB_HOSTS, OBJECTS, TRAINING
 
-__all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "JOB_HOST", "METRICS", "OWN", "Kind", "Metric"]
+__all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "JOB_HOST", "METRICS", "OWN", "Metric", "MetricKind"]
 
 METRICS: dict[str, Metric] = {
     metric.name: metric

@@ -1,6 +1,6 @@
 """The metrics of asynchronous endpoints."""
 
-from sagehen.base.metrics.metric import Kind, Metric
+from sagehen.base.metrics.metric import Metric, MetricKind
 
 __all__ = ["ASYNCHRONOUS"]
 
@@ -8,15 +8,15 @@ _VARIANT = ("endpoint", "variant")
 
 
 def _count(name: str, exposed_as: str | None, help: str) -> Metric:
-    return Metric(name, exposed_as, Kind.COUNTER, "Count", help, _VARIANT)
+    return Metric(name, exposed_as, MetricKind.COUNTER, "Count", help, _VARIANT)
 
 
 def _backlog(name: str, exposed_as: str, unit: str, help: str) -> Metric:
-    return Metric(name, exposed_as, Kind.GAUGE, unit, help, ("endpoint",))
+    return Metric(name, exposed_as, MetricKind.GAUGE, unit, help, ("endpoint",))
 
 
 def _timing(name: str, exposed_as: str, unit: str, help: str) -> Metric:
-    return Metric(name, exposed_as, Kind.TIMING, unit, help, _VARIANT)
+    return Metric(name, exposed_as, MetricKind.TIMING, unit, help, _VARIANT)
 
 
 ASYNCHRONOUS = (

@@ -1,6 +1,6 @@
 """The metrics that gateways and agents tell: of invocations, models and limits."""
 
-from sagehen.base.metrics.metric import HOST, OWN, Kind, Metric
+from sagehen.base.metrics.metric import HOST, OWN, Metric, MetricKind
 
 __all__ = ["INVOCATIONS"]
 
@@ -12,7 +12,7 @@ INVOCATIONS = (
     Metric(
         "Invocations",
         "sagehen_invocations",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "Requests to a variant, whatever came of them.",
         _VARIANT,
@@ -20,7 +20,7 @@ INVOCATIONS = (
     Metric(
         "InvocationsPerInstance",
         "sagehen_invocations_per_instance",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "Requests to a variant, each counted as 1/N where the variant had N instances then.",
         _VARIANT,
@@ -28,7 +28,7 @@ INVOCATIONS = (
     Metric(
         "ConcurrentRequestsPerModelMaximum",
         "sagehen_concurrent_requests_max",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "None",
         "The most requests that were worked on at once in the last 10 s.",
         _VARIANT,
@@ -37,7 +37,7 @@ INVOCATIONS = (
     Metric(
         "ConcurrentRequestsPerModelMinimum",
         "sagehen_concurrent_requests_min",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "None",
         "The fewest requests that were worked on at once in the last 10 s.",
         _VARIANT,
@@ -46,7 +46,7 @@ INVOCATIONS = (
     Metric(
         "ConcurrentRequestsPerModel",
         None,
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "None",
         "Requests that are worked on at once: as the two above have it.",
         _VARIANT,
@@ -54,7 +54,7 @@ INVOCATIONS = (
     Metric(
         "QueuedRequests",
         "sagehen_queued_requests",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "None",
         "Requests that wait in the gateways for a free slot.",
         _VARIANT,
@@ -63,7 +63,7 @@ INVOCATIONS = (
     Metric(
         "QueuedRequestsMaximum",
         "sagehen_queued_requests_max",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "None",
         "The most requests that waited for a free slot at once in the last 10 s.",
         _VARIANT,
@@ -72,7 +72,7 @@ INVOCATIONS = (
     Metric(
         "Invocation4XXErrors",
         "sagehen_invocation_4xx_errors",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "Invocations that were answered with a 4xx status.",
         _VARIANT,
@@ -80,7 +80,7 @@ INVOCATIONS = (
     Metric(
         "Invocation5XXErrors",
         "sagehen_invocation_5xx_errors",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "Invocations that were answered with a 5xx status.",
         _VARIANT,
@@ -88,7 +88,7 @@ INVOCATIONS = (
     Metric(
         "InvocationModelErrors",
         "sagehen_invocation_model_errors",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "Invocations whose container gave no 2xx answer: another status, none, or too late.",
         _VARIANT,
@@ -96,7 +96,7 @@ INVOCATIONS = (
     Metric(
         "ModelLatency",
         "sagehen_model_latency_microseconds",
-        Kind.TIMING,
+        MetricKind.TIMING,
         "Microseconds",
         "What containers took to answer, with the way to them and back.",
         _VARIANT,
@@ -104,7 +104,7 @@ INVOCATIONS = (
     Metric(
         "OverheadLatency",
         "sagehen_overhead_latency_microseconds",
-        Kind.TIMING,
+        MetricKind.TIMING,
         "Microseconds",
         "What everything but the container took, from the whole request to the whole answer.",
         _VARIANT,
@@ -112,7 +112,7 @@ INVOCATIONS = (
     Metric(
         "ContainerLatency",
         "sagehen_container_latency_microseconds",
-        Kind.TIMING,
+        MetricKind.TIMING,
         "Microseconds",
         "What one of several containers took to answer, with the way to it and back.",
         _CONTAINER,
@@ -120,7 +120,7 @@ INVOCATIONS = (
     Metric(
         "ContainerOverheadLatency",
         "sagehen_container_overhead_latency_microseconds",
-        Kind.TIMING,
+        MetricKind.TIMING,
         "Microseconds",
         "OverheadLatency of a container that is invoked directly.",
         _CONTAINER,
@@ -129,7 +129,7 @@ INVOCATIONS = (
     Metric(
         "ContainerInvocations",
         "sagehen_container_invocations",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "Invocations of one of several containers: what it was named for, or got in a pipeline.",
         _CONTAINER,
@@ -138,7 +138,7 @@ INVOCATIONS = (
     Metric(
         "ContainerInvocation4XXErrors",
         "sagehen_container_invocation_4xx_errors",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "Invocations of one of several containers that it answered with a 4xx status.",
         _CONTAINER,
@@ -147,7 +147,7 @@ INVOCATIONS = (
     Metric(
         "ContainerInvocation5XXErrors",
         "sagehen_container_invocation_5xx_errors",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "Invocations of one of several containers that it answered with a 5xx status, or not.",
         _CONTAINER,
@@ -156,7 +156,7 @@ INVOCATIONS = (
     Metric(
         "ModelCacheHit",
         "sagehen_model_cache_hits",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "Invocations of a multi-model endpoint that found their model loaded.",
         _VARIANT,
@@ -164,7 +164,7 @@ INVOCATIONS = (
     Metric(
         "ModelCacheHitSamples",
         "sagehen_model_cache_lookups",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "Invocations of a multi-model endpoint that asked for a model: ModelCacheHit's samples.",
         _VARIANT,
@@ -173,7 +173,7 @@ INVOCATIONS = (
     Metric(
         "ShadowCopiesDropped",
         "sagehen_shadow_copies_dropped",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "Requests that a shadow variant was to get a copy of, and did not.",
         _VARIANT,
@@ -182,7 +182,7 @@ INVOCATIONS = (
     Metric(
         "ModelLoadingWaitTime",
         "sagehen_model_loading_wait_time_microseconds",
-        Kind.TIMING,
+        MetricKind.TIMING,
         "Microseconds",
         "What invocations waited for their model to be fetched and loaded.",
         _VARIANT,
@@ -190,7 +190,7 @@ INVOCATIONS = (
     Metric(
         "ModelLoadingTime",
         "sagehen_model_loading_time_microseconds",
-        Kind.TIMING,
+        MetricKind.TIMING,
         "Microseconds",
         "What containers took to load a model.",
         _INSTANCE,
@@ -198,7 +198,7 @@ INVOCATIONS = (
     Metric(
         "ModelDownloadingTime",
         "sagehen_model_downloading_time_microseconds",
-        Kind.TIMING,
+        MetricKind.TIMING,
         "Microseconds",
         "What it took to fetch a model from the object store and unpack it.",
         _INSTANCE,
@@ -206,7 +206,7 @@ INVOCATIONS = (
     Metric(
         "ModelUnloadingTime",
         "sagehen_model_unloading_time_microseconds",
-        Kind.TIMING,
+        MetricKind.TIMING,
         "Microseconds",
         "What containers took to unload a model.",
         _INSTANCE,
@@ -214,7 +214,7 @@ INVOCATIONS = (
     Metric(
         "LoadedModelCount",
         "sagehen_loaded_model_count",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "None",
         "Models that an instance holds in memory.",
         _INSTANCE,
@@ -223,7 +223,7 @@ INVOCATIONS = (
     Metric(
         "LoadedModelBytes",
         "sagehen_loaded_model_bytes",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Bytes",
         "Memory that an instance's loaded models are booked with.",
         _INSTANCE,
@@ -232,7 +232,7 @@ INVOCATIONS = (
     Metric(
         "InstanceMemoryBytes",
         "sagehen_instance_memory_bytes",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Bytes",
         "Memory that an instance's processes hold.",
         _INSTANCE,
@@ -241,7 +241,7 @@ INVOCATIONS = (
     Metric(
         "InstanceLimitHits",
         "sagehen_instance_limit_hits",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "How often an instance met a limit.",
         (*_INSTANCE, "limit"),
@@ -250,7 +250,7 @@ INVOCATIONS = (
     Metric(
         "LimitHits",
         "sagehen_limit_hits",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "None",
         "How often a limit of the gateways was met.",
         ("limit",),
@@ -259,7 +259,7 @@ INVOCATIONS = (
     Metric(
         "EndpointStatus",
         "sagehen_endpoint_status",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "None",
         "1 for the status that an endpoint has.",
         ("endpoint", "status"),

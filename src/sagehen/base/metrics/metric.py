@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "JOB_HOST", "OWN", "Kind", "Metric"]
+__all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "JOB_HOST", "OWN", "Metric", "MetricKind"]
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What can be done with a metric's values."""
 
     COUNTER = "counter"
@@ -26,7 +26,7 @@ class Metric:
     exposed_as: str | None
     """None where another metric tells Prometheus the same. A counter's gets `_total` at its end, a
     timing's `_sum` and `_count`; its percentiles have the label `quantile`."""
-    kind: Kind
+    kind: MetricKind
     unit: str
     """CloudWatch's word for it."""
     help: str

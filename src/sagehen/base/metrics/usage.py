@@ -7,7 +7,7 @@ The metrics of the Async-Inference-Service.
 The metrics of the object store.
 """
 
-from sagehen.base.metrics.metric import HOST, JOB_HOST, OWN, Kind, Metric
+from sagehen.base.metrics.metric import HOST, JOB_HOST, OWN, Metric, MetricKind
 
 __all__ = ["HOSTS", "INFERENCE_SERVICE", "JOB_HOSTS", "OBJECTS", "TRAINING"]
 
@@ -15,7 +15,7 @@ _INSTANCE = ("endpoint", "variant", "instance")
 
 
 def _share(name: str, exposed_as: str, help: str) -> Metric:
-    return Metric(name, exposed_as, Kind.GAUGE, "Percent", help, _INSTANCE, HOST)
+    return Metric(name, exposed_as, MetricKind.GAUGE, "Percent", help, _INSTANCE, HOST)
 
 
 HOSTS = (
@@ -39,7 +39,7 @@ HOSTS = (
 
 def _share_of_job(name: str, help: str) -> Metric:
     return Metric(
-        "Job" + name, None, Kind.GAUGE, "Percent", help, ("host",), JOB_HOST, told_as=name
+        "Job" + name, None, MetricKind.GAUGE, "Percent", help, ("host",), JOB_HOST, told_as=name
     )
 
 
@@ -59,7 +59,7 @@ TRAINING = (
     Metric(
         "TrainingJobs",
         "sagehen_training_jobs",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Count",
         "Training jobs that have not ended, by TrainingJobStatus.",
         ("status",),
@@ -68,7 +68,7 @@ TRAINING = (
     Metric(
         "PendingTrainingJobs",
         "sagehen_training_jobs_pending",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Count",
         "Training jobs that wait for room.",
         (),
@@ -77,7 +77,7 @@ TRAINING = (
     Metric(
         "RunningTrainingJobs",
         "sagehen_training_jobs_running",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Count",
         "Training jobs that an agent has, or is to have.",
         (),
@@ -86,7 +86,7 @@ TRAINING = (
     Metric(
         "TrainingJobRestarts",
         "sagehen_training_job_restarts",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Count",
         "Attempts at training jobs that came to nothing and were begun again: Interrupted, where "
         "they were spot jobs, or Restarting.",
@@ -100,7 +100,7 @@ INFERENCE_SERVICE = (
     Metric(
         "InferenceRequests",
         "sagehen_inference_requests",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Count",
         "Requests to the Async-Inference-Service, by what became of them: Accepted, Queued, "
         "Malformed, Unsupported, Full, KeyReused, Failed, Forbidden.",
@@ -114,7 +114,7 @@ OBJECTS = (
     Metric(
         "ObjectFilesThrownAway",
         "sagehen_object_files_thrown_away",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Count",
         "Files of objects that the state does not know, and that were moved to the trash.",
         (),
@@ -123,7 +123,7 @@ OBJECTS = (
     Metric(
         "ObjectFilesInTrash",
         "sagehen_object_files_in_trash",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Count",
         "Files in the trash of the object store, as of its last sweep.",
         (),

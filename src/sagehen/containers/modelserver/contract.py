@@ -4,23 +4,23 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from sagehen.containers.modelserver.serving.body_budget import Stay
-from sagehen.containers.modelserver.serving.streaming import Stream
+from sagehen.containers.modelserver.serving.body_budget import Reservation
+from sagehen.containers.modelserver.serving.streaming import AnswerStream
 
 __all__ = [
     "Adapter",
-    "Answer",
     "BatchModel",
     "CallModel",
-    "JointPredictor",
+    "DecodedRows",
+    "JointPrediction",
+    "ModelAnswer",
+    "ModelRequest",
     "Refusal",
-    "Request",
-    "Rows",
     "Runner",
 ]
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """One HTTP answer."""
 
     status: int
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
     close: bool = False
     rest: Generator[bytes] | None = None
     """From a CallModel: what comes after `body`, made as it is iterated."""
-    stream: Stream | None = None
+    stream: AnswerStream | None = None
     """To the client: what is sent in the place of `body`, as it comes."""
 
 
@@ -42,11 +42,11 @@ class Refusal(Exception):
         self.status = status
 
     @property
-    def answer(self) -> Answer:
-        return Answer(self.status, str(self).encode(), "text/plain; charset=utf-8")
+    def answer(self) -> ModelAnswer:
+        return ModelAnswer(self.status, str(self).encode(), "text/plain; charset=utf-8")
 
 
-class Request:
+class ModelRequest:
     """One HTTP request, complete, and the way back. Header names are lower-case bytes."""
 
     __slots__ = (
@@ -67,19 +67,19 @@ class Request:
         path: str,
         headers: Mapping[bytes, bytes],
         body: bytes,
-        on_answer: "Callable[[Request], None]",
+        on_answer: "Callable[[ModelRequest], None]",
     ) -> None:
         self.method = method
         self.path = path
         self.headers = headers
         self.body = body
-        self.answer: Answer | None = None
+        self.answer: ModelAnswer | None = None
         self.abandoned = False  # whoever asked has gone
-        self.stay: Stay | None = None  # of a large body
+        self.stay: Reservation | None = None  # of a large body
         self.counter: RequestCounter | None = None  # told of the answer
         self._on_answer = on_answer
 
-    def respond(self, answer: Answer) -> None:
+    def respond(self, answer: ModelAnswer) -> None:
         """Answer, once; called on the event loop. A second answer is dropped."""
         if self.answer is None:
             self.answer = answer
@@ -99,7 +99,7 @@ class RequestCounter(Protocol):
         """Called once by each request when it has its answer."""
 
 
-class Rows(Protocol):
+class DecodedRows(Protocol):
     """The rows of one request in whatever form the model takes them."""
 
     @property
@@ -116,19 +116,19 @@ class BatchModel(Protocol):
     """
 
     def decode(self, body: bytes, content_type: str) -> Any:
-        """The body as `Rows`. Raises Refusal."""
+        """The body as `DecodedRows`. Raises Refusal."""
 
     def predict(self, batch: Sequence[Any]) -> Sequence[Any]:
         """One prediction per member of `batch`, in its order. Raises Refusal."""
 
-    def encode(self, prediction: Any, accept: str) -> Answer:
+    def encode(self, prediction: Any, accept: str) -> ModelAnswer:
         """The answer to the request that `prediction` is for. Raises Refusal."""
 
     def close(self) -> None:
         """Free what the model holds."""
 
 
-class JointPredictor(Protocol):
+class JointPrediction(Protocol):
     """Predicts for several models in one call, never two calls at once.
 
     Models with the same JointPredictor as their attribute `joint` are predicted together. A
@@ -145,7 +145,7 @@ class CallModel(Protocol):
     """A model that answers one request a call. It lives in worker processes only, where one thread
     loads and calls it."""
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: ModelRequest) -> ModelAnswer:
         """The answer, or its first piece and `rest`; raises nothing but Refusal and MemoryError."""
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class Adapter(Protocol):
 class Runner(Protocol):
     """The queue before one model."""
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: ModelRequest) -> None:
         """Have the request answered, now or later, or refused at once if the queue is full."""
 
     async def drained(self) -> None:

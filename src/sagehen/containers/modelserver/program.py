@@ -14,13 +14,13 @@ import uvloop
 from sagehen.base.container_exits import WILL_NOT_LOAD
 from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.containers.modelserver.adapters import make_adapter
-from sagehen.containers.modelserver.contract import Request
+from sagehen.containers.modelserver.contract import ModelRequest
 from sagehen.containers.modelserver.environment import Bind, Environment, set_up_log
 from sagehen.containers.modelserver.serving.connection import Connection
 from sagehen.containers.modelserver.serving.container_contract import MultiModel, SingleModel
 from sagehen.containers.modelserver.serving.loading import Loader
 from sagehen.containers.modelserver.serving.responses import RaisedElsewhere
-from sagehen.containers.modelserver.serving.server import Server
+from sagehen.containers.modelserver.serving.server import ModelServer
 from sagehen.containers.modelserver.zombie_reaper import wait_for_strays
 
 __all__ = ["run", "serve"]
@@ -138,9 +138,9 @@ def _ending_in_reason(problem: BaseException) -> str:
 
 
 async def _listen(
-    environment: Environment, handle: Callable[[Request], None]
-) -> tuple[Server, asyncio.Server]:
-    server = Server(
+    environment: Environment, handle: Callable[[ModelRequest], None]
+) -> tuple[ModelServer, asyncio.Server]:
+    server = ModelServer(
         handle, environment.max_body_bytes, max_answer_bytes=environment.max_answer_bytes
     )
     loop = asyncio.get_running_loop()

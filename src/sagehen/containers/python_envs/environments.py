@@ -24,13 +24,13 @@ from pathlib import Path
 import msgspec
 
 from sagehen.containers.python_envs.install import (
+    EnvironmentSpec,
     Installer,
     RequirementsError,
-    Wanted,
     python_of,
 )
 
-__all__ = ["Environments", "Lease"]
+__all__ = ["EnvironmentLease", "Environments"]
 
 _POLL_SECONDS = 0.05
 _KEY = re.compile(r"[0-9a-f]{32}")
@@ -46,7 +46,7 @@ class _Complete(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class Lease:
+class EnvironmentLease:
     """An environment that is not removed until it is released."""
 
     python: str
@@ -83,7 +83,7 @@ class Environments:
         self._installer = Installer(variables, seconds)
         self._closing = threading.Event()
 
-    def acquire(self, wanted: Wanted) -> Lease:
+    def acquire(self, wanted: EnvironmentSpec) -> EnvironmentLease:
         """Blocks until the environment is there. Raises RequirementsError."""
         try:
             self._make_folder()
@@ -114,13 +114,15 @@ class Environments:
             self._folder = self._own_folder
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def _acquire(self, wanted: Wanted, folder: Path) -> Lease:
+    def _acquire(self, wanted: EnvironmentSpec, folder: Path) -> EnvironmentLease:
         deadline = time.monotonic() + self._seconds
         while True:
             if (lock := _lock(folder, fcntl.LOCK_SH)) is not None:
                 if (complete := _complete(folder)) is not None:
                     os.utime(folder / "complete")
-                    return Lease(python_of(folder) if complete.own else sys.executable, lock)
+                    return EnvironmentLease(
+                        python_of(folder) if complete.own else sys.executable, lock
+                    )
                 os.close(lock)
                 if (lock := _lock(folder, fcntl.LOCK_EX)) is not None:
                     try:
@@ -134,7 +136,7 @@ class Environments:
                     f"within {self._seconds:g} s."
                 )
 
-    def _make(self, wanted: Wanted, folder: Path) -> None:
+    def _make(self, wanted: EnvironmentSpec, folder: Path) -> None:
         """While no other does; what a killed one left is made again."""
         if _complete(folder) is not None:
             return
@@ -166,7 +168,7 @@ class Environments:
         """What has another name is none of ours, and stays."""
         return [path for path in self._folder.iterdir() if _KEY.fullmatch(path.name)]
 
-    def _key(self, wanted: Wanted) -> str:
+    def _key(self, wanted: EnvironmentSpec) -> str:
         """Of all that decides what is installed: the same key, the same environment."""
         told = hashlib.sha256()
         for part in (
@@ -202,13 +204,13 @@ def _installed() -> list[str]:
     return sorted(name for name in found if name.endswith((".dist-info", ".egg-info")))
 
 
-def _editable(wanted: Wanted) -> list[str]:
+def _editable(wanted: EnvironmentSpec) -> list[str]:
     """Its folder, if what is installed refers to that."""
     words = wanted.requirements.read_text(errors="replace").split() if wanted.requirements else []
     return [str(wanted.folder)] if "-e" in words or "--editable" in words else []
 
 
-def _files_of(wanted: Wanted) -> list[Path]:
+def _files_of(wanted: EnvironmentSpec) -> list[Path]:
     """All that it is installed from, of what lies there."""
     files = _all_below(wanted.folder) if wanted.package else []
     if wanted.requirements is None:

@@ -17,7 +17,7 @@ from sagehen.base.errors import SagehenError
 from sagehen.base.own_python import add_folder_line, site_folders
 from sagehen.containers.leftovers import MARK, end_leftovers
 
-__all__ = ["Installer", "RequirementsError", "Wanted", "python_of"]
+__all__ = ["EnvironmentSpec", "Installer", "RequirementsError", "python_of"]
 
 _KEPT_LINES = 50
 _OTHER_PLACES = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT")
@@ -31,7 +31,7 @@ class RequirementsError(SagehenError):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EnvironmentSpec:
     """What is to be installed, of one folder of the user's code."""
 
     folder: Path
@@ -73,7 +73,7 @@ class Installer:
             # The environment is what is kept; nothing else is left in some home.
             self._variables.setdefault("PIP_NO_CACHE_DIR", "1")
 
-    def install(self, wanted: Wanted, folder: Path) -> bool:
+    def install(self, wanted: EnvironmentSpec, folder: Path) -> bool:
         """Make the environment; whether it has anything that the server's has not.
 
         Raises RequirementsError with pip's last word.
@@ -94,7 +94,7 @@ class Installer:
         for mark in tuple(self._marks):
             end_leftovers(mark)
 
-    def _run_pip(self, python: str, wanted: Wanted) -> None:
+    def _run_pip(self, python: str, wanted: EnvironmentSpec) -> None:
         log.info("Installing: %s.", wanted)
         mark = uuid4().hex
         process = subprocess.Popen(
@@ -126,7 +126,7 @@ class Installer:
             raise RequirementsError(f"{wanted} cannot be installed{in_time}: {_last_word(said)}")
 
 
-def _pip(python: str, wanted: Wanted) -> list[str]:
+def _pip(python: str, wanted: EnvironmentSpec) -> list[str]:
     pip = [python, "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
     pip += ["--disable-pip-version-check"]
     pip += ["-r", str(wanted.requirements)] if wanted.requirements else []

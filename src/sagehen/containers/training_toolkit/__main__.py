@@ -21,8 +21,8 @@ from sagehen.containers.training_toolkit.hyperparameters import (
 )
 from sagehen.containers.training_toolkit.process import run_command
 from sagehen.containers.training_toolkit.script import (
-    Kind,
-    Script,
+    ScriptKind,
+    TrainingScript,
     bring_code,
     find_script,
     plan_command,
@@ -87,11 +87,13 @@ def _run(folders: Folders, environ: Mapping[str, str]) -> int:
     return _invoke(folders, command, given, script)
 
 
-def _invoke(folders: Folders, command: list[str], environ: dict[str, str], script: Script) -> int:
+def _invoke(
+    folders: Folders, command: list[str], environ: dict[str, str], script: TrainingScript
+) -> int:
     os.chdir(folders.code)
-    if script.kind is Kind.COMMAND:
+    if script.kind is ScriptKind.COMMAND:
         os.chmod(script.name, 0o755)
-    ended = run_command(command, environ, as_group=script.kind is Kind.COMMAND)
+    ended = run_command(command, environ, as_group=script.kind is ScriptKind.COMMAND)
     if ended.status != 0 and not ended.told:
         failure = describe_failure(ended.status, command, ended.errors)
         folders.write_failure(failure)
@@ -99,7 +101,7 @@ def _invoke(folders: Folders, command: list[str], environ: dict[str, str], scrip
     return ended.status
 
 
-def _install(folders: Folders, script: Script, environ: dict[str, str]) -> str:
+def _install(folders: Folders, script: TrainingScript, environ: dict[str, str]) -> str:
     """The interpreter that has what the code needs; its programs come first in PATH.
 
     It is the container's own, over what is installed, which others share.
@@ -107,7 +109,7 @@ def _install(folders: Folders, script: Script, environ: dict[str, str]) -> str:
     What is installed is kept as long as this process lives, by a lock.
     """
     own = environ.get("SAGEHEN_PYTHON")
-    package = script.kind is Kind.MODULE
+    package = script.kind is ScriptKind.MODULE
     if not package and not os.path.isfile(os.path.join(folders.code, "requirements.txt")):
         return own or sys.executable
     from sagehen.containers.training_toolkit.requirements import install

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from sagehen.containers.training_toolkit.errors import CannotRun
 
-__all__ = ["Ended", "run_command"]
+__all__ = ["EndedProcess", "run_command"]
 
 KEPT_BYTES = 16 * 1024
 READ_BYTES = 64 * 1024
@@ -24,7 +24,7 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-class Ended:
+class EndedProcess:
     """How the script has ended.
 
     Args:
@@ -39,7 +39,7 @@ class Ended:
         self.told = told
 
 
-def run_command(command: list[str], environ: Mapping[str, str], *, as_group: bool) -> Ended:
+def run_command(command: list[str], environ: Mapping[str, str], *, as_group: bool) -> EndedProcess:
     """Run it to its end, in the working folder.
 
     Args:
@@ -86,7 +86,7 @@ class _Running:
             elif not self._relay():
                 self._poll.unregister(self._errors)
 
-    def finish(self) -> Ended:
+    def finish(self) -> EndedProcess:
         os.set_blocking(self._errors, False)
         with contextlib.suppress(BlockingIOError):
             for _ in range(DRAINED_BYTES // READ_BYTES):
@@ -94,7 +94,7 @@ class _Running:
                     break
         code = os.waitstatus_to_exitcode(self._status or 0)
         errors = self._tail.decode(errors="replace")
-        return Ended(code if code >= 0 else 128 - code, errors, self._told)
+        return EndedProcess(code if code >= 0 else 128 - code, errors, self._told)
 
     def _on_signal(self, number: int) -> None:
         if number == signal.SIGCHLD:

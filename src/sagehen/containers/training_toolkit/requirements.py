@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sagehen.base.own_python import put_over
 from sagehen.containers.python_envs.environments import Environments
-from sagehen.containers.python_envs.install import Wanted
+from sagehen.containers.python_envs.install import EnvironmentSpec
 from sagehen.containers.training_toolkit.folders import Folders
 from sagehen.containers.variables import positive, seconds
 
@@ -37,7 +37,7 @@ def install(folders: Folders, package: bool, environ: Mapping[str, str], own: st
         seconds=seconds(environ, "SAGEMAKER_STARTUP_TIMEOUT") or SECONDS,
         variables=environ,
     )
-    installed = environments.acquire(Wanted(Path(folders.code), package)).python
+    installed = environments.acquire(EnvironmentSpec(Path(folders.code), package)).python
     if own is not None and installed != sys.executable:
         put_over(Path(own), Path(installed))
     return installed

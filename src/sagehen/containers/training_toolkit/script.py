@@ -9,12 +9,12 @@ from enum import Enum, auto
 from sagehen.containers.training_toolkit.errors import CannotRun
 from sagehen.containers.training_toolkit.folders import Folders
 
-__all__ = ["Kind", "Script", "bring_code", "find_script", "plan_command"]
+__all__ = ["ScriptKind", "TrainingScript", "bring_code", "find_script", "plan_command"]
 
 _LISTED = 10
 
 
-class Kind(Enum):
+class ScriptKind(Enum):
     MODULE = auto()
     """Of a package, which is installed first."""
     PYTHON = auto()
@@ -22,15 +22,15 @@ class Kind(Enum):
     """A shell script, or whatever can be executed."""
 
 
-class Script:
+class TrainingScript:
     """`name` is its path below the code's folder."""
 
-    def __init__(self, name: str, kind: Kind) -> None:
+    def __init__(self, name: str, kind: ScriptKind) -> None:
         self.name = name
         self.kind = kind
 
 
-def find_script(folders: Folders, program: str, archive: str | None) -> Script:
+def find_script(folders: Folders, program: str, archive: str | None) -> TrainingScript:
     """The script that `program` names, in the code's folder.
 
     Args:
@@ -43,26 +43,26 @@ def find_script(folders: Folders, program: str, archive: str | None) -> Script:
     if name.startswith("..") or "\0" in name:
         raise CannotRun(f"sagemaker_program is {program!r}, which is not in the code's folder.")
     if name.endswith(".sh"):
-        kind = Kind.COMMAND
+        kind = ScriptKind.COMMAND
     elif _is_package(folders.code):
-        kind = Kind.MODULE
+        kind = ScriptKind.MODULE
     else:
-        kind = Kind.PYTHON if name.endswith(".py") else Kind.COMMAND
+        kind = ScriptKind.PYTHON if name.endswith(".py") else ScriptKind.COMMAND
     path = os.path.join(folders.code, name)
-    if not os.path.isfile(path) and kind is not Kind.MODULE:
+    if not os.path.isfile(path) and kind is not ScriptKind.MODULE:
         raise CannotRun(
             f"There is no script {name!r} in {archive or 'the code folder'}, which has "
             f"{_listed(folders.code)}. Have sagemaker_program (entry_point) name one of its files."
         )
-    return Script(name, kind)
+    return TrainingScript(name, kind)
 
 
-def plan_command(script: Script, python: str, arguments: list[str]) -> list[str]:
+def plan_command(script: TrainingScript, python: str, arguments: list[str]) -> list[str]:
     """The command, to be run in the code's folder."""
-    if script.kind is Kind.MODULE:
+    if script.kind is ScriptKind.MODULE:
         module = script.name.removesuffix(".py").replace(os.sep, ".")
         return [python, "-m", module, *arguments]
-    if script.kind is Kind.PYTHON:
+    if script.kind is ScriptKind.PYTHON:
         return [python, script.name, *arguments]
     return [f"./{script.name}", *arguments]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sagehen.containers.training_toolkit.errors import CannotRun
 from sagehen.containers.training_toolkit.hyperparameters import Parameters
-from sagehen.containers.training_toolkit.script import Kind, Script
+from sagehen.containers.training_toolkit.script import ScriptKind, TrainingScript
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _MASTER_PORT = "7777"
 
 
 def plan_torchrun(
-    script: Script,
+    script: TrainingScript,
     python: str,
     parameters: Parameters,
     resources: "Mapping[str, Any]",
@@ -37,7 +37,7 @@ def plan_torchrun(
     Raises:
         CannotRun: it is no script of Python's, or the number of processes is none.
     """
-    if script.kind is not Kind.PYTHON:
+    if script.kind is not ScriptKind.PYTHON:
         raise CannotRun(
             f"{ENABLED} is set, and {script.name} is a package or a command, which "
             "torch_distributed does not support: have sagemaker_program (entry_point) name a "

@@ -33,7 +33,7 @@ from sagehen.wire.parameters import check_each_once, parameters_of
 
 __all__ = [
     "Act",
-    "Asked",
+    "OwnPathRequest",
     "aws_refusal",
     "json_answer",
     "number_in",
@@ -103,7 +103,7 @@ LARGEST_BODY_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True)
-class Asked:
+class OwnPathRequest:
     """A request by somebody who may."""
 
     method: str
@@ -114,7 +114,7 @@ class Asked:
     body: bytes
 
 
-Act = Callable[[Asked], object] | Callable[[Asked], Awaitable[object]]
+Act = Callable[[OwnPathRequest], object] | Callable[[OwnPathRequest], Awaitable[object]]
 
 
 def own_route(
@@ -127,7 +127,7 @@ def own_route(
             body = await whole_body(request, largest_body_bytes)
             query = parameters_of(request_head(request.scope).raw_query)
             check_each_once(query)
-            asked = Asked(request.method, request.path_params, dict(query), body)
+            asked = OwnPathRequest(request.method, request.path_params, dict(query), body)
             act = acts["GET" if request.method == "HEAD" else request.method]
             if inspect.iscoroutinefunction(act):
                 return json_answer(await act(asked))

@@ -21,14 +21,14 @@ from sagehen.gateway.admission.errors import (
     unknown_session,
     validation_error,
 )
-from sagehen.gateway.admission.params import Call, CallReader, Target, read_target
+from sagehen.gateway.admission.params import CallReader, InvocationParams, Target, read_target
 from sagehen.gateway.container.connection import Headers
-from sagehen.gateway.routing.instance import Instance
+from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.routes import Endpoint, Routes, Variant
 from sagehen.gateway.routing.sessions import NEW_SESSION, Sessions
 from sagehen.wire.signatures.sigv4 import Verifier
 
-__all__ = ["Admission", "Admitted", "Asked"]
+__all__ = ["Admission", "AdmissionRequest", "Admitted"]
 
 SIGNED_SERVICE = "sagemaker"
 
@@ -38,7 +38,7 @@ _NO_NEW_SESSION = (
 )
 
 
-class Asked(Protocol):
+class AdmissionRequest(Protocol):
     """The head of a request; `exchange.Exchange` is one."""
 
     method: bytes
@@ -67,7 +67,7 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
     lines: bytes
     target_model: str | None
     session_id: str | None = None
-    instance: Instance | None = None
+    instance: RoutedInstance | None = None
     """Where its session is: no other can answer."""
 
 
@@ -90,11 +90,11 @@ class Admission:
         self._texts = texts
         self._random = random
 
-    def check_head(self, asked: Asked) -> None:
+    def check_head(self, asked: AdmissionRequest) -> None:
         """Raises AwsError: whatever the body will be, the request cannot be signed rightly."""
         self._verifier.check_head(_head(asked, read_target(asked.target)), SIGNED_SERVICE)
 
-    def admit(self, asked: Asked, body_sha256: str) -> Admitted:
+    def admit(self, asked: AdmissionRequest, body_sha256: str) -> Admitted:
         """Raises AwsError: who asks is not known, or what is asked for cannot be."""
         target = read_target(asked.target)
         head = _head(asked, target)
@@ -114,8 +114,8 @@ class Admission:
         return Admitted(endpoint, variant, call.lines, call.target_model, call.session_id, instance)
 
     def _place(
-        self, endpoint: Endpoint, call: Call, request_id: bytes
-    ) -> tuple[Variant, Instance | None]:
+        self, endpoint: Endpoint, call: InvocationParams, request_id: bytes
+    ) -> tuple[Variant, RoutedInstance | None]:
         session_id = call.session_id
         if session_id is not None:
             if session_id != NEW_SESSION:
@@ -128,8 +128,8 @@ class Admission:
         return variant, None
 
     def _held(
-        self, endpoint: Endpoint, session_id: str, call: Call, request_id: bytes
-    ) -> tuple[Variant, Instance]:
+        self, endpoint: Endpoint, session_id: str, call: InvocationParams, request_id: bytes
+    ) -> tuple[Variant, RoutedInstance]:
         target_variant = call.target_variant
         try:
             session = self._sessions.find(endpoint.name, session_id)
@@ -175,7 +175,7 @@ class Admission:
         return variant
 
 
-def _head(asked: Asked, target: Target) -> _Head:
+def _head(asked: AdmissionRequest, target: Target) -> _Head:
     return _Head(asked.method.decode(), target.path, target.query, asked.fields)
 
 

@@ -17,7 +17,7 @@ __all__ = [
     "LONGEST_ORIGINAL_MESSAGE_BYTES",
     "PRIMARY",
     "STREAM_SHUT_DOWN",
-    "Refusal",
+    "RuntimeRefusal",
     "Texts",
     "answer_error",
     "asynchronous",
@@ -315,7 +315,7 @@ def answer_error(exchange: Exchange, error: AwsError) -> None:
     exchange.answer(status, fields, error_body(error))
 
 
-class Refusal:
+class RuntimeRefusal:
     """A handler that only refuses; the body is not waited for."""
 
     def __init__(self, exchange: Exchange, error: AwsError) -> None:

@@ -30,8 +30,8 @@ __all__ = [
     "INVOKE",
     "INVOKE_STREAM",
     "ByName",
-    "Call",
     "CallReader",
+    "InvocationParams",
     "Operation",
     "ParameterCheck",
     "Target",
@@ -239,7 +239,7 @@ CALLS_REMEMBERED = 10_000
 LONGEST_REMEMBERED_BYTES = 512
 
 
-class Call(msgspec.Struct, frozen=True):
+class InvocationParams(msgspec.Struct, frozen=True):
     """One invocation's parameters, but for its body."""
 
     lines: bytes
@@ -261,9 +261,9 @@ class CallReader:
     def __init__(self, operation: Operation, check: ParameterCheck) -> None:
         self.operation = operation
         self._check = check
-        self._known: dict[tuple[tuple[bytes, bytes], ...], Call] = {}
+        self._known: dict[tuple[tuple[bytes, bytes], ...], InvocationParams] = {}
 
-    def read(self, headers: Headers, fields: Mapping[str, str]) -> Call:
+    def read(self, headers: Headers, fields: Mapping[str, str]) -> InvocationParams:
         """`fields` are the same headers as a mapping. Raises AwsError for a value out of bounds."""
         key = forwarded(headers)
         call = self._known.get(key)
@@ -275,11 +275,11 @@ class CallReader:
 
     def _read_in_full(
         self, key: tuple[tuple[bytes, bytes], ...], fields: Mapping[str, str]
-    ) -> Call:
+    ) -> InvocationParams:
         self._check.check(fields)
         refused = self.operation.refused
         target_model = fields.get("x-amzn-sagemaker-target-model")
-        call = Call(
+        call = InvocationParams(
             lines=field_lines(self.operation.for_container(_joined(key))),
             target_variant=fields.get("x-amzn-sagemaker-target-variant"),
             target_model=None if target_model is None else as_meant(target_model),

@@ -8,15 +8,15 @@ from typing import Protocol, cast
 
 import httptools
 
-from sagehen.gateway.admission.errors import Refusal, bad_http
+from sagehen.gateway.admission.errors import RuntimeRefusal, bad_http
 from sagehen.gateway.admission.params import joined_fields
 from sagehen.gateway.client.exchange import CONTINUE, Exchange, Handler
 from sagehen.gateway.client.limits import ClientLimits, Limit, LimitHits
 from sagehen.gateway.client.request_head import endless, fault_in, passed_bound
-from sagehen.gateway.control_unavailable import Unavailable
+from sagehen.gateway.control_unavailable import ControlUnavailable
 from sagehen.wire.errors import AwsError
 
-__all__ = ["Connection", "Host"]
+__all__ = ["Connection", "ConnectionHost"]
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _FOR_HANDLER = 1
 _FOR_LINE = 2
 
 
-class Host(Protocol):
+class ConnectionHost(Protocol):
     """What a connection needs of its server."""
 
     limits: ClientLimits
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
     _parser: httptools.HttpRequestParser
     """They know each other: it is there while the connection is, so that both are freed at once."""
 
-    def __init__(self, server: Host) -> None:
+    def __init__(self, server: ConnectionHost) -> None:
         self._server = server
         self.health_only = False
         """It is beyond the limit of connections: only the server's health is told on it."""
@@ -419,11 +419,11 @@ class Connection(asyncio.Protocol):
 
     def _handler_of(self, exchange: Exchange) -> Handler:
         if exchange.refusal is not None:
-            return Refusal(exchange, exchange.refusal)
+            return RuntimeRefusal(exchange, exchange.refusal)
         if self.health_only:
             exchange.keep_alive = False
             if exchange.target.partition(b"?")[0] != HEALTH:
-                return Unavailable(exchange, _FULL % self._server.limits.connections)
+                return ControlUnavailable(exchange, _FULL % self._server.limits.connections)
         return self._server.dispatch(exchange)
 
     def _cut_off_unhandled(self) -> None:

@@ -10,7 +10,15 @@ from typing import Protocol
 
 from sagehen.wire.errors import AwsError
 
-__all__ = ["CONTINUE", "Channel", "Exchange", "Handler", "date_line", "field_lines", "status_line"]
+__all__ = [
+    "CONTINUE",
+    "AnswerChannel",
+    "Exchange",
+    "Handler",
+    "date_line",
+    "field_lines",
+    "status_line",
+]
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -40,7 +48,7 @@ JOINED_BYTES = 64 * 1024
 _BODY_FIELDS = ("content-length", "transfer-encoding")
 
 
-class Channel(Protocol):
+class AnswerChannel(Protocol):
     """The client's connection, as an exchange uses it."""
 
     @property
@@ -108,7 +116,7 @@ class Exchange:
     done = False
     _chunked = False
 
-    def __init__(self, channel: Channel, request_id: bytes) -> None:
+    def __init__(self, channel: AnswerChannel, request_id: bytes) -> None:
         self.channel = channel
         self.request_id = request_id
         self.headers: list[tuple[bytes, bytes]] = []

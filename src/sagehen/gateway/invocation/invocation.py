@@ -26,7 +26,7 @@ from sagehen.gateway.invocation.invoker import Body, Invoker
 from sagehen.gateway.invocation.pipeline import Passage
 from sagehen.gateway.metrics.request_metrics import CLIENT_GONE, CUT_OFF, Account
 from sagehen.gateway.multimodel.model_wait import ModelWait
-from sagehen.gateway.routing.instance import Instance
+from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.placement import Placement
 from sagehen.wire.errors import AwsError
 
@@ -156,7 +156,7 @@ class Invocation:
 
     # What its placement calls
 
-    def placed(self, instance: Instance) -> None:
+    def placed(self, instance: RoutedInstance) -> None:
         """Send, or have a model loaded first."""
         target_model = self._admitted.target_model
         if target_model is None:
@@ -218,7 +218,7 @@ class Invocation:
         assert self._placement is not None
         self._placement.elsewhere()
 
-    def _send(self, instance: Instance) -> None:
+    def _send(self, instance: RoutedInstance) -> None:
         if instance.stages:
             self._pass_through(instance)
             return
@@ -226,7 +226,7 @@ class Invocation:
         if upstream is not None:
             self.connected(upstream)
 
-    def _pass_through(self, instance: Instance) -> None:
+    def _pass_through(self, instance: RoutedInstance) -> None:
         if self._passage is None:
             exchange, admitted, body = self._exchange, self._admitted, self._body
             self._passage = Passage(self, exchange, admitted, body, self._account, self._invoker)
@@ -374,7 +374,7 @@ class Invocation:
 
     # Its place
 
-    def _place(self) -> Instance:
+    def _place(self) -> RoutedInstance:
         assert self._placement is not None
         assert self._placement.instance is not None
         return self._placement.instance

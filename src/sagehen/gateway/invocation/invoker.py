@@ -16,14 +16,14 @@ from sagehen.frame.routing import Random
 from sagehen.gateway.admission.admission import Admission
 from sagehen.gateway.admission.errors import Texts, unavailable
 from sagehen.gateway.client.limits import InvocationLimits, Limit, LimitHits
-from sagehen.gateway.metrics.counters import InFlight
+from sagehen.gateway.metrics.counters import InFlightCounter
 from sagehen.gateway.metrics.request_metrics import AccessLog
 from sagehen.gateway.multimodel.models import LoadedModels
-from sagehen.gateway.routing.instance import Instance
+from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.sessions import Sessions
 from sagehen.gateway.routing.shadow import Shadows
 
-__all__ = ["Body", "Expiring", "Held", "Invoker", "Live"]
+__all__ = ["ActiveRequests", "Body", "Expiring", "Held", "Invoker"]
 
 
 class Expiring(Protocol):
@@ -34,16 +34,16 @@ class Expiring(Protocol):
     def shut_down(self) -> None: ...
 
 
-class Live:
+class ActiveRequests:
     """One per process."""
 
     def __init__(self, limits: InvocationLimits, limit_hits: LimitHits, clock: Clock) -> None:
         self._limits = limits
         self._limit_hits = limit_hits
         self._monotonic = clock.monotonic
-        self._answering: dict[Expiring, InFlight] = {}
+        self._answering: dict[Expiring, InFlightCounter] = {}
         """In the order of their deadlines, as all have the same time."""
-        self._streaming: dict[Expiring, InFlight] = {}
+        self._streaming: dict[Expiring, InFlightCounter] = {}
         """Those whose answer has begun to be streamed; in the same order."""
         self.on_first: Callable[[], None] = lambda: None
         """Called when one comes while no other is waited for."""
@@ -60,7 +60,7 @@ class Live:
                 "(max_queued_invocations). Try again in a moment."
             )
 
-    def enter(self, invocation: Expiring, in_flight: InFlight) -> None:
+    def enter(self, invocation: Expiring, in_flight: InFlightCounter) -> None:
         """`invocation` is worked on from now until `leave`; `in_flight` counts its variant's."""
         if not self._answering:
             self.on_first()
@@ -157,13 +157,13 @@ class Invoker:
     sessions: Sessions
     shadows: Shadows
     texts: Texts
-    live: Live
+    live: ActiveRequests
     held: Held
     limits: InvocationLimits
     limit_hits: LimitHits
     access_log: AccessLog | None
     monotonic: Callable[[], float]
-    why_ended: Callable[[Instance], str | None]
+    why_ended: Callable[[RoutedInstance], str | None]
     """Why a container of that instance ended; empty: it is not known, None: not yet."""
     random: Random
     """Gives numbers in [0, 1)."""

@@ -14,7 +14,7 @@ from sagehen.gateway.container.answer import ContainerAnswer
 from sagehen.gateway.container.connection import Headers, Receiver, Upstream
 from sagehen.gateway.invocation.invoker import Body, Held, Invoker
 from sagehen.gateway.metrics.request_metrics import Account
-from sagehen.gateway.routing.instance import Instance, Stage
+from sagehen.gateway.routing.instance import RoutedInstance, Stage
 from sagehen.wire.errors import AwsError
 
 __all__ = ["Passage", "Passenger"]
@@ -112,7 +112,7 @@ class Passage:
         self._account = account
         self._admitted = admitted
         self._body = body
-        self._instance: Instance | None = None
+        self._instance: RoutedInstance | None = None
         self._model_name: str | None = None
         self._upstream: Upstream | None = None
         """To the container whose turn it is, until all of its answer is here."""
@@ -138,7 +138,7 @@ class Passage:
         """It is the turn of the container that holds many models."""
         return self._stage.multi_model
 
-    def go_on(self, instance: Instance, model_name: str | None) -> None:
+    def go_on(self, instance: RoutedInstance, model_name: str | None) -> None:
         """Send to the container whose turn it is.
 
         `model_name`: of the loaded model, where one of the containers holds many.

@@ -12,7 +12,7 @@ import msgspec
 from sagehen.frame.statistics import add_to_buckets
 from sagehen.gateway.client.limits import no_hits
 
-__all__ = ["Counters", "InFlight", "Times", "VariantCounters"]
+__all__ = ["Counters", "InFlightCounter", "Times", "VariantCounters"]
 
 GONE_VARIANTS_KEPT = 200
 WINDOW_REPORTS = 10
@@ -50,7 +50,7 @@ class Times:
         return self._encoded
 
 
-class InFlight:
+class InFlightCounter:
     """How many requests are somewhere, and the most and the least at once in the last 10 s."""
 
     __slots__ = ("_earlier", "_highest", "_lowest", "now")
@@ -108,8 +108,10 @@ class VariantCounters(msgspec.Struct, kw_only=True):
     """Of a shadow: copies that were never sent."""
     loading_wait_us: int = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
     loading_waits: int = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
-    in_flight: InFlight = msgspec.field(default_factory=InFlight, name="ConcurrentRequestsPerModel")
-    queued: InFlight = msgspec.field(default_factory=InFlight, name="QueuedRequests")
+    in_flight: InFlightCounter = msgspec.field(
+        default_factory=InFlightCounter, name="ConcurrentRequestsPerModel"
+    )
+    queued: InFlightCounter = msgspec.field(default_factory=InFlightCounter, name="QueuedRequests")
     """Those of them that wait for a free slot."""
 
     def digest(self) -> None:

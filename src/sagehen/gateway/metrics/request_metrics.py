@@ -13,7 +13,7 @@ from sagehen.base.telemetry import shown
 from sagehen.gateway.admission.admission import Admitted
 from sagehen.gateway.client.limits import Limit, LimitHits
 
-__all__ = ["CLIENT_GONE", "CUT_OFF", "MOST_WAITING", "AccessLog", "Account", "Ended"]
+__all__ = ["CLIENT_GONE", "CUT_OFF", "MOST_WAITING", "AccessLog", "Account", "EndedRequest"]
 
 MOST_WAITING = 16_384
 """Lines that wait to be written; more are dropped, and their number is told. Not set: no disk
@@ -26,7 +26,7 @@ CUT_OFF = "cut"
 _START = "INFO gateway sagehen.gateway.metrics.request_metrics:"
 
 
-class Ended(NamedTuple):
+class EndedRequest(NamedTuple):
     """What is known of an invocation at its end; what it never got to is None."""
 
     request_id: bytes
@@ -47,11 +47,11 @@ class AccessLog:
         self._write = write
         self._clock = clock
         self._limit_hits = limit_hits
-        self._waiting: list[tuple[float, Ended]] = []
+        self._waiting: list[tuple[float, EndedRequest]] = []
         self._dropped = 0
         self._writing: asyncio.Future[None] | None = None
 
-    def note(self, ended: Ended) -> None:
+    def note(self, ended: EndedRequest) -> None:
         if len(self._waiting) < MOST_WAITING:
             self._waiting.append((self._clock.now(), ended))
         else:
@@ -79,7 +79,7 @@ class AccessLog:
             self._writing = None
         await self.flush()
 
-    def _write_out(self, waiting: list[tuple[float, Ended]], dropped: int) -> None:
+    def _write_out(self, waiting: list[tuple[float, EndedRequest]], dropped: int) -> None:
         lines = [_line(at, ended) for at, ended in waiting]
         if dropped:
             at = _time(self._clock.now())
@@ -87,7 +87,7 @@ class AccessLog:
         self._write("\n".join(lines) + "\n")
 
 
-def _line(at: float, ended: Ended) -> str:
+def _line(at: float, ended: EndedRequest) -> str:
     fields = ended._asdict()
     fields["request_id"] = ended.request_id.decode()
     pairs = " ".join(f"{key}={shown(value)}" for key, value in fields.items() if value is not None)
@@ -206,7 +206,7 @@ class Account:
         model_us = None if self.sent_at is None else int((now - self.sent_at) * 1e6)
         since_us = int((now - self.received_at) * 1e6) if self.received_at else 0
         self._access_log.note(
-            Ended(
+            EndedRequest(
                 request_id=request_id,
                 endpoint=endpoint,
                 variant=self.admitted.variant.route.name if self.admitted else None,

@@ -7,18 +7,18 @@ from sagehen.gateway.client.limits import Limit
 from sagehen.gateway.container.answer import ContainerAnswer
 from sagehen.gateway.invocation.invoker import Invoker
 from sagehen.gateway.metrics.request_metrics import Account
-from sagehen.gateway.multimodel.models import LoadedModel, LoadFailure
-from sagehen.gateway.routing.instance import Instance
+from sagehen.gateway.multimodel.models import LoadFailure, ModelHolder
+from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.wire.errors import AwsError
 
-__all__ = ["ModelWait", "Wanting"]
+__all__ = ["ModelWait", "ModelWaitCallbacks"]
 
 MAX_MISSES = 2
 """How often a container may say that it does not hold the model it was asked to load."""
 MAX_LOADS = 4
 
 
-class Wanting(Protocol):
+class ModelWaitCallbacks(Protocol):
     """Whose model it is."""
 
     deadline: float
@@ -55,7 +55,7 @@ class ModelWait:
     )
 
     def __init__(
-        self, owner: Wanting, target_model: str, account: Account, invoker: Invoker
+        self, owner: ModelWaitCallbacks, target_model: str, account: Account, invoker: Invoker
     ) -> None:
         self._owner = owner
         self._target_model = target_model
@@ -77,7 +77,7 @@ class ModelWait:
         """The model is being loaded."""
         return self._since is not None
 
-    def begin(self, instance: Instance) -> None:
+    def begin(self, instance: RoutedInstance) -> None:
         """Find the model on an instance, or have it loaded there."""
         self._holder = instance.holder
         name = self._invoker.models.find(self._holder, self._target_model)
@@ -126,7 +126,7 @@ class ModelWait:
 
     # What those who have it loaded call
 
-    def model_loaded(self, model: LoadedModel) -> None:
+    def model_loaded(self, model: ModelHolder) -> None:
         if model.hit and not self._misses:
             # Another gateway had it loaded: nothing was waited for but the agent.
             self._since = None

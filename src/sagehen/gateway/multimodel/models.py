@@ -16,7 +16,7 @@ from sagehen.base.errors import Unavailable
 from sagehen.gateway.container.local_call import call
 from sagehen.gateway.container.pool import Pool
 
-__all__ = ["Lent", "LoadFailure", "LoadedModel", "LoadedModels", "ModelWaiter", "Returns"]
+__all__ = ["Lent", "LoadFailure", "LoadedModels", "ModelHolder", "ModelWaiter", "Returns"]
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ ANSWER_SLACK_SECONDS = 5.0
 """What the agent may take to answer beyond the time it was asked to wait."""
 
 
-class LoadedModel(msgspec.Struct, frozen=True):
+class ModelHolder(msgspec.Struct, frozen=True):
     """The agent's answer: `model_name` is opaque, for `/models/{model_name}/invoke`.
 
     It is lent: the agent is told when no request here needs it any more.
@@ -91,7 +91,7 @@ class _Failure(msgspec.Struct, frozen=True):
 class ModelWaiter(Protocol):
     """A request that needs a model before it can be sent."""
 
-    def model_loaded(self, model: LoadedModel) -> None: ...
+    def model_loaded(self, model: ModelHolder) -> None: ...
 
     def model_failed(self, failure: LoadFailure) -> None: ...
 
@@ -216,7 +216,7 @@ class LoadedModels:
             "short_of_memory": short_of_memory,
         }
         body = msgspec.json.encode(wanted)
-        outcome: LoadedModel | LoadFailure
+        outcome: ModelHolder | LoadFailure
         try:
             status, answer = await call(
                 self._agent, "POST", path, body, wait_seconds + ANSWER_SLACK_SECONDS
@@ -226,7 +226,7 @@ class LoadedModels:
             outcome = LoadFailure(503, f"The agent of the instance does not answer: {error}")
         self._tell(key, outcome)
 
-    def _tell(self, key: _Key, outcome: LoadedModel | LoadFailure) -> None:
+    def _tell(self, key: _Key, outcome: ModelHolder | LoadFailure) -> None:
         waiting = self._waiting.pop(key)
         if isinstance(outcome, LoadFailure):
             for waiter in waiting:
@@ -268,7 +268,7 @@ class LoadedModels:
         used.add(name)
 
 
-def _outcome(status: int, answer: bytes) -> LoadedModel | LoadFailure:
+def _outcome(status: int, answer: bytes) -> ModelHolder | LoadFailure:
     if status == 200:
-        return msgspec.json.decode(answer, type=LoadedModel)
+        return msgspec.json.decode(answer, type=ModelHolder)
     return LoadFailure(status, msgspec.json.decode(answer, type=_Failure).message)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sagehen.frame.routes import BOARD_COLUMNS
 
-__all__ = ["Board", "clear_row", "make_board", "open_board"]
+__all__ = ["InflightTable", "clear_row", "make_board", "open_board"]
 
 CELL_BYTES = 8
 ROW_CELLS = 2 * BOARD_COLUMNS
@@ -23,7 +23,7 @@ ROW_CELLS = 2 * BOARD_COLUMNS
 ROW_BYTES = ROW_CELLS * CELL_BYTES
 
 
-class Board:
+class InflightTable:
     """The whole board, with one row of it to write to.
 
     No lock is needed: a cell has one writer, and is read and written in one piece.
@@ -76,11 +76,11 @@ def make_board(path: Path, rows: int) -> None:
     os.replace(beside, path)
 
 
-def open_board(path: Path, row: int) -> Board:
+def open_board(path: Path, row: int) -> InflightTable:
     """The board as the gateway of a row sees it; what another left in that row is gone."""
     cells = _map(path)
     _clear(cells, row)
-    return Board(cells, row)
+    return InflightTable(cells, row)
 
 
 def clear_row(path: Path, row: int) -> None:

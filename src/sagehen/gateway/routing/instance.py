@@ -6,9 +6,9 @@ from sagehen.base.clock import Clock
 from sagehen.frame.routes import BOARD_COLUMNS, InstanceRoute
 from sagehen.gateway.container.pool import Pool
 from sagehen.gateway.metrics.counters import VariantCounters
-from sagehen.gateway.routing.inflight import Board
+from sagehen.gateway.routing.inflight import InflightTable
 
-__all__ = ["Instance", "Stage"]
+__all__ = ["RoutedInstance", "Stage"]
 
 
 class Stage(NamedTuple):
@@ -21,7 +21,7 @@ class Stage(NamedTuple):
     """Of the container, over all instances of the variant."""
 
 
-class Instance:
+class RoutedInstance:
     """One instance; it stays the same object for as long as it is in the table.
 
     Where containers are invoked directly, each of them is one of these.
@@ -49,7 +49,7 @@ class Instance:
         self,
         route: InstanceRoute,
         clock: Clock,
-        board: Board,
+        board: InflightTable,
         hostname: str = "",
         stages: tuple[Stage, ...] = (),
     ) -> None:

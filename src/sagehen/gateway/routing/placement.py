@@ -6,7 +6,7 @@ from typing import Protocol
 from sagehen.frame.routing import Random, choose_by_affinity, choose_free
 from sagehen.gateway.admission.admission import Admitted
 from sagehen.gateway.multimodel.models import LoadedModels
-from sagehen.gateway.routing.instance import Instance
+from sagehen.gateway.routing.instance import RoutedInstance
 
 __all__ = ["Placed", "Placement"]
 
@@ -18,7 +18,7 @@ own threshold is not published."""
 class Placed(Protocol):
     """Who is to be worked on."""
 
-    def placed(self, instance: Instance) -> None:
+    def placed(self, instance: RoutedInstance) -> None:
         """It has a slot there."""
 
     def nowhere(self) -> None:
@@ -28,7 +28,7 @@ class Placed(Protocol):
 class _Nobody:
     """In the place of who has let go."""
 
-    def placed(self, instance: Instance) -> None: ...
+    def placed(self, instance: RoutedInstance) -> None: ...
 
     def nowhere(self) -> None: ...
 
@@ -67,11 +67,11 @@ class Placement:
         self._owner: Placed = owner
         self._models = models
         self._random = random
-        self._tried: list[Instance] = []
+        self._tried: list[RoutedInstance] = []
         self._in_line = False
         """It waits for a slot."""
         self._had_slot = False
-        self.instance: Instance | None = None
+        self.instance: RoutedInstance | None = None
         """Where it is counted as outstanding."""
         self.waiting_since = waiting_since
 
@@ -95,7 +95,7 @@ class Placement:
         self._tried.append(self.leave())
         self.find()
 
-    def leave(self) -> Instance:
+    def leave(self) -> RoutedInstance:
         """Give the slot back."""
         instance, self.instance = self.instance, None
         assert instance is not None
@@ -118,11 +118,11 @@ class Placement:
 
     # What the line calls
 
-    def may_go_to(self, instance: Instance) -> bool:
+    def may_go_to(self, instance: RoutedInstance) -> bool:
         holder = self._admitted.instance
         return instance not in self._tried and holder in (None, instance)
 
-    def prefers(self, instance: Instance) -> bool:
+    def prefers(self, instance: RoutedInstance) -> bool:
         target_model = self._admitted.target_model
         if target_model is None:
             return True
@@ -146,7 +146,7 @@ class Placement:
         self._in_line = False
         self._admitted.variant.counters.queued.leave()
 
-    def _take(self, instance: Instance) -> None:
+    def _take(self, instance: RoutedInstance) -> None:
         self.instance = instance
         self._had_slot = True
         instance.take()
@@ -155,20 +155,20 @@ class Placement:
             self._models.begin(instance.holder, target_model)
         self._owner.placed(instance)
 
-    def _untried(self) -> Sequence[Instance]:
+    def _untried(self) -> Sequence[RoutedInstance]:
         """Of a multi-model variant in the order in which they are to hold the model."""
         variant = self._admitted.variant.line.variant
         target_model = self._admitted.target_model
         if (holder := self._admitted.instance) is not None:
             return () if holder in self._tried or holder.has_left else (holder,)
-        instances: Sequence[Instance] = variant.instances
+        instances: Sequence[RoutedInstance] = variant.instances
         if target_model is not None and len(instances) > 1:
             instances = variant.ranked(target_model)
         if self._tried:
             instances = [one for one in instances if one not in self._tried]
         return instances
 
-    def _choose(self, instances: Sequence[Instance]) -> Instance | None:
+    def _choose(self, instances: Sequence[RoutedInstance]) -> RoutedInstance | None:
         """One of `instances` that has a free slot."""
         target_model = self._admitted.target_model
         if target_model is not None:

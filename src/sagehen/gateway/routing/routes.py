@@ -17,9 +17,9 @@ from sagehen.frame.routing import rank_by_affinity
 from sagehen.gateway.admission.errors import PRIMARY
 from sagehen.gateway.container.pool import Pool
 from sagehen.gateway.metrics.counters import Counters, VariantCounters
-from sagehen.gateway.routing.inflight import Board
-from sagehen.gateway.routing.instance import Instance, Stage
-from sagehen.gateway.routing.slot_queue import Line
+from sagehen.gateway.routing.inflight import InflightTable
+from sagehen.gateway.routing.instance import RoutedInstance, Stage
+from sagehen.gateway.routing.slot_queue import SlotQueue
 
 __all__ = ["Endpoint", "Routes", "Variant"]
 
@@ -55,9 +55,9 @@ class Variant:
     def __init__(
         self,
         route: VariantRoute,
-        instances: tuple[Instance, ...],
+        instances: tuple[RoutedInstance, ...],
         counters: VariantCounters,
-        line: Line,
+        line: SlotQueue,
         hostname: str = PRIMARY,
         direct: "Mapping[str, Variant] | None" = None,
     ) -> None:
@@ -73,9 +73,9 @@ class Variant:
         self.line = line
         """Where requests wait for a slot; it knows the variant as of the table in force."""
         self.invoked_field = b"x-Amzn-Invoked-Production-Variant: %b\r\n" % route.name.encode()
-        self._ranks: dict[str, list[Instance]] = {}
+        self._ranks: dict[str, list[RoutedInstance]] = {}
 
-    def ranked(self, model: str) -> list[Instance]:
+    def ranked(self, model: str) -> list[RoutedInstance]:
         """The instances, the one to hold `model` first."""
         ranks = self._ranks.get(model)
         if ranks is None:
@@ -124,7 +124,7 @@ class Endpoint:
 class Routes:
     """Follows the file that control writes; what was read last stays in force without it."""
 
-    def __init__(self, file: Path, counters: Counters, clock: Clock, board: Board) -> None:
+    def __init__(self, file: Path, counters: Counters, clock: Clock, board: InflightTable) -> None:
         self._file = RouteFileReader(file, clock)
         self._counters = counters
         self._clock = clock
@@ -132,8 +132,8 @@ class Routes:
         self.version = 0
         """Of the table in force: grows with each change."""
         self._endpoints: dict[str, Endpoint] = {}
-        self._instances: dict[_InstanceKey, Instance] = {}
-        self._lines: dict[_LineKey, Line] = {}
+        self._instances: dict[_InstanceKey, RoutedInstance] = {}
+        self._lines: dict[_LineKey, SlotQueue] = {}
         self._leaving: list[Pool] = []
 
     def get(self, endpoint_name: str) -> Endpoint | None:
@@ -150,7 +150,7 @@ class Routes:
         """Whose control works on the endpoints, where that is another server's."""
         return self._file.table.leader
 
-    def instances(self) -> Iterable[Instance]:
+    def instances(self) -> Iterable[RoutedInstance]:
         return self._instances.values()
 
     def pools(self) -> list[Pool]:
@@ -205,8 +205,8 @@ class Routes:
         self,
         endpoint: str,
         route: VariantRoute,
-        before: dict[_InstanceKey, Instance],
-        lines: dict[_LineKey, Line],
+        before: dict[_InstanceKey, RoutedInstance],
+        lines: dict[_LineKey, SlotQueue],
         is_shadow: bool = False,
     ) -> Variant:
         if route.mode is not ExecutionMode.DIRECT or not route.containers:
@@ -225,8 +225,8 @@ class Routes:
         endpoint: str,
         route: VariantRoute,
         container: str,
-        before: dict[_InstanceKey, Instance],
-        lines: dict[_LineKey, Line],
+        before: dict[_InstanceKey, RoutedInstance],
+        lines: dict[_LineKey, SlotQueue],
         is_shadow: bool = False,
         direct: Mapping[str, Variant] | None = None,
     ) -> Variant:
@@ -242,14 +242,14 @@ class Routes:
             self._instances[key] = instance
             instances.append(instance)
         line_key = (endpoint, route.name, container, is_shadow)
-        line = self._lines[line_key] = lines.get(line_key) or Line(self._board)
+        line = self._lines[line_key] = lines.get(line_key) or SlotQueue(self._board)
         counters = self._counters.of(endpoint, route.name, container)
         first = container or next((one.hostname for one in route.containers), PRIMARY)
         return Variant(route, tuple(instances), counters, line, first, direct)
 
     def _instance(
         self, endpoint: str, route: VariantRoute, place: InstanceRoute, container: str
-    ) -> Instance:
+    ) -> RoutedInstance:
         stages = tuple(
             Stage(
                 each.hostname,
@@ -259,7 +259,7 @@ class Routes:
             )
             for each, at in zip(route.containers, place.containers, strict=False)
         )
-        return Instance(place, self._clock, self._board, container, stages)
+        return RoutedInstance(place, self._clock, self._board, container, stages)
 
 
 def _alone(route: VariantRoute, number: int) -> VariantRoute:

@@ -16,9 +16,9 @@ import msgspec
 
 from sagehen.base.clock import Clock
 from sagehen.gateway.container.connection import Headers
-from sagehen.gateway.routing.instance import Instance
+from sagehen.gateway.routing.instance import RoutedInstance
 
-__all__ = ["NEW_SESSION", "Session", "Sessions"]
+__all__ = ["NEW_SESSION", "Sessions", "StickySession"]
 
 NEW_SESSION = "NEW_SESSION"
 """What a caller gives as SessionId to begin one."""
@@ -35,7 +35,7 @@ _OURS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{32}\.new")
 log = logging.getLogger(__name__)
 
 
-class Session(msgspec.Struct, frozen=True):
+class StickySession(msgspec.Struct, frozen=True):
     """Where a session's requests go."""
 
     variant: str
@@ -45,7 +45,7 @@ class Session(msgspec.Struct, frozen=True):
     expires: float
     """Seconds since the epoch."""
 
-    def is_held_by(self, instance: Instance) -> bool:
+    def is_held_by(self, instance: RoutedInstance) -> bool:
         return (self.instance_id, self.run_id) == (instance.instance_id, instance.run_id)
 
 
@@ -57,17 +57,17 @@ class Sessions:
         self._clock = clock
         folder.mkdir(mode=0o700, exist_ok=True)
 
-    def find(self, endpoint: str, session_id: str) -> Session | None:
+    def find(self, endpoint: str, session_id: str) -> StickySession | None:
         """None if it was never begun, or has ended. Raises OSError: it cannot be read."""
         try:
             content = self._file(endpoint, session_id).read_bytes()
-            session = msgspec.json.decode(content, type=Session)
+            session = msgspec.json.decode(content, type=StickySession)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
         return session if session.expires > self._clock.now() else None
 
     def answered(
-        self, asked_id: str, endpoint: str, variant: str, instance: Instance, headers: Headers
+        self, asked_id: str, endpoint: str, variant: str, instance: RoutedInstance, headers: Headers
     ) -> bytes:
         """Begin or end what a container's answer says; the header lines that tell the caller.
 
@@ -84,7 +84,7 @@ class Sessions:
             return b""
         session_id, expires = self._read(begun.decode("latin-1"))
         if expires > self._clock.now():
-            session = Session(variant, instance.instance_id, instance.run_id, expires)
+            session = StickySession(variant, instance.instance_id, instance.run_id, expires)
             self._write(self._file(endpoint, session_id), session)
         return b"X-Amzn-SageMaker-New-Session-Id: %b\r\n" % begun
 
@@ -118,7 +118,7 @@ class Sessions:
                 log.warning("A container's session ends at no time that can be read: %s", said)
         return session_id.strip(), expires
 
-    def _write(self, file: Path, session: Session) -> None:
+    def _write(self, file: Path, session: StickySession) -> None:
         draft = file.with_name(f"{uuid4().hex}.new")
         draft.write_bytes(msgspec.json.encode(session))
         os.utime(draft, (session.expires, session.expires))

@@ -19,9 +19,9 @@ from sagehen.gateway.container.answer import is_not_started
 from sagehen.gateway.container.connection import Headers, Upstream
 from sagehen.gateway.metrics.request_metrics import Account
 from sagehen.gateway.multimodel.models import LoadedModels
-from sagehen.gateway.routing.instance import Instance
+from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.placement import Placement
-from sagehen.gateway.routing.slot_queue import Line
+from sagehen.gateway.routing.slot_queue import SlotQueue
 
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
@@ -78,7 +78,7 @@ class Shadows:
         self._max_copies_of_one_shadow = settings.max_shadow_copies
         self._max_bytes = settings.max_shadow_body_bytes
         self._all = _Held()
-        self._by_shadow: dict[Line, _Held] = {}
+        self._by_shadow: dict[SlotQueue, _Held] = {}
         """Of the shadows that have any; by their line, which is the same in all tables."""
 
     def __len__(self) -> int:
@@ -175,7 +175,7 @@ class _Copy:
 
     # What its placement calls
 
-    def placed(self, instance: Instance) -> None:
+    def placed(self, instance: RoutedInstance) -> None:
         upstream = instance.pool.take(self)
         if upstream is not None:
             self.connected(upstream)

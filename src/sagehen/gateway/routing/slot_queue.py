@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from sagehen.gateway.routing.inflight import Board
+from sagehen.gateway.routing.inflight import InflightTable
 
 if TYPE_CHECKING:
-    from sagehen.gateway.routing.instance import Instance
+    from sagehen.gateway.routing.instance import RoutedInstance
     from sagehen.gateway.routing.routes import Variant
 
-__all__ = ["InLine", "Line"]
+__all__ = ["SlotQueue", "Waiter"]
 
 LOOK_SECONDS = 0.001
 """How soon a slot that another gateway freed is noticed, while anybody waits."""
@@ -28,15 +28,15 @@ YIELD_MICROSECONDS = 5_000
 time a slot stays free for up to LOOK_SECONDS, so that they do not take turns for every request."""
 
 
-class InLine(Protocol):
+class Waiter(Protocol):
     """A request that waits for a slot."""
 
     waiting_since: float
     """Monotonic seconds; the same for all processes of a machine."""
 
-    def may_go_to(self, instance: "Instance") -> bool: ...
+    def may_go_to(self, instance: "RoutedInstance") -> bool: ...
 
-    def prefers(self, instance: "Instance") -> bool:
+    def prefers(self, instance: "RoutedInstance") -> bool:
         """It is worth waiting a little for this one."""
 
     def slot_free(self) -> None:
@@ -46,7 +46,7 @@ class InLine(Protocol):
         """It is not in the line any more: there is none left that it may go to."""
 
 
-class Line:
+class SlotQueue:
     """First come, first served, at this gateway and, within some milliseconds, over all.
 
     The gateways tell each other by the board since when the first of each line has waited: under
@@ -56,9 +56,9 @@ class Line:
     variant: "Variant"
     """As of the table in force."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: InflightTable) -> None:
         self._board = board
-        self._waiting: OrderedDict[InLine, None] = OrderedDict()
+        self._waiting: OrderedDict[Waiter, None] = OrderedDict()
         self._column: int | None = None
         self._passed = 0
         self._looks_given: int | None = None
@@ -87,7 +87,7 @@ class Line:
         self._column = None
         self._turn_away(())
 
-    def _turn_away(self, instances: Sequence["Instance"]) -> None:
+    def _turn_away(self, instances: Sequence["RoutedInstance"]) -> None:
         """Nobody waits for what cannot come."""
         for one in list(self._waiting):
             if not any(map(one.may_go_to, instances)):
@@ -99,7 +99,7 @@ class Line:
         """Somebody waits already, here or at another gateway: who comes now goes behind."""
         return bool(self._waiting) or self._oldest_elsewhere() is not None
 
-    def join(self, one: InLine, again: bool = False) -> None:
+    def join(self, one: Waiter, again: bool = False) -> None:
         """`again`: it had a slot already, without use; it goes before the others."""
         self._waiting[one] = None
         if again:
@@ -107,7 +107,7 @@ class Line:
         self._tell_first()
         self.wake()
 
-    def leave(self, one: InLine) -> None:
+    def leave(self, one: Waiter) -> None:
         self._waiting.pop(one, None)
         self._tell_first()
 
@@ -139,7 +139,7 @@ class Line:
         self._looks_given = self._looks_given or 0
         return self._looks_given < LOOKS_GIVEN
 
-    def _choose(self, free: Sequence["Instance"]) -> InLine | None:
+    def _choose(self, free: Sequence["RoutedInstance"]) -> Waiter | None:
         """The first who may go to one of `free`, but before it one that prefers it."""
         first = None
         for one in islice(self._waiting, LOOKED_AT):
@@ -186,5 +186,5 @@ class Line:
             self._board.wait_since(self._column, since)
 
 
-def _microseconds(one: InLine) -> int:
+def _microseconds(one: Waiter) -> int:
     return max(1, int(one.waiting_since * 1e6))

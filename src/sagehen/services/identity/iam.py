@@ -7,7 +7,7 @@ import urllib.parse
 from datetime import UTC, datetime
 from typing import Any
 
-from sagehen.frame.context import Call, Operation
+from sagehen.frame.context import Operation, RequestContext
 
 __all__ = ["OPERATIONS", "ROLE_NAME", "get_role", "role_id", "simulate_principal_policy"]
 
@@ -26,7 +26,7 @@ _TRUST = {
 }
 
 
-def get_role(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def get_role(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """The role of any name, which SageMaker may assume. Sagehen does not look at roles."""
     name = params.get("RoleName", ROLE_NAME)
     return {
@@ -43,7 +43,7 @@ def get_role(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def simulate_principal_policy(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def simulate_principal_policy(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Every action is allowed, of every resource: roles are not looked at."""
     resources = params.get("ResourceArns") or ["*"]
     return {

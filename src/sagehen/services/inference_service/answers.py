@@ -30,7 +30,7 @@ from sagehen.services.sagemaker.training.records import TrainingJobRecord
 __all__ = [
     "FORBIDDEN",
     "NO_TOKEN",
-    "Answer",
+    "ServiceAnswer",
     "accepted_answer",
     "describe",
     "plain_answer",
@@ -51,7 +51,7 @@ _MISSING_TYPE = 'The body must be a JSON object with a "type", a text that is no
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServiceAnswer:
     status: int
     body: Any
     """What becomes JSON."""
@@ -63,9 +63,9 @@ class Answer:
         return json.dumps(self.body).encode()
 
 
-FORBIDDEN = Answer(403, {"message": "Forbidden"}, {"x-amzn-errortype": "ForbiddenException"})
+FORBIDDEN = ServiceAnswer(403, {"message": "Forbidden"}, {"x-amzn-errortype": "ForbiddenException"})
 """As API Gateway answers where a key is missing or wrong."""
-NO_TOKEN = Answer(
+NO_TOKEN = ServiceAnswer(
     403,
     {"message": "Missing Authentication Token"},
     {"x-amzn-errortype": "MissingAuthenticationTokenException"},
@@ -73,12 +73,12 @@ NO_TOKEN = Answer(
 """As API Gateway answers to a method or path that it has not."""
 
 
-def plain_answer(status: int, message: str) -> Answer:
+def plain_answer(status: int, message: str) -> ServiceAnswer:
     """An error in the words of neither profile: those have none for it."""
-    return Answer(status, {"message": message})
+    return ServiceAnswer(status, {"message": message})
 
 
-def accepted_answer(service: Service, accepted: Accepted) -> Answer:
+def accepted_answer(service: Service, accepted: Accepted) -> ServiceAnswer:
     location = {"location": f"/{service.stage}/inference/{accepted.job_name}"}
     settings = service.settings
     if settings.profile == "published":
@@ -97,10 +97,10 @@ def accepted_answer(service: Service, accepted: Accepted) -> Answer:
         "remaining": accepted.remaining,
         "location": location["location"],
     }
-    return Answer(202, body, location)
+    return ServiceAnswer(202, body, location)
 
 
-def refused_answer(service: Service, refused: Refused) -> Answer:
+def refused_answer(service: Service, refused: Refused) -> ServiceAnswer:
     if service.settings.profile == "published":
         return _published(service.settings, *_published_refusal(service.settings, refused))
     status, code = next(
@@ -110,7 +110,7 @@ def refused_answer(service: Service, refused: Refused) -> Answer:
     body: dict[str, Any] = {"code": code, "message": str(refused) or _MISSING_TYPE}
     if isinstance(refused, Full):
         body |= {"type": refused.kind, "limit": refused.limit, "remaining": 0}
-    return Answer(status, body, headers)
+    return ServiceAnswer(status, body, headers)
 
 
 def _published_refusal(settings: InferenceServiceSettings, refused: Refused) -> tuple[int, str]:
@@ -128,9 +128,9 @@ def _published(
     status: int,
     text: str,
     headers: Mapping[str, str] | None = None,
-) -> Answer:
+) -> ServiceAnswer:
     sent = 200 if settings.always_200 else status
-    return Answer(sent, {"status": status, "errMsg": text}, headers or {})
+    return ServiceAnswer(sent, {"status": status, "errMsg": text}, headers or {})
 
 
 def describe(connection: Connection, job: InferenceJobRecord) -> dict[str, Any]:

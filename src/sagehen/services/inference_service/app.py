@@ -29,14 +29,14 @@ from sagehen.services.inference_service import service_store as inference_servic
 from sagehen.services.inference_service.answers import (
     FORBIDDEN,
     NO_TOKEN,
-    Answer,
+    ServiceAnswer,
     accepted_answer,
     plain_answer,
     refused_answer,
 )
 from sagehen.services.inference_service.errors import Failed, Malformed, Refused
-from sagehen.services.inference_service.intake import Accepted, Asked, Counts, Intake
-from sagehen.services.inference_service.jobs import Jobs
+from sagehen.services.inference_service.intake import Accepted, Counts, JobIntake, JobRequest
+from sagehen.services.inference_service.jobs import ServiceJobs
 from sagehen.services.inference_service.service import (
     Service,
     ServiceUndeclared,
@@ -77,8 +77,8 @@ class InferenceServices:
     def __init__(
         self,
         database: Database,
-        intake: Intake,
-        jobs: Jobs,
+        intake: JobIntake,
+        jobs: ServiceJobs,
         counts: Counts,
         site: OwnSite,
         bodies: BodyBudget,
@@ -97,7 +97,7 @@ class InferenceServices:
         self._intake = intake
         self._jobs = jobs
         self._counts = counts
-        self._acts: dict[tuple[str, bool], Callable[[_Exchange], Awaitable[Answer]]] = {
+        self._acts: dict[tuple[str, bool], Callable[[_Exchange], Awaitable[ServiceAnswer]]] = {
             ("POST", False): self._post,
             ("GET", False): self._list,
             ("GET", True): self._describe,
@@ -140,7 +140,7 @@ class InferenceServices:
             service = load_service(connection, stage)
         return None if service is None or service.record.closing else service
 
-    async def _answer(self, exchange: _Exchange) -> Answer | None:
+    async def _answer(self, exchange: _Exchange) -> ServiceAnswer | None:
         """None where the client has gone."""
         act = self._acts.get((exchange.request.method, exchange.job_name is not None))
         if act is None:
@@ -155,7 +155,7 @@ class InferenceServices:
         except Exception as error:
             return _failure(error)
 
-    async def _post(self, exchange: _Exchange) -> Answer:
+    async def _post(self, exchange: _Exchange) -> ServiceAnswer:
         service = exchange.service
         api_key = await self._open(exchange)
         paused = undeclared_reason(service.record, self._own)
@@ -177,7 +177,7 @@ class InferenceServices:
         try:
             async with bodies.read(exchange.receive, most_bytes) as body:
                 idempotency_key = _idempotency_key(exchange.request)
-                asked = Asked(body=body, api_key=api_key, idempotency_key=idempotency_key)
+                asked = JobRequest(body=body, api_key=api_key, idempotency_key=idempotency_key)
                 return await self._intake.accept(service, asked)
         except BodyTooLarge as error:
             raise Malformed(f"The body may have {most_bytes} bytes at most.") from error
@@ -189,20 +189,22 @@ class InferenceServices:
             log.exception("A job was not made.", extra={"action": "inference"})
             raise Failed(INTERNAL) from error
 
-    async def _list(self, exchange: _Exchange) -> Answer:
+    async def _list(self, exchange: _Exchange) -> ServiceAnswer:
         await self._open(exchange)
         query = dict(parse_qsl(exchange.request.raw_query))
-        return Answer(200, await asyncio.to_thread(self._jobs.page, exchange.service, query))
+        return ServiceAnswer(200, await asyncio.to_thread(self._jobs.page, exchange.service, query))
 
-    async def _describe(self, exchange: _Exchange) -> Answer:
+    async def _describe(self, exchange: _Exchange) -> ServiceAnswer:
         await self._open(exchange)
         name = exchange.job_name or ""
-        return Answer(200, await asyncio.to_thread(self._jobs.describe, exchange.service, name))
+        return ServiceAnswer(
+            200, await asyncio.to_thread(self._jobs.describe, exchange.service, name)
+        )
 
-    async def _stop(self, exchange: _Exchange) -> Answer:
+    async def _stop(self, exchange: _Exchange) -> ServiceAnswer:
         await self._open(exchange)
         name = exchange.job_name or ""
-        return Answer(202, await asyncio.to_thread(self._jobs.stop, exchange.service, name))
+        return ServiceAnswer(202, await asyncio.to_thread(self._jobs.stop, exchange.service, name))
 
     async def _open(self, exchange: _Exchange) -> str:
         """The name of the key that the request has; empty where none is required.
@@ -249,7 +251,7 @@ def _idempotency_key(request: Request) -> str | None:
     return given
 
 
-def _failure(error: Exception) -> Answer:
+def _failure(error: Exception) -> ServiceAnswer:
     """What is told of an error outside of the profiles' contract."""
     if isinstance(error, SagehenError):
         status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
@@ -258,7 +260,7 @@ def _failure(error: Exception) -> Answer:
     return plain_answer(500, INTERNAL)
 
 
-async def _send(send: Send, answer: Answer) -> None:
+async def _send(send: Send, answer: ServiceAnswer) -> None:
     data = answer.data
     headers = {
         "content-type": "application/json",

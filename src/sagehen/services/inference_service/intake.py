@@ -32,23 +32,23 @@ from sagehen.services.inference_service.records import (
     InferenceJobRecord,
     InferenceState,
 )
-from sagehen.services.inference_service.request_body import InlineInput, Wanted, read_wanted
+from sagehen.services.inference_service.request_body import InlineInput, JobBody, read_wanted
 from sagehen.services.inference_service.service import Service, load_service
 from sagehen.services.inference_service.slots import Slots
 from sagehen.services.s3.storage.records import Attributes
 from sagehen.services.s3.storage.store import ObjectStore, SmallObject
 from sagehen.services.sagemaker.training.validation import check_training_job
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 from sagehen.wire.errors import AwsError
 from sagehen.wire.services import service as service_model
 from sagehen.wire.validation.validate import validate
 
-__all__ = ["Accepted", "Asked", "Counts", "Intake"]
+__all__ = ["Accepted", "Counts", "JobIntake", "JobRequest"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class JobRequest:
     """A request whose sender may ask."""
 
     body: bytes
@@ -72,13 +72,13 @@ class _ByFile(Exception):
     objects are elsewhere."""
 
 
-class Intake:
+class JobIntake:
     """Accepts requests, or raises Refused."""
 
     def __init__(
         self,
         database: Database,
-        writes: GroupedWrites,
+        writes: GroupCommit,
         objects: ObjectStore,
         settings: Settings,
         slots: Slots,
@@ -92,7 +92,7 @@ class Intake:
         self._clock = clock
         self._arns = ArnMaker.of(settings)
 
-    async def accept(self, service: Service, asked: Asked) -> Accepted:
+    async def accept(self, service: Service, asked: JobRequest) -> Accepted:
         """Have a job made; when this returns, it and its slot are on disk.
 
         Raises:
@@ -114,7 +114,7 @@ class Intake:
         except _ByFile:
             return await self._accept_by_file(service, job, inline, admit)
 
-    def _look(self, service: Service, wanted: Wanted, asked: Asked) -> Accepted | None:
+    def _look(self, service: Service, wanted: JobBody, asked: JobRequest) -> Accepted | None:
         """What it was answered before. Refuses without any write what is sure to be refused."""
         with self._database.read() as connection:
             earlier = _earlier(connection, service.stage, wanted.type, asked)
@@ -122,7 +122,7 @@ class Intake:
                 self._slots.check(connection, service, wanted.type)
             return earlier
 
-    def _job(self, service: Service, wanted: Wanted) -> InferenceJobRecord:
+    def _job(self, service: Service, wanted: JobBody) -> InferenceJobRecord:
         now = self._clock.now()
         name = job_name(wanted.type, now, new_suffix())
         return InferenceJobRecord(
@@ -135,7 +135,7 @@ class Intake:
             created_at=now,
         )
 
-    def _check(self, job: InferenceJobRecord, wanted: Wanted) -> None:
+    def _check(self, job: InferenceJobRecord, wanted: JobBody) -> None:
         """Hold the training job to be against SageMaker's rules, with its input's presence.
 
         An input that came with the request is put when the job is made, and so not yet there.
@@ -166,7 +166,7 @@ class Intake:
         *,
         stage: str,
         job: InferenceJobRecord,
-        asked: Asked,
+        asked: JobRequest,
         inline: InlineInput | None = None,
     ) -> Accepted:
         service = load_service(connection, stage, lock=True)
@@ -231,7 +231,7 @@ class Intake:
         self._objects.delete(service.settings.s3_bucket or "", [key])
 
     def _remember(
-        self, connection: Connection, stage: str, asked: Asked, accepted: Accepted
+        self, connection: Connection, stage: str, asked: JobRequest, accepted: Accepted
     ) -> None:
         if asked.idempotency_key is None:
             return
@@ -248,7 +248,7 @@ class Intake:
         inference_services.add_answer(connection, record)
 
 
-def _earlier(connection: Connection, stage: str, kind: str, asked: Asked) -> Accepted | None:
+def _earlier(connection: Connection, stage: str, kind: str, asked: JobRequest) -> Accepted | None:
     """What the same request was answered before; raises KeyReused where it was another."""
     if asked.idempotency_key is None:
         return None

@@ -12,7 +12,7 @@ from sagehen.base.settings.inference_service import (
     filled,
 )
 from sagehen.frame.arns import ArnMaker
-from sagehen.services.inference_service.request_body import Wanted
+from sagehen.services.inference_service.request_body import JobBody
 
 __all__ = ["INPUT_CHANNEL", "inline_key", "job_name", "make_definition", "make_tags", "new_suffix"]
 
@@ -47,7 +47,7 @@ def inline_key(name: str, file_name: str) -> str:
 
 
 def make_definition(
-    wanted: Wanted, settings: InferenceServiceSettings, name: str, arns: ArnMaker
+    wanted: JobBody, settings: InferenceServiceSettings, name: str, arns: ArnMaker
 ) -> dict[str, Any]:
     """The parameters of CreateTrainingJob, without tags."""
     own = settings.types.get(wanted.type) or TypeSettings()
@@ -88,7 +88,7 @@ def make_tags(stage: str, kind: str) -> dict[str, str]:
 
 
 def _channels(
-    wanted: Wanted, settings: InferenceServiceSettings, name: str
+    wanted: JobBody, settings: InferenceServiceSettings, name: str
 ) -> list[dict[str, Any]]:
     channels = []
     if settings.data_uri is not None:

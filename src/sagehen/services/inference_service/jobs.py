@@ -12,9 +12,9 @@ from sagehen.services.inference_service.records import InferenceJobRecord, Infer
 from sagehen.services.inference_service.service import Service, load_service
 from sagehen.services.inference_service.slots import Slots
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
-__all__ = ["Jobs", "StopJob"]
+__all__ = ["ServiceJobs", "StopJob"]
 
 PAGE = 50
 LARGEST_PAGE = 100
@@ -26,11 +26,11 @@ class StopJob(Protocol):
     def __call__(self, connection: Connection, name: str, job_id: str) -> None: ...
 
 
-class Jobs:
+class ServiceJobs:
     """Every method blocks: call it from a thread."""
 
     def __init__(
-        self, database: Database, writes: GroupedWrites, slots: Slots, stop_job: StopJob
+        self, database: Database, writes: GroupCommit, slots: Slots, stop_job: StopJob
     ) -> None:
         self._database = database
         self._writes = writes

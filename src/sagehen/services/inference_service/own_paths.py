@@ -37,7 +37,7 @@ them, and their notices still come. The bucket and the topic stay.
 
 from starlette.routing import Route
 
-from sagehen.frame.own_paths.routes import Asked, own_route
+from sagehen.frame.own_paths.routes import OwnPathRequest, own_route
 from sagehen.services.inference_service.services import Services
 
 __all__ = ["service_routes"]
@@ -49,13 +49,13 @@ _AT = "/_sagehen/inference-services"
 def service_routes(services: Services) -> list[Route]:
     """To be served with the other own paths."""
 
-    def get(asked: Asked) -> object:
+    def get(asked: OwnPathRequest) -> object:
         return services.get(asked.path["stage"])
 
-    def put(asked: Asked) -> object:
+    def put(asked: OwnPathRequest) -> object:
         return services.put(asked.path["stage"], asked.body)
 
-    def delete(asked: Asked) -> object:
+    def delete(asked: OwnPathRequest) -> object:
         return services.delete(asked.path["stage"])
 
     acts = {"GET": get, "PUT": put, "DELETE": delete}

@@ -9,7 +9,7 @@ import msgspec
 from sagehen.base.settings.inference_service import InferenceServiceSettings
 from sagehen.services.inference_service.errors import Malformed, Unsupported
 
-__all__ = ["InlineInput", "Wanted", "read_wanted"]
+__all__ = ["InlineInput", "JobBody", "read_wanted"]
 
 MOST_PARAMETERS = 100
 LONGEST_PARAMETER_NAME = 256
@@ -28,7 +28,7 @@ class InlineInput(msgspec.Struct, frozen=True):
     content_type: str
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     """One request. What it leaves open is as the settings say."""
 
     type: str
@@ -40,7 +40,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     spot: bool
 
 
-def read_wanted(body: bytes, settings: InferenceServiceSettings) -> Wanted:
+def read_wanted(body: bytes, settings: InferenceServiceSettings) -> JobBody:
     """Read the JSON of a request; what it has besides the known keys is ignored.
 
     Raises:
@@ -53,7 +53,7 @@ def read_wanted(body: bytes, settings: InferenceServiceSettings) -> Wanted:
         raise Malformed
     options = {name: value for name, value in given.items() if value is not None}
     uri, inline = _input(options.get("input"), settings)
-    wanted = Wanted(
+    wanted = JobBody(
         type=kind,
         input_uri=uri,
         inline=inline,
@@ -184,7 +184,7 @@ def _spot(options: dict[str, Any], settings: InferenceServiceSettings) -> bool:
     return given
 
 
-def _check_own(wanted: Wanted, settings: InferenceServiceSettings) -> None:
+def _check_own(wanted: JobBody, settings: InferenceServiceSettings) -> None:
     """Against what the service's owner has fixed for the type."""
     if (own := settings.types.get(wanted.type)) is None:
         return

@@ -37,7 +37,7 @@ from sagehen.services.inference_service.service import (
 from sagehen.services.inference_service.slots import Slots
 from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 __all__ = ["Services"]
 
@@ -50,7 +50,7 @@ class Services:
     def __init__(
         self,
         database: Database,
-        writes: GroupedWrites,
+        writes: GroupCommit,
         objects: ObjectStore,
         settings: Settings,
         slots: Slots,

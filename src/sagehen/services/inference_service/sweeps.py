@@ -19,7 +19,7 @@ from sagehen.services.inference_service import (
 )
 from sagehen.services.inference_service.service import load_valid_service
 from sagehen.services.inference_service.slots import Slots
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 __all__ = ["Housekeeping", "InferenceSweeps"]
 
@@ -37,7 +37,7 @@ class InferenceSweeps:
 
     def __init__(
         self,
-        writes: GroupedWrites,
+        writes: GroupCommit,
         clock: Clock,
         stages: Callable[[Connection], list[str]],
         sweep: Callable[[Connection, str], int],

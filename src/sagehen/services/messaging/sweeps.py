@@ -12,7 +12,7 @@ from sagehen.services.messaging.outbox.outbox import Outbox
 from sagehen.services.messaging.sns import subscription_store as subscriptions
 from sagehen.services.messaging.sqs import message_store as messages
 from sagehen.services.messaging.sqs import queue_store as queues
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 __all__ = ["TopicSweeps"]
 
@@ -31,7 +31,7 @@ class TopicSweeps:
     """
 
     def __init__(
-        self, writes: GroupedWrites, outbox: Outbox, clock: Clock, most_waiting: int
+        self, writes: GroupCommit, outbox: Outbox, clock: Clock, most_waiting: int
     ) -> None:
         self._writes = writes
         self._outbox = outbox

@@ -5,7 +5,7 @@ Tools ask for them when they look at a bucket. Writing any of them is refused.
 
 from collections.abc import Mapping
 
-from sagehen.services.s3.http.exchange import Exchange, Operation
+from sagehen.services.s3.http.exchange import Operation, S3Exchange
 from sagehen.services.s3.http.xml import document, text
 from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Response
@@ -41,7 +41,7 @@ _EMPTY = {
 
 
 def _missing(code: str, message: str) -> Operation:
-    async def answer(exchange: Exchange) -> Response:
+    async def answer(exchange: S3Exchange) -> Response:
         await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
         raise AwsError(code, message, 404, BucketName=exchange.bucket)
 
@@ -49,7 +49,7 @@ def _missing(code: str, message: str) -> Operation:
 
 
 def _empty(name: str, inner: str) -> Operation:
-    async def answer(exchange: Exchange) -> Response:
+    async def answer(exchange: S3Exchange) -> Response:
         await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
         return Response(200, {"content-type": "application/xml"}, document(name, [inner]))
 

@@ -14,7 +14,7 @@ import msgspec
 
 from sagehen.services.s3.errors import invalid_argument, malformed_xml, not_implemented
 from sagehen.services.s3.http.body import read_document
-from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.http.xml import child_text, children, document, element, parse, text
 from sagehen.services.s3.storage.records import BucketSettings
 from sagehen.wire.errors import AwsError
@@ -34,7 +34,7 @@ __all__ = [
 _EXPECTATIONS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner")
 
 
-def check_expected_owner(exchange: Exchange) -> None:
+def check_expected_owner(exchange: S3Exchange) -> None:
     """Raises AwsError AccessDenied where the caller expects another owner."""
     for name in _EXPECTATIONS:
         given = exchange.headers.get(name)
@@ -83,7 +83,7 @@ _OWNERS_ALONE = ("bucket-owner-read", _OWNERS_CONTROL)
 _EXEC_READ = "aws-exec-read"
 
 
-async def written_acl(exchange: Exchange) -> str:
+async def written_acl(exchange: S3Exchange) -> str:
     """The canned list that a write asks for its object, as it is kept.
 
     Raises:
@@ -124,7 +124,7 @@ def acl_with_ownership() -> AwsError:
     )
 
 
-async def get_acl(exchange: Exchange) -> Response:
+async def get_acl(exchange: S3Exchange) -> Response:
     settings = (await exchange.run(lambda: exchange.store.bucket(exchange.bucket))).settings
     acl = settings.acl
     if exchange.key:
@@ -140,7 +140,7 @@ async def get_acl(exchange: Exchange) -> Response:
     return Response(200, {"content-type": "application/xml"}, body)
 
 
-async def put_acl(exchange: Exchange) -> Response:
+async def put_acl(exchange: S3Exchange) -> Response:
     data = await read_document(exchange)
     given = exchange.headers.get(_HEADER)
     if given is not None and data.strip():
@@ -163,7 +163,7 @@ async def put_acl(exchange: Exchange) -> Response:
     return Response(200)
 
 
-def _keep(exchange: Exchange, acl: str) -> None:
+def _keep(exchange: S3Exchange, acl: str) -> None:
     if exchange.key:
         exchange.store.set_acl(exchange.bucket, exchange.key, acl)
         return
@@ -210,7 +210,7 @@ def _not_supported() -> AwsError:
     return AwsError("AccessControlListNotSupported", "The bucket does not allow ACLs", 400)
 
 
-def _read_policy(exchange: Exchange, data: bytes, settings: BucketSettings) -> str:
+def _read_policy(exchange: S3Exchange, data: bytes, settings: BucketSettings) -> str:
     """The canned list that grants what the document grants."""
     lists = children(parse(data, "AccessControlPolicy"), "AccessControlList")
     if len(lists) != 1:

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator
 
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.s3.acl import check_expected_owner
 from sagehen.services.s3.errors import not_implemented
 from sagehen.services.s3.http.attributes import refuse_unknown
 from sagehen.services.s3.http.exchange import (
-    Exchange,
-    Stream,
+    BodyStream,
+    S3Exchange,
     read_target,
     with_hoisted_headers,
 )
@@ -24,14 +24,14 @@ __all__ = ["handle"]
 
 
 async def handle(
-    request: Request, stream: AsyncIterator[bytes], call: Call, identity: Identity
+    request: Request, stream: AsyncIterator[bytes], call: RequestContext, identity: Identity
 ) -> Response:
     """Answer a request whose signature is right, but for what it says of its body.
 
     Args:
         stream: the body as it comes. Reading it is what asks the client to send it.
     """
-    body = Stream(stream)
+    body = BodyStream(stream)
     try:
         response = await _answer(request, body, call, identity)
     except AwsError as error:
@@ -45,11 +45,13 @@ async def handle(
     return response
 
 
-async def _answer(request: Request, body: Stream, call: Call, identity: Identity) -> Response:
+async def _answer(
+    request: Request, body: BodyStream, call: RequestContext, identity: Identity
+) -> Response:
     bucket, key, query = read_target(request)
     request = with_hoisted_headers(request, query)
     name = find_operation(request.method, bucket, key, query, request.headers)
-    exchange = Exchange(request, query, bucket, key, body, call, identity)
+    exchange = S3Exchange(request, query, bucket, key, body, call, identity)
     act = OPERATIONS.get(name)
     if act is None:
         raise not_implemented(name)

@@ -12,7 +12,7 @@ import msgspec
 from sagehen.services.s3.acl import acl_with_ownership
 from sagehen.services.s3.errors import invalid_argument, malformed_xml, not_implemented
 from sagehen.services.s3.http.body import read_document
-from sagehen.services.s3.http.exchange import Exchange, Operation
+from sagehen.services.s3.http.exchange import Operation, S3Exchange
 from sagehen.services.s3.http.xml import child_text, children, document, element, parse, text
 from sagehen.services.s3.storage.records import BucketSettings, Ownership, PublicAccessBlock
 from sagehen.services.s3.tags import read_tag_sets, tag_elements
@@ -29,7 +29,7 @@ _SWITCHES = {
 }
 
 
-async def get_encryption(exchange: Exchange) -> Response:
+async def get_encryption(exchange: S3Exchange) -> Response:
     settings = await _settings(exchange)
     blocked = [text("EncryptionType", name) for name in settings.blocked_encryptions]
     rule = element(
@@ -41,7 +41,7 @@ async def get_encryption(exchange: Exchange) -> Response:
     return _answer("ServerSideEncryptionConfiguration", rule)
 
 
-async def put_encryption(exchange: Exchange) -> Response:
+async def put_encryption(exchange: S3Exchange) -> Response:
     root = parse(await read_document(exchange), "ServerSideEncryptionConfiguration")
     rule = _only(root, "Rule")
     default = _only(rule, "ApplyServerSideEncryptionByDefault")
@@ -69,13 +69,13 @@ async def put_encryption(exchange: Exchange) -> Response:
     return Response(200)
 
 
-async def delete_encryption(exchange: Exchange) -> Response:
+async def delete_encryption(exchange: S3Exchange) -> Response:
     """Resets what can be reset: a bucket always has the default encryption AES256."""
     await _change(exchange, bucket_key=False, blocked_encryptions=())
     return Response(204)
 
 
-async def get_public_access_block(exchange: Exchange) -> Response:
+async def get_public_access_block(exchange: S3Exchange) -> Response:
     block = (await _settings(exchange)).public_access_block
     if block is None:
         raise AwsError(
@@ -88,19 +88,19 @@ async def get_public_access_block(exchange: Exchange) -> Response:
     return _answer("PublicAccessBlockConfiguration", *inner)
 
 
-async def put_public_access_block(exchange: Exchange) -> Response:
+async def put_public_access_block(exchange: S3Exchange) -> Response:
     root = parse(await read_document(exchange), "PublicAccessBlockConfiguration")
     block = PublicAccessBlock(**{field: _switch(root, name) for name, field in _SWITCHES.items()})
     await _change(exchange, public_access_block=block)
     return Response(200)
 
 
-async def delete_public_access_block(exchange: Exchange) -> Response:
+async def delete_public_access_block(exchange: S3Exchange) -> Response:
     await _change(exchange, public_access_block=None)
     return Response(204)
 
 
-async def get_ownership_controls(exchange: Exchange) -> Response:
+async def get_ownership_controls(exchange: S3Exchange) -> Response:
     ownership = (await _settings(exchange)).ownership
     if ownership is None:
         raise AwsError(
@@ -112,7 +112,7 @@ async def get_ownership_controls(exchange: Exchange) -> Response:
     return _answer("OwnershipControls", element("Rule", text("ObjectOwnership", ownership.value)))
 
 
-async def put_ownership_controls(exchange: Exchange) -> Response:
+async def put_ownership_controls(exchange: S3Exchange) -> Response:
     root = parse(await read_document(exchange), "OwnershipControls")
     given = child_text(_only(root, "Rule"), "ObjectOwnership")
     if given not in list(Ownership):
@@ -128,7 +128,7 @@ async def put_ownership_controls(exchange: Exchange) -> Response:
     return Response(200)
 
 
-async def delete_ownership_controls(exchange: Exchange) -> Response:
+async def delete_ownership_controls(exchange: S3Exchange) -> Response:
     await _change(exchange, ownership=None)
     return Response(204)
 
@@ -149,31 +149,31 @@ def read_ownership(headers: Mapping[str, str]) -> Ownership | None:
     return Ownership(given)
 
 
-async def get_tagging(exchange: Exchange) -> Response:
+async def get_tagging(exchange: S3Exchange) -> Response:
     tags = (await _settings(exchange)).tags
     if not tags:
         raise AwsError("NoSuchTagSet", "The TagSet does not exist", 404, BucketName=exchange.bucket)
     return _answer("Tagging", tag_elements(tags))
 
 
-async def put_tagging(exchange: Exchange) -> Response:
+async def put_tagging(exchange: S3Exchange) -> Response:
     root = parse(await read_document(exchange), "Tagging")
     await _change(exchange, tags=read_tag_sets(root, "bucket"))
     return Response(204)
 
 
-async def delete_tagging(exchange: Exchange) -> Response:
+async def delete_tagging(exchange: S3Exchange) -> Response:
     await _change(exchange, tags={})
     return Response(204)
 
 
-async def get_versioning(exchange: Exchange) -> Response:
+async def get_versioning(exchange: S3Exchange) -> Response:
     """Empty where versioning was never spoken of; it cannot be switched on."""
     suspended = (await _settings(exchange)).versioning_suspended
     return _answer("VersioningConfiguration", text("Status", "Suspended") if suspended else "")
 
 
-async def put_versioning(exchange: Exchange) -> Response:
+async def put_versioning(exchange: S3Exchange) -> Response:
     root = parse(await read_document(exchange), "VersioningConfiguration")
     if child_text(root, "MfaDelete") == "Enabled":
         raise not_implemented("PutBucketVersioning with MFADelete")
@@ -210,12 +210,12 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
-async def _settings(exchange: Exchange) -> BucketSettings:
+async def _settings(exchange: S3Exchange) -> BucketSettings:
     bucket = await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
     return bucket.settings
 
 
-async def _change(exchange: Exchange, **changes: object) -> None:
+async def _change(exchange: S3Exchange, **changes: object) -> None:
     def change(settings: BucketSettings) -> BucketSettings:
         return msgspec.structs.replace(settings, **changes)
 

@@ -9,7 +9,7 @@ from sagehen.services.s3.acl import new_bucket_acl, owner_element
 from sagehen.services.s3.bucket_settings import read_ownership
 from sagehen.services.s3.errors import not_implemented
 from sagehen.services.s3.http.body import read_document
-from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.http.xml import (
     child_text,
     children,
@@ -36,32 +36,32 @@ __all__ = [
 _FIRST_REGION = "us-east-1"
 
 
-async def create_bucket(exchange: Exchange) -> Response:
+async def create_bucket(exchange: S3Exchange) -> Response:
     _check_name(exchange.bucket)
     changes = _read_changes(exchange, await read_document(exchange))
     await exchange.run(lambda: _create(exchange, changes))
     return Response(200, {"location": f"/{exchange.bucket}"})
 
 
-async def head_bucket(exchange: Exchange) -> Response:
+async def head_bucket(exchange: S3Exchange) -> Response:
     await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
     headers = {"x-amz-bucket-region": exchange.call.settings.region}
     return Response(200, {"content-type": "application/xml", **headers})
 
 
-async def delete_bucket(exchange: Exchange) -> Response:
+async def delete_bucket(exchange: S3Exchange) -> Response:
     await exchange.run(lambda: exchange.store.delete_bucket(exchange.bucket))
     return Response(204)
 
 
-async def get_bucket_location(exchange: Exchange) -> Response:
+async def get_bucket_location(exchange: S3Exchange) -> Response:
     await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
     region = exchange.call.settings.region
     head = document("LocationConstraint", ["" if region == _FIRST_REGION else region])
     return Response(200, {"content-type": "application/xml"}, head)
 
 
-async def list_buckets(exchange: Exchange) -> Response:
+async def list_buckets(exchange: S3Exchange) -> Response:
     query = exchange.query
     prefix, after = query.get("prefix", ""), query.get("continuation-token", "")
     most = query.get("max-buckets", "10000")
@@ -92,7 +92,7 @@ async def list_buckets(exchange: Exchange) -> Response:
     return Response(200, {"content-type": "application/xml"}, body)
 
 
-def _create(exchange: Exchange, changes: Mapping[str, Any]) -> None:
+def _create(exchange: S3Exchange, changes: Mapping[str, Any]) -> None:
     try:
         settings = msgspec.structs.replace(NEW_BUCKET, **changes)
         exchange.store.create_bucket(exchange.bucket, settings)
@@ -124,7 +124,7 @@ def _has(settings: BucketSettings, changes: Mapping[str, Any]) -> bool:
     return all(getattr(settings, name) == value for name, value in changes.items())
 
 
-def _read_changes(exchange: Exchange, data: bytes) -> dict[str, Any]:
+def _read_changes(exchange: S3Exchange, data: bytes) -> dict[str, Any]:
     """The settings that the request gives its bucket; those it does not name are left out."""
     changes: dict[str, Any] = {}
     location = None

@@ -10,12 +10,12 @@ from sagehen.services.s3.errors import invalid_argument, invalid_request, speaki
 from sagehen.services.s3.http.attributes import encryption_headers, read_attributes
 from sagehen.services.s3.http.checksums import checksum_elements, read_algorithm
 from sagehen.services.s3.http.conditions import (
-    Verdict,
+    ConditionResult,
     judge,
     precondition_failed,
     read_write_condition,
 )
-from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.http.xml import check_version, document, iso_time, text
 from sagehen.services.s3.storage import Copy
 from sagehen.services.s3.storage.records import Attributes, ObjectInfo
@@ -54,11 +54,11 @@ def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
 def check_source(headers: Mapping[str, str], source: ObjectInfo) -> None:
     """Raises AwsError where the conditions on the source do not hold."""
     verdict, header = judge(headers, source, prefix=f"{_SOURCE}-")
-    if verdict is not Verdict.GO_ON:
+    if verdict is not ConditionResult.GO_ON:
         raise precondition_failed(f"x-amz-copy-source-{header}")
 
 
-async def copy_object(exchange: Exchange) -> Response:
+async def copy_object(exchange: S3Exchange) -> Response:
     bucket, key = read_source(exchange.headers)
     said = read_attributes(exchange.headers, await written_acl(exchange))
     copy = Copy(
@@ -90,7 +90,7 @@ async def copy_object(exchange: Exchange) -> Response:
 
 
 def _describer(
-    exchange: Exchange, bucket: str, key: str, said: Attributes
+    exchange: S3Exchange, bucket: str, key: str, said: Attributes
 ) -> Callable[[ObjectInfo], Attributes]:
     """What the copy of a source has; it raises AwsError where that cannot be copied."""
     headers = exchange.headers

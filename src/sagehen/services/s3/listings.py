@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from sagehen.services.s3.acl import owner_element
 from sagehen.services.s3.errors import invalid_argument
-from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.http.xml import NULL_VERSION, document, element, iso_time, text
 from sagehen.services.s3.storage.records import Listing, ListingQuery, ObjectInfo
 from sagehen.wire.http import Response
@@ -30,7 +30,7 @@ _MOST_INT = 2**31 - 1
 Encode = Callable[[str], str]
 
 
-async def list_objects(exchange: Exchange) -> Response:
+async def list_objects(exchange: S3Exchange) -> Response:
     query = exchange.query
     marker = query.get("marker", "")
     page = await _page(exchange, marker)
@@ -48,7 +48,7 @@ async def list_objects(exchange: Exchange) -> Response:
     return _answer("ListBucketResult", inner)
 
 
-async def list_objects_v2(exchange: Exchange) -> Response:
+async def list_objects_v2(exchange: S3Exchange) -> Response:
     query = exchange.query
     token = query.get("continuation-token")
     start_after = query.get("start-after", "")
@@ -68,7 +68,7 @@ async def list_objects_v2(exchange: Exchange) -> Response:
     return _answer("ListBucketResult", inner)
 
 
-async def list_object_versions(exchange: Exchange) -> Response:
+async def list_object_versions(exchange: S3Exchange) -> Response:
     """Every object is its only version."""
     marker = exchange.query.get("key-marker", "")
     page = await _page(exchange, marker)
@@ -86,7 +86,7 @@ async def list_object_versions(exchange: Exchange) -> Response:
     return _answer("ListVersionsResult", inner)
 
 
-def name_encoder(exchange: Exchange) -> Encode:
+def name_encoder(exchange: S3Exchange) -> Encode:
     """How names are written: as they are, or as in a URL, where the client asks for that.
 
     Raises:
@@ -102,7 +102,7 @@ def name_encoder(exchange: Exchange) -> Encode:
     return quote
 
 
-def read_limit(exchange: Exchange, name: str) -> int:
+def read_limit(exchange: S3Exchange, name: str) -> int:
     """How many names are asked for, at most 1000.
 
     Raises:
@@ -129,7 +129,7 @@ def read_int(name: str, given: str) -> int:
     return number
 
 
-async def _page(exchange: Exchange, after: str) -> Listing:
+async def _page(exchange: S3Exchange, after: str) -> Listing:
     query = ListingQuery(
         prefix=exchange.query.get("prefix", ""),
         delimiter=exchange.query.get("delimiter", ""),
@@ -139,7 +139,7 @@ async def _page(exchange: Exchange, after: str) -> Listing:
     return await exchange.run(lambda: exchange.store.list_page(exchange.bucket, query))
 
 
-def _said(exchange: Exchange, encode: Encode) -> list[str]:
+def _said(exchange: S3Exchange, encode: Encode) -> list[str]:
     query = exchange.query
     delimiter = query.get("delimiter", "")
     return [

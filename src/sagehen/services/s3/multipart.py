@@ -25,7 +25,7 @@ from sagehen.services.s3.http.checksums import (
     read_object_checksum,
 )
 from sagehen.services.s3.http.conditions import read_range, read_write_condition
-from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.http.xml import child_text, children, document, iso_time, parse, text
 from sagehen.services.s3.storage import ChosenPart, Completion, OpenObject
 from sagehen.services.s3.storage.digests import JOINABLE
@@ -47,7 +47,7 @@ _COPIED_RANGE = re.compile(r"bytes=[0-9]+-[0-9]+")
 _XML = {"content-type": "application/xml"}
 
 
-async def create_multipart_upload(exchange: Exchange) -> Response:
+async def create_multipart_upload(exchange: S3Exchange) -> Response:
     headers = exchange.headers
     attributes = read_attributes(headers, await written_acl(exchange))
     algorithm = read_algorithm(headers)
@@ -72,7 +72,7 @@ async def create_multipart_upload(exchange: Exchange) -> Response:
     return Response(200, answer, body)
 
 
-async def upload_part(exchange: Exchange) -> Response:
+async def upload_part(exchange: S3Exchange) -> Response:
     number = _read_number(exchange)
     refuse_encryption(exchange.headers)
     asked = read_asked(exchange.headers)
@@ -92,7 +92,7 @@ async def upload_part(exchange: Exchange) -> Response:
     return Response(200, headers)
 
 
-async def upload_part_copy(exchange: Exchange) -> Response:
+async def upload_part_copy(exchange: S3Exchange) -> Response:
     number = _read_number(exchange)
     bucket, key = read_source(exchange.headers)
     upload = await get_upload(exchange)
@@ -111,7 +111,7 @@ async def upload_part_copy(exchange: Exchange) -> Response:
     return Response(200, headers, document("CopyPartResult", inner))
 
 
-async def complete_multipart_upload(exchange: Exchange) -> Response:
+async def complete_multipart_upload(exchange: S3Exchange) -> Response:
     # Its checksum headers are of the object, not of this document.
     data = await read_document(exchange, is_checked_later=True)
     size = exchange.headers.get("x-amz-mp-object-size", "")
@@ -146,13 +146,13 @@ async def complete_multipart_upload(exchange: Exchange) -> Response:
     return Response(200, {**_XML, **encryption_headers(info.attributes)}, body)
 
 
-async def abort_multipart_upload(exchange: Exchange) -> Response:
+async def abort_multipart_upload(exchange: S3Exchange) -> Response:
     upload = await get_upload(exchange)
     await exchange.run(lambda: exchange.store.uploads.abort(upload))
     return Response(204)
 
 
-async def get_upload(exchange: Exchange) -> Upload:
+async def get_upload(exchange: S3Exchange) -> Upload:
     """The upload that the query names. Raises AwsError NoSuchUpload."""
     upload_id = exchange.query["uploadId"]
     return await exchange.run(
@@ -161,7 +161,7 @@ async def get_upload(exchange: Exchange) -> Upload:
 
 
 def _copy_part(
-    exchange: Exchange, upload: Upload, number: int, source: OpenObject, span: tuple[int, int]
+    exchange: S3Exchange, upload: Upload, number: int, source: OpenObject, span: tuple[int, int]
 ) -> Blob:
     draft = exchange.store.draft(upload.algorithm)
     try:
@@ -173,7 +173,7 @@ def _copy_part(
         raise
 
 
-def _read_copied_range(exchange: Exchange, source: ObjectInfo) -> tuple[int, int]:
+def _read_copied_range(exchange: S3Exchange, source: ObjectInfo) -> tuple[int, int]:
     name = "x-amz-copy-source-range"
     given = exchange.headers.get(name)
     if given is None:
@@ -214,7 +214,7 @@ def _read_kind(given: str | None, algorithm: str | None) -> ChecksumKind:
     return kind
 
 
-def _read_number(exchange: Exchange) -> int:
+def _read_number(exchange: S3Exchange) -> int:
     given = exchange.query.get("partNumber", "")
     number = int(given) if given.isascii() and given.isdigit() and len(given) < 6 else 0
     if not 0 < number <= _MOST_PARTS:

@@ -26,13 +26,13 @@ from sagehen.services.s3.http.attributes import (
 from sagehen.services.s3.http.body import SMALL_BYTES, plan_body, read_document, take
 from sagehen.services.s3.http.checksums import checksum_headers, element_name
 from sagehen.services.s3.http.conditions import (
-    Verdict,
+    ConditionResult,
     judge,
     precondition_failed,
     read_range,
     read_write_condition,
 )
-from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.http.xml import (
     NULL_VERSION,
     child_text,
@@ -60,7 +60,7 @@ __all__ = [
 _MOST_KEYS_TO_DELETE = 1000
 
 
-async def put_object(exchange: Exchange) -> Response:
+async def put_object(exchange: S3Exchange) -> Response:
     attributes = read_attributes(exchange.headers, await written_acl(exchange))
     condition = read_write_condition(exchange.headers)
     plan = plan_body(exchange)
@@ -77,7 +77,7 @@ async def put_object(exchange: Exchange) -> Response:
     return Response(200, written_headers(info))
 
 
-async def delete_object(exchange: Exchange) -> Response:
+async def delete_object(exchange: S3Exchange) -> Response:
     condition = read_write_condition(exchange.headers)
     await exchange.run(lambda: exchange.store.delete(exchange.bucket, [exchange.key], condition))
     return Response(204)
@@ -93,7 +93,7 @@ def _no_such_version(key: str, version: str) -> str:
     )
 
 
-async def delete_objects(exchange: Exchange) -> Response:
+async def delete_objects(exchange: S3Exchange) -> Response:
     root = parse(await read_document(exchange), "Delete")
     named = children(root, "Object")
     if not 0 < len(named) <= _MOST_KEYS_TO_DELETE:
@@ -123,7 +123,7 @@ Span = tuple[int, int]
 """First byte and number of bytes."""
 
 
-async def head_object(exchange: Exchange) -> Response:
+async def head_object(exchange: S3Exchange) -> Response:
     refuse_encryption(exchange.headers)
 
     def look() -> Response:
@@ -136,7 +136,7 @@ async def head_object(exchange: Exchange) -> Response:
     return await exchange.run(look)
 
 
-async def get_object(exchange: Exchange) -> Response:
+async def get_object(exchange: S3Exchange) -> Response:
     refuse_encryption(exchange.headers)
 
     def begin() -> Response:
@@ -170,13 +170,13 @@ async def _send(found: OpenObject, start: int, length: int) -> AsyncIterator[byt
         found.close()
 
 
-def _answer(exchange: Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tuple[Response, Span]:
+def _answer(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tuple[Response, Span]:
     """The answer without its bytes, and which those are."""
     verdict, header = judge(exchange.headers, info)
-    if verdict is Verdict.FAILED:
+    if verdict is ConditionResult.FAILED:
         raise precondition_failed(header)
     headers = object_headers(info)
-    if verdict is Verdict.NOT_MODIFIED:
+    if verdict is ConditionResult.NOT_MODIFIED:
         kept = ("etag", "last-modified", "cache-control", "expires")
         return Response(304, {name: headers[name] for name in kept if name in headers}), (0, 0)
     _override(exchange, headers)
@@ -197,7 +197,7 @@ def _answer(exchange: Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tupl
     return Response(206, headers), span
 
 
-def _override(exchange: Exchange, headers: dict[str, str]) -> None:
+def _override(exchange: S3Exchange, headers: dict[str, str]) -> None:
     for name in OF_THE_CONTENT:
         value = exchange.query.get(f"response-{name}")
         if value is not None:
@@ -206,7 +206,7 @@ def _override(exchange: Exchange, headers: dict[str, str]) -> None:
             headers[name] = value
 
 
-def _part_span(exchange: Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> Span | None:
+def _part_span(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> Span | None:
     if "range" in exchange.headers:
         raise AwsError(
             "InvalidRequest", "Cannot specify both Range header and partNumber query parameter", 400
@@ -230,7 +230,7 @@ _HEADER = "x-amz-object-attributes"
 _KNOWN = ("ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize")
 
 
-async def get_object_attributes(exchange: Exchange) -> Response:
+async def get_object_attributes(exchange: S3Exchange) -> Response:
     refuse_encryption(exchange.headers)
     wanted = _read_wanted(exchange)
     limit = min(_number(exchange, "x-amz-max-parts", MOST_NAMES), MOST_NAMES)
@@ -258,7 +258,7 @@ async def get_object_attributes(exchange: Exchange) -> Response:
     return Response(200, {"content-type": "application/xml", "last-modified": modified}, body)
 
 
-def _read_wanted(exchange: Exchange) -> set[str]:
+def _read_wanted(exchange: S3Exchange) -> set[str]:
     given = exchange.headers.get(_HEADER, "")
     wanted = {name.strip() for name in given.split(",") if name.strip()}
     if not wanted:
@@ -271,7 +271,7 @@ def _read_wanted(exchange: Exchange) -> set[str]:
     return wanted
 
 
-def _number(exchange: Exchange, name: str, otherwise: int) -> int:
+def _number(exchange: S3Exchange, name: str, otherwise: int) -> int:
     given = exchange.headers.get(name)
     return otherwise if given is None else read_int(name, given)
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from sagehen.services.s3.errors import malformed_xml
 from sagehen.services.s3.http.body import read_document
-from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.http.xml import child_text, children, document, element, parse, text
 from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Response
@@ -89,18 +89,18 @@ def tag_elements(tags: Mapping[str, str]) -> str:
     return element("TagSet", *inner)
 
 
-async def get_object_tagging(exchange: Exchange) -> Response:
+async def get_object_tagging(exchange: S3Exchange) -> Response:
     info = await exchange.run(lambda: exchange.store.head(exchange.bucket, exchange.key))
     body = document("Tagging", [tag_elements(info.attributes.tags)])
     return Response(200, {"content-type": "application/xml"}, body)
 
 
-async def put_object_tagging(exchange: Exchange) -> Response:
+async def put_object_tagging(exchange: S3Exchange) -> Response:
     tags = read_tag_sets(parse(await read_document(exchange), "Tagging"))
     await exchange.run(lambda: exchange.store.set_tags(exchange.bucket, exchange.key, tags))
     return Response(200)
 
 
-async def delete_object_tagging(exchange: Exchange) -> Response:
+async def delete_object_tagging(exchange: S3Exchange) -> Response:
     await exchange.run(lambda: exchange.store.set_tags(exchange.bucket, exchange.key, {}))
     return Response(204)

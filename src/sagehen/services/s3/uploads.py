@@ -2,7 +2,7 @@
 
 from sagehen.services.s3.acl import owner_element
 from sagehen.services.s3.http.checksums import element_name
-from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.http.xml import document, element, iso_time, text
 from sagehen.services.s3.listings import Encode, name_encoder, read_int, read_limit
 from sagehen.services.s3.multipart import get_upload
@@ -13,7 +13,7 @@ from sagehen.wire.http import Response
 __all__ = ["list_multipart_uploads", "list_parts"]
 
 
-async def list_parts(exchange: Exchange) -> Response:
+async def list_parts(exchange: S3Exchange) -> Response:
     upload = await get_upload(exchange)
     limit = read_limit(exchange, "max-parts")
     given = exchange.query.get("part-number-marker") or "0"
@@ -41,7 +41,7 @@ async def list_parts(exchange: Exchange) -> Response:
     return Response(200, {"content-type": "application/xml"}, document("ListPartsResult", inner))
 
 
-async def list_multipart_uploads(exchange: Exchange) -> Response:
+async def list_multipart_uploads(exchange: S3Exchange) -> Response:
     query = exchange.query
     limit = read_limit(exchange, "max-uploads")
     encode = name_encoder(exchange)
@@ -69,7 +69,7 @@ async def list_multipart_uploads(exchange: Exchange) -> Response:
 
 
 def _page(
-    exchange: Exchange, prefix: str, delimiter: str, after: tuple[str, str], limit: int
+    exchange: S3Exchange, prefix: str, delimiter: str, after: tuple[str, str], limit: int
 ) -> UploadListing:
     """Blocks. Uploads are few, so those that a common prefix folds are simply walked over."""
     page = UploadListing(uploads=[], common_prefixes=[])

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sagehen.frame import tags
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.sagemaker.errors import missing, refused
 from sagehen.services.sagemaker.hosting import (
     endpoint_config_store as endpoint_configs,
@@ -33,7 +33,7 @@ _KINDS = {
 }
 
 
-def add_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def add_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Set tags of a resource, over those of the same key; answers all that it then has."""
     arn, given = params["ResourceArn"].lower(), check_tags(params["Tags"])
     with call.database.write() as connection:
@@ -47,7 +47,7 @@ def add_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"Tags": _listed(after)}
 
 
-def list_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """All tags of a resource: the smallest page there is holds as many as there may be."""
     if "NextToken" in params:
         raise refused("Invalid pagination token.")
@@ -57,7 +57,7 @@ def list_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
         return {"Tags": _listed(tags.get(connection, arn))}
 
 
-def delete_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def delete_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Take tags off a resource; keys that it has not are no error."""
     arn = params["ResourceArn"].lower()
     with call.database.write() as connection:
@@ -83,7 +83,7 @@ def check_tags(given: list[dict[str, str]]) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in given}
 
 
-def _check_resource(call: Call, connection: Connection, arn: str) -> None:
+def _check_resource(call: RequestContext, connection: Connection, arn: str) -> None:
     match = _ARN.fullmatch(arn)
     if match is None or match[1] not in _KINDS:
         raise refused(

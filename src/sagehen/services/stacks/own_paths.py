@@ -28,7 +28,7 @@ from starlette.routing import Route
 
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Conflict, Invalid, NotFound
-from sagehen.frame.own_paths.routes import Asked, number_in, own_route
+from sagehen.frame.own_paths.routes import OwnPathRequest, number_in, own_route
 from sagehen.state import rows
 from sagehen.state.database import Database
 from sagehen.state.rows import METADATA
@@ -144,18 +144,18 @@ class _StackPaths:
         self._database = database
         self._clock = clock
 
-    def list_all(self, asked: Asked) -> dict[str, Any]:
+    def list_all(self, asked: OwnPathRequest) -> dict[str, Any]:
         limit = number_in(asked.query, "limit", PAGE, 1, LARGEST_PAGE)
         with self._database.read() as connection:
             found = list_page(connection, asked.query.get("after", ""), limit + 1)
         following = found[limit - 1]["name"] if len(found) > limit else None
         return {"stacks": found[:limit], "next": following}
 
-    def read(self, asked: Asked) -> StackRecord:
+    def read(self, asked: OwnPathRequest) -> StackRecord:
         with self._database.read() as connection:
             return _existing(connection, asked, lock=False)
 
-    def put(self, asked: Asked) -> StackRecord:
+    def put(self, asked: OwnPathRequest) -> StackRecord:
         name, wanted = _name(asked), _decode(asked.body)
         with self._database.write() as connection:
             kept = get(connection, name, lock=True)
@@ -167,7 +167,7 @@ class _StackPaths:
                 raise Conflict(f"The stack {name} was made by another run just now.")
         return record
 
-    def delete(self, asked: Asked) -> dict[str, Any]:
+    def delete(self, asked: OwnPathRequest) -> dict[str, Any]:
         version = number_in(asked.query, "version", None, 1, 2**31 - 1)
         with self._database.write() as connection:
             kept = _existing(connection, asked, lock=True)
@@ -225,7 +225,7 @@ def _holds(written_at: float, claim: StackClaim, now: float) -> bool:
     return written_at - seconds <= now < claim.expires_at
 
 
-def _existing(connection: Connection, asked: Asked, lock: bool) -> StackRecord:
+def _existing(connection: Connection, asked: OwnPathRequest, lock: bool) -> StackRecord:
     name = _name(asked)
     found = get(connection, name, lock)
     if found is None:
@@ -233,7 +233,7 @@ def _existing(connection: Connection, asked: Asked, lock: bool) -> StackRecord:
     return found
 
 
-def _name(asked: Asked) -> str:
+def _name(asked: OwnPathRequest) -> str:
     try:
         return msgspec.convert(asked.path["name"], _Name)
     except msgspec.ValidationError:

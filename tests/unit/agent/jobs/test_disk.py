@@ -9,15 +9,15 @@ import pytest
 from sagehen.agent.jobs import disk
 from sagehen.agent.jobs.data import data
 from sagehen.agent.jobs.data.transfers import PAUSE_SECONDS, ROOM_SECONDS
-from sagehen.agent.jobs.disk import Room
+from sagehen.agent.jobs.disk import DiskRoom
 from sagehen.base.errors import StateFull
 from sagehen.base.home import Home
 from sagehen.frame.job_specs import (
     ChannelSpec,
     CheckpointSpec,
+    JobOutcome,
     JobPhase,
     JobReport,
-    Outcome,
     StopRequest,
 )
 from sagehen.services.s3.storage import ObjectStore
@@ -27,16 +27,16 @@ from support.clock import SteppedClock
 from support.jobs import JobsUnderTest, MakeSpec
 
 SIZE = 100 * 2**20
-FULL, LOW_BYTES = Room(free=1000, size=SIZE), 6 * 2**20
+FULL, LOW_BYTES = DiskRoom(free=1000, size=SIZE), 6 * 2**20
 WRITES = "echo weights > $SAGEMAKER_BASE_DIR/model/weights.bin"
-SetRoom = Callable[[Room], None]
+SetRoom = Callable[[DiskRoom], None]
 
 
 @pytest.fixture
 def set_room(monkeypatch: pytest.MonkeyPatch) -> SetRoom:
     """Says how much room there is on the disk from now on."""
 
-    def set_to(room: Room) -> None:
+    def set_to(room: DiskRoom) -> None:
         for module in (data, disk):
             monkeypatch.setattr(module, "read_room", lambda _: room)
 
@@ -95,7 +95,7 @@ async def is_so(look: Callable[[], bool], jobs: JobsUnderTest) -> None:
     [(12, 250, True), (13, 250, False), (63, 10_000, True), (64, 10_000, False)],
 )
 def test_little_room_is_a_share_of_a_small_disk(free: int, size: int, low: bool) -> None:
-    assert Room(free * 2**20, size * 2**20).is_low is low
+    assert DiskRoom(free * 2**20, size * 2**20).is_low is low
 
 
 async def test_who_fills_the_disk_is_ended_and_its_checkpoints_are_kept(
@@ -117,7 +117,7 @@ async def test_who_fills_the_disk_is_ended_and_its_checkpoints_are_kept(
     await clock.sleeper(disk.ROOM_PAUSE_SECONDS)
     clock.advance(disk.ROOM_PAUSE_SECONDS)
     report = await jobs.ends()
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert str(report.failure_reason).startswith(
         "ClientError: The disk that holds training jobs has too little room: 1000 of its 104857600"
     )
@@ -135,7 +135,7 @@ async def test_the_folder_is_gone_before_the_report_is_written_where_room_is_lit
 ) -> None:
     set_room(FULL)
     report = await jobs.run(make_spec(WRITES))
-    assert (report.outcome, report.artifacts) == (Outcome.COMPLETED, ("model.tar.gz",))
+    assert (report.outcome, report.artifacts) == (JobOutcome.COMPLETED, ("model.tar.gz",))
     assert there == [False]
 
 
@@ -163,7 +163,7 @@ async def test_what_is_not_uploaded_makes_room_for_what_is(
     link = "ln -s /opt/ml/input/data/train/a $SAGEMAKER_BASE_DIR/model/a" if links else "true"
     monkeypatch.setattr(objects, "draft", look_and_draft)
     report = await jobs.run(make_spec(f"{WRITES}; {link}", channels=(channel,)))
-    assert report.outcome is Outcome.COMPLETED
+    assert report.outcome is JobOutcome.COMPLETED
     assert left == [["data"] if links else []]
 
 
@@ -179,7 +179,7 @@ async def test_room_that_comes_is_waited_for(
     await clock.sleeper(PAUSE_SECONDS)
     full_store()
     clock.advance(PAUSE_SECONDS)
-    assert (await jobs.ends()).outcome is Outcome.COMPLETED
+    assert (await jobs.ends()).outcome is JobOutcome.COMPLETED
     assert keys(objects) == ["out/count/output/model.tar.gz"]
 
 
@@ -192,7 +192,7 @@ async def test_room_that_does_not_come_fails_the_attempt_after_a_minute(
     await clock.sleeper(PAUSE_SECONDS)
     clock.advance(ROOM_SECONDS)
     report = await jobs.ends()
-    assert (report.outcome, report.artifacts, there) == (Outcome.FAILED, (), [False])
+    assert (report.outcome, report.artifacts, there) == (JobOutcome.FAILED, (), [False])
     assert "left and was not stored yet is lost. (The disk that holds the objects" in str(
         report.failure_reason
     )
@@ -207,7 +207,7 @@ async def test_a_stop_ends_the_wait_for_room(
     await clock.sleeper(PAUSE_SECONDS)
     jobs.jobs.stop("j-1", StopRequest())
     report = await jobs.ends()
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert "was told to end, and waited no longer" in str(report.failure_reason)
 
 
@@ -220,7 +220,7 @@ async def test_a_shutdown_does_not_wait_for_room(
     await clock.sleeper(PAUSE_SECONDS)
     async with asyncio.timeout(30):
         await jobs.jobs.close()
-    assert jobs.jobs.list().jobs[0].outcome is Outcome.FAILED
+    assert jobs.jobs.list().jobs[0].outcome is JobOutcome.FAILED
 
 
 @pytest.mark.usefixtures("full_store")
@@ -228,7 +228,7 @@ async def test_who_has_failed_does_not_wait_for_room(
     jobs: JobsUnderTest, make_spec: MakeSpec
 ) -> None:
     report = await jobs.run(make_spec(f"{WRITES}; echo no space; exit 1"))
-    assert (report.outcome, report.exit_code) == (Outcome.FAILED, 1)
+    assert (report.outcome, report.exit_code) == (JobOutcome.FAILED, 1)
     said = str(report.failure_reason)
     assert said.startswith("AlgorithmError: no space, exit code: 1 ClientError: The disk")
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sagehen.agent.jobs.context import JobSurroundings
+from sagehen.agent.jobs.context import JobContext
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.base.home import Home
-from sagehen.frame.job_specs import JobPhase, JobReport, Outcome, StopRequest
+from sagehen.frame.job_specs import JobOutcome, JobPhase, JobReport, StopRequest
 from support.clock import SteppedClock
 from support.jobs import JobsUnderTest, MakeSpec
 from support.processes import children_with
@@ -34,7 +34,7 @@ async def test_a_job_runs_through_its_phases(
     jobs: JobsUnderTest, make_spec: MakeSpec, home: Home
 ) -> None:
     report = await jobs.run(make_spec("echo hello"))
-    assert report.outcome is Outcome.COMPLETED
+    assert report.outcome is JobOutcome.COMPLETED
     assert phases(report) == ALL_PHASES
     assert (report.exit_code, report.failure_reason, report.stopping) == (0, None, False)
     assert "hello" in await printed(home, "hello")
@@ -118,7 +118,7 @@ async def test_what_has_no_program_says_what_to_do(
     jobs: JobsUnderTest, make_spec: MakeSpec
 ) -> None:
     report = await jobs.run(make_spec(entrypoint=(), image="me/unknown"))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert report.failure_reason is not None
     assert report.failure_reason.startswith("AlgorithmError: ")
     assert "sagemaker_program" in report.failure_reason
@@ -129,7 +129,7 @@ async def test_a_command_that_is_not_there_fails_the_job(
     jobs: JobsUnderTest, make_spec: MakeSpec
 ) -> None:
     report = await jobs.run(make_spec(entrypoint=("/nonexistent/train",)))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert "/nonexistent/train: No such file or directory" in str(report.failure_reason)
 
 
@@ -155,7 +155,7 @@ async def test_what_a_failure_is_said_to_be(
     jobs: JobsUnderTest, make_spec: MakeSpec, script: str, reason: str, code: int
 ) -> None:
     report = await jobs.run(make_spec(f"B=$SAGEMAKER_BASE_DIR; {script}"))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert (report.failure_reason, report.exit_code) == (reason, code)
 
 
@@ -179,10 +179,10 @@ async def test_a_job_that_is_stopped_may_finish(
     jobs.jobs.stop("j-1", StopRequest())
     assert (await jobs.reports(lambda report: True)).stopping
     report = await jobs.ends()
-    assert report.outcome is Outcome.STOPPED
+    assert report.outcome is JobOutcome.STOPPED
     assert phases(report) == ALL_PHASES
     jobs.jobs.stop("j-1", StopRequest())
-    assert (await jobs.ends()).outcome is Outcome.STOPPED
+    assert (await jobs.ends()).outcome is JobOutcome.STOPPED
 
 
 async def test_who_does_not_end_is_killed_after_the_grace(
@@ -196,7 +196,7 @@ async def test_who_does_not_end_is_killed_after_the_grace(
     assert jobs.jobs.list().jobs[0].outcome is None
     clock.advance(1)
     report = await jobs.ends()
-    assert (report.outcome, report.running_seconds) == (Outcome.STOPPED, 120)
+    assert (report.outcome, report.running_seconds) == (JobOutcome.STOPPED, 120)
 
 
 async def test_a_later_order_can_only_shorten_the_grace(
@@ -207,10 +207,10 @@ async def test_a_later_order_can_only_shorten_the_grace(
     jobs.jobs.stop("j-1", StopRequest(grace_seconds=60))
     await clock.sleeper(60)
     jobs.jobs.stop("j-1", StopRequest(grace_seconds=600))
-    jobs.jobs.stop("j-1", StopRequest(outcome=Outcome.INTERRUPTED, grace_seconds=5))
+    jobs.jobs.stop("j-1", StopRequest(outcome=JobOutcome.INTERRUPTED, grace_seconds=5))
     await clock.sleeper(5)
     clock.advance(5)
-    assert (await jobs.ends()).outcome is Outcome.STOPPED
+    assert (await jobs.ends()).outcome is JobOutcome.STOPPED
 
 
 async def test_a_job_runs_no_longer_than_it_may_whatever_the_wall_clock_says(
@@ -226,7 +226,7 @@ async def test_a_job_runs_no_longer_than_it_may_whatever_the_wall_clock_says(
     clock.jump(-2_000_000)
     clock.advance(1)
     report = await jobs.ends()
-    assert (report.outcome, report.running_seconds) == (Outcome.MAX_RUNTIME, 100)
+    assert (report.outcome, report.running_seconds) == (JobOutcome.MAX_RUNTIME, 100)
     times = [*(change.at for change in report.phases), report.ended_at]
     assert times == [1_700_000_000.0] * 3 + [1_700_000_100.0] * 2
 
@@ -238,7 +238,7 @@ async def test_a_container_that_ends_in_the_grace_by_itself_is_not_waited_for(
     await printed(home, "ready")
     jobs.jobs.stop("j-1", StopRequest())
     report = await jobs.ends()
-    assert (report.outcome, report.failure_reason) == (Outcome.STOPPED, None)
+    assert (report.outcome, report.failure_reason) == (JobOutcome.STOPPED, None)
 
 
 async def test_only_the_main_process_is_asked_to_end(
@@ -260,7 +260,7 @@ async def test_an_interrupted_job_uploads_nothing(
     assert jobs.jobs.interrupt(None) == ("j-1",)
     assert jobs.jobs.interrupt(None) == ()
     report = await jobs.ends()
-    assert report.outcome is Outcome.INTERRUPTED
+    assert report.outcome is JobOutcome.INTERRUPTED
     assert JobPhase.UPLOADING not in phases(report)
 
 
@@ -269,8 +269,8 @@ async def test_the_newest_are_interrupted_first(jobs: JobsUnderTest, make_spec: 
         jobs.jobs.put(make_spec("sleep 1000", attempt_id=f"j-{number}"))
         await jobs.trains(f"j-{number}")
     assert jobs.jobs.interrupt(2) == ("j-3", "j-2")
-    assert (await jobs.ends("j-3")).outcome is Outcome.INTERRUPTED
-    assert (await jobs.ends("j-2")).outcome is Outcome.INTERRUPTED
+    assert (await jobs.ends("j-3")).outcome is JobOutcome.INTERRUPTED
+    assert (await jobs.ends("j-2")).outcome is JobOutcome.INTERRUPTED
     assert not (await jobs.trains("j-1")).stopping
 
 
@@ -318,7 +318,7 @@ async def test_if_one_host_fails_the_others_are_ended(
     await clock.sleeper(5)
     clock.advance(5)
     report = await jobs.ends()
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert report.failure_reason == "AlgorithmError: no luck, exit code: 4"
     assert report.exit_code == 4
 
@@ -328,12 +328,12 @@ async def test_a_job_is_complete_when_all_its_hosts_are(
 ) -> None:
     script = "case $SAGEMAKER_BASE_DIR in *algo-2*) sleep 0.2;; esac; echo done"
     report = await jobs.run(make_spec(script, instance_count=2))
-    assert report.outcome is Outcome.COMPLETED
+    assert report.outcome is JobOutcome.COMPLETED
     assert (home.logs / "training-jobs" / "count" / "algo-2.log").read_text() == "done\n"
 
 
 async def test_a_stopping_agent_interrupts_its_jobs_and_the_next_one_tells(
-    around: JobSurroundings, make_spec: MakeSpec
+    around: JobContext, make_spec: MakeSpec
 ) -> None:
     first = JobsUnderTest(around)
     await first.jobs.start()
@@ -344,11 +344,11 @@ async def test_a_stopping_agent_interrupts_its_jobs_and_the_next_one_tells(
         first.jobs.put(make_spec(attempt_id="j-2"))
     second = JobsUnderTest(around)
     await second.jobs.start()
-    assert (await second.ends()).outcome is Outcome.INTERRUPTED
+    assert (await second.ends()).outcome is JobOutcome.INTERRUPTED
 
 
 async def test_a_report_that_cannot_be_read_is_as_good_as_none_and_is_kept_aside(
-    around: JobSurroundings, home: Home
+    around: JobContext, home: Home
 ) -> None:
     (home.ended_jobs / "j-1.json").write_text("{")
     (home.ended_jobs / "j-2.new").write_text("{")
@@ -379,9 +379,9 @@ async def test_a_spec_that_makes_no_sense_is_refused(
     assert jobs.jobs.list().jobs == ()
 
 
-@pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.LOST])
+@pytest.mark.parametrize("outcome", [JobOutcome.COMPLETED, JobOutcome.LOST])
 async def test_nobody_is_told_to_end_otherwise(
-    jobs: JobsUnderTest, make_spec: MakeSpec, outcome: Outcome
+    jobs: JobsUnderTest, make_spec: MakeSpec, outcome: JobOutcome
 ) -> None:
     jobs.jobs.put(make_spec("sleep 1000"))
     with pytest.raises(Invalid):

@@ -12,7 +12,7 @@ from sagehen.base.credentials import make_credentials
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.base.home import Home
 from sagehen.base.settings import Settings
-from sagehen.frame.job_specs import JobReport, JobSpec, Outcome, StopRequest
+from sagehen.frame.job_specs import JobOutcome, JobReport, JobSpec, StopRequest
 from sagehen.services.s3.storage import ObjectStore
 from support.agents import served
 
@@ -49,7 +49,9 @@ def make_job() -> MakeSpec:
     return make
 
 
-async def wait_for(client: AgentClient, outcome: Outcome | None, attempt: str) -> JobReport | None:
+async def wait_for(
+    client: AgentClient, outcome: JobOutcome | None, attempt: str
+) -> JobReport | None:
     """The attempt's report once it has that outcome; None means once it is gone."""
     listed = await client.jobs()
     while True:
@@ -62,7 +64,7 @@ async def wait_for(client: AgentClient, outcome: Outcome | None, attempt: str) -
 async def test_an_attempt_comes_and_goes(client: AgentClient, make_job: MakeSpec) -> None:
     await client.put_job(make_job())
     await client.put_job(make_job())
-    report = await wait_for(client, Outcome.COMPLETED, "j-1")
+    report = await wait_for(client, JobOutcome.COMPLETED, "j-1")
     assert report is not None
     assert len(report.phases) == 4
     await client.delete_job("j-1")
@@ -74,9 +76,9 @@ async def test_an_attempt_is_told_to_end(client: AgentClient, make_job: MakeSpec
     for attempt in ("j-1", "j-2"):
         await client.put_job(make_job("sleep 1000", attempt))
     await client.stop_job("j-1", StopRequest(grace_seconds=0))
-    await wait_for(client, Outcome.STOPPED, "j-1")
+    await wait_for(client, JobOutcome.STOPPED, "j-1")
     assert await client.interrupt_jobs(5) == ("j-2",)
-    await wait_for(client, Outcome.INTERRUPTED, "j-2")
+    await wait_for(client, JobOutcome.INTERRUPTED, "j-2")
     assert await client.interrupt_jobs() == ()
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from sagehen.agent.jobs.context import JobSurroundings
+from sagehen.agent.jobs.context import JobContext
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.base.home import Home
-from sagehen.frame.job_specs import CheckpointSpec, Outcome
+from sagehen.frame.job_specs import CheckpointSpec, JobOutcome
 from support.jobs import JobsUnderTest, MakeSpec
 from support.mounts import may_mount
 
@@ -25,7 +25,7 @@ python -c 'import msgspec, sys; assert sys.prefix.endswith("/algo-1/python"), sy
 
 
 @pytest.fixture
-def around(around: JobSurroundings) -> JobSurroundings:
+def around(around: JobContext) -> JobContext:
     return replace(around, launcher=ProcessLauncher(mounts=True))
 
 
@@ -38,7 +38,7 @@ async def test_their_variables_say_so_and_what_they_write_there_is_kept(
     )
     report = await jobs.run(make_spec(SCRIPT, checkpoint=checkpoint))
     log = home.logs / "training-jobs" / "count" / "algo-1.log"
-    assert report.outcome is Outcome.COMPLETED, log.read_text()
+    assert report.outcome is JobOutcome.COMPLETED, log.read_text()
     assert report.artifacts == ("output.tar.gz",)
 
 

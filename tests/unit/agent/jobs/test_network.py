@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from sagehen.agent.jobs import network
-from sagehen.agent.jobs.context import JobSurroundings
+from sagehen.agent.jobs.context import JobContext
 from sagehen.agent.jobs.network import JobNetwork, claim_network
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.base.home import Home
-from sagehen.frame.job_specs import Outcome
+from sagehen.frame.job_specs import JobOutcome
 from support.jobs import JobsUnderTest, MakeSpec
 from support.mounts import may_mount
 
@@ -98,7 +98,7 @@ def test_the_machines_own_names_are_kept(tmp_path: Path, monkeypatch) -> None:
 
 class TestJobs:
     @pytest.fixture
-    def around(self, around: JobSurroundings) -> JobSurroundings:
+    def around(self, around: JobContext) -> JobContext:
         return replace(around, launcher=ProcessLauncher(mounts=True))
 
     @may_mount
@@ -114,7 +114,7 @@ class TestJobs:
             jobs.jobs.put(spec)
         ended = await asyncio.gather(*(jobs.ends(name) for name in names))
         logs = [(home.logs / "training-jobs" / name / "algo-1.log").read_text() for name in names]
-        assert [one.outcome for one in ended] == [Outcome.COMPLETED] * 2, logs
+        assert [one.outcome for one in ended] == [JobOutcome.COMPLETED] * 2, logs
         heard = [log.split() for log in logs]
         assert [said[:4] for said in heard] == [["this", "is", "algo-2", "at"]] * 2
         assert len({said[4] for said in heard}) == len({said[5] for said in heard}) == 2

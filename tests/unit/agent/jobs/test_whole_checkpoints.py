@@ -6,10 +6,10 @@ import hashlib
 import sys
 from pathlib import Path
 
-from sagehen.agent.jobs.context import JobPace, JobSurroundings
+from sagehen.agent.jobs.context import JobContext, JobPace
 from sagehen.base.clock import SYSTEM
 from sagehen.base.errors import NotFound
-from sagehen.frame.job_specs import CheckpointSpec, Outcome, StopRequest
+from sagehen.frame.job_specs import CheckpointSpec, JobOutcome, StopRequest
 from sagehen.services.s3.storage import ObjectStore
 from sagehen.services.s3.storage.records import ListingQuery
 from support.jobs import JobsUnderTest, MakeSpec
@@ -52,7 +52,7 @@ def check(objects: ObjectStore) -> set[str]:
 
 
 async def test_no_attempt_ever_finds_half_a_file(
-    around: JobSurroundings, make_spec: MakeSpec, objects: ObjectStore, tmp_path: Path
+    around: JobContext, make_spec: MakeSpec, objects: ObjectStore, tmp_path: Path
 ) -> None:
     quick = dataclasses.replace(around, clock=SYSTEM, pace=JobPace(checkpoint_seconds=0.005))
     jobs = JobsUnderTest(quick)
@@ -69,8 +69,8 @@ async def test_no_attempt_ever_finds_half_a_file(
         while len(ever) < 6 or not {"in-place", "moved"} <= ever:
             ever |= await asyncio.to_thread(check, objects)
             await jobs.turn()
-    jobs.jobs.stop("j-1", StopRequest(outcome=Outcome.INTERRUPTED, grace_seconds=0))
-    assert (await jobs.ends()).outcome is Outcome.INTERRUPTED
+    jobs.jobs.stop("j-1", StopRequest(outcome=JobOutcome.INTERRUPTED, grace_seconds=0))
+    assert (await jobs.ends()).outcome is JobOutcome.INTERRUPTED
     left = await asyncio.to_thread(check, objects)
     assert "moved" in left
     await jobs.jobs.close()

@@ -13,8 +13,8 @@ from sagehen.agent.launchers.limit_watch import (
     GROWTH_BYTES_PER_SECOND,
     LONGEST_PAUSE_SECONDS,
     SHORTEST_PAUSE_SECONDS,
-    Look,
-    Watch,
+    LimitWatch,
+    UsageReading,
     choose_pause,
     look,
 )
@@ -88,7 +88,7 @@ class Container:
 
 async def test_the_largest_of_an_instance_is_ended_and_no_other(start: Start) -> None:
     small, large, other = Container(start(1)), Container(start(80)), Container(start(80))
-    watch = Watch(SYSTEM)
+    watch = LimitWatch(SYSTEM)
     limits = Limits(memory_bytes=85 * 2**20)
     watch.add("i-1", small, limits)
     watch.add("i-2", other, Limits(memory_bytes=2**40))
@@ -111,13 +111,13 @@ async def test_one_who_could_not_look_looks_again(
 ) -> None:
     looks = iter([RuntimeError("can't start new thread")])
 
-    def look_later(pids: Sequence[int], limits: Limits) -> Look:
+    def look_later(pids: Sequence[int], limits: Limits) -> UsageReading:
         for error in looks:
             raise error
         return look(pids, limits)
 
     monkeypatch.setattr(module, "look", look_later)
     large = Container(start(40))
-    Watch(SYSTEM).add("i-1", large, Limits(memory_bytes=2**20))
+    LimitWatch(SYSTEM).add("i-1", large, Limits(memory_bytes=2**20))
     await asyncio.wait_for(large.ended.wait(), 30)
     assert large.excess is InstanceLimit.MEMORY

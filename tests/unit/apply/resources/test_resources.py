@@ -2,10 +2,10 @@
 
 import pytest
 
-from sagehen.apply.client import Place
+from sagehen.apply.client import Destination
 from sagehen.apply.plan import Action, live_key, make_plan
 from sagehen.apply.resources import KINDS
-from sagehen.apply.stack import Kept, StackContent
+from sagehen.apply.stack import StackContent, StackResource
 from sagehen.apply.template.desired import Desired, content_digits, generated_name
 from sagehen.apply.template.reading import Written
 from sagehen.base.errors import Invalid
@@ -178,7 +178,7 @@ def test_a_services_properties_are_its_settings():
     ],
 )
 def test_ref_and_attributes(kind, ref, attributes):
-    found = KINDS[kind].attributes("Name", {}, Place(World()))
+    found = KINDS[kind].attributes("Name", {}, Destination(World()))
     assert found["Ref"] == ref
     assert found.items() >= attributes.items()
 
@@ -221,6 +221,6 @@ def test_an_inference_service_whose_settings_are_none_any_more_is_put_again():
     }
     desired = Desired(**service, is_named=True, update_replace_policy="Delete")
     live = desired.kind.look(Server(), "prod", desired.properties)
-    content = StackContent(resources={"Service": Kept(**service)})
+    content = StackContent(resources={"Service": StackResource(**service)})
     plan = make_plan([desired], content, {live_key(desired): live})
     assert [step.action for step in plan.steps] == [Action.UPDATE]

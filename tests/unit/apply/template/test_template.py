@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from sagehen.apply.client import Place
+from sagehen.apply.client import Destination
 from sagehen.apply.plan import Difference, make_plan
 from sagehen.apply.resources import KINDS
 from sagehen.apply.show import render_outputs, render_plan
@@ -24,7 +24,7 @@ TOPIC = "AWS::SNS::Topic"
 def worked_out(text, **given):
     """The resources by logical id, and the outputs."""
     template = read_template(read_text(text, "t.yaml"), KINDS)
-    resolver = Resolver(template, given, "stack", Place(World()), StackContent())
+    resolver = Resolver(template, given, "stack", Destination(World()), StackContent())
     resources = {one.logical_id: one for one in resolver.resolve_all()}
     return resources, resolver.outputs()
 
@@ -208,7 +208,7 @@ Resources:
 Outputs: {{V: {{Value: {expression}}}, W: {{Value: shown}}}}
 """
     template = read_template(read_text(text, "t.yaml"), KINDS)
-    resolver = Resolver(template, {}, "stack", Place(World()), StackContent())
+    resolver = Resolver(template, {}, "stack", Destination(World()), StackContent())
     (topic,) = resolver.resolve_all()
     assert topic.hidden == ("DisplayName",)
     assert resolver.hidden_outputs() == {"V"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sagehen.containers.python_envs.environments import Environments
-from sagehen.containers.python_envs.install import RequirementsError, Wanted
+from sagehen.containers.python_envs.install import EnvironmentSpec, RequirementsError
 from support import wheels as wheels_module
 from support.wheels import make_wheel
 
@@ -38,7 +38,7 @@ def need(tmp_path):
         folder = tmp_path / "code"
         folder.mkdir(exist_ok=True)
         (folder / "requirements.txt").write_text(text)
-        return Wanted(folder)
+        return EnvironmentSpec(folder)
 
     return written
 
@@ -226,12 +226,12 @@ def test_a_project_is_installed_with_what_it_requires(make_environments, tmp_pat
     (folder / "backend.py").write_text(BACKEND)
     (folder / "wheels.py").write_text(Path(wheels_module.__file__).read_text())
     environments = make_environments()
-    lease = environments.acquire(Wanted(folder, package=True))
+    lease = environments.acquire(EnvironmentSpec(folder, package=True))
     assert (
         said_by(lease.python, "import hue, shade; print(hue.VERSION, shade.VERSION)") == "1.0 1.0"
     )
     (folder / "backend.py").write_text(BACKEND.replace("hue", "tint"))
-    other = environments.acquire(Wanted(folder, package=True))
+    other = environments.acquire(EnvironmentSpec(folder, package=True))
     assert said_by(other.python, "import tint; print(tint.VERSION)") == "1.0"
     for each in (lease, other):
         each.release()
@@ -241,4 +241,4 @@ def test_a_project_that_cannot_be_built_says_so(make_environments, tmp_path):
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "setup.py").write_text("raise SystemExit('no')\n")
     with pytest.raises(RequirementsError, match=r"^The package in code cannot be installed: ERROR"):
-        make_environments().acquire(Wanted(tmp_path / "code", package=True))
+        make_environments().acquire(EnvironmentSpec(tmp_path / "code", package=True))

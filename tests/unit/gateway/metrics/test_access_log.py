@@ -6,9 +6,9 @@ import threading
 
 from sagehen.base.clock import SYSTEM
 from sagehen.gateway.client.limits import Limit, no_hits
-from sagehen.gateway.metrics.request_metrics import MOST_WAITING, AccessLog, Ended
+from sagehen.gateway.metrics.request_metrics import MOST_WAITING, AccessLog, EndedRequest
 
-ENDED = Ended(b"id", "price", "a", "a-0", 200, 3, 5, 120, 30)
+ENDED = EndedRequest(b"id", "price", "a", "a-0", 200, 3, 5, 120, 30)
 
 
 def fields(line):

@@ -11,7 +11,7 @@ from sagehen.gateway.metrics.counters import (
     GONE_VARIANTS_KEPT,
     WINDOW_REPORTS,
     Counters,
-    InFlight,
+    InFlightCounter,
 )
 from support.fixtures.gateway import eventually
 
@@ -62,7 +62,7 @@ def test_a_digest_leaves_nothing_to_pile_up() -> None:
     [("", 0, 0), ("+++", 3, 3), ("+-", 0, 1), ("++-+", 2, 2)],
 )
 def test_how_many_are_in_flight_and_were_at_most(steps: str, now: int, highest: int) -> None:
-    in_flight = InFlight()
+    in_flight = InFlightCounter()
     for step in steps:
         in_flight.enter() if step == "+" else in_flight.leave()
 
@@ -70,7 +70,7 @@ def test_how_many_are_in_flight_and_were_at_most(steps: str, now: int, highest: 
 
 
 def test_in_flight_is_told_over_a_window() -> None:
-    in_flight = InFlight()
+    in_flight = InFlightCounter()
     for _ in range(5):
         in_flight.enter()
     in_flight.report()

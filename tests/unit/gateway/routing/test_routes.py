@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sagehen.base.clock import SYSTEM
 from sagehen.frame.routes import InstanceRoute, Route, RouteTable, VariantRoute
 from sagehen.gateway.metrics.counters import Counters
-from sagehen.gateway.routing.inflight import Board, clear_row, make_board, open_board
-from sagehen.gateway.routing.instance import Instance
+from sagehen.gateway.routing.inflight import InflightTable, clear_row, make_board, open_board
+from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.routes import Routes
 from sagehen.services.sagemaker.hosting.reconciler.routes import assign_columns
 
@@ -21,13 +21,13 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def board(tmp_path: Path) -> Board:
+def board(tmp_path: Path) -> InflightTable:
     make_board(tmp_path / "board", 2)
     return open_board(tmp_path / "board", 0)
 
 
 @pytest.fixture
-def routes(file: Path, board: Board) -> Routes:
+def routes(file: Path, board: InflightTable) -> Routes:
     return Routes(file, Counters("1"), SYSTEM, board)
 
 
@@ -202,7 +202,7 @@ def test_the_board_comes_back_to_nothing_whatever_comes_and_goes(happened):
             return Routes(file, Counters(str(row)), SYSTEM, open_board(path, row))
 
         gateways = [started(row) for row in range(GATEWAYS)]
-        working: list[list[Instance]] = [[] for _ in range(GATEWAYS)]
+        working: list[list[RoutedInstance]] = [[] for _ in range(GATEWAYS)]
 
         def check_sum() -> None:
             counts = [onlooker.outstanding(column) for column in range(8)]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagehen.gateway.routing.inflight import make_board, open_board
-from sagehen.gateway.routing.slot_queue import MOST_PASSED, Line
+from sagehen.gateway.routing.slot_queue import MOST_PASSED, SlotQueue
 
 
 @dataclass(eq=False)
@@ -63,7 +63,7 @@ class Lines:
 
     def __post_init__(self) -> None:
         make_board(self.path, self.gateways)
-        self.lines = [Line(open_board(self.path, row)) for row in range(self.gateways)]
+        self.lines = [SlotQueue(open_board(self.path, row)) for row in range(self.gateways)]
         for line in self.lines:
             line.follow(Variant(self.places))
 

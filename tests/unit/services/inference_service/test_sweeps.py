@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from sagehen.base.errors import Unavailable
 from sagehen.services.inference_service.sweeps import SWEEP_SECONDS, InferenceSweeps
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 from support.clock import HandClock
 
 
@@ -21,7 +21,7 @@ def test_each_stage_is_swept_again_and_again(database, caplog):
             raise asyncio.CancelledError
         return 1 if stage == "b" else 0
 
-    sweeps = InferenceSweeps(GroupedWrites(database), clock, lambda _: ["a", "b"], sweep)
+    sweeps = InferenceSweeps(GroupCommit(database), clock, lambda _: ["a", "b"], sweep)
     with suppress(asyncio.CancelledError):
         asyncio.run(asyncio.wait_for(sweeps.run(), 60))
     assert seen[:3] == [(0, "a"), (SWEEP_SECONDS, "a"), (SWEEP_SECONDS, "b")]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sagehen.base.errors import Conflict, Invalid, NotFound
-from sagehen.frame.own_paths.routes import Asked
+from sagehen.frame.own_paths.routes import OwnPathRequest
 from sagehen.services.stacks.own_paths import _StackPaths
 from support.clock import HandClock
 
@@ -18,7 +18,7 @@ class House:
         self.paths = _StackPaths(database, self.clock)
 
     def ask(self, method, name="", query=(), body=b""):
-        asked = Asked(method, {"name": name} if name else {}, dict(query), body)
+        asked = OwnPathRequest(method, {"name": name} if name else {}, dict(query), body)
         act = {
             "LIST": self.paths.list_all,
             "GET": self.paths.read,

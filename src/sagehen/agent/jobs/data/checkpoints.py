@@ -36,7 +36,7 @@ from sagehen.base.errors import Unavailable
 from sagehen.frame.s3_locations import Location
 from sagehen.services.s3.storage.errors import NoSuchBucket
 
-__all__ = ["Checkpoints", "Signature"]
+__all__ = ["Checkpoints", "FileSignature"]
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ MOST_LOOKS = 5
 """What is changed all the time is stored as often as that allows."""
 
 
-class Signature(msgspec.Struct, frozen=True, order=True):
+class FileSignature(msgspec.Struct, frozen=True, order=True):
     """Of a file's content: who writes it changes this. In the order of time."""
 
     mtime_ns: int
@@ -61,7 +61,7 @@ class _File(msgspec.Struct, frozen=True):
     """Below the folder."""
     source: Path
     """Where its bytes are."""
-    signature: Signature
+    signature: FileSignature
 
 
 class Checkpoints:
@@ -88,15 +88,15 @@ class Checkpoints:
         self._transfers = transfers
         self._clock = clock
         self._pause_seconds = pause_seconds
-        self._stored: dict[str, Signature] = {}
+        self._stored: dict[str, FileSignature] = {}
         """What the store has, as far as this host has put it there, or got it."""
-        self._seen: dict[str, Signature] = {}
+        self._seen: dict[str, FileSignature] = {}
         """By the last look."""
         self._refused: set[str] = set()
         """Files that cannot be objects."""
         self._looks: Counter[str] = Counter()
         """How often a file was found changed, since it was last stored."""
-        self._notes: list[dict[str, Signature]] = []
+        self._notes: list[dict[str, FileSignature]] = []
         """What could be kept, before each signal that the container was sent."""
         self._held = False
         """Nothing more goes before the end."""
@@ -172,7 +172,7 @@ class Checkpoints:
         for one in found:
             os.utime(self._folder / one.path, (one.modified_at, one.modified_at))
 
-    def _sync(self, last: bool, whole: dict[str, Signature] | None = None) -> None:
+    def _sync(self, last: bool, whole: dict[str, FileSignature] | None = None) -> None:
         """One pass. What fails is left for the next.
 
         Args:
@@ -264,7 +264,7 @@ class Checkpoints:
                 del self._stored[path]
 
 
-def _is_in(one: _File, known: dict[str, Signature]) -> bool:
+def _is_in(one: _File, known: dict[str, FileSignature]) -> bool:
     return known.get(one.path) == one.signature
 
 
@@ -309,5 +309,5 @@ def _describe(path: str, source: Path, root: str, base: Path) -> _File | None:
     return _File(path, source, _sign(info)) if stat.S_ISREG(info.st_mode) else None
 
 
-def _sign(info: os.stat_result) -> Signature:
-    return Signature(info.st_mtime_ns, info.st_size, info.st_ino)
+def _sign(info: os.stat_result) -> FileSignature:
+    return FileSignature(info.st_mtime_ns, info.st_size, info.st_ino)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from sagehen.agent.artifacts.folders import remove_tree
-from sagehen.agent.jobs.context import JobSurroundings
+from sagehen.agent.jobs.context import JobContext
 from sagehen.agent.jobs.data.checkpoints import Checkpoints
 from sagehen.agent.jobs.data.downloads import code_location, download, fetch_code
 from sagehen.agent.jobs.data.inputs import InputObject, find_inputs, share
-from sagehen.agent.jobs.data.outputs import Outputs
+from sagehen.agent.jobs.data.outputs import JobOutputs
 from sagehen.agent.jobs.data.transfers import DiskFull, Transfers
 from sagehen.agent.jobs.disk import read_room
 from sagehen.agent.jobs.disk_allowance import Allowance
@@ -86,7 +86,7 @@ NOTING_SECONDS = 2.0
 class JobData:
     """Every method raises JobFailed or JobLost, as what it consists of does."""
 
-    def __init__(self, places: Sequence[HostPlace], around: JobSurroundings) -> None:
+    def __init__(self, places: Sequence[HostPlace], around: JobContext) -> None:
         self._jobs = around.home.jobs
         self._places = places
         self._stop_patience_seconds = around.settings.job_stop_patience_seconds
@@ -95,7 +95,7 @@ class JobData:
         )
         self._allowances = [Allowance(place.spec.volume_gb) for place in places]
         self._inputs = InputData(places, self._transfers, self._allowances)
-        self._outputs = Outputs(places, self._transfers)
+        self._outputs = JobOutputs(places, self._transfers)
         self._checkpoints = [
             Checkpoints(
                 place.checkpoints,

@@ -25,7 +25,7 @@ from sagehen.agent.jobs.failures import JobFailed, upload_failed
 from sagehen.agent.jobs.host_folders import HostPlace
 from sagehen.frame.s3_locations import Location, parse_location
 
-__all__ = ["LeftFile", "Outputs", "collect", "write_archive"]
+__all__ = ["JobOutputs", "LeftFile", "collect", "write_archive"]
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ _BY_THE_JOB = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENAMETOOLONG, errn
 """Why a folder of a job's cannot be read, by its own doing."""
 
 
-class Outputs:
+class JobOutputs:
     """
     Args:
         places: of all hosts; what they left is put together.

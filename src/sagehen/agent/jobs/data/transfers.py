@@ -14,7 +14,7 @@ from sagehen.agent.jobs.failures import JobLost
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import Threads
 from sagehen.base.errors import SagehenError, StateFull
-from sagehen.base.retry import Patience, away_errors
+from sagehen.base.retry import RetryPolicy, away_errors
 from sagehen.services.s3.storage import ObjectStore
 from sagehen.services.s3.storage.errors import StorageFull
 
@@ -103,7 +103,7 @@ class Transfers:
         self.objects = objects
         self._threads = threads
         self._clock = clock
-        self._patience = Patience(clock, patience_seconds, "Training jobs")
+        self._patience = RetryPolicy(clock, patience_seconds, "Training jobs")
         self.room = RoomWait(clock)
         self._under_way: set[asyncio.Future[Any]] = set()
         self._halted = False

@@ -20,7 +20,7 @@ from sagehen.containers.modelserver.adapters.shared.model_file import (
     one_file,
     unpickled,
 )
-from sagehen.containers.modelserver.contract import Answer, BatchModel, CallModel
+from sagehen.containers.modelserver.contract import BatchModel, CallModel, ModelAnswer
 from sagehen.containers.modelserver.environment import Environment
 
 __all__ = ["LightGBMAdapter", "LightGBMModel", "adapter"]
@@ -57,7 +57,7 @@ class LightGBMModel(ArrayModel):
         super().__init__(partial(_scores, booster, environment.threads), environment, "float64")
         self._classes = _classes(model, booster)
 
-    def encode(self, prediction: Any, accept: str) -> Answer:
+    def encode(self, prediction: Any, accept: str) -> ModelAnswer:
         if accept.replace(" ", "").lower() == "application/json;verbose":
             content = self._content(prediction, verbose=True)
             return encoded(content, codecs.JSON, codecs.JSON, codecs.encode)

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from sagehen.base.clock import SYSTEM, Clock
-from sagehen.containers.modelserver.contract import Answer, BatchModel, Request
+from sagehen.containers.modelserver.contract import BatchModel, ModelAnswer, ModelRequest
 from sagehen.containers.modelserver.serving.batch_limits import NATURAL, BatchLimits, CallTimes
 from sagehen.containers.modelserver.serving.responses import abandoned, failure, queue_full
 
@@ -33,7 +33,7 @@ class _Waiting:
 
     __slots__ = ("request", "rows", "since")
 
-    def __init__(self, request: Request, since: float) -> None:
+    def __init__(self, request: ModelRequest, since: float) -> None:
         self.request = request
         self.since = since
         self.rows: Any = None
@@ -44,7 +44,7 @@ class _Waiting:
         """How many rows; until it is decoded, as many as it has at least."""
         if self.rows is None:
             return 1
-        return 0 if isinstance(self.rows, Answer) else int(self.rows.count)
+        return 0 if isinstance(self.rows, ModelAnswer) else int(self.rows.count)
 
 
 class Batcher:
@@ -74,7 +74,7 @@ class Batcher:
         self._times = CallTimes()
         self._idle: asyncio.Future[None] | None = None
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: ModelRequest) -> None:
         if len(self._waiting) >= self._max_waiting:
             request.respond(queue_full())
             return
@@ -159,7 +159,7 @@ class Batcher:
             rows += waiting.count
         return batch, size
 
-    def _finish(self, batch: list[_Waiting], answers: list[Answer | None]) -> None:
+    def _finish(self, batch: list[_Waiting], answers: list[ModelAnswer | None]) -> None:
         later = []
         for waiting, answer in zip(batch, answers, strict=True):
             if answer is None:
@@ -175,7 +175,7 @@ class Batcher:
             self._idle.set_result(None)
             self._idle = None
 
-    def _measured(self, batch: list[_Waiting]) -> list[Answer | None]:
+    def _measured(self, batch: list[_Waiting]) -> list[ModelAnswer | None]:
         start = self._clock.monotonic()
         try:
             answers = self._answers(batch)
@@ -187,11 +187,11 @@ class Batcher:
         self._times.record(seconds)
         return answers
 
-    def _answers(self, batch: list[_Waiting]) -> list[Answer | None]:
+    def _answers(self, batch: list[_Waiting]) -> list[ModelAnswer | None]:
         """None for those that have no place in one call with the ones before: they come next."""
         for waiting in batch:
             self._decode(waiting)
-        answers = [one.rows if isinstance(one.rows, Answer) else None for one in batch]
+        answers = [one.rows if isinstance(one.rows, ModelAnswer) else None for one in batch]
         group = self._first_group(batch, answers)
         if group:
             predictions = self._predict([batch[at].rows for at in group])
@@ -212,20 +212,20 @@ class Batcher:
         if large:
             self._decoding.record(len(request.body), self._clock.monotonic() - start)
 
-    def _rows(self, request: Request) -> Any:
+    def _rows(self, request: ModelRequest) -> Any:
         if self._decode_request is not None:
             return self._decode_request(request)
         return self._model.decode(request.body, request.header(b"content-type"))
 
-    def _encode(self, request: Request, prediction: Any) -> Answer:
-        if isinstance(prediction, Answer):
+    def _encode(self, request: ModelRequest, prediction: Any) -> ModelAnswer:
+        if isinstance(prediction, ModelAnswer):
             return prediction
         try:
             return self._model.encode(prediction, request.header(b"accept"))
         except Exception as problem:
             return failure(problem)
 
-    def _first_group(self, batch: list[_Waiting], answers: list[Answer | None]) -> list[int]:
+    def _first_group(self, batch: list[_Waiting], answers: list[ModelAnswer | None]) -> list[int]:
         """Places of those with at most `max_rows` rows together; a bigger request stands alone."""
         group: list[int] = []
         total = 0

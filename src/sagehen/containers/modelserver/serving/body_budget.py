@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["Room", "Stay"]
+__all__ = ["Reservation", "ServingBodyBudget"]
 
 
-class Stay:
+class Reservation:
     """A body's claim, from when its length is known until its request is answered."""
 
-    def __init__(self, room: "Room", size: int, on_entry: Callable[[], None]) -> None:
+    def __init__(self, room: "ServingBodyBudget", size: int, on_entry: Callable[[], None]) -> None:
         self.size = size
         self.on_entry = on_entry
         self.entered = False
@@ -20,31 +20,31 @@ class Stay:
         self._room.left(self)
 
 
-class Room:
+class ServingBodyBudget:
     """First come, first served. One of any size is let in where there is no other."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
-        self._inside: set[Stay] = set()
+        self._inside: set[Reservation] = set()
         self.taken = 0
         """Bytes."""
-        self._waiting: deque[Stay] = deque()
+        self._waiting: deque[Reservation] = deque()
 
     @property
     def waiting(self) -> int:
         """How many."""
         return len(self._waiting)
 
-    def enter(self, size: int, on_entry: Callable[[], None]) -> Stay:
+    def enter(self, size: int, on_entry: Callable[[], None]) -> Reservation:
         """Claim memory; `on_entry` is called when it is there, unless it is at once."""
-        stay = Stay(self, size, on_entry)
+        stay = Reservation(self, size, on_entry)
         if not self._waiting and self._fits(stay):
             self._let_in(stay)
         else:
             self._waiting.append(stay)
         return stay
 
-    def left(self, stay: Stay) -> None:
+    def left(self, stay: Reservation) -> None:
         if stay in self._inside:
             self._inside.remove(stay)
             self.taken -= stay.size
@@ -55,10 +55,10 @@ class Room:
             self._let_in(next_one)
             next_one.on_entry()
 
-    def _fits(self, stay: Stay) -> bool:
+    def _fits(self, stay: Reservation) -> bool:
         return not self._inside or self.taken + stay.size <= self.most_bytes
 
-    def _let_in(self, stay: Stay) -> None:
+    def _let_in(self, stay: Reservation) -> None:
         stay.entered = True
         self._inside.add(stay)
         self.taken += stay.size

@@ -13,16 +13,16 @@ from typing import NamedTuple, cast
 
 import httptools
 
-from sagehen.containers.modelserver.contract import Answer, Request
-from sagehen.containers.modelserver.serving.body_budget import Stay
+from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
+from sagehen.containers.modelserver.serving.body_budget import Reservation
 from sagehen.containers.modelserver.serving.responses import (
     answer_too_large,
     body_too_large,
     error,
     not_started,
 )
-from sagehen.containers.modelserver.serving.server import LARGE_BYTES, PIECE_BYTES, Server
-from sagehen.containers.modelserver.serving.streaming import Stream
+from sagehen.containers.modelserver.serving.server import LARGE_BYTES, PIECE_BYTES, ModelServer
+from sagehen.containers.modelserver.serving.streaming import AnswerStream
 
 __all__ = ["Connection"]
 
@@ -38,7 +38,7 @@ _LAST_CHUNK = b"0\r\n\r\n"
 class _Turn(NamedTuple):
     """A request that waits for its turn to be answered."""
 
-    request: Request
+    request: ModelRequest
     keep_alive: bool
     legacy: bool
     """HTTP/1.0, which knows no chunks."""
@@ -50,12 +50,12 @@ class Connection(asyncio.Protocol):
     _parser: httptools.HttpRequestParser
     """They know each other: it is there while the connection is, so that both are freed at once."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ModelServer) -> None:
         self.receiving_since = 0.0
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._unanswered: deque[_Turn] = deque()
-        self._streaming: Stream | None = None  # of the first of these
+        self._streaming: AnswerStream | None = None  # of the first of these
         self._deaf = False  # what still arrives is not read any more
         self._paused = False
         self._write_blocked = False
@@ -69,7 +69,7 @@ class Connection(asyncio.Protocol):
         self._head_bytes = 0
         self._body_bytes = 0
         self._in_head = True
-        self._stay: Stay | None = None
+        self._stay: Reservation | None = None
 
     # asyncio's side
 
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
         if self._deaf:
             return
         chunks = self._chunks
-        request = Request(
+        request = ModelRequest(
             self._parser.get_method().decode("latin-1"),
             self._url.decode("latin-1"),
             self._headers,
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
 
     # answering
 
-    def _answered(self, request: Request) -> None:
+    def _answered(self, request: ModelRequest) -> None:
         stream = None if request.answer is None else request.answer.stream
         if stream is None or request.abandoned:
             self._server.end(request)
@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
         if self._paused:
             self._pace_reading()
 
-    def _send(self, answer: Answer, keep_alive: bool) -> None:
+    def _send(self, answer: ModelAnswer, keep_alive: bool) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -240,7 +240,7 @@ class Connection(asyncio.Protocol):
             self._drop_unanswered()
             self._finish(transport)
 
-    def _begin_stream(self, turn: "_Turn", answer: Answer, stream: Stream) -> None:
+    def _begin_stream(self, turn: "_Turn", answer: ModelAnswer, stream: AnswerStream) -> None:
         self._streaming = stream
         self._streamed_bytes = 0
         keep_alive = turn.keep_alive and not turn.legacy
@@ -269,7 +269,9 @@ class Connection(asyncio.Protocol):
         if stream.over:
             self._end_stream(turn, stream, transport)
 
-    def _end_stream(self, turn: "_Turn", stream: Stream, transport: asyncio.Transport) -> None:
+    def _end_stream(
+        self, turn: "_Turn", stream: AnswerStream, transport: asyncio.Transport
+    ) -> None:
         self._streaming = None
         self._unanswered.popleft()
         self._server.end(turn.request)
@@ -286,7 +288,7 @@ class Connection(asyncio.Protocol):
             transport.write(_LAST_CHUNK)
             self._flush()
 
-    def _break_off(self, turn: "_Turn", stream: Stream, transport: asyncio.Transport) -> None:
+    def _break_off(self, turn: "_Turn", stream: AnswerStream, transport: asyncio.Transport) -> None:
         """It is longer than an answer may be, and its head is out."""
         log.error("%s", answer_too_large(self._streamed_bytes, self._server.max_answer_bytes).body)
         stream.abandon()
@@ -321,7 +323,7 @@ class Connection(asyncio.Protocol):
         if not self._deaf:
             self._refuse(body_too_large(self._server.max_body_bytes))
 
-    def _refuse(self, answer: Answer) -> None:
+    def _refuse(self, answer: ModelAnswer) -> None:
         """Answer, in its turn, what cannot be read to its end, and read nothing more."""
         if self._deaf:
             return
@@ -329,7 +331,7 @@ class Connection(asyncio.Protocol):
         self.receiving_since = 0.0
         self._leave()
         self._pace_reading()
-        refused = Request("", "", {}, b"", lambda _: self._flush())
+        refused = ModelRequest("", "", {}, b"", lambda _: self._flush())
         self._unanswered.append(_Turn(refused, False, False))
         refused.respond(answer)
 

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from sagehen.containers.modelserver.contract import Answer, Refusal, Request
+from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest, Refusal
 from sagehen.containers.modelserver.environment import Environment
 from sagehen.containers.modelserver.serving.batching import BATCH_SLOTS
 from sagehen.containers.modelserver.serving.loading import LoadedModel, Loader
@@ -38,7 +38,7 @@ END_SECONDS = 20.0
 
 class _Loading(NamedTuple):
     url: str
-    done: asyncio.Future[Answer]
+    done: asyncio.Future[ModelAnswer]
 
 
 class MultiModel:
@@ -52,7 +52,7 @@ class MultiModel:
         self._tasks: set[asyncio.Task[None]] = set()
         self._trimmer = Trimmer()
 
-    def handle(self, request: Request) -> None:
+    def handle(self, request: ModelRequest) -> None:
         path = request.path.partition("?")[0]
         if request.method == "POST" and path.startswith("/models/") and path.endswith("/invoke"):
             self._invoke(unquote(path[8:-7]), request)
@@ -66,14 +66,14 @@ class MultiModel:
         else:
             request.respond(_nothing_at(path))
 
-    def _invoke(self, name: str, request: Request) -> None:
+    def _invoke(self, name: str, request: ModelRequest) -> None:
         loaded = self._models.get(name)
         if loaded is None:
             request.respond(not_loaded(name))
         else:
             loaded.runner.submit(request)
 
-    def _models_call(self, request: Request) -> None:
+    def _models_call(self, request: ModelRequest) -> None:
         if request.method == "GET":
             request.respond(self._page(urlsplit(request.path).query))
         elif request.method == "POST":
@@ -81,7 +81,7 @@ class MultiModel:
         else:
             request.respond(_wrong_method(request))
 
-    def _model_call(self, name: str, request: Request) -> None:
+    def _model_call(self, name: str, request: ModelRequest) -> None:
         loaded = self._models.get(name)
         if request.method == "DELETE":
             self._spawn(self._unload(name), request)
@@ -92,7 +92,7 @@ class MultiModel:
         else:
             request.respond(json_answer(200, _described(loaded)))
 
-    def _page(self, query: str) -> Answer:
+    def _page(self, query: str) -> ModelAnswer:
         """Names after the token's, in order: it stands for the last name of the page before."""
         token = parse_qs(query).get("next_page_token", [""])[0]
         names = sorted(self._models)
@@ -103,21 +103,21 @@ class MultiModel:
             content["nextPageToken"] = _token_of(page[-1])
         return json_answer(200, content)
 
-    async def _load(self, request: Request) -> Answer:
+    async def _load(self, request: ModelRequest) -> ModelAnswer:
         name, url = self._wanted(request)
         if name in self._models:
             return _conflict(name)
         if name in self._loading:
             answer = await asyncio.shield(self._loading[name].done)
             return _conflict(name) if answer.status == 200 else answer
-        done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[ModelAnswer] = asyncio.get_running_loop().create_future()
         self._loading[name] = _Loading(url, done)
         answer = await self._load_once(name, url)
         del self._loading[name]
         done.set_result(answer)
         return answer
 
-    def _wanted(self, request: Request) -> tuple[str, str]:
+    def _wanted(self, request: ModelRequest) -> tuple[str, str]:
         """The name and folder of the model to load."""
         try:
             wanted = json.loads(request.body)
@@ -131,7 +131,7 @@ class MultiModel:
             raise Refusal(400, f"url must be a folder under {self._root}.")
         return name, url
 
-    async def _load_once(self, name: str, url: str) -> Answer:
+    async def _load_once(self, name: str, url: str) -> ModelAnswer:
         try:
             self._models[name] = await self._loader.load(name, url, self._lose)
         except Exception as problem:
@@ -142,7 +142,7 @@ class MultiModel:
     def _lose(self, name: str) -> None:
         self._models.pop(name, None)
 
-    async def _unload(self, name: str) -> Answer:
+    async def _unload(self, name: str) -> ModelAnswer:
         if name in self._loading and not await self._end_loading(self._loading[name]):
             return error(
                 503, "ServiceUnavailableException", f"Model {name} does not come back from loading."
@@ -164,13 +164,13 @@ class MultiModel:
             done, _ = await asyncio.wait({loading.done}, timeout=END_SECONDS)
         return bool(done)
 
-    def _spawn(self, work: Coroutine[None, None, Answer], request: Request) -> None:
+    def _spawn(self, work: Coroutine[None, None, ModelAnswer], request: ModelRequest) -> None:
         task = asyncio.get_running_loop().create_task(_respond(work, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-async def _respond(work: Coroutine[None, None, Answer], request: Request) -> None:
+async def _respond(work: Coroutine[None, None, ModelAnswer], request: ModelRequest) -> None:
     try:
         request.respond(await work)
     except Exception as problem:
@@ -193,11 +193,11 @@ def _described(loaded: LoadedModel) -> dict[str, str]:
     return {"modelName": loaded.name, "modelUrl": loaded.url}
 
 
-def _conflict(name: str) -> Answer:
+def _conflict(name: str) -> ModelAnswer:
     return error(409, "ConflictStatusException", f"Model {name} is already registered.")
 
 
-def _nothing_at(path: str) -> Answer:
+def _nothing_at(path: str) -> ModelAnswer:
     return error(
         404,
         "ResourceNotFoundException",
@@ -205,7 +205,7 @@ def _nothing_at(path: str) -> Answer:
     )
 
 
-def _wrong_method(request: Request) -> Answer:
+def _wrong_method(request: ModelRequest) -> ModelAnswer:
     return error(
         405, "MethodNotAllowedException", f"{request.path} does not take {request.method}."
     )
@@ -217,7 +217,7 @@ class SingleModel:
     def __init__(self) -> None:
         self.loaded: LoadedModel | None = None
 
-    def handle(self, request: Request) -> None:
+    def handle(self, request: ModelRequest) -> None:
         path = request.path.partition("?")[0]
         wanted = _METHODS.get(path)
         if wanted is None:

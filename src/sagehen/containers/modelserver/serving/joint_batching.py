@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from sagehen.base.clock import Clock
 from sagehen.containers.modelserver.contract import (
-    Answer,
     BatchModel,
-    JointPredictor,
-    Request,
+    JointPrediction,
+    ModelAnswer,
+    ModelRequest,
     Runner,
 )
 from sagehen.containers.modelserver.serving.batch_limits import BatchLimits
@@ -48,13 +48,13 @@ class _ModelPrediction(NamedTuple):
 class _AllModels:
     """A BatchModel that stands for all models of one JointPredictor."""
 
-    def __init__(self, predictor: JointPredictor) -> None:
+    def __init__(self, predictor: JointPrediction) -> None:
         self._predictor = predictor
 
     def decode(self, body: bytes, content_type: str) -> Any:
         raise NotImplementedError("only the whole request tells its model")
 
-    def decode_request(self, request: Request) -> _ModelRows:
+    def decode_request(self, request: ModelRequest) -> _ModelRows:
         assert isinstance(request.counter, JointRunner)
         model = request.counter.model
         return _ModelRows(model, model.decode(request.body, request.header(b"content-type")))
@@ -66,7 +66,7 @@ class _AllModels:
             for part, prediction in zip(batch, predictions, strict=True)
         ]
 
-    def encode(self, prediction: _ModelPrediction, accept: str) -> Answer:
+    def encode(self, prediction: _ModelPrediction, accept: str) -> ModelAnswer:
         return prediction.model.encode(prediction.prediction, accept)
 
     def close(self) -> None: ...
@@ -77,7 +77,7 @@ class JointBatching:
 
     def __init__(
         self,
-        predictor: JointPredictor,
+        predictor: JointPrediction,
         executor: Executor,
         max_waiting: int,
         limits: BatchLimits,
@@ -108,7 +108,7 @@ class JointRunner:
         """Requests of this model in the joint queue, or being predicted."""
         self._idle: asyncio.Future[None] | None = None
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: ModelRequest) -> None:
         if len(request.body) > MAX_JOINT_BYTES:
             self._own.submit(request)
         elif self._unanswered >= self._max_waiting:

@@ -15,16 +15,16 @@ from sagehen.containers.modelserver.adapters.script.script import (
     find_requirements,
     misplaced_script,
 )
-from sagehen.containers.modelserver.contract import Adapter, BatchModel, JointPredictor, Runner
+from sagehen.containers.modelserver.contract import Adapter, BatchModel, JointPrediction, Runner
 from sagehen.containers.modelserver.environment import Environment
 from sagehen.containers.modelserver.serving.batching import Batcher
 from sagehen.containers.modelserver.serving.joint_batching import JointBatching
 from sagehen.containers.modelserver.serving.malloc_trim import give_memory_back
 from sagehen.containers.modelserver.serving.responses import not_loaded
-from sagehen.containers.modelserver.workers.dispatcher import Caller
+from sagehen.containers.modelserver.workers.dispatcher import WorkerDispatcher
 from sagehen.containers.modelserver.workers.pool import WorkerPool
-from sagehen.containers.python_envs.environments import Environments, Lease
-from sagehen.containers.python_envs.install import Wanted
+from sagehen.containers.python_envs.environments import EnvironmentLease, Environments
+from sagehen.containers.python_envs.install import EnvironmentSpec
 
 __all__ = ["LoadedModel", "Loader"]
 
@@ -49,7 +49,7 @@ class LoadedModel:
 @dataclass(frozen=True)
 class _Pool:
     workers: WorkerPool
-    lease: Lease | None
+    lease: EnvironmentLease | None
     """Of its environment, unless that is the server's own."""
 
 
@@ -72,7 +72,7 @@ class Loader:
             environment.variables,
         )
         self._pools: dict[str, _Pool] = {}  # by the interpreter
-        self._joint: dict[JointPredictor, JointBatching] = {}
+        self._joint: dict[JointPrediction, JointBatching] = {}
 
     async def load(
         self, name: str, url: str, on_lost: Callable[[str], None] | None = None
@@ -129,7 +129,7 @@ class Loader:
         settings = self._environment
         queue, limits = settings.batch_queue, settings.batches
         runner: Runner = Batcher(model, self._work, queue, limits, clock=self._clock)
-        predictor: JointPredictor | None = getattr(model, "joint", None)
+        predictor: JointPrediction | None = getattr(model, "joint", None)
         if predictor is not None:
             if predictor not in self._joint:
                 joint = JointBatching(predictor, self._work, queue, limits, self._clock)
@@ -143,7 +143,7 @@ class Loader:
         settings = self._environment
         python = await self._python_for(Path(url))
         pool = self._pools[python].workers
-        caller = Caller(settings.workers, settings.call_queue, lambda: pool.stuck)
+        caller = WorkerDispatcher(settings.workers, settings.call_queue, lambda: pool.stuck)
 
         def lose() -> None:
             caller.close(not_loaded(name))
@@ -163,12 +163,12 @@ class Loader:
 
     async def _python_for(self, model_dir: Path) -> str:
         """The interpreter for a model, of which there is a pool then. Raises RequirementsError."""
-        lease: Lease | None = None
+        lease: EnvironmentLease | None = None
         python = sys.executable
         if requirements := find_requirements(model_dir, self._environment):
             loop = asyncio.get_running_loop()
             acquire = self._environments.acquire
-            wanted = Wanted(requirements.parent)
+            wanted = EnvironmentSpec(requirements.parent)
             lease = await loop.run_in_executor(self._installs, acquire, wanted)
             python = lease.python
         if python not in self._pools:

@@ -5,7 +5,7 @@ import logging
 import traceback
 
 from sagehen.base.errors import SagehenError
-from sagehen.containers.modelserver.contract import Answer, Refusal
+from sagehen.containers.modelserver.contract import ModelAnswer, Refusal
 
 __all__ = [
     "RaisedElsewhere",
@@ -44,27 +44,27 @@ class RaisedElsewhere(SagehenError):
         self.lines = lines
 
 
-def json_answer(status: int, content: object) -> Answer:
-    return Answer(status, json.dumps(content).encode(), "application/json")
+def json_answer(status: int, content: object) -> ModelAnswer:
+    return ModelAnswer(status, json.dumps(content).encode(), "application/json")
 
 
-def error(status: int, kind: str, message: str) -> Answer:
+def error(status: int, kind: str, message: str) -> ModelAnswer:
     """An error in multi-model-server's form."""
     return json_answer(status, {"code": status, "type": kind, "message": message})
 
 
-def dying() -> Answer:
+def dying() -> ModelAnswer:
     return error(
         503, "ServiceUnavailableException", "The worker processes of the model's code keep ending."
     )
 
 
-def healthy(slots: int) -> Answer:
+def healthy(slots: int) -> ModelAnswer:
     """The answer to /ping; it tells the platform how many requests to send at once."""
-    return Answer(200, headers=(("x-sagehen-slots", str(slots)),))
+    return ModelAnswer(200, headers=(("x-sagehen-slots", str(slots)),))
 
 
-def body_too_large(most: int) -> Answer:
+def body_too_large(most: int) -> ModelAnswer:
     return error(
         413,
         "RequestEntityTooLargeException",
@@ -73,7 +73,7 @@ def body_too_large(most: int) -> Answer:
     )
 
 
-def answer_too_large(size: int, most: int) -> Answer:
+def answer_too_large(size: int, most: int) -> ModelAnswer:
     """`size`: as far as it is known."""
     return error(
         500,
@@ -83,12 +83,12 @@ def answer_too_large(size: int, most: int) -> Answer:
     )
 
 
-def not_loaded(name: str) -> Answer:
+def not_loaded(name: str) -> ModelAnswer:
     """On which the platform loads the model and asks again."""
     return error(404, "ModelNotFoundException", f"Model not found: {name}")
 
 
-def queue_full() -> Answer:
+def queue_full() -> ModelAnswer:
     return error(
         503,
         "ServiceUnavailableException",
@@ -97,7 +97,7 @@ def queue_full() -> Answer:
     )
 
 
-def too_much_held(most_bytes: int) -> Answer:
+def too_much_held(most_bytes: int) -> ModelAnswer:
     return error(
         503,
         "ServiceUnavailableException",
@@ -105,7 +105,7 @@ def too_much_held(most_bytes: int) -> Answer:
     )
 
 
-def timed_out(seconds: float) -> Answer:
+def timed_out(seconds: float) -> ModelAnswer:
     return error(
         500,
         "InternalServerException",
@@ -114,32 +114,32 @@ def timed_out(seconds: float) -> Answer:
     )
 
 
-def worker_died(how: str) -> Answer:
+def worker_died(how: str) -> ModelAnswer:
     """The code may have begun the request: it cannot be sent elsewhere."""
     return error(500, "InternalServerException", f"The worker process of the model's code {how}.")
 
 
-def not_started() -> Answer:
+def not_started() -> ModelAnswer:
     """For what arrives while the server is ending: it is safe to send it elsewhere."""
     return _not_begun("The server is ending.")._replace(close=True)
 
 
-def still_loading() -> Answer:
+def still_loading() -> ModelAnswer:
     """For what a platform sends that does not know yet that the container was started again."""
     return _not_begun("The model is still loading.")
 
 
-def _not_begun(why: str) -> Answer:
+def _not_begun(why: str) -> ModelAnswer:
     answer = error(503, "ServiceUnavailableException", why)
     return answer._replace(headers=(("x-sagehen-not-started", "1"),))
 
 
-def abandoned() -> Answer:
+def abandoned() -> ModelAnswer:
     """For a request nobody waits for any more; it is sent nowhere."""
-    return Answer(499, close=True)
+    return ModelAnswer(499, close=True)
 
 
-def by_model(answer: Answer) -> Answer:
+def by_model(answer: ModelAnswer) -> ModelAnswer:
     """`answer`, whose status the model's own code chose.
 
     In a multi-model container 404 and 507 have a meaning of their own, the model is not held or has
@@ -150,7 +150,7 @@ def by_model(answer: Answer) -> Answer:
     return answer._replace(headers=(*answer.headers, ("x-sagehen-by-model", "1")))
 
 
-def failure(problem: BaseException) -> Answer:
+def failure(problem: BaseException) -> ModelAnswer:
     """What a problem becomes: a refusal's own answer, or as the inference toolkit does it.
 
     That is 500 with the message and then the traceback. Running out of memory is 507, which has
@@ -162,7 +162,7 @@ def failure(problem: BaseException) -> Answer:
         log.error("A request failed.\n%s", problem.lines)
         return traceback_answer(500, problem.message, problem.lines)
     if isinstance(problem, SagehenError):
-        return Answer(500, str(problem).encode(errors="replace"), _TEXT)
+        return ModelAnswer(500, str(problem).encode(errors="replace"), _TEXT)
     lines = "".join(traceback.format_exception(problem))
     log.error("A request failed.\n%s", lines)
     if isinstance(problem, MemoryError):
@@ -170,9 +170,9 @@ def failure(problem: BaseException) -> Answer:
     return traceback_answer(500, str(problem), lines)
 
 
-def traceback_answer(status: int, message: str, lines: str) -> Answer:
+def traceback_answer(status: int, message: str, lines: str) -> ModelAnswer:
     body = f"{message}\n{lines}".encode(errors="replace")
     if len(body) > MAX_TRACEBACK_BYTES:
         half = MAX_TRACEBACK_BYTES // 2
         body = body[:half] + b"\n...\n" + body[-half:]
-    return Answer(status, body, _TEXT)
+    return ModelAnswer(status, body, _TEXT)

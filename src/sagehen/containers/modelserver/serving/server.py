@@ -7,15 +7,15 @@ from contextlib import suppress
 from typing import Protocol
 
 from sagehen.base.clock import SYSTEM, Clock
-from sagehen.containers.modelserver.contract import Request
-from sagehen.containers.modelserver.serving.body_budget import Room
+from sagehen.containers.modelserver.contract import ModelRequest
+from sagehen.containers.modelserver.serving.body_budget import ServingBodyBudget
 from sagehen.containers.modelserver.serving.responses import (
     failure,
     not_started,
     too_much_held,
 )
 
-__all__ = ["Server"]
+__all__ = ["ModelServer"]
 
 MAX_HELD_BYTES = 512 * 1024 * 1024
 """Bodies of all requests that wait or are worked on, large ones counted apart; one of the largest
@@ -49,12 +49,12 @@ class Connected(Protocol):
     def abort(self) -> None: ...
 
 
-class Server:
+class ModelServer:
     """What the connections of one listener share."""
 
     def __init__(
         self,
-        handle: Callable[[Request], None],
+        handle: Callable[[ModelRequest], None],
         max_body_bytes: int,
         clock: Clock = SYSTEM,
         max_answer_bytes: int | None = None,
@@ -67,11 +67,11 @@ class Server:
         self.connections: set[Connected] = set()
         self._awaited = 0  # requests that have no answer yet, and somebody who waits for it
         self._held_bytes = 0
-        self.room = Room(MAX_HELD_BYTES)
+        self.room = ServingBodyBudget(MAX_HELD_BYTES)
         self._settled = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
 
-    def begin(self, request: Request) -> None:
+    def begin(self, request: ModelRequest) -> None:
         """A whole request is here: hand it on, or turn it away if the server is ending."""
         self._awaited += 1
         if request.stay is None:
@@ -88,7 +88,7 @@ class Server:
         except Exception as problem:
             request.respond(failure(problem))
 
-    def end(self, request: Request) -> None:
+    def end(self, request: ModelRequest) -> None:
         """A request that was begun has its answer."""
         if request.stay is None:
             self._held_bytes -= len(request.body)
@@ -98,7 +98,7 @@ class Server:
             self._awaited -= 1
             self._settled.set()
 
-    def abandon(self, request: Request) -> None:
+    def abandon(self, request: ModelRequest) -> None:
         """Nobody waits any more for a request that was begun."""
         request.abandoned = True
         self._awaited -= 1

@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["AHEAD_BYTES", "Stream"]
+__all__ = ["AHEAD_BYTES", "AnswerStream"]
 
 AHEAD_BYTES = 64 * 1024
 """What may be made before it is taken; then the worker waits."""
 
 
-class Stream:
+class AnswerStream:
     """Pieces that have come and were not taken yet.
 
     Args:

@@ -15,13 +15,13 @@ from sagehen.containers.modelserver.workers.messages import (
     frame,
 )
 
-__all__ = ["Channel"]
+__all__ = ["WorkerChannel"]
 
 _MOST_PIECES = 512
 """In one call of the kernel, which takes 1024."""
 
 
-class Channel:
+class WorkerChannel:
     """Sends messages, those of one turn of the event loop together, and hands on what comes."""
 
     def __init__(self, end: socket.socket, on_message: Callable[[FromWorker, bytes], None]) -> None:

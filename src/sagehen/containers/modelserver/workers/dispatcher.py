@@ -4,15 +4,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from sagehen.containers.modelserver.contract import Answer, Request
+from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
 from sagehen.containers.modelserver.serving.batch_limits import CallTimes
 from sagehen.containers.modelserver.serving.responses import abandoned, queue_full
-from sagehen.containers.modelserver.workers.worker_queue import Affinity, Lane
+from sagehen.containers.modelserver.workers.worker_queue import Affinity, WorkerQueue
 
-__all__ = ["Caller"]
+__all__ = ["WorkerDispatcher"]
 
 
-class Caller:
+class WorkerDispatcher:
     """Each of `workers` has as many requests at hand as are good; at most `max_waiting` wait here.
 
     Args:
@@ -27,13 +27,13 @@ class Caller:
         self._is_stuck = is_stuck
         self._times = CallTimes()
         self._ready = 1
-        self._lanes: list[Lane] = []
-        self._waiting: deque[Request] = deque()
-        self._sessions: Affinity[Lane] = Affinity()
-        self._closed: Answer | None = None
+        self._lanes: list[WorkerQueue] = []
+        self._waiting: deque[ModelRequest] = deque()
+        self._sessions: Affinity[WorkerQueue] = Affinity()
+        self._closed: ModelAnswer | None = None
         self._idle: asyncio.Future[None] | None = None
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: ModelRequest) -> None:
         if self._closed is not None:
             request.respond(self._closed)
         elif (lane := self._sessions.holder(request.headers)) is not None:
@@ -45,19 +45,19 @@ class Caller:
         else:
             request.respond(queue_full())
 
-    def add(self, lane: Lane) -> None:
+    def add(self, lane: WorkerQueue) -> None:
         """The model is loaded in a worker more."""
         self._lanes.append(lane)
         self._go_on()
 
-    def remove(self, lane: Lane, unbegun: Iterable[Request] = ()) -> None:
+    def remove(self, lane: WorkerQueue, unbegun: Iterable[ModelRequest] = ()) -> None:
         """A worker has ended; what it has not begun goes before everything else that waits."""
         self._lanes.remove(lane)
         self._sessions.forget(lane)
         self._waiting.extendleft(reversed(list(unbegun)))
         self._go_on()
 
-    def close(self, answer: Answer) -> None:
+    def close(self, answer: ModelAnswer) -> None:
         """The model is gone: that is the answer to whatever still waits, and is to come."""
         self._closed = answer
         while self._waiting:
@@ -70,7 +70,7 @@ class Caller:
         self._ready = self._times.ready
         self._go_on()
 
-    def learn_session(self, lane: Lane, headers: tuple[tuple[str, str], ...]) -> None:
+    def learn_session(self, lane: WorkerQueue, headers: tuple[tuple[str, str], ...]) -> None:
         """A request of a session was answered with these headers."""
         self._sessions.learn(lane, headers)
 
@@ -96,14 +96,14 @@ class Caller:
     def _busy(self) -> bool:
         return bool(self._waiting) or any(lane.calls for lane in self._lanes)
 
-    def _send_to(self, lane: Lane, request: Request) -> None:
+    def _send_to(self, lane: WorkerQueue, request: ModelRequest) -> None:
         """No other will do: it waits there."""
         if len(lane.calls) < self._ready + self._max_waiting:
             lane.send(request)
         else:
             request.respond(queue_full())
 
-    def _free(self) -> Lane | None:
+    def _free(self) -> WorkerQueue | None:
         """The worker with the least at hand, if that is less than is good."""
         if not self._lanes:
             return None
@@ -123,5 +123,5 @@ class Caller:
             self._idle = None
 
 
-def _length(lane: Lane) -> int:
+def _length(lane: WorkerQueue) -> int:
     return len(lane.calls)

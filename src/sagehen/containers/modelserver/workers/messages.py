@@ -17,12 +17,12 @@ __all__ = [
     "Abandon",
     "Answered",
     "BrokenFrame",
-    "Call",
-    "Failed",
+    "CallMessage",
+    "FailedMessage",
     "FrameReader",
     "FromWorker",
     "Load",
-    "Loaded",
+    "LoadedMessage",
     "Over",
     "Piece",
     "Taken",
@@ -46,7 +46,7 @@ class Unload(_Message, tag=2):
     pass
 
 
-class Call(_Message, tag=3):
+class CallMessage(_Message, tag=3):
     """Answer the request whose body follows."""
 
     number: int
@@ -67,11 +67,11 @@ class Abandon(_Message, tag=5):
     number: int
 
 
-class Loaded(_Message, tag=6):
+class LoadedMessage(_Message, tag=6):
     pass
 
 
-class Failed(_Message, tag=7):
+class FailedMessage(_Message, tag=7):
     """It did not load."""
 
     kind: str
@@ -108,8 +108,8 @@ class Over(_Message, tag=11):
     whole: bool
 
 
-ToWorker = Load | Unload | Call | Taken | Abandon
-FromWorker = Loaded | Failed | Unloaded | Answered | Piece | Over
+ToWorker = Load | Unload | CallMessage | Taken | Abandon
+FromWorker = LoadedMessage | FailedMessage | Unloaded | Answered | Piece | Over
 
 
 T = TypeVar("T")

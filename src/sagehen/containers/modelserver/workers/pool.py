@@ -10,9 +10,9 @@ from uuid import uuid4
 from sagehen.base.clock import SYSTEM, Clock
 from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.containers.modelserver.environment import Environment
-from sagehen.containers.modelserver.workers.dispatcher import Caller
+from sagehen.containers.modelserver.workers.dispatcher import WorkerDispatcher
 from sagehen.containers.modelserver.workers.process import Worker, WorkerDied
-from sagehen.containers.modelserver.workers.worker_queue import Lane
+from sagehen.containers.modelserver.workers.worker_queue import WorkerQueue
 
 __all__ = ["Hosted", "WorkerPool"]
 
@@ -32,7 +32,7 @@ class Hosted:
 
     number: int
     folder: str
-    caller: Caller
+    caller: WorkerDispatcher
     on_lost: Callable[[], None] | None
     """Called when no worker has it any more; without it, the next that starts loads it again."""
     whole: bool = False
@@ -72,7 +72,9 @@ class WorkerPool:
     def empty(self) -> bool:
         return not self._models
 
-    async def load(self, folder: str, caller: Caller, on_lost: Callable[[], None] | None) -> Hosted:
+    async def load(
+        self, folder: str, caller: WorkerDispatcher, on_lost: Callable[[], None] | None
+    ) -> Hosted:
         """Raises what `Worker.load` raises; Unavailable if no process can be started."""
         self._numbers += 1
         model = self._models[self._numbers] = Hosted(self._numbers, folder, caller, on_lost)
@@ -138,7 +140,7 @@ class WorkerPool:
         if worker.has_ended:
             raise WorkerDied("The worker process of the model's code ended after it had loaded.")
         timeout = self._environment.timeout_seconds
-        lane = Lane(model.number, worker, timeout, model.caller)
+        lane = WorkerQueue(model.number, worker, timeout, model.caller)
         worker.lanes[model.number] = lane
         model.caller.add(lane)
         worker.proved |= model.on_lost is not None  # one of many: it is not what makes it die

@@ -11,20 +11,20 @@ from collections.abc import Mapping
 from sagehen.base.errors import SagehenError
 from sagehen.containers.leftovers import MARK, end_leftovers
 from sagehen.containers.modelserver.serving.responses import RaisedElsewhere
-from sagehen.containers.modelserver.workers.channel import Channel
+from sagehen.containers.modelserver.workers.channel import WorkerChannel
 from sagehen.containers.modelserver.workers.messages import (
     Answered,
-    Failed,
+    FailedMessage,
     FromWorker,
     Load,
-    Loaded,
+    LoadedMessage,
     Over,
     Piece,
     ToWorker,
     Unload,
     Unloaded,
 )
-from sagehen.containers.modelserver.workers.worker_queue import Lane
+from sagehen.containers.modelserver.workers.worker_queue import WorkerQueue
 
 __all__ = ["Worker", "WorkerDied"]
 
@@ -59,7 +59,7 @@ class Worker:
         """When it ended, it was at more than one thing: whose fault that was cannot be said."""
         self.proved = False
         """It has answered a call."""
-        self.lanes: dict[int, Lane] = {}
+        self.lanes: dict[int, WorkerQueue] = {}
         self.since = since
         self._mark = mark
         self._asked: dict[int, asyncio.Future[FromWorker]] = {}
@@ -73,7 +73,7 @@ class Worker:
             except OSError:
                 ours.close()
                 raise
-        self._channel = Channel(ours, self._take)
+        self._channel = WorkerChannel(ours, self._take)
         self._descriptor = os.pidfd_open(self._process.pid)
         loop.add_reader(self._descriptor, self._see_end)
 
@@ -96,7 +96,7 @@ class Worker:
     async def load(self, model: int, folder: str) -> None:
         """Raises WorkerDied, or MemoryError, RaisedElsewhere or a SagehenError of the code."""
         said = await self._ask(Load(model, folder))
-        if isinstance(said, Failed):
+        if isinstance(said, FailedMessage):
             raise _problem(said)
 
     async def unload(self, model: int) -> None:
@@ -143,7 +143,7 @@ class Worker:
             if lane is not None:
                 lane.end_stream(message.whole)
         elif (reply := self._asked.get(message.model)) is not None and not reply.done():
-            assert isinstance(message, Loaded | Failed | Unloaded)
+            assert isinstance(message, LoadedMessage | FailedMessage | Unloaded)
             reply.set_result(message)
 
     def _see_end(self) -> None:
@@ -188,7 +188,7 @@ def _start(
     )
 
 
-def _problem(said: Failed) -> Exception:
+def _problem(said: FailedMessage) -> Exception:
     if said.kind == "memory":
         return MemoryError(said.message)
     if said.kind == "said":

@@ -21,10 +21,10 @@ import msgspec
 from sagehen.base.errors import SagehenError
 from sagehen.containers.modelserver.contract import (
     Adapter,
-    Answer,
     BatchModel,
     CallModel,
-    Request,
+    ModelAnswer,
+    ModelRequest,
 )
 from sagehen.containers.modelserver.serving.malloc_trim import give_memory_back
 from sagehen.containers.modelserver.serving.responses import failure
@@ -34,12 +34,12 @@ from sagehen.containers.modelserver.workers.messages import (
     Abandon,
     Answered,
     BrokenFrame,
-    Call,
-    Failed,
+    CallMessage,
+    FailedMessage,
     FrameReader,
     FromWorker,
     Load,
-    Loaded,
+    LoadedMessage,
     Over,
     Piece,
     Taken,
@@ -127,7 +127,7 @@ class Serving:
         except BaseException as problem:
             self._outlet.send(_failed(load.model, problem))
             return
-        self._outlet.send(Loaded(load.model))
+        self._outlet.send(LoadedMessage(load.model))
         self._serve(model)
         model.close()
         del model
@@ -140,15 +140,15 @@ class Serving:
             order = self._later.popleft() if self._later else self._inbox.take()
             assert order is not None
             message, body = order
-            if type(message) is Call:
+            if type(message) is CallMessage:
                 self._answer(model, message, body)
             elif not isinstance(message, Taken | Abandon):  # of a stream that is over
                 return
 
-    def _answer(self, model: CallModel, call: Call, body: bytes) -> None:
+    def _answer(self, model: CallModel, call: CallMessage, body: bytes) -> None:
         start = time.perf_counter()
         try:
-            answer = model.call(Request("POST", "/invocations", call.headers, body, _unheard))
+            answer = model.call(ModelRequest("POST", "/invocations", call.headers, body, _unheard))
         except BaseException as problem:  # the user's code may even call sys.exit()
             answer = failure(problem)
         seconds = time.perf_counter() - start
@@ -161,7 +161,7 @@ class Serving:
         if answer.rest is not None:
             self._make_pieces(call, answer.rest, len(answer.body))
 
-    def _send(self, model: int, answer: Answer, seconds: float) -> None:
+    def _send(self, model: int, answer: ModelAnswer, seconds: float) -> None:
         headers = tuple((str(name), str(value)) for name, value in answer.headers)
         status, more = int(answer.status), answer.rest is not None
         self._outlet.send(
@@ -169,7 +169,7 @@ class Serving:
             answer.body,
         )
 
-    def _make_pieces(self, call: Call, rest: Generator[bytes], ahead: int) -> None:
+    def _make_pieces(self, call: CallMessage, rest: Generator[bytes], ahead: int) -> None:
         """Make pieces until the last, or until nobody wants them any more."""
         self._ahead = ahead
         whole = False
@@ -180,13 +180,13 @@ class Serving:
             log.exception("The model's code raised in the middle of its answer, which is cut off.")
         self._outlet.send(Over(call.model, whole))
 
-    def _put(self, call: Call, piece: bytes) -> bool:
+    def _put(self, call: CallMessage, piece: bytes) -> bool:
         """Whether more is wanted."""
         self._outlet.send(Piece(call.model), piece)
         self._ahead += len(piece)
         return self._is_wanted(call)
 
-    def _is_wanted(self, call: Call) -> bool:
+    def _is_wanted(self, call: CallMessage) -> bool:
         """Whether more is, when there is room for it."""
         while (order := self._inbox.take(wait=self._ahead >= AHEAD_BYTES)) is not None:
             message = order[0]
@@ -201,7 +201,7 @@ class Serving:
         return True
 
 
-def _failed(model: int, problem: BaseException) -> Failed:
+def _failed(model: int, problem: BaseException) -> FailedMessage:
     if isinstance(problem, SystemExit):
         end = RuntimeError(f"The model's code called sys.exit({problem.code!r}).")
         end.__cause__ = problem
@@ -211,7 +211,7 @@ def _failed(model: int, problem: BaseException) -> Failed:
         kind = "memory"
     elif isinstance(problem, SagehenError):
         kind = "said"
-    return Failed(model, kind, _text(str(problem)), _text(user_traceback(problem)))
+    return FailedMessage(model, kind, _text(str(problem)), _text(user_traceback(problem)))
 
 
 def _text(text: str) -> str:
@@ -219,5 +219,5 @@ def _text(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _unheard(request: Request) -> None:
+def _unheard(request: ModelRequest) -> None:
     """The answer goes back as a message."""

@@ -9,18 +9,18 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from sagehen.containers.modelserver.contract import Answer, Request
+from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
 from sagehen.containers.modelserver.serving.responses import timed_out, worker_died
-from sagehen.containers.modelserver.serving.streaming import Stream
+from sagehen.containers.modelserver.serving.streaming import AnswerStream
 from sagehen.containers.modelserver.workers.messages import (
     Abandon,
     Answered,
-    Call,
+    CallMessage,
     Taken,
     ToWorker,
 )
 
-__all__ = ["SESSION", "Affinity", "Lane"]
+__all__ = ["SESSION", "Affinity", "WorkerQueue"]
 
 T = TypeVar("T")
 
@@ -75,11 +75,11 @@ class _Caller(Protocol):
     def answered(self, seconds: float) -> None:
         """A call is over that took so long."""
 
-    def learn_session(self, lane: "Lane", headers: tuple[tuple[str, str], ...]) -> None:
+    def learn_session(self, lane: "WorkerQueue", headers: tuple[tuple[str, str], ...]) -> None:
         """A request of a session was answered with these headers."""
 
 
-class Lane:
+class WorkerQueue:
     """At most the first of `calls` is worked on.
 
     A call that has not been answered `timeout_seconds` after it was begun is answered with an
@@ -97,7 +97,7 @@ class Lane:
         timeout_seconds: float,
         caller: _Caller,
     ) -> None:
-        self.calls: deque[Request] = deque()
+        self.calls: deque[ModelRequest] = deque()
         self._model = model
         self._worker = worker
         self._timeout_seconds = timeout_seconds
@@ -106,22 +106,22 @@ class Lane:
         self._first = 0  # the number of the first of `calls`
         self._since: float | None = None  # when that had to get on, if it has to
         self._timer: asyncio.TimerHandle | None = None
-        self._stream: Stream | None = None
+        self._stream: AnswerStream | None = None
         self._seconds = 0.0
         self._ended_idle = False
 
-    def send(self, request: Request) -> None:
+    def send(self, request: ModelRequest) -> None:
         if not self.calls:
             self._watch()
         number = self._first + len(self.calls)
         self.calls.append(request)
-        self._worker.send(Call(self._model, number, request.headers), request.body)
+        self._worker.send(CallMessage(self._model, number, request.headers), request.body)
 
     def answered(self, said: Answered, body: bytes) -> None:
         request = self.calls[0]
         if SESSION in request.headers:
             self._caller.learn_session(self, said.headers)
-        answer = Answer(said.status, body, said.content_type, said.headers, said.close)
+        answer = ModelAnswer(said.status, body, said.content_type, said.headers, said.close)
         if not said.more:
             self._over(request, answer, said.seconds)
             return
@@ -129,7 +129,7 @@ class Lane:
         self._since = None
         self._seconds = said.seconds
         number = self._first
-        self._stream = Stream(
+        self._stream = AnswerStream(
             body,
             lambda count: self._worker.send(Taken(self._model, number, count)),
             partial(self._abandon, number),
@@ -150,7 +150,7 @@ class Lane:
         """The worker has ended just now: what is sent from here on was not begun by anybody."""
         self._ended_idle = not self.calls
 
-    def lost(self, how: str) -> list[Request]:
+    def lost(self, how: str) -> list[ModelRequest]:
         """The worker has ended: what it has not begun."""
         self.close()
         if self._stream is not None:
@@ -165,7 +165,7 @@ class Lane:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _over(self, request: Request, answer: Answer | None, seconds: float) -> None:
+    def _over(self, request: ModelRequest, answer: ModelAnswer | None, seconds: float) -> None:
         self.calls.popleft()
         self._first += 1
         self._since = None

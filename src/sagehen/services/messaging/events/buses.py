@@ -8,31 +8,31 @@ import binascii
 from typing import Any
 
 from sagehen.base.home import Home
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.events.errors import invalid, no_bus
 from sagehen.services.messaging.events.records import BUS
 
 __all__ = ["after", "check_bus", "describe_event_bus", "limit_of", "list_event_buses", "page_of"]
 
 
-def describe_event_bus(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def describe_event_bus(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """The default bus, which has no policy."""
     check_bus(call, params.get("Name", BUS))
     return _bus(call)
 
 
-def list_event_buses(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_event_buses(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """The default bus, if its name begins so."""
     return {"EventBuses": [_bus(call)] if BUS.startswith(params.get("NamePrefix", "")) else []}
 
 
-def check_bus(call: Call, bus: str) -> None:
+def check_bus(call: RequestContext, bus: str) -> None:
     """Refuse any bus but the default one, which may be named by its ARN."""
     if bus not in (BUS, call.arns.event_bus(BUS)):
         raise no_bus(bus.rpartition("/")[2])
 
 
-def _bus(call: Call) -> dict[str, Any]:
+def _bus(call: RequestContext) -> dict[str, Any]:
     # The bus is as old as the account, so as its keys.
     created = Home(call.settings.home).credentials.stat().st_mtime
     return {

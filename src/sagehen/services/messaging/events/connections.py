@@ -6,12 +6,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.events.buses import after, limit_of, page_of
 from sagehen.services.messaging.events.errors import invalid, not_built
 from sagehen.services.messaging.events.records import EventResource
 from sagehen.services.messaging.events.resource_store import EVENT_CONNECTIONS
-from sagehen.services.messaging.events.resources import Kind
+from sagehen.services.messaging.events.resources import EventResourceKind
 
 __all__ = [
     "create_connection",
@@ -27,18 +27,18 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SECRETS = ("ApiKeyValue", "Password")
 
 
-def create_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def create_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Make a connection, which can be used at once."""
     definition = {key: one for key, one in params.items() if key != "Name"}
     return _changed(_KIND.create(call, params["Name"], definition))
 
 
-def update_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def update_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Put what is given in place of what was; events that wait are sent with it."""
     return _changed(_KIND.update(call, params))
 
 
-def describe_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def describe_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """All of a connection but its secrets."""
     record = _KIND.read(call, params["Name"])
     return {
@@ -49,7 +49,7 @@ def describe_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def list_connections(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_connections(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of connections, of which each is authorized."""
     prefix, limit = params.get("NamePrefix", ""), limit_of(params)
     with call.database.read() as connection:
@@ -67,7 +67,7 @@ def list_connections(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return page_of("Connections", listed, [one.name for one in found], limit)
 
 
-def delete_connection(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def delete_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Drop a connection, with what is on its way by it; what comes then is for the dead letters."""
     record = _KIND.drop(call, params["Name"])
     return {**_changed(record), "ConnectionState": "DELETING"}
@@ -94,7 +94,9 @@ def _check(_: Connection, definition: dict[str, Any]) -> None:
         raise invalid(f"ApiKeyName {key} is no name of a header.")
 
 
-_KIND = Kind(EVENT_CONNECTIONS, "Connection", "connection", "Connection", "connections", _check)
+_KIND = EventResourceKind(
+    EVENT_CONNECTIONS, "Connection", "connection", "Connection", "connections", _check
+)
 
 
 def _changed(record: EventResource) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import Connection
 
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.events.buses import after, limit_of, page_of
 from sagehen.services.messaging.events.errors import invalid, missing
 from sagehen.services.messaging.events.records import EventResource
@@ -13,7 +13,7 @@ from sagehen.services.messaging.events.resource_store import (
     EVENT_CONNECTIONS,
     EVENT_DESTINATIONS,
 )
-from sagehen.services.messaging.events.resources import Kind
+from sagehen.services.messaging.events.resources import EventResourceKind
 
 __all__ = [
     "create_api_destination",
@@ -27,25 +27,25 @@ STATE = "ACTIVE"
 _SHOWN = ("ConnectionArn", "HttpMethod", "InvocationEndpoint", "InvocationRateLimitPerSecond")
 
 
-def create_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def create_api_destination(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Make an API destination, which can be a target at once."""
     definition = {"InvocationRateLimitPerSecond": 300} | params
     del definition["Name"]
     return _changed(_KIND.create(call, params["Name"], definition))
 
 
-def update_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def update_api_destination(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Put what is given in place of what was; events that wait are sent there."""
     return _changed(_KIND.update(call, params))
 
 
-def describe_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def describe_api_destination(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """All of an API destination."""
     record = _KIND.read(call, params["Name"])
     return {**_listed(record), "Description": record.definition.get("Description")}
 
 
-def list_api_destinations(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_api_destinations(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of API destinations, of one connection or all."""
     prefix, limit = params.get("NamePrefix", ""), limit_of(params)
     wanted = params.get("ConnectionArn")
@@ -56,7 +56,7 @@ def list_api_destinations(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {**page, "ApiDestinations": [_listed(one) for one in kept]}
 
 
-def delete_api_destination(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def delete_api_destination(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Drop an API destination, with what is on its way; what comes then is for the dead letters."""
     _KIND.drop(call, params["Name"])
     return {}
@@ -76,7 +76,7 @@ def _check(connection: Connection, definition: dict[str, Any]) -> None:
         raise missing(f"Connection '{arn}'")
 
 
-_KIND = Kind(
+_KIND = EventResourceKind(
     EVENT_DESTINATIONS,
     "ApiDestination",
     "api-destination",

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from sagehen.frame.context import Call, Operation
+from sagehen.frame.context import Operation, RequestContext
 from sagehen.services.messaging.events.buses import check_bus, describe_event_bus, list_event_buses
 from sagehen.services.messaging.events.connections import (
     create_connection,
@@ -61,7 +61,7 @@ _ROOM = 64
 _OF_EVENTS = ("id", "account", "source", "time", "region", "resources", "detail-type")
 
 
-def put_events(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def put_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Send events on, each for itself: one that cannot be is told, and the others go."""
     entries = params["Entries"]
     if "EndpointId" in params:
@@ -78,7 +78,7 @@ def put_events(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"FailedEntryCount": len(read) - len(events), "Entries": answers}
 
 
-def match_event_pattern(_: Call, params: dict[str, Any]) -> dict[str, Any]:
+def match_event_pattern(_: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Whether a pattern matches an event; nothing is sent."""
     check_pattern(params["EventPattern"])
     try:
@@ -92,7 +92,7 @@ def match_event_pattern(_: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"Result": read_pattern(params["EventPattern"]).matches(event)}
 
 
-def _read(call: Call, entry: dict[str, Any]) -> Event | dict[str, str]:
+def _read(call: RequestContext, entry: dict[str, Any]) -> Event | dict[str, str]:
     """The event, or what its sender is told instead."""
     for name in ("Source", "DetailType", "Detail"):
         if not entry.get(name):

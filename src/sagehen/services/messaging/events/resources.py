@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.events.errors import existing, missing, over_limit
 from sagehen.services.messaging.events.records import EventResource
 from sagehen.services.messaging.events.resource_store import EventResources
 
-__all__ = ["Check", "Kind"]
+__all__ = ["Check", "EventResourceKind"]
 
 MOST = 3000
 """EventBridge's quota, of connections as of API destinations."""
@@ -23,7 +23,7 @@ Check = Callable[[Connection, dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Kind:
+class EventResourceKind:
     """Each method but `get` is a transaction of its own."""
 
     records: EventResources
@@ -37,7 +37,7 @@ class Kind:
     """`API destinations`."""
     check: Check
 
-    def create(self, call: Call, name: str, definition: dict[str, Any]) -> EventResource:
+    def create(self, call: RequestContext, name: str, definition: dict[str, Any]) -> EventResource:
         """Make one; raises AwsError where it cannot be, its name is taken or there are too many."""
         now = call.clock.now()
         record = EventResource(
@@ -55,7 +55,7 @@ class Kind:
                 raise existing(self.name, name)
         return record
 
-    def update(self, call: Call, params: dict[str, Any]) -> EventResource:
+    def update(self, call: RequestContext, params: dict[str, Any]) -> EventResource:
         """Put what is given in place of what was; raises AwsError."""
         given = {key: one for key, one in params.items() if key != "Name"}
         with call.database.write() as connection:
@@ -67,7 +67,7 @@ class Kind:
             self.records.update(connection, record)
         return record
 
-    def read(self, call: Call, name: str) -> EventResource:
+    def read(self, call: RequestContext, name: str) -> EventResource:
         """The one of that name; raises AwsError."""
         with call.database.read() as connection:
             record = self.records.get(connection, name)
@@ -75,7 +75,7 @@ class Kind:
             raise missing(f"Failed to describe the {self.in_arn}(s). {self.subject} '{name}'")
         return record
 
-    def drop(self, call: Call, name: str) -> EventResource:
+    def drop(self, call: RequestContext, name: str) -> EventResource:
         """Forget the one of that name; raises AwsError."""
         with call.database.write() as connection:
             record = self.get(connection, name, lock=True)

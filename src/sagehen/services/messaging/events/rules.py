@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 from sagehen.base.errors import Invalid
 from sagehen.frame import tags
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.events import (
     rule_store as event_rules,
 )
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-def put_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def put_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Make a rule, or put all of it in place of the one of its name; its targets stay."""
     check_bus(call, params.get("EventBusName", BUS))
     given_tags = read_tags(params.get("Tags", []))
@@ -52,7 +52,7 @@ def put_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"RuleArn": record.arn}
 
 
-def describe_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def describe_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """All that is known of a rule but its targets."""
     check_bus(call, params.get("EventBusName", BUS))
     with call.database.read() as connection:
@@ -60,7 +60,7 @@ def describe_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {**_listed(rule), "CreatedBy": call.settings.account_id}
 
 
-def list_rules(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_rules(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of rules."""
     check_bus(call, params.get("EventBusName", BUS))
     prefix, limit = params.get("NamePrefix", ""), limit_of(params)
@@ -69,7 +69,7 @@ def list_rules(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return page_of("Rules", [_listed(one) for one in found], [one.name for one in found], limit)
 
 
-def list_rule_names_by_target(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_rule_names_by_target(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of the rules that send to a target."""
     check_bus(call, params.get("EventBusName", BUS))
     limit = limit_of(params)
@@ -78,7 +78,7 @@ def list_rule_names_by_target(call: Call, params: dict[str, Any]) -> dict[str, A
     return page_of("RuleNames", names, names, limit)
 
 
-def delete_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def delete_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Drop a rule that has no targets; none there is well. Force is for rules that AWS made."""
     check_bus(call, params.get("EventBusName", BUS))
     with call.database.write() as connection:
@@ -92,12 +92,12 @@ def delete_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def enable_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def enable_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Let a rule match events, from the next one on."""
     return _set_state(call, params, ENABLED)
 
 
-def disable_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def disable_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Keep a rule from matching; what it has sent on its way goes on."""
     return _set_state(call, params, DISABLED)
 
@@ -118,7 +118,7 @@ def check_pattern(text: str) -> None:
         raise bad_pattern(str(error)) from None
 
 
-def _record(call: Call, params: dict[str, Any]) -> RuleRecord:
+def _record(call: RequestContext, params: dict[str, Any]) -> RuleRecord:
     if "ScheduleExpression" in params:
         raise not_built("ScheduleExpression", "A rule has an EventPattern.")
     if not params.get("EventPattern"):
@@ -140,7 +140,7 @@ def _record(call: Call, params: dict[str, Any]) -> RuleRecord:
     )
 
 
-def _check_room(connection: Connection, call: Call) -> None:
+def _check_room(connection: Connection, call: RequestContext) -> None:
     count = event_rules.count(connection)
     if count >= call.settings.max_event_rules:
         raise over_limit(
@@ -149,7 +149,7 @@ def _check_room(connection: Connection, call: Call) -> None:
         )
 
 
-def _set_state(call: Call, params: dict[str, Any], state: str) -> dict[str, Any]:
+def _set_state(call: RequestContext, params: dict[str, Any], state: str) -> dict[str, Any]:
     check_bus(call, params.get("EventBusName", BUS))
     with call.database.write() as connection:
         if not event_rules.set_state(connection, params["Name"], state):

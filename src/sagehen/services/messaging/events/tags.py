@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sagehen.frame import tags
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.events import rule_store as event_rules
 from sagehen.services.messaging.events.errors import invalid, no_bus, no_rule, over_limit
 
@@ -14,7 +14,7 @@ __all__ = ["list_tags_for_resource", "read_tags", "tag_resource", "untag_resourc
 MOST_TAGS = 50
 
 
-def tag_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def tag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Set tags of a rule, over those of the same key."""
     arn, given = params["ResourceARN"], read_tags(params["Tags"])
     with call.database.write() as connection:
@@ -24,7 +24,7 @@ def tag_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def untag_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def untag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Take tags off a rule; keys that it has not are no error."""
     with call.database.write() as connection:
         _check_exists(call, connection, params["ResourceARN"])
@@ -32,7 +32,7 @@ def untag_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def list_tags_for_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_tags_for_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """All tags of a rule."""
     with call.database.read() as connection:
         _check_exists(call, connection, params["ResourceARN"])
@@ -54,7 +54,7 @@ def _check_count(count: int) -> None:
         raise over_limit(f"A resource may have {MOST_TAGS} tags; this request would make {count}.")
 
 
-def _check_exists(call: Call, connection: Connection, arn: str) -> None:
+def _check_exists(call: RequestContext, connection: Connection, arn: str) -> None:
     name = arn.rpartition("/")[2]
     # A rule of the default bus may be named with it, too.
     names = (call.arns.event_rule(name), call.arns.event_rule(f"default/{name}"))

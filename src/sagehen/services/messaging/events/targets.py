@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import Connection
 
 from sagehen.base.errors import Invalid
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.events import target_store as event_targets
 from sagehen.services.messaging.events.buses import after, check_bus, limit_of, page_of
 from sagehen.services.messaging.events.deliveries import SECRET
@@ -55,7 +55,7 @@ _NOT_TO_SET = {
 }
 
 
-def check_target(call: Call, target: dict[str, Any]) -> None:
+def check_target(call: RequestContext, target: dict[str, Any]) -> None:
     """Refuse what cannot be sent to, or be filled in, or that would be passed over.
 
     Raises:
@@ -93,7 +93,7 @@ def is_destination(target: dict[str, Any]) -> bool:
     return parts[2:3] == ["events"] and parts[-1].startswith("api-destination/")
 
 
-def _check_arn(call: Call, target: dict[str, Any]) -> None:
+def _check_arn(call: RequestContext, target: dict[str, Any]) -> None:
     arn = target["Arn"]
     found = _ARN.fullmatch(arn)
     if found is None:
@@ -150,7 +150,7 @@ def _check_http(target: dict[str, Any]) -> None:
             raise invalid(f"{SECRET} of target {target['Id']}: {error}.") from None
 
 
-def _check_dead_letters(call: Call, target: dict[str, Any]) -> None:
+def _check_dead_letters(call: RequestContext, target: dict[str, Any]) -> None:
     arn = target["DeadLetterConfig"].get("Arn", "")
     name = arn.rpartition(":")[2]
     if not _NAME.fullmatch(name) or arn != call.arns.sqs(name):
@@ -164,7 +164,7 @@ MOST_TARGETS = 5
 """Of one rule."""
 
 
-def put_targets(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def put_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Add targets to a rule, or put them in place of those of their ids: all of them or none."""
     check_bus(call, params.get("EventBusName", BUS))
     given = params["Targets"]
@@ -186,7 +186,7 @@ def put_targets(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"FailedEntryCount": 0, "FailedEntries": []}
 
 
-def remove_targets(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def remove_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Drop targets of a rule, with what is on its way to webhooks; those not there are told."""
     check_bus(call, params.get("EventBusName", BUS))
     with call.database.write() as connection:
@@ -203,7 +203,7 @@ def remove_targets(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"FailedEntryCount": len(failed), "FailedEntries": failed}
 
 
-def list_targets_by_rule(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_targets_by_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of a rule's targets; webhooks with the secret that they sign by."""
     check_bus(call, params.get("EventBusName", BUS))
     limit = limit_of(params)

@@ -7,10 +7,10 @@ import msgspec
 from sagehen.services.messaging.outbox.retry_policy import DeliveryPolicy, effective_policy
 from sagehen.services.messaging.sns.records import Delivery, SubscriptionRecord, TopicRecord
 
-__all__ = ["Answer", "Parcel", "Verdict"]
+__all__ = ["DeliveryAttempt", "DeliveryResult", "ReceiverAnswer"]
 
 
-class Verdict(StrEnum):
+class DeliveryResult(StrEnum):
     ACCEPTED = "ACCEPTED"
     REFUSED = "REFUSED"
     """For good: the receiver does not want it."""
@@ -18,14 +18,14 @@ class Verdict(StrEnum):
     """It may go well another time."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ReceiverAnswer(msgspec.Struct, frozen=True):
     """A verdict, and in a few words why."""
 
-    verdict: Verdict
+    verdict: DeliveryResult
     why: str = ""
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery with all that is known of its receiver."""
 
     delivery: Delivery

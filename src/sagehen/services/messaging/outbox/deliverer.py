@@ -12,7 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import Wake
-from sagehen.services.messaging.outbox.attempts import Answer, Parcel, Verdict
+from sagehen.services.messaging.outbox.attempts import (
+    DeliveryAttempt,
+    DeliveryResult,
+    ReceiverAnswer,
+)
 from sagehen.services.messaging.outbox.outbox import Outbox
 from sagehen.services.messaging.outbox.receivers import Receivers, Throttle, receiver_of
 from sagehen.state.commits import IdleCheck
@@ -22,7 +26,7 @@ __all__ = ["Deliverer", "Post"]
 
 log = logging.getLogger(__name__)
 
-Post = Callable[[Parcel], Awaitable[Answer]]
+Post = Callable[[DeliveryAttempt], Awaitable[ReceiverAnswer]]
 """Makes one attempt, within a bounded time; raises nothing."""
 
 LONGEST_REST_SECONDS = 1.0
@@ -131,7 +135,7 @@ class Deliverer:
             self._under_way.setdefault(arn, {})[parcel.delivery.delivery_id] = task
         return now + LONGEST_REST_SECONDS
 
-    async def _attempt(self, parcel: Parcel, receiver: str) -> None:
+    async def _attempt(self, parcel: DeliveryAttempt, receiver: str) -> None:
         arn = parcel.subscription.arn
         try:
             answer = await self._post_and_make_room(parcel, receiver)
@@ -147,7 +151,7 @@ class Deliverer:
                 del self._under_way[arn]
             self._wake.set()
 
-    async def _post_and_make_room(self, parcel: Parcel, receiver: str) -> Answer:
+    async def _post_and_make_room(self, parcel: DeliveryAttempt, receiver: str) -> ReceiverAnswer:
         try:
             return await self._post(parcel)
         finally:
@@ -155,15 +159,15 @@ class Deliverer:
             self._receivers.end(receiver, parcel.subscription.arn)
             self._wake.set()
 
-    async def _post(self, parcel: Parcel) -> Answer:
+    async def _post(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
         post = self._posts.get(parcel.subscription.protocol)
         if post is None:
-            return Answer(Verdict.REFUSED, "no such protocol")
+            return ReceiverAnswer(DeliveryResult.REFUSED, "no such protocol")
         try:
             return await post(parcel)
         except Exception as error:
             log.exception("A delivery failed.", extra={"action": "deliver"})
-            return Answer(Verdict.FAILED, f"{type(error).__name__}: {error}")
+            return ReceiverAnswer(DeliveryResult.FAILED, f"{type(error).__name__}: {error}")
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [task for tasks in self._under_way.values() for task in tasks.values()]

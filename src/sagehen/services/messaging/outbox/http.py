@@ -8,7 +8,11 @@ import msgspec
 
 from sagehen.base.clock import Clock
 from sagehen.services.messaging.events.deliveries import HEADERS, METHOD
-from sagehen.services.messaging.outbox.attempts import Answer, Parcel, Verdict
+from sagehen.services.messaging.outbox.attempts import (
+    DeliveryAttempt,
+    DeliveryResult,
+    ReceiverAnswer,
+)
 from sagehen.services.messaging.outbox.retry_policy import DEFAULT_CONTENT_TYPE
 from sagehen.services.messaging.sns.envelopes import Envelope, enclose, webhook_headers
 from sagehen.services.messaging.sns.records import PostKind
@@ -45,7 +49,7 @@ class HttpPost:
         if self._opened is not None:
             await self._opened.close()
 
-    async def notify(self, parcel: Parcel) -> Answer:
+    async def notify(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
         """SNS's own form: the protocols `http` and `https`."""
         if (
             parcel.delivery.kind is PostKind.NOTIFICATION
@@ -57,7 +61,7 @@ class HttpPost:
             body = await asyncio.to_thread(self._seal, envelope_of(parcel))
         return await self._post(parcel, body.encode(), _sns_headers(parcel), _sns_verdict)
 
-    async def call_webhook(self, parcel: Parcel) -> Answer:
+    async def call_webhook(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
         """The message as it is, with the headers of Standard Webhooks: the protocol `webhook`."""
         notice = parcel.delivery.notice
         body = notice.text_for(parcel.subscription.protocol).encode()
@@ -74,7 +78,7 @@ class HttpPost:
         }
         return await self._post(parcel, body, headers, _webhook_verdict)
 
-    async def send_event(self, parcel: Parcel) -> Answer:
+    async def send_event(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
         """An event to a target of its rule: a webhook, or an API destination of EventBridge's."""
         method = parcel.subscription.attributes.get(METHOD)
         if method is None:
@@ -90,12 +94,12 @@ class HttpPost:
 
     async def _post(
         self,
-        parcel: Parcel,
+        parcel: DeliveryAttempt,
         body: bytes,
         headers: dict[str, str],
-        judge: Callable[[int], Verdict],
+        judge: Callable[[int], DeliveryResult],
         method: str = "POST",
-    ) -> Answer:
+    ) -> ReceiverAnswer:
         import aiohttp  # a fifth of control's start, and not every server has subscribers
 
         url = parcel.subscription.endpoint
@@ -103,13 +107,13 @@ class HttpPost:
             async with self._session().request(
                 method, url, data=body, headers=headers, allow_redirects=False
             ) as response:
-                answer = Answer(judge(response.status), f"status {response.status}")
+                answer = ReceiverAnswer(judge(response.status), f"status {response.status}")
                 await _read_past(response)
                 return answer
         except TimeoutError:
-            return Answer(Verdict.FAILED, "no answer in time")
+            return ReceiverAnswer(DeliveryResult.FAILED, "no answer in time")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Answer(Verdict.FAILED, f"{type(error).__name__}: {error}"[:512])
+            return ReceiverAnswer(DeliveryResult.FAILED, f"{type(error).__name__}: {error}"[:512])
 
     def _session(self) -> "aiohttp.ClientSession":
         """One for all, of the event loop in which the first was asked for."""
@@ -132,7 +136,7 @@ def _open(timeout_seconds: float) -> "aiohttp.ClientSession":
     )
 
 
-def envelope_of(parcel: Parcel) -> Envelope:
+def envelope_of(parcel: DeliveryAttempt) -> Envelope:
     """What is signed and posted: of a notice, or of a confirmation with its token."""
     delivery, subscription = parcel.delivery, parcel.subscription
     version = parcel.topic.signature_version
@@ -150,7 +154,7 @@ def envelope_of(parcel: Parcel) -> Envelope:
     )
 
 
-def _sns_headers(parcel: Parcel) -> dict[str, str]:
+def _sns_headers(parcel: DeliveryAttempt) -> dict[str, str]:
     delivery, subscription = parcel.delivery, parcel.subscription
     headers = {
         "Content-Type": parcel.policy.content_type or DEFAULT_CONTENT_TYPE,
@@ -169,28 +173,30 @@ def _sns_headers(parcel: Parcel) -> dict[str, str]:
     return headers
 
 
-def _sns_verdict(status: int) -> Verdict:
+def _sns_verdict(status: int) -> DeliveryResult:
     """A 4xx is final; so is a redirect, which is not followed."""
     if 200 <= status < 300:
-        return Verdict.ACCEPTED
-    return Verdict.REFUSED if 300 <= status < 500 else Verdict.FAILED
+        return DeliveryResult.ACCEPTED
+    return DeliveryResult.REFUSED if 300 <= status < 500 else DeliveryResult.FAILED
 
 
-def _webhook_verdict(status: int) -> Verdict:
+def _webhook_verdict(status: int) -> DeliveryResult:
     """The specification has everything but 2xx tried again, but 410, which ends it."""
     if 200 <= status < 300:
-        return Verdict.ACCEPTED
-    return Verdict.REFUSED if status == _GONE else Verdict.FAILED
+        return DeliveryResult.ACCEPTED
+    return DeliveryResult.REFUSED if status == _GONE else DeliveryResult.FAILED
 
 
-def _api_verdict(status: int) -> Verdict:
+def _api_verdict(status: int) -> DeliveryResult:
     """EventBridge tries 409, 429 and 5xx again (eb-api-destinations)."""
     if 200 <= status < 300:
-        return Verdict.ACCEPTED
-    return Verdict.FAILED if status in (409, 429) or status >= 500 else Verdict.REFUSED
+        return DeliveryResult.ACCEPTED
+    return (
+        DeliveryResult.FAILED if status in (409, 429) or status >= 500 else DeliveryResult.REFUSED
+    )
 
 
-def _own_headers(parcel: Parcel) -> dict[str, str]:
+def _own_headers(parcel: DeliveryAttempt) -> dict[str, str]:
     """Those that an event's target has."""
     return msgspec.json.decode(parcel.subscription.attributes.get(HEADERS, "{}"), type=_Headers)
 

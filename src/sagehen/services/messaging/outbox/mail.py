@@ -8,7 +8,11 @@ from email.utils import formatdate
 
 from sagehen.base.clock import Clock
 from sagehen.base.settings import Settings
-from sagehen.services.messaging.outbox.attempts import Answer, Parcel, Verdict
+from sagehen.services.messaging.outbox.attempts import (
+    DeliveryAttempt,
+    DeliveryResult,
+    ReceiverAnswer,
+)
 from sagehen.services.messaging.outbox.http import envelope_of
 from sagehen.services.messaging.sns.envelopes import Envelope, Links
 from sagehen.services.messaging.sns.records import PostKind
@@ -33,11 +37,13 @@ class MailPost:
         self._seal = seal
         self._clock = clock
 
-    async def send(self, parcel: Parcel) -> Answer:
+    async def send(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
         """The protocols `email` and `email-json`."""
         settings = self._settings
         if settings.smtp_host is None:
-            return Answer(Verdict.FAILED, "the setting smtp_host names no mail server")
+            return ReceiverAnswer(
+                DeliveryResult.FAILED, "the setting smtp_host names no mail server"
+            )
         import aiosmtplib  # few servers send mails
 
         mail = await asyncio.to_thread(self._mail, parcel)
@@ -45,14 +51,14 @@ class MailPost:
             async with asyncio.timeout(settings.delivery_timeout_seconds):
                 await self._hand_over(mail)
         except TimeoutError:
-            return Answer(Verdict.FAILED, "the mail server did not answer in time")
+            return ReceiverAnswer(DeliveryResult.FAILED, "the mail server did not answer in time")
         except aiosmtplib.SMTPRecipientsRefused as error:
             return _answer(max(one.code for one in error.recipients), error)
         except (aiosmtplib.SMTPSenderRefused, aiosmtplib.SMTPDataError) as error:
             return _answer(error.code, error)
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
-            return Answer(Verdict.FAILED, f"{type(error).__name__}: {error}"[:512])
-        return Answer(Verdict.ACCEPTED)
+            return ReceiverAnswer(DeliveryResult.FAILED, f"{type(error).__name__}: {error}"[:512])
+        return ReceiverAnswer(DeliveryResult.ACCEPTED)
 
     async def _hand_over(self, mail: EmailMessage) -> None:
         import aiosmtplib
@@ -70,7 +76,7 @@ class MailPost:
             timeout=settings.delivery_timeout_seconds,
         )
 
-    def _mail(self, parcel: Parcel) -> EmailMessage:
+    def _mail(self, parcel: DeliveryAttempt) -> EmailMessage:
         subscription, delivery = parcel.subscription, parcel.delivery
         mail = EmailMessage(policy=SMTP)
         mail["From"] = self._settings.mail_sender
@@ -88,7 +94,7 @@ class MailPost:
             mail.set_content(self._confirmation(parcel))
         return mail
 
-    def _text(self, parcel: Parcel) -> str:
+    def _text(self, parcel: DeliveryAttempt) -> str:
         message = parcel.delivery.notice.text_for("email")
         link = self._links.unsubscribe(parcel.subscription.arn)
         return (
@@ -97,7 +103,7 @@ class MailPost:
             f"the link below to unsubscribe:\n{link}\n\nPlease do not reply directly to this email."
         )
 
-    def _confirmation(self, parcel: Parcel) -> str:
+    def _confirmation(self, parcel: DeliveryAttempt) -> str:
         subscription = parcel.subscription
         link = self._links.subscribe(subscription.topic_arn, subscription.token)
         return (
@@ -107,12 +113,12 @@ class MailPost:
         )
 
 
-def _subject(parcel: Parcel) -> str:
+def _subject(parcel: DeliveryAttempt) -> str:
     if parcel.delivery.kind is not PostKind.NOTIFICATION:
         return CONFIRMATION_SUBJECT
     return parcel.delivery.notice.subject or DEFAULT_SUBJECT
 
 
-def _answer(code: int, error: Exception) -> Answer:
-    verdict = Verdict.REFUSED if code >= _PERMANENT else Verdict.FAILED
-    return Answer(verdict, f"{error}"[:512])
+def _answer(code: int, error: Exception) -> ReceiverAnswer:
+    verdict = DeliveryResult.REFUSED if code >= _PERMANENT else DeliveryResult.FAILED
+    return ReceiverAnswer(verdict, f"{error}"[:512])

@@ -20,7 +20,11 @@ from sagehen.services.messaging.events import target_store as event_targets
 from sagehen.services.messaging.events.deliveries import EVENT_DELAYS, PROTOCOL, is_address
 from sagehen.services.messaging.events.event_store import put_undelivered
 from sagehen.services.messaging.outbox import store as deliveries
-from sagehen.services.messaging.outbox.attempts import Answer, Parcel, Verdict
+from sagehen.services.messaging.outbox.attempts import (
+    DeliveryAttempt,
+    DeliveryResult,
+    ReceiverAnswer,
+)
 from sagehen.services.messaging.outbox.retry_policy import (
     MAIL_DELAYS,
     WEBHOOK_DELAYS,
@@ -37,9 +41,9 @@ from sagehen.services.messaging.sns.records import PostKind, SubscriptionRecord,
 from sagehen.services.messaging.sqs.notice_queues import put_dead_letter
 from sagehen.state.commits import Commits
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
-__all__ = ["Found", "Outbox", "next_delay"]
+__all__ = ["DueDeliveries", "Outbox", "next_delay"]
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +51,7 @@ _JITTER = 0.1
 """Part of a delay that is left to chance, so that not all who failed together come again so."""
 
 
-def next_delay(parcel: Parcel, source: random.Random, now: float) -> float | None:
+def next_delay(parcel: DeliveryAttempt, source: random.Random, now: float) -> float | None:
     """Seconds until the next attempt; None: this was the last one."""
     delays = _delays(parcel)
     made = parcel.delivery.attempts
@@ -57,7 +61,7 @@ def next_delay(parcel: Parcel, source: random.Random, now: float) -> float | Non
     return None if now + delay > _ends_at(parcel) else delay
 
 
-def _delays(parcel: Parcel) -> Sequence[float]:
+def _delays(parcel: DeliveryAttempt) -> Sequence[float]:
     protocol = parcel.subscription.protocol
     if protocol.startswith("email"):
         return MAIL_DELAYS
@@ -69,7 +73,7 @@ def _delays(parcel: Parcel) -> Sequence[float]:
     return retries.delays()
 
 
-def _ends_at(parcel: Parcel) -> float:
+def _ends_at(parcel: DeliveryAttempt) -> float:
     """After which no attempt is made: events grow too old."""
     age = parcel.subscription.attributes.get("MaximumEventAgeInSeconds")
     if parcel.subscription.protocol != PROTOCOL or age is None:
@@ -80,12 +84,12 @@ def _ends_at(parcel: Parcel) -> float:
 T = TypeVar("T")
 
 
-class Found(msgspec.Struct, frozen=True):
+class DueDeliveries(msgspec.Struct, frozen=True):
     """A subscription, how many a second it takes at most, and what is due for it."""
 
     subscription: SubscriptionRecord
     most_per_second: int | None
-    parcels: list[Parcel]
+    parcels: list[DeliveryAttempt]
 
 
 SHED_AT_ONCE = 500
@@ -98,7 +102,7 @@ class Outbox:
     def __init__(
         self,
         database: Database,
-        writes: GroupedWrites,
+        writes: GroupCommit,
         clock: Clock,
         record: Record,
         source: random.Random,
@@ -121,7 +125,7 @@ class Outbox:
 
     async def look(
         self, arn: str, now: float, limit: int, without: Collection[int]
-    ) -> Found | None:
+    ) -> DueDeliveries | None:
         """What is due for a subscription but for what is under way; None: it is gone."""
         return await asyncio.to_thread(
             self._read, lambda connection: _look(connection, arn, now, limit, list(without))
@@ -131,12 +135,12 @@ class Outbox:
         """Forget what is on its way to a subscription that is gone."""
         await self._writes.join(lambda connection: deliveries.drop(connection, [arn]))
 
-    async def settle(self, parcel: Parcel, answer: Answer) -> None:
+    async def settle(self, parcel: DeliveryAttempt, answer: ReceiverAnswer) -> None:
         """Note what came of an attempt."""
         delay = None
-        if answer.verdict is Verdict.FAILED:
+        if answer.verdict is DeliveryResult.FAILED:
             delay = next_delay(parcel, self._source, self._clock.now())
-        if answer.verdict is Verdict.ACCEPTED:
+        if answer.verdict is DeliveryResult.ACCEPTED:
             await self._writes.join(
                 lambda connection: deliveries.finish(connection, parcel.delivery)
             )
@@ -162,7 +166,7 @@ class Outbox:
                     self._count(parcel)
         return gone
 
-    def _count(self, parcel: Parcel) -> None:
+    def _count(self, parcel: DeliveryAttempt) -> None:
         if parcel.delivery.notice.dimensions:
             self._record("NotificationFailures", parcel.delivery.notice.dimensions, 1)
 
@@ -170,7 +174,7 @@ class Outbox:
         with self._database.read() as connection:
             return work(connection)
 
-    def _log(self, parcel: Parcel, answer: Answer, sentence: str) -> None:
+    def _log(self, parcel: DeliveryAttempt, answer: ReceiverAnswer, sentence: str) -> None:
         about = {
             "action": "deliver",
             "subscription": parcel.subscription.arn,
@@ -183,19 +187,19 @@ class Outbox:
 
 def _look(
     connection: Connection, arn: str, now: float, limit: int, without: list[int]
-) -> Found | None:
+) -> DueDeliveries | None:
     found = _find(connection, arn)
     if found is None:
         return None
     subscription, topic = found
     parcels = [
-        Parcel(delivery=one, subscription=subscription, topic=topic)
+        DeliveryAttempt(delivery=one, subscription=subscription, topic=topic)
         for one in deliveries.due(connection, arn, now, limit, without)
     ]
     policy = effective_policy(
         topic.attributes.get("DeliveryPolicy"), subscription.attributes.get("DeliveryPolicy")
     )
-    return Found(subscription, policy.most_per_second, parcels)
+    return DueDeliveries(subscription, policy.most_per_second, parcels)
 
 
 def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRecord] | None:
@@ -207,7 +211,7 @@ def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRe
     return (subscription, topic) if subscription and topic else None
 
 
-def _shed(arn: str, most: int, connection: Connection) -> list[Parcel]:
+def _shed(arn: str, most: int, connection: Connection) -> list[DeliveryAttempt]:
     """Give up some of what is beyond `most`. Nothing of a subscription that is gone: all of it is
     dropped when it is due."""
     found = _find(connection, arn)
@@ -215,22 +219,22 @@ def _shed(arn: str, most: int, connection: Connection) -> list[Parcel]:
         return []
     subscription, topic = found
     parcels = [
-        Parcel(delivery=one, subscription=subscription, topic=topic)
+        DeliveryAttempt(delivery=one, subscription=subscription, topic=topic)
         for one in deliveries.excess(connection, arn, most, SHED_AT_ONCE)
     ]
     return [
         one
         for one in parcels
-        if _give_up(connection, one, Answer(Verdict.REFUSED, "too many wait"))
+        if _give_up(connection, one, ReceiverAnswer(DeliveryResult.REFUSED, "too many wait"))
     ]
 
 
-def _give_up(connection: Connection, parcel: Parcel, answer: Answer) -> bool:
+def _give_up(connection: Connection, parcel: DeliveryAttempt, answer: ReceiverAnswer) -> bool:
     """Forget a delivery, or have it among the dead letters; False where it is gone already."""
     if not deliveries.finish(connection, parcel.delivery):
         return False
     if parcel.subscription.protocol == PROTOCOL:
-        tried_out = answer.verdict is Verdict.FAILED
+        tried_out = answer.verdict is DeliveryResult.FAILED
         put_undelivered(connection, parcel.subscription, parcel.delivery, answer.why, tried_out)
     elif parcel.delivery.kind is PostKind.NOTIFICATION:
         put_dead_letter(

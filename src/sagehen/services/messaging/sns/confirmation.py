@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.outbox import store as deliveries
 from sagehen.services.messaging.sns import (
     subscription_store as subscriptions,
@@ -58,13 +58,15 @@ def new_token() -> str:
     return secrets.token_hex(32)
 
 
-def ask_to_confirm(call: Call, connection: Connection, subscription: SubscriptionRecord) -> None:
+def ask_to_confirm(
+    call: RequestContext, connection: Connection, subscription: SubscriptionRecord
+) -> None:
     """Have the endpoint of a subscription asked to confirm it; its token lives from now on."""
     text = _SUBSCRIBED.format(topic=subscription.topic_arn)
     _post(call, connection, subscription, PostKind.SUBSCRIPTION_CONFIRMATION, text)
 
 
-def confirm_subscription(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def confirm_subscription(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Confirm the subscription that the token was sent for; twice is once.
 
     The token of an UnsubscribeConfirmation brings a deleted subscription back.
@@ -92,7 +94,7 @@ def confirm_subscription(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"SubscriptionArn": found.arn}
 
 
-def unsubscribe(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def unsubscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Delete a subscription and what is on its way to it; none there is well."""
     arn = params["SubscriptionArn"]
     check_arn_length("SubscriptionArn", arn)
@@ -126,7 +128,7 @@ def end_subscription(
 
 
 def _post(
-    call: Call, connection: Connection, to: SubscriptionRecord, kind: PostKind, text: str
+    call: RequestContext, connection: Connection, to: SubscriptionRecord, kind: PostKind, text: str
 ) -> None:
     if topics.get(connection, to.topic_arn) is None:
         return

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sagehen.base.errors import Invalid
-from sagehen.frame.context import Call, Operation
+from sagehen.frame.context import Operation, RequestContext
 from sagehen.services.messaging.message_attributes import (
     attributes_size,
     is_text,
@@ -50,7 +50,7 @@ _ENTRY_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_ENTRY_ID}}}")
 _SUBJECT = re.compile(r"[\x21-\x7e][\x20-\x7e]*")
 
 
-def publish(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def publish(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Have a message delivered to everyone who subscribes; it is kept when this answers."""
     if "PhoneNumber" in params:
         raise invalid("PhoneNumber", "Sagehen does not deliver by sms")
@@ -64,7 +64,7 @@ def publish(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"MessageId": notice.message_id}
 
 
-def publish_batch(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def publish_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Publish up to ten messages; which of them could not be is told one by one."""
     arn, entries = params["TopicArn"], params["PublishBatchRequestEntries"]
     _check_entries(entries)
@@ -95,7 +95,7 @@ def _publish(connection: Connection, notice: Notice) -> None:
         raise no_topic()
 
 
-def _notice(call: Call, arn: str, given: dict[str, Any]) -> tuple[Notice, int]:
+def _notice(call: RequestContext, arn: str, given: dict[str, Any]) -> tuple[Notice, int]:
     """The message, and how much it counts towards the limit."""
     message, subject = given["Message"], given.get("Subject")
     _check_message(message, subject)

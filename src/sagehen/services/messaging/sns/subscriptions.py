@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from sqlalchemy import Connection
 
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.sns import subscription_store as subscriptions
 from sagehen.services.messaging.sns.attributes import (
     BY_HTTP,
@@ -48,7 +48,7 @@ _NOT_DELIVERED = ("sms", "application", "lambda", "firehose")
 _MAIL = re.compile(r"[^@\s,;:<>()\[\]\\\"]{1,64}@[^@\s,;:<>()\[\]\\\"]{1,255}")
 
 
-def check_endpoint(call: Call, protocol: str, endpoint: str) -> None:
+def check_endpoint(call: RequestContext, protocol: str, endpoint: str) -> None:
     """Refuse what cannot be delivered to.
 
     Raises:
@@ -69,8 +69,8 @@ def check_endpoint(call: Call, protocol: str, endpoint: str) -> None:
     _CHECKS[protocol](call, endpoint)
 
 
-def _url(*schemes: str) -> Callable[[Call, str], None]:
-    def check(_: Call, endpoint: str) -> None:
+def _url(*schemes: str) -> Callable[[RequestContext, str], None]:
+    def check(_: RequestContext, endpoint: str) -> None:
         try:
             parts = urlsplit(endpoint)
             well = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
@@ -85,14 +85,14 @@ def _url(*schemes: str) -> Callable[[Call, str], None]:
     return check
 
 
-def _mail(call: Call, endpoint: str) -> None:
+def _mail(call: RequestContext, endpoint: str) -> None:
     if not _MAIL.fullmatch(endpoint):
         raise invalid("Email address")
     if call.settings.smtp_host is None:
         raise invalid("Protocol", "e-mail is sent once the setting smtp_host names a mail server")
 
 
-def _queue(call: Call, endpoint: str) -> None:
+def _queue(call: RequestContext, endpoint: str) -> None:
     if endpoint.endswith(".fifo"):
         # The words come twice in SNS, too.
         raise invalid(
@@ -104,7 +104,7 @@ def _queue(call: Call, endpoint: str) -> None:
         raise invalid("SQS endpoint ARN")
 
 
-_CHECKS: dict[str, Callable[[Call, str], None]] = {
+_CHECKS: dict[str, Callable[[RequestContext, str], None]] = {
     "email": _mail,
     "email-json": _mail,
     "http": _url("http"),
@@ -120,7 +120,7 @@ PENDING = "pending confirmation"
 LISTED_PENDING = "PendingConfirmation"
 
 
-def subscribe(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def subscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Add a subscription, or find the one of that endpoint; who has to confirm it is asked to."""
     protocol, endpoint = params["Protocol"], params.get("Endpoint", "")
     with call.database.write() as connection:
@@ -138,20 +138,20 @@ def subscribe(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"SubscriptionArn": PENDING if waits else found.arn}
 
 
-def list_subscriptions(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_subscriptions(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of all subscriptions."""
     with call.database.read() as connection:
         return _page(call, connection, None, params)
 
 
-def list_subscriptions_by_topic(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_subscriptions_by_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of a topic's subscriptions."""
     with call.database.read() as connection:
         topic = existing_topic(connection, params["TopicArn"])
         return _page(call, connection, topic.arn, params)
 
 
-def get_subscription_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def get_subscription_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """The attributes that were set, and those that SNS adds."""
     with call.database.read() as connection:
         found = _existing(connection, params["SubscriptionArn"])
@@ -174,7 +174,7 @@ def get_subscription_attributes(call: Call, params: dict[str, Any]) -> dict[str,
     return {"Attributes": attributes}
 
 
-def set_subscription_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def set_subscription_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Set one attribute, or take it back."""
     name, value = params["AttributeName"], params.get("AttributeValue", "")
     with call.database.write() as connection:
@@ -190,7 +190,7 @@ def set_subscription_attributes(call: Call, params: dict[str, Any]) -> dict[str,
 
 
 def _new(
-    call: Call,
+    call: RequestContext,
     connection: Connection,
     topic: TopicRecord,
     protocol: str,
@@ -221,7 +221,7 @@ def _new(
     return record
 
 
-def _check_room(call: Call, connection: Connection, topic_arn: str) -> None:
+def _check_room(call: RequestContext, connection: Connection, topic_arn: str) -> None:
     count = sum(subscriptions.count(connection, topic_arn).values())
     if count >= call.settings.max_topic_subscriptions:
         raise AwsError(
@@ -248,14 +248,14 @@ def _existing(connection: Connection, arn: str, lock: bool = False) -> Subscript
 
 
 def _page(
-    call: Call, connection: Connection, topic_arn: str | None, params: dict[str, Any]
+    call: RequestContext, connection: Connection, topic_arn: str | None, params: dict[str, Any]
 ) -> dict[str, Any]:
     found = subscriptions.page(connection, topic_arn, after(params), PAGE_SIZE + 1)
     listed = [_listed(call, one) for one in found]
     return page_of("Subscriptions", listed, [one.arn for one in found])
 
 
-def _listed(call: Call, record: SubscriptionRecord) -> dict[str, str]:
+def _listed(call: RequestContext, record: SubscriptionRecord) -> dict[str, str]:
     pending = record.state is SubscriptionState.PENDING
     return {
         "SubscriptionArn": LISTED_PENDING if pending else record.arn,

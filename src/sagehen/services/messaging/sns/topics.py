@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sagehen.frame import tags
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.sns import (
     subscription_store as subscriptions,
 )
@@ -45,7 +45,7 @@ __all__ = [
 MOST_TAGS = 50
 
 
-def tag_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def tag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Set tags of a topic, over those of the same key."""
     arn, given = params["ResourceArn"], read_tags(params["Tags"])
     with call.database.write() as connection:
@@ -55,7 +55,7 @@ def tag_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def untag_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def untag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Take tags off a topic; keys that it has not are no error."""
     with call.database.write() as connection:
         _check_exists(connection, params["ResourceArn"])
@@ -63,7 +63,7 @@ def untag_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def list_tags_for_resource(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_tags_for_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """All tags of a topic."""
     with call.database.read() as connection:
         _check_exists(connection, params["ResourceArn"])
@@ -132,7 +132,7 @@ _OWNERS_ACTIONS = (
 )
 
 
-def create_topic(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def create_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Make a topic, or find the one of that name if its attributes and tags are those given."""
     arn = call.arns.sns(_name(params))
     given = params.get("Attributes", {})
@@ -150,7 +150,7 @@ def create_topic(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"TopicArn": arn}
 
 
-def delete_topic(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def delete_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Drop a topic with its subscriptions and what is still on its way; none there is well."""
     arn = _arn(params["TopicArn"])
     with call.database.write() as connection:
@@ -159,14 +159,14 @@ def delete_topic(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def list_topics(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_topics(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of topics."""
     with call.database.read() as connection:
         arns = topics.list_arns(connection, after(params), PAGE_SIZE + 1)
     return page_of("Topics", [{"TopicArn": arn} for arn in arns], arns)
 
 
-def get_topic_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def get_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """The attributes that were set, and those that SNS adds."""
     with call.database.read() as connection:
         topic = existing_topic(connection, params["TopicArn"])
@@ -186,7 +186,7 @@ def get_topic_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def set_topic_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def set_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Set one attribute, or take it back."""
     name, value = params["AttributeName"], params.get("AttributeValue", "")
     with call.database.write() as connection:
@@ -234,7 +234,7 @@ def _check_same(
         raise invalid("Tags", "Topic already exists with different tags")
 
 
-def _check_room(connection: Connection, call: Call) -> None:
+def _check_room(connection: Connection, call: RequestContext) -> None:
     count = topics.count(connection)
     if count >= call.settings.max_topics:
         raise AwsError(
@@ -243,7 +243,7 @@ def _check_room(connection: Connection, call: Call) -> None:
         )
 
 
-def _default_policy(call: Call, arn: str) -> str:
+def _default_policy(call: RequestContext, arn: str) -> str:
     """What SNS gives a new topic: its owner may do everything. It has no effect here."""
     statement = {
         "Sid": "__default_statement_ID",

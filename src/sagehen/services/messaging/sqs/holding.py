@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.sqs import message_store as messages
 from sagehen.services.messaging.sqs.errors import missing, out_of_range
 from sagehen.services.messaging.sqs.queue_store import find_queue
@@ -55,7 +55,7 @@ def read_receipt(handle: str) -> Receipt:
 LONGEST_VISIBILITY = 43_200
 
 
-async def delete_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+async def delete_message(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Delete a message that was received; one that is gone already is well."""
 
     def work(connection: Connection) -> None:
@@ -65,7 +65,7 @@ async def delete_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-async def delete_message_batch(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+async def delete_message_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Delete up to ten messages; which of them could not be is told one by one."""
 
     def work(connection: Connection) -> dict[str, Any]:
@@ -77,7 +77,7 @@ async def delete_message_batch(call: Call, params: dict[str, Any]) -> dict[str, 
     return await call.writes.join(work)
 
 
-async def change_message_visibility(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+async def change_message_visibility(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Hide a received message for so many seconds from now; 0 gives it back."""
 
     def work(connection: Connection) -> None:
@@ -87,7 +87,9 @@ async def change_message_visibility(call: Call, params: dict[str, Any]) -> dict[
     return {}
 
 
-async def change_message_visibility_batch(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+async def change_message_visibility_batch(
+    call: RequestContext, params: dict[str, Any]
+) -> dict[str, Any]:
     """The same for up to ten messages."""
 
     def work(connection: Connection) -> dict[str, Any]:
@@ -107,7 +109,9 @@ def _delete(connection: Connection, queue: QueueRecord, given: dict[str, Any]) -
     messages.remove(connection, queue, receipt.sequence, receipt.token)
 
 
-def _change(call: Call, connection: Connection, queue: QueueRecord, given: dict[str, Any]) -> None:
+def _change(
+    call: RequestContext, connection: Connection, queue: QueueRecord, given: dict[str, Any]
+) -> None:
     receipt = read_receipt(given["ReceiptHandle"])
     seconds = given.get("VisibilityTimeout")
     if seconds is None:

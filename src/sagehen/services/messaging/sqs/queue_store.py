@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from sagehen.base.address import public_url
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.sqs.errors import no_queue
 from sagehen.services.messaging.sqs.records import QueueRecord
 from sagehen.services.messaging.tables import EMPTIED_QUEUES, QUEUES
@@ -101,7 +101,7 @@ def _abandon(connection: Connection, record: QueueRecord, now: float) -> None:
     connection.execute(statement)
 
 
-def queue_url(call: Call, name: str) -> str:
+def queue_url(call: RequestContext, name: str) -> str:
     """The URL of a queue of this server."""
     return f"{public_url(call.settings)}/{call.settings.account_id}/{name}"
 
@@ -112,7 +112,7 @@ def queue_name(params: dict[str, Any]) -> str:
 
 
 def find_queue(
-    call: Call, connection: Connection, params: dict[str, Any], lock: bool = False
+    call: RequestContext, connection: Connection, params: dict[str, Any], lock: bool = False
 ) -> QueueRecord:
     """The queue that QueueUrl names; raises AwsError where there is none."""
     account_id, name = _path(params)

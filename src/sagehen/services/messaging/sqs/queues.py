@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from sagehen.frame import tags
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.sqs import message_store as messages
 from sagehen.services.messaging.sqs import queue_store as queues
 from sagehen.services.messaging.sqs.errors import (
@@ -140,7 +140,7 @@ LARGEST_PAGE = 1000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
-def create_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def create_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Make a queue, or find the one of that name if it has the attributes that are given."""
     name, given_tags = _name(params["QueueName"]), read_tags(params.get("tags", {}))
     attributes = check_queue_attributes(params.get("Attributes", {}))
@@ -164,7 +164,7 @@ def create_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"QueueUrl": queue_url(call, name)}
 
 
-def get_queue_url(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def get_queue_url(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Where a queue is found by its name."""
     owner = params.get("QueueOwnerAWSAccountId", call.settings.account_id)
     with call.database.read() as connection:
@@ -174,7 +174,7 @@ def get_queue_url(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"QueueUrl": queue_url(call, found.name)}
 
 
-def list_queues(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_queues(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """A page where MaxResults asks for one, else the first thousand, as SQS does."""
     limit = _page_size(params)
     after = _read_token(params)
@@ -189,7 +189,7 @@ def list_queues(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def list_dead_letter_source_queues(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_dead_letter_source_queues(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """All queues whose dead letters come to this one; they never fill a second page."""
     with call.database.read() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
@@ -201,7 +201,7 @@ def list_dead_letter_source_queues(call: Call, params: dict[str, Any]) -> dict[s
     return {"queueUrls": [queue_url(call, name) for name in sources]}
 
 
-def get_queue_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def get_queue_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """The attributes that are asked for, all of them strings."""
     wanted = dict.fromkeys(params.get("AttributeNames", ()))
     with call.database.read() as connection:
@@ -220,7 +220,7 @@ def get_queue_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"Attributes": chosen} if chosen else {}
 
 
-def set_queue_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def set_queue_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Set attributes; the others stay."""
     with call.database.write() as connection:
         queue = find_queue(call, connection, params, lock=True)
@@ -230,14 +230,14 @@ def set_queue_attributes(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def purge_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def purge_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Delete all messages, also those that are received."""
     with call.database.write() as connection:
         queues.purge(connection, find_queue(call, connection, params, lock=True), call.clock.now())
     return {}
 
 
-def delete_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def delete_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Delete a queue with its messages."""
     with call.database.write() as connection:
         queue = find_queue(call, connection, params, lock=True)
@@ -268,7 +268,9 @@ def _check_same(kept: QueueRecord, attributes: dict[str, str]) -> None:
             )
 
 
-def _check_dead_letters(call: Call, connection: Connection, attributes: dict[str, str]) -> None:
+def _check_dead_letters(
+    call: RequestContext, connection: Connection, attributes: dict[str, str]
+) -> None:
     """A target must be there, as in SQS: what has nowhere to go would be received for ever."""
     policy = attributes.get("RedrivePolicy")
     if not policy:
@@ -279,7 +281,7 @@ def _check_dead_letters(call: Call, connection: Connection, attributes: dict[str
         raise bad_attribute("RedrivePolicy", "Dead letter target does not exist.")
 
 
-def _check_room(call: Call, connection: Connection) -> None:
+def _check_room(call: RequestContext, connection: Connection) -> None:
     count = queues.count(connection)
     if count >= call.settings.max_queues:
         raise AwsError(
@@ -289,7 +291,7 @@ def _check_room(call: Call, connection: Connection) -> None:
         )
 
 
-def _counts(call: Call, connection: Connection, queue: QueueRecord) -> dict[str, str]:
+def _counts(call: RequestContext, connection: Connection, queue: QueueRecord) -> dict[str, str]:
     visible, received, delayed = messages.counts(connection, queue, call.clock.now())
     return {
         "ApproximateNumberOfMessages": str(visible),

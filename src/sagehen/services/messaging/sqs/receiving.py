@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from sagehen.base.errors import LimitExceeded
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.sns.records import MessageAttribute
 from sagehen.services.messaging.sqs import message_store as messages
 from sagehen.services.messaging.sqs import queue_store as queues
@@ -27,7 +27,7 @@ __all__ = ["describe_message", "receive_message"]
 
 
 def describe_message(
-    call: Call, params: dict[str, Any], message: QueueMessage, receipt: str
+    call: RequestContext, params: dict[str, Any], message: QueueMessage, receipt: str
 ) -> dict[str, Any]:
     """The message with those of its attributes that were asked for."""
     envelope = message.content.envelope
@@ -46,7 +46,9 @@ def describe_message(
     return answer
 
 
-def _system_attributes(call: Call, params: dict[str, Any], message: QueueMessage) -> dict[str, str]:
+def _system_attributes(
+    call: RequestContext, params: dict[str, Any], message: QueueMessage
+) -> dict[str, str]:
     # AttributeNames is the older name of the same.
     wanted = {*params.get("AttributeNames", ()), *params.get("MessageSystemAttributeNames", ())}
     if not wanted:
@@ -107,7 +109,7 @@ class _Taken(msgspec.Struct, frozen=True):
     """When there is the next to be taken; None where the queue has none."""
 
 
-async def receive_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+async def receive_message(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Up to ten messages, hidden from others for a while; no Messages key where there are none."""
     _check(params)
     taken = await _take(call, params)
@@ -123,7 +125,7 @@ async def receive_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"Messages": await asyncio.to_thread(_tell_all, call, params, taken)}
 
 
-async def _wait(call: Call, params: dict[str, Any], deadline: float) -> _Taken:
+async def _wait(call: RequestContext, params: dict[str, Any], deadline: float) -> _Taken:
     """Take what comes until `deadline`, on the monotonic clock: the other one may be set."""
     name = queue_name(params)
     with call.arrivals.waiting(name) as come:
@@ -142,7 +144,7 @@ async def _wait(call: Call, params: dict[str, Any], deadline: float) -> _Taken:
                 await asyncio.wait_for(come.wait(), max(rest, LEAST_REST_SECONDS))
 
 
-async def _take(call: Call, params: dict[str, Any]) -> _Taken:
+async def _take(call: RequestContext, params: dict[str, Any]) -> _Taken:
     def work(connection: Connection) -> _Taken:
         queue = find_queue(call, connection, params)
         for member in ("AttributeNames", "MessageSystemAttributeNames"):
@@ -157,7 +159,9 @@ async def _take(call: Call, params: dict[str, Any]) -> _Taken:
     return await call.writes.join(work)
 
 
-def _move_dead(call: Call, connection: Connection, queue: QueueRecord, now: float) -> int | None:
+def _move_dead(
+    call: RequestContext, connection: Connection, queue: QueueRecord, now: float
+) -> int | None:
     """Move dead letters to where they belong; after how many receives one is dead."""
     policy = queue.dead_letters
     if policy is None:
@@ -170,7 +174,7 @@ def _move_dead(call: Call, connection: Connection, queue: QueueRecord, now: floa
     return most
 
 
-def _tell_all(call: Call, params: dict[str, Any], taken: _Taken) -> list[dict[str, Any]]:
+def _tell_all(call: RequestContext, params: dict[str, Any], taken: _Taken) -> list[dict[str, Any]]:
     return [
         describe_message(call, params, one, write_receipt(taken.queue, one))
         for one in taken.messages

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from sagehen.base.errors import Invalid
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.message_attributes import (
     EmptyAttribute,
     attributes_size,
@@ -134,7 +134,7 @@ MOST_ATTRIBUTES = 10
 _TRACE = "AWSTraceHeader"
 
 
-async def send_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+async def send_message(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Put a message into a queue; it is kept when this answers."""
     message = _message(params)
 
@@ -147,7 +147,7 @@ async def send_message(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return _answer(message)
 
 
-async def send_message_batch(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+async def send_message_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Put up to ten messages into a queue; which of them could not be is told one by one."""
 
     def work(connection: Connection) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from sagehen.frame import tags
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.sqs.errors import bad_value, missing
 from sagehen.services.messaging.sqs.queue_store import find_queue
 
@@ -13,7 +13,7 @@ MOST_TAGS = 50
 LONGEST_KEY, LONGEST_VALUE = 128, 256
 
 
-def tag_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def tag_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Set tags of a queue, over those of the same key."""
     with call.database.write() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
@@ -25,7 +25,7 @@ def tag_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def untag_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def untag_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Take tags off a queue; keys that it has not are no error."""
     with call.database.write() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
@@ -35,7 +35,7 @@ def untag_queue(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def list_queue_tags(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_queue_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """All tags of a queue."""
     with call.database.read() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)

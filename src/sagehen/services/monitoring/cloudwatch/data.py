@@ -16,7 +16,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from sagehen.base.errors import LimitExceeded
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.frame.statistics import Series
 from sagehen.services.monitoring.cloudwatch.errors import invalid_token, over_limit, refused
 from sagehen.services.monitoring.cloudwatch.expressions import Points, evaluate
@@ -150,7 +150,7 @@ class _Place(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields
     minute: int | None = None
 
 
-def get_metric_data(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def get_metric_data(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Periods begin at the start asked for, whole minutes; a query without a unit takes all."""
     start, end = _range(params)
     queries = read_queries(params)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from sagehen.frame.context import Call, Operation
+from sagehen.frame.context import Operation, RequestContext
 from sagehen.frame.statistics import Series, Statistics, of_set, of_values
 from sagehen.services.monitoring.cloudwatch.data import get_metric_data
 from sagehen.services.monitoring.cloudwatch.errors import (
@@ -35,7 +35,7 @@ _LISTED_SECONDS = 14 * 86_400
 _RECENT_SECONDS = 3 * 3600
 
 
-def list_metrics(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_metrics(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Those that have had a value within two weeks, with RecentlyActive within three hours."""
     if params.get("OwningAccount", call.settings.account_id) != call.settings.account_id:
         raise invalid("OwningAccount: there is no other account here.")
@@ -107,7 +107,7 @@ _JAVAS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """What CloudWatch calls numbers that are none."""
 
 
-def put_metric_data(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def put_metric_data(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """All of them or none; on disk when it is answered."""
     namespace = params["Namespace"]
     if namespace.startswith(_RESERVED):
@@ -149,7 +149,7 @@ def _series(namespace: str, datum: dict[str, Any], path: str) -> Series:
     return Series(namespace, name, dimensions, datum.get("Unit", "None"))
 
 
-def _minute(call: Call, datum: dict[str, Any], path: str) -> int:
+def _minute(call: RequestContext, datum: dict[str, Any], path: str) -> int:
     now = call.clock.now()
     given = datum.get("Timestamp")
     if given is None:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sagehen.base.errors import LimitExceeded
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.frame.statistics import Series, Statistics
 from sagehen.services.monitoring.cloudwatch.errors import combination, invalid, over_limit
 from sagehen.services.monitoring.cloudwatch.metrics import (
@@ -30,7 +30,7 @@ __all__ = ["get_metric_statistics", "start_minute"]
 MOST_DATAPOINTS = 1440
 
 
-def get_metric_statistics(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def get_metric_statistics(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Periods begin at the start asked for, whole minutes; each unit has points of its own."""
     names, percentiles = _statistics(params)
     window = _window(params)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sagehen.base.home import Home
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.monitoring.logs.errors import invalid, no_group, no_stream
 from sagehen.services.monitoring.logs.stored_log import created_ms
 
-__all__ = ["Group", "Stream", "all_groups", "find_group", "find_stream"]
+__all__ = ["Group", "LogStream", "all_groups", "find_group", "find_stream"]
 
 TRAINING_JOBS = "/aws/sagemaker/TrainingJobs"
 ENDPOINTS = "/aws/sagemaker/Endpoints/"
@@ -24,7 +24,7 @@ _LOG = ".log"
 
 
 @dataclass(frozen=True)
-class Stream:
+class LogStream:
     """One container's log."""
 
     key: str
@@ -60,33 +60,33 @@ class Group:
     folder: Path
     of_jobs: bool
 
-    def streams(self, prefix: str = "") -> list[Stream]:
+    def streams(self, prefix: str = "") -> list[LogStream]:
         """Those whose names begin with `prefix`, sorted by name."""
         found = self._of_jobs(prefix) if self.of_jobs else self._of_endpoint()
         wanted = [one for one in found if _begins(one, prefix)]
         return sorted(wanted, key=lambda one: one.key)
 
-    def _of_jobs(self, prefix: str) -> Iterator[Stream]:
+    def _of_jobs(self, prefix: str) -> Iterator[LogStream]:
         job, slash, _ = prefix.partition("/")
         for folder in _folders(self.folder):
             if folder.name == job if slash else folder.name.startswith(job):
                 for path in _logs(folder):
                     key = f"{folder.name}/{path.name.removesuffix(_LOG)}-"
-                    stream = Stream(key, path, timed=True)
+                    stream = LogStream(key, path, timed=True)
                     if stream.is_named:
                         yield stream
 
-    def _of_endpoint(self) -> Iterator[Stream]:
+    def _of_endpoint(self) -> Iterator[LogStream]:
         for variant in _folders(self.folder):
             for instance in _folders(variant):
                 logs = _logs(instance)
                 for path in logs:
                     name = f"{variant.name}/{instance.name}"
                     more = f"/{path.name.removesuffix(_LOG)}" if len(logs) > 1 else ""
-                    yield Stream(name + more, path)
+                    yield LogStream(name + more, path)
 
 
-def all_groups(call: Call) -> list[Group]:
+def all_groups(call: RequestContext) -> list[Group]:
     """Every group that there is, by name."""
     logs = Home(call.settings.home).logs
     endpoints = [
@@ -99,7 +99,7 @@ def all_groups(call: Call) -> list[Group]:
     )
 
 
-def find_group(call: Call, params: dict[str, object]) -> Group:
+def find_group(call: RequestContext, params: dict[str, object]) -> Group:
     """The group that a request names, by name or ARN; raises AwsError where there is none."""
     given = [params[one] for one in ("logGroupName", "logGroupIdentifier") if one in params]
     if len(given) != 1:
@@ -113,7 +113,7 @@ def find_group(call: Call, params: dict[str, object]) -> Group:
     raise no_group()
 
 
-def find_stream(group: Group, name: str) -> Stream:
+def find_stream(group: Group, name: str) -> LogStream:
     """The group's stream of that name; raises AwsError where there is none."""
     for stream in group.streams(name.rpartition("/")[0] + "/" if group.of_jobs else ""):
         if stream.name == name:
@@ -121,7 +121,7 @@ def find_stream(group: Group, name: str) -> Stream:
     raise no_stream()
 
 
-def _begins(stream: Stream, prefix: str) -> bool:
+def _begins(stream: LogStream, prefix: str) -> bool:
     if stream.key.startswith(prefix):
         return True
     return prefix.startswith(stream.key) and stream.name.startswith(prefix)

@@ -11,7 +11,7 @@ import msgspec
 
 from sagehen.services.monitoring.logs.stored_log import StoredLog
 
-__all__ = ["BLOCK_BYTES", "LONGEST_BYTES", "Line", "lines_from", "start_of_line"]
+__all__ = ["BLOCK_BYTES", "LONGEST_BYTES", "LogEvent", "lines_from", "start_of_line"]
 
 LONGEST_BYTES = 256 * 1024
 """Of an event's message."""
@@ -21,7 +21,7 @@ SETTLED_SECONDS = 1.0
 _WRITTEN = re.compile(rb"(?:[^\r\n]|\r(?!\n))[^\n]*")
 
 
-class Line(msgspec.Struct, frozen=True):
+class LogEvent(msgspec.Struct, frozen=True):
     """One event."""
 
     position: int
@@ -33,7 +33,7 @@ class Line(msgspec.Struct, frozen=True):
     """Empty lines are no events: who reads passes over them."""
 
 
-def lines_from(log: StoredLog, position: int, until: int, now: float) -> Iterator[Line]:
+def lines_from(log: StoredLog, position: int, until: int, now: float) -> Iterator[LogEvent]:
     """The lines from the one that begins at `position`, up to `until`.
 
     Of empty ones only the last of a block is told, where nothing else is in it: who reads sees
@@ -66,14 +66,14 @@ def start_of_line(log: StoredLog, position: int) -> int:
     return first + before.rfind(b"\n") + 1
 
 
-def _cut(log: StoredLog, at: int, content: bytes, ending: int) -> Iterator[Line]:
+def _cut(log: StoredLog, at: int, content: bytes, ending: int) -> Iterator[LogEvent]:
     while len(content) > LONGEST_BYTES:
         yield _line(log, at, content[:LONGEST_BYTES], 0)
         at, content = at + LONGEST_BYTES, content[LONGEST_BYTES:]
     yield _line(log, at, content, ending)
 
 
-def _line(log: StoredLog, at: int, content: bytes, ending: int) -> Line:
+def _line(log: StoredLog, at: int, content: bytes, ending: int) -> LogEvent:
     end = at + len(content) + ending
     text = content.removesuffix(b"\r").decode("utf-8", "replace")
-    return Line(at, end, log.time_at(end - 1), text)
+    return LogEvent(at, end, log.time_at(end - 1), text)

@@ -15,16 +15,16 @@ from typing import Any
 
 import msgspec
 
-from sagehen.frame.context import Call, Operation
+from sagehen.frame.context import Operation, RequestContext
 from sagehen.services.monitoring.logs.errors import invalid, not_built
 from sagehen.services.monitoring.logs.groups import (
     Group,
-    Stream,
+    LogStream,
     all_groups,
     find_group,
     find_stream,
 )
-from sagehen.services.monitoring.logs.lines import Line, lines_from, start_of_line
+from sagehen.services.monitoring.logs.lines import LogEvent, lines_from, start_of_line
 from sagehen.services.monitoring.logs.reading import (
     DEFAULT_LIMIT,
     event_bytes,
@@ -45,7 +45,7 @@ __all__ = [
 DEFAULT_DESCRIBED = 50
 
 
-def describe_log_groups(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def describe_log_groups(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of the groups there are, by name."""
     if "logGroupNamePrefix" in params and "logGroupNamePattern" in params:
         raise invalid("logGroupNamePrefix and logGroupNamePattern are mutually exclusive.")
@@ -70,7 +70,7 @@ def describe_log_groups(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def describe_log_streams(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def describe_log_streams(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of a group's streams, by name or by when something was last added."""
     group = find_group(call, params)
     by_time = params.get("orderBy", "LogStreamName") == "LastEventTime"
@@ -94,7 +94,7 @@ def describe_log_streams(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _group(call: Call, group: Group) -> dict[str, Any]:
+def _group(call: RequestContext, group: Group) -> dict[str, Any]:
     arn = call.arns.log_group(group.name)
     return {
         "logGroupName": group.name,
@@ -105,7 +105,7 @@ def _group(call: Call, group: Group) -> dict[str, Any]:
     }
 
 
-def _stream(call: Call, group: Group, stream: Stream) -> dict[str, Any] | None:
+def _stream(call: RequestContext, group: Group, stream: LogStream) -> dict[str, Any] | None:
     """None where it has gone since."""
     log = open_log(stream.path)
     if log is None:
@@ -189,7 +189,7 @@ class _Place(msgspec.Struct, frozen=True, array_like=True, order=True):
     position: int
 
 
-def filter_log_events(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def filter_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of a group's events, of all its streams or some."""
     if not params.get("startFromHead", True):
         raise not_built("startFromHead false: the oldest events come first")
@@ -213,7 +213,7 @@ def filter_log_events(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"events": events, "searchedLogStreams": []}
 
 
-def _streams(group: Group, params: dict[str, Any]) -> list[Stream]:
+def _streams(group: Group, params: dict[str, Any]) -> list[LogStream]:
     """Those to be searched that may have something of the time asked for."""
     if "logStreamNames" in params and "logStreamNamePrefix" in params:
         raise invalid("logStreamNames and logStreamNamePrefix are mutually exclusive.")
@@ -231,8 +231,8 @@ def _streams(group: Group, params: dict[str, Any]) -> list[Stream]:
 
 
 def _merged(
-    call: Call, streams: list[Stream], params: dict[str, Any], after: _Place | None
-) -> Iterator[tuple[_Place, Line, int]]:
+    call: RequestContext, streams: list[LogStream], params: dict[str, Any], after: _Place | None
+) -> Iterator[tuple[_Place, LogEvent, int]]:
     """The events of all streams behind `after`, the oldest first, as `_of_stream` has them."""
     now = call.clock.now()
     since = max(params.get("startTime", 0), after.ms if after else 0)
@@ -244,8 +244,8 @@ def _merged(
 
 
 def _of_stream(
-    stream: Stream, since: int, until: int, now: float
-) -> Iterator[tuple[_Place, Line, int]]:
+    stream: LogStream, since: int, until: int, now: float
+) -> Iterator[tuple[_Place, LogEvent, int]]:
     """Each with how many bytes it took: those of the empty lines before it too."""
     log = open_log(stream.path)
     if log is None:
@@ -259,7 +259,7 @@ def _of_stream(
         behind = line.end
 
 
-def _event(place: _Place, line: Line) -> dict[str, Any]:
+def _event(place: _Place, line: LogEvent) -> dict[str, Any]:
     stream_id = int.from_bytes(hashlib.sha256(place.stream.encode()).digest()[:8], "big")
     return {
         "logStreamName": place.stream,

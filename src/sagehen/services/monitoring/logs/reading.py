@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.monitoring.logs.errors import invalid, no_stream
 from sagehen.services.monitoring.logs.groups import find_group, find_stream
-from sagehen.services.monitoring.logs.lines import BLOCK_BYTES, Line, lines_from, start_of_line
+from sagehen.services.monitoring.logs.lines import BLOCK_BYTES, LogEvent, lines_from, start_of_line
 from sagehen.services.monitoring.logs.stored_log import StoredLog, open_log
 
 __all__ = ["DEFAULT_LIMIT", "event_bytes", "get_log_events", "read_token", "write_token"]
@@ -25,7 +25,7 @@ _BYTES_BESIDE = 26
 _TOKEN = re.compile(r"([fb])/(\d{1,56})/s")
 
 
-def get_log_events(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def get_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of a stream's events. At the end of the stream a token leads to itself."""
     log = open_log(find_stream(find_group(call, params), params["logStreamName"]).path)
     if log is None:
@@ -49,7 +49,7 @@ def get_log_events(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def event_bytes(line: Line) -> int:
+def event_bytes(line: LogEvent) -> int:
     """What an event counts towards the size of a page."""
     return len(line.text.encode()) + _BYTES_BESIDE
 
@@ -75,8 +75,8 @@ def _place(params: dict[str, Any], first: int, until: int) -> tuple[bool, int]:
     return (True, max(place, first)) if found[1] == "f" else (False, min(place, until))
 
 
-def _first_of(lines: Iterator[Line], limit: int) -> list[Line]:
-    page: list[Line] = []
+def _first_of(lines: Iterator[LogEvent], limit: int) -> list[LogEvent]:
+    page: list[LogEvent] = []
     size = 0
     for line in lines:
         if line.text:
@@ -89,7 +89,7 @@ def _first_of(lines: Iterator[Line], limit: int) -> list[Line]:
     return page
 
 
-def _last_before(log: StoredLog, first: int, until: int, limit: int, now: float) -> list[Line]:
+def _last_before(log: StoredLog, first: int, until: int, limit: int, now: float) -> list[LogEvent]:
     """The last lines between the two, oldest first; where there are none, what is further back."""
     window = BLOCK_BYTES
     while until > first:
@@ -104,7 +104,7 @@ def _last_before(log: StoredLog, first: int, until: int, limit: int, now: float)
     return []
 
 
-def _fitting(lines: list[Line]) -> list[Line]:
+def _fitting(lines: list[LogEvent]) -> list[LogEvent]:
     """As many of the last ones as a page may have."""
     size = 0
     for place in range(len(lines) - 1, -1, -1):

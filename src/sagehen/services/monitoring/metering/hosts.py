@@ -8,19 +8,19 @@ What gateways have counted, as the samples that SageMaker's metrics would have o
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from sagehen.base.metrics import METRICS, OWN, Kind
+from sagehen.base.metrics import METRICS, OWN, MetricKind
 from sagehen.frame.statistics import Latencies, Statistics, of_latencies, of_set, of_values
 from sagehen.services.monitoring.prometheus.exposition import InstanceSample
 from sagehen.services.monitoring.prometheus.gateway_totals import (
     CountsKey,
-    InFlight,
+    InFlightTotals,
     VariantCounts,
 )
 
 __all__ = [
-    "Hosts",
-    "JobSample",
-    "Look",
+    "GaugeReading",
+    "HostSample",
+    "HostUsage",
     "Sample",
     "concurrency",
     "dimensions_of",
@@ -37,7 +37,7 @@ _COUNTS = ("LoadedModelCount",)
 """Gauges that are told as they were last: a mean of counts is a count of nothing."""
 
 
-class Look(NamedTuple):
+class GaugeReading(NamedTuple):
     """What a gauge stands at, as `Recorder.look` takes it."""
 
     name: str
@@ -47,7 +47,7 @@ class Look(NamedTuple):
     latest: bool = False
 
 
-class JobSample(Protocol):
+class HostSample(Protocol):
     """One number about one host of a training job, by SageMaker's name, as its agent tells it."""
 
     @property
@@ -63,7 +63,7 @@ class JobSample(Protocol):
     def value(self) -> float: ...
 
 
-class Hosts:
+class HostUsage:
     """Remembers what it was told last, for what only grows."""
 
     def __init__(self) -> None:
@@ -101,21 +101,21 @@ def _dimensions(endpoint: str, variant: str) -> dict[str, str]:
     return {"EndpointName": endpoint, "VariantName": variant}
 
 
-def looks_at_instances(samples: Iterable[InstanceSample]) -> Iterator[Look]:
+def looks_at_instances(samples: Iterable[InstanceSample]) -> Iterator[GaugeReading]:
     """The gauges of instances; those of a variant are told of together."""
     for one in samples:
         metric = METRICS.get(one.name)
-        if metric is not None and metric.kind is Kind.GAUGE and metric.namespace != OWN:
+        if metric is not None and metric.kind is MetricKind.GAUGE and metric.namespace != OWN:
             dimensions = _dimensions(one.endpoint, one.variant)
-            yield Look(one.name, dimensions, one.value, one.instance, one.name in _COUNTS)
+            yield GaugeReading(one.name, dimensions, one.value, one.instance, one.name in _COUNTS)
 
 
-def looks_at_jobs(samples: Iterable[JobSample]) -> Iterator[Look]:
+def looks_at_jobs(samples: Iterable[HostSample]) -> Iterator[GaugeReading]:
     """The gauges of jobs' hosts; CloudWatch's `Host` is the job's name and the host's."""
     for one in samples:
         name = "Job" + one.name
         if name in METRICS:
-            yield Look(name, {"Host": f"{one.job}/{one.host}"}, one.value)
+            yield GaugeReading(name, {"Host": f"{one.job}/{one.host}"}, one.value)
 
 
 Sample = tuple[str, Statistics]
@@ -148,7 +148,7 @@ def samples_of(counts: VariantCounts, of_container: bool) -> Iterator[Sample]:
         yield "ModelLoadingWaitTime", _evenly(counts.loading_wait_count, counts.loading_wait_sum)
 
 
-def concurrency(in_flight: InFlight) -> Statistics:
+def concurrency(in_flight: InFlightTotals) -> Statistics:
     """What was told of the last ten seconds."""
     return of_set(1, in_flight.now, in_flight.lowest, in_flight.highest)
 

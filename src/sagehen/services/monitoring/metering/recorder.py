@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sagehen.base.clock import Clock
 from sagehen.base.errors import SagehenError
-from sagehen.base.metrics import CLOUDWATCH_DIMENSIONS, METRICS, Kind, Metric
+from sagehen.base.metrics import CLOUDWATCH_DIMENSIONS, METRICS, Metric, MetricKind
 from sagehen.frame.statistics import Series, Statistics, as_dimensions, of_values
 from sagehen.services.monitoring.cloudwatch.sample_store import add
 from sagehen.state.database import Database
@@ -247,7 +247,7 @@ def _series(name: str, dimensions: dict[str, str]) -> Series:
 
 
 def _values(name: str, statistics: Statistics) -> list[tuple[str, float]]:
-    if METRICS[name].kind is not Kind.TIMING:
+    if METRICS[name].kind is not MetricKind.TIMING:
         return [(name, statistics.sum)]
     values: list[tuple[str, float]] = [
         (name + "Sum", statistics.sum),

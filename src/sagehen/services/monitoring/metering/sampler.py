@@ -14,8 +14,8 @@ from sagehen.base.errors import SagehenError
 from sagehen.base.settings import Settings
 from sagehen.services.monitoring.cloudwatch.sample_store import count_samples, prune
 from sagehen.services.monitoring.metering.hosts import (
-    Hosts,
-    JobSample,
+    HostSample,
+    HostUsage,
     concurrency,
     dimensions_of,
     looks_at_instances,
@@ -46,11 +46,11 @@ Gauge = tuple[str, str, float]
 """A metric's name, the endpoint, the value."""
 
 
-class Agent(Protocol):
+class MetricsAgent(Protocol):
     async def metrics(self) -> Sequence[InstanceSample]:
         """Raises Unavailable while it is away; so does what follows."""
 
-    async def job_samples(self) -> Sequence[JobSample]: ...
+    async def job_samples(self) -> Sequence[HostSample]: ...
 
 
 class Sampler:
@@ -62,7 +62,7 @@ class Sampler:
         database: Database,
         recorder: Recorder,
         observations: Observations,
-        agent: Agent,
+        agent: MetricsAgent,
         clock: Clock,
         holder: str,
         backlogs: Callable[[Connection, float], Iterable[Gauge]],
@@ -80,7 +80,7 @@ class Sampler:
         self._holder = holder
         self._backlogs = backlogs
         self._hosts_due = self._prune_due = -math.inf
-        self._hosts = Hosts()
+        self._hosts = HostUsage()
         self._gauges: list[Gauge] = []
 
     def measured(self, endpoints: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:

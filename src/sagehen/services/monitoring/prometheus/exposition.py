@@ -15,14 +15,14 @@ from prometheus_client.core import (
     Metric as Family,
 )
 
-from sagehen.base.telemetry import METRICS, Kind, Metric
+from sagehen.base.telemetry import METRICS, Metric, MetricKind
 from sagehen.frame.statistics import Latencies
 from sagehen.services.monitoring.prometheus.gateway_totals import (
     ContainerKey,
     LimitHits,
-    Presence,
     VariantCounts,
     VariantKey,
+    VariantPresence,
 )
 
 __all__ = ["InstanceSample", "Measured", "expose", "measure", "merged"]
@@ -60,7 +60,7 @@ Measured = Mapping[str, Mapping[tuple[str, ...], float]]
 def measure(
     endpoints: Mapping[str, str],
     totals: Mapping[VariantKey, VariantCounts],
-    present: Mapping[VariantKey, Presence],
+    present: Mapping[VariantKey, VariantPresence],
     containers: Mapping[ContainerKey, VariantCounts],
     limit_hits: LimitHits,
     samples: Iterable[InstanceSample],
@@ -155,7 +155,7 @@ class _Collector:
 
 
 def _family(metric: Metric, exposed_as: str, measured: Measured) -> Family:
-    if metric.kind is Kind.TIMING:
+    if metric.kind is MetricKind.TIMING:
         family = SummaryMetricFamily(exposed_as, metric.help, labels=metric.dimensions)
         sums = _of(metric, measured, "Sum")
         for dimensions, count in _of(metric, measured, "Count").items():
@@ -165,7 +165,7 @@ def _family(metric: Metric, exposed_as: str, measured: Measured) -> Family:
                 labels = dict(zip(metric.dimensions, dimensions, strict=True))
                 family.add_sample(exposed_as, {**labels, "quantile": str(share)}, value)
         return family
-    kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+    kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
     plain = kind(exposed_as, metric.help, labels=metric.dimensions)
     for dimensions, value in _of(metric, measured, "").items():
         plain.add_metric(dimensions, value)

@@ -13,12 +13,12 @@ __all__ = [
     "ContainerKey",
     "CountsKey",
     "GatewayReport",
-    "InFlight",
+    "InFlightTotals",
     "LimitHits",
     "Observations",
-    "Presence",
     "VariantCounts",
     "VariantKey",
+    "VariantPresence",
 ]
 
 MOST_GATEWAYS = 256
@@ -93,31 +93,31 @@ class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
         return all(getattr(self, field) <= getattr(other, field) for field in fields)
 
 
-class InFlight(msgspec.Struct, frozen=True, kw_only=True):
+class InFlightTotals(msgspec.Struct, frozen=True, kw_only=True):
     """How many requests are somewhere, and the least and the most at once in the last 10 s."""
 
     now: _Count = 0
     lowest: _Count = 0
     highest: _Count = 0
 
-    def __add__(self, other: "InFlight") -> "InFlight":
-        return InFlight(
+    def __add__(self, other: "InFlightTotals") -> "InFlightTotals":
+        return InFlightTotals(
             now=self.now + other.now,
             lowest=self.lowest + other.lowest,
             highest=self.highest + other.highest,
         )
 
 
-class Presence(msgspec.Struct, frozen=True, kw_only=True):
+class VariantPresence(msgspec.Struct, frozen=True, kw_only=True):
     """Where the requests of one variant are."""
 
-    in_flight: InFlight = InFlight()
+    in_flight: InFlightTotals = InFlightTotals()
     """Worked on, those that wait included."""
-    queued: InFlight = InFlight()
+    queued: InFlightTotals = InFlightTotals()
     """Waiting for a free slot."""
 
-    def __add__(self, other: "Presence") -> "Presence":
-        return Presence(
+    def __add__(self, other: "VariantPresence") -> "VariantPresence":
+        return VariantPresence(
             in_flight=self.in_flight + other.in_flight, queued=self.queued + other.queued
         )
 
@@ -127,16 +127,18 @@ class _VariantReport(VariantCounts, frozen=True, kw_only=True):
     variant: _Name
     container: Annotated[str, msgspec.Meta(max_length=63)] = ""
     is_stage: bool = False
-    in_flight: InFlight = msgspec.field(default=InFlight(), name="ConcurrentRequestsPerModel")
-    queued: InFlight = msgspec.field(default=InFlight(), name="QueuedRequests")
+    in_flight: InFlightTotals = msgspec.field(
+        default=InFlightTotals(), name="ConcurrentRequestsPerModel"
+    )
+    queued: InFlightTotals = msgspec.field(default=InFlightTotals(), name="QueuedRequests")
 
     @property
     def key(self) -> CountsKey:
         return CountsKey(self.endpoint, self.variant, self.container, self.is_stage)
 
     @property
-    def presence(self) -> Presence:
-        return Presence(in_flight=self.in_flight, queued=self.queued)
+    def presence(self) -> VariantPresence:
+        return VariantPresence(in_flight=self.in_flight, queued=self.queued)
 
     def counts(self) -> VariantCounts:
         return VariantCounts(
@@ -170,7 +172,7 @@ class Observations:
         """Of all gateways there are and have been."""
         self._last_limit_hits: dict[str, LimitHits] = {}
         """By gateway, what of it is in those."""
-        self._present: dict[str, tuple[float, dict[CountsKey, Presence]]] = {}
+        self._present: dict[str, tuple[float, dict[CountsKey, VariantPresence]]] = {}
         """By gateway, with the time of the report."""
 
     def record(self, report: GatewayReport) -> None:
@@ -243,16 +245,16 @@ class Observations:
         """How often each limit was met, over all gateways there are and have been."""
         return dict(self._limit_hits)
 
-    def present(self) -> dict[VariantKey, Presence]:
+    def present(self) -> dict[VariantKey, VariantPresence]:
         """Of the gateways there are: together, as if all had theirs at the same moment."""
-        sums: dict[VariantKey, Presence] = {}
+        sums: dict[VariantKey, VariantPresence] = {}
         for _, (_, variants) in self._reporting():
             for key, one in variants.items():
                 mine = (key.endpoint, key.variant)
-                sums[mine] = sums.get(mine, Presence()) + one
+                sums[mine] = sums.get(mine, VariantPresence()) + one
         return sums
 
-    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[CountsKey, Presence]]]]:
+    def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[CountsKey, VariantPresence]]]]:
         since = self._clock.monotonic() - SILENT_SECONDS
         return (item for item in self._present.items() if item[1][0] >= since)
 

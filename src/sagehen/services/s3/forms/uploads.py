@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.s3.acl import check_expected_owner, written_acl
 from sagehen.services.s3.errors import not_implemented
 from sagehen.services.s3.forms.policy import Policy, read_policy
@@ -22,10 +22,10 @@ from sagehen.services.s3.http.attributes import (
     written_headers,
 )
 from sagehen.services.s3.http.body import LARGEST_OBJECT_BYTES
-from sagehen.services.s3.http.checksums import Asked, read_asked
+from sagehen.services.s3.http.checksums import ChecksumRequest, read_asked
 from sagehen.services.s3.http.exchange import (
-    Exchange,
-    Stream,
+    BodyStream,
+    S3Exchange,
     check_key,
     header_value,
     read_target,
@@ -80,7 +80,7 @@ def is_form(request: Request) -> bool:
 
 
 async def handle_form(
-    request: Request, stream: AsyncIterator[bytes], call: Call, verifier: Verifier
+    request: Request, stream: AsyncIterator[bytes], call: RequestContext, verifier: Verifier
 ) -> Response:
     """Answer a form, whose signature is not yet checked."""
     try:
@@ -94,7 +94,7 @@ async def handle_form(
 
 
 async def _answer(
-    request: Request, stream: AsyncIterator[bytes], call: Call, verifier: Verifier
+    request: Request, stream: AsyncIterator[bytes], call: RequestContext, verifier: Verifier
 ) -> Response:
     reader = FormReader(request.headers["content-type"])
     upload: _Upload | None = None
@@ -126,7 +126,9 @@ async def _answer(
     return _accepted(request, reader.fields, info)
 
 
-async def _begin(request: Request, reader: FormReader, call: Call, verifier: Verifier) -> "_Upload":
+async def _begin(
+    request: Request, reader: FormReader, call: RequestContext, verifier: Verifier
+) -> "_Upload":
     """Check all that the fields say. Raises AwsError."""
     bucket, key_in_path, query = read_target(request)
     if key_in_path:  # as %2F, which `is_form` does not decode
@@ -147,12 +149,12 @@ async def _begin(request: Request, reader: FormReader, call: Call, verifier: Ver
     headers = _headers(fields)
     refuse_unknown(headers)
     identity = Identity(access_key, "s3", verifier.region, UNSIGNED_PAYLOAD, "", "", b"", "")
-    exchange = Exchange(
+    exchange = S3Exchange(
         replace(request, headers=headers),
         query,
         bucket,
         fields["key"],
-        Stream(_nothing()),
+        BodyStream(_nothing()),
         call,
         identity,
     )
@@ -172,11 +174,11 @@ class _Upload:
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: S3Exchange,
         draft: Draft,
         attributes: Attributes,
         policy: Policy,
-        asked: Asked | None,
+        asked: ChecksumRequest | None,
     ) -> None:
         self.draft = draft
         self._exchange = exchange

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from sagehen.services.s3.http.checksums import Asked, read_asked
+from sagehen.services.s3.http.checksums import ChecksumRequest, read_asked
 from sagehen.services.s3.http.chunked import ChunkedDecoder
-from sagehen.services.s3.http.exchange import Exchange
+from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.storage.digests import base64_of, new_digest
 from sagehen.services.s3.storage.files import Draft
 from sagehen.wire.errors import AwsError
 from sagehen.wire.signatures.chunks import ChunkSignatures
 
-__all__ = ["LARGEST_OBJECT_BYTES", "SMALL_BYTES", "Plan", "plan_body", "read_document", "take"]
+__all__ = ["LARGEST_OBJECT_BYTES", "SMALL_BYTES", "BodyPlan", "plan_body", "read_document", "take"]
 
 LARGEST_OBJECT_BYTES = 5 * 2**30
 """Of one PUT or part; larger objects come in parts."""
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Plan:
+class BodyPlan:
     """What the headers say of the body."""
 
     size: int
@@ -41,7 +41,7 @@ class Plan:
     signed_chunks: bool
     sha256: str | None
     md5: bytes | None
-    asked: Asked | None
+    asked: ChecksumRequest | None
     algorithm: str | None
     """Of the checksum to compute."""
 
@@ -83,7 +83,7 @@ class _Held:
         self.size += len(data)
 
 
-def plan_body(exchange: Exchange, algorithm: str | None = None) -> Plan:
+def plan_body(exchange: S3Exchange, algorithm: str | None = None) -> BodyPlan:
     """Read what the headers say of a body that is an object or a part.
 
     Args:
@@ -99,7 +99,9 @@ def plan_body(exchange: Exchange, algorithm: str | None = None) -> Plan:
     return _plan(exchange, read_asked(exchange.headers), algorithm, LARGEST_OBJECT_BYTES)
 
 
-def _plan(exchange: Exchange, asked: Asked | None, algorithm: str | None, largest: int) -> Plan:
+def _plan(
+    exchange: S3Exchange, asked: ChecksumRequest | None, algorithm: str | None, largest: int
+) -> BodyPlan:
     headers, mode = exchange.headers, exchange.identity.payload_mode
     chunked = mode.startswith("STREAMING-")
     size = _read_size(exchange, chunked)
@@ -111,7 +113,7 @@ def _plan(exchange: Exchange, asked: Asked | None, algorithm: str | None, larges
             ProposedSize=size,
             MaxSizeAllowed=largest,
         )
-    return Plan(
+    return BodyPlan(
         size=size,
         chunked=chunked,
         signed_chunks=mode.startswith(_SIGNED_CHUNKS),
@@ -122,7 +124,7 @@ def _plan(exchange: Exchange, asked: Asked | None, algorithm: str | None, larges
     )
 
 
-async def take(exchange: Exchange, plan: Plan, keep: Callable[[Draft], Result]) -> Result:
+async def take(exchange: S3Exchange, plan: BodyPlan, keep: Callable[[Draft], Result]) -> Result:
     """Write the body to a draft and, if it is all that it should be, `keep` it, in a thread.
 
     Raises:
@@ -158,7 +160,7 @@ async def take(exchange: Exchange, plan: Plan, keep: Callable[[Draft], Result]) 
         raise
 
 
-async def read_document(exchange: Exchange, *, is_checked_later: bool = False) -> bytes:
+async def read_document(exchange: S3Exchange, *, is_checked_later: bool = False) -> bytes:
     """The body of a request whose body is a small document, checked as every body is.
 
     Args:
@@ -177,7 +179,7 @@ async def read_document(exchange: Exchange, *, is_checked_later: bool = False) -
 class _Intake:
     """Feeds a body, as it comes, to where it is kept. Blocks: for use in threads."""
 
-    def __init__(self, exchange: Exchange, plan: Plan, sink: _Sink) -> None:
+    def __init__(self, exchange: S3Exchange, plan: BodyPlan, sink: _Sink) -> None:
         self._plan = plan
         self._sink = sink
         self._sha256 = hashlib.sha256() if plan.sha256 else None
@@ -243,7 +245,7 @@ class _Intake:
         self._sink.write(data)
 
 
-async def _whole(exchange: Exchange, plan: Plan) -> bytes:
+async def _whole(exchange: S3Exchange, plan: BodyPlan) -> bytes:
     pieces = []
     size = 0
     async for data in exchange.stream:
@@ -254,7 +256,7 @@ async def _whole(exchange: Exchange, plan: Plan) -> bytes:
     return b"".join(pieces)
 
 
-async def _pump(exchange: Exchange, intake: _Intake) -> None:
+async def _pump(exchange: S3Exchange, intake: _Intake) -> None:
     """Hash and write one batch in a thread while the next one comes in."""
     working: asyncio.Task[None] | None = None
     pieces: list[bytes] = []
@@ -278,12 +280,12 @@ async def _pump(exchange: Exchange, intake: _Intake) -> None:
             await asyncio.wait([working])
 
 
-def _start(exchange: Exchange, intake: _Intake, pieces: list[bytes]) -> asyncio.Task[None]:
+def _start(exchange: S3Exchange, intake: _Intake, pieces: list[bytes]) -> asyncio.Task[None]:
     batch = b"".join(pieces)
     return asyncio.create_task(exchange.run(lambda: intake.feed(batch)))
 
 
-def _read_size(exchange: Exchange, chunked: bool) -> int:
+def _read_size(exchange: S3Exchange, chunked: bool) -> int:
     name = "x-amz-decoded-content-length" if chunked else "content-length"
     given = exchange.headers.get(name)
     if given is None and not chunked and "transfer-encoding" not in exchange.headers:

@@ -11,7 +11,7 @@ from sagehen.services.s3.storage.digests import ALGORITHMS
 from sagehen.services.s3.storage.records import Checksum
 
 __all__ = [
-    "Asked",
+    "ChecksumRequest",
     "checksum_elements",
     "checksum_headers",
     "element_name",
@@ -34,7 +34,7 @@ _ELEMENTS = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChecksumRequest:
     """A checksum that the body has to have."""
 
     algorithm: str
@@ -46,7 +46,7 @@ class Asked:
         return _HEADER + self.algorithm
 
 
-def read_asked(headers: Mapping[str, str]) -> Asked | None:
+def read_asked(headers: Mapping[str, str]) -> ChecksumRequest | None:
     """The checksum that the headers give or announce for the body.
 
     Raises:
@@ -59,13 +59,13 @@ def read_asked(headers: Mapping[str, str]) -> Asked | None:
             "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
         )
     for name, value in given.items():
-        return Asked(_known(name.removeprefix(_HEADER), name), _checked(name, value))
+        return ChecksumRequest(_known(name.removeprefix(_HEADER), name), _checked(name, value))
     if announced:
         if not announced.startswith(_HEADER):
             raise invalid_request(
                 "The value specified in the x-amz-trailer header is not supported"
             )
-        return Asked(_known(announced.removeprefix(_HEADER), announced), None)
+        return ChecksumRequest(_known(announced.removeprefix(_HEADER), announced), None)
     if headers.get("x-amz-sdk-checksum-algorithm"):
         raise invalid_request(
             "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or "

@@ -8,13 +8,13 @@ from sagehen.services.s3.errors import not_implemented
 from sagehen.services.s3.storage.records import ObjectInfo, WriteCondition
 from sagehen.wire.errors import AwsError
 
-__all__ = ["Verdict", "judge", "precondition_failed", "read_range", "read_write_condition"]
+__all__ = ["ConditionResult", "judge", "precondition_failed", "read_range", "read_write_condition"]
 
 _MOST_RANGE_DIGITS = 1000
 """Far above any size there is, and below what Python refuses to read as one number."""
 
 
-class Verdict(Enum):
+class ConditionResult(Enum):
     """What a read's conditions come to."""
 
     GO_ON = auto()
@@ -22,7 +22,9 @@ class Verdict(Enum):
     FAILED = auto()
 
 
-def judge(headers: Mapping[str, str], info: ObjectInfo, prefix: str = "") -> tuple[Verdict, str]:
+def judge(
+    headers: Mapping[str, str], info: ObjectInfo, prefix: str = ""
+) -> tuple[ConditionResult, str]:
     """Weigh `if-match` and its like, their names behind `prefix`; also the header that decided.
 
     As in RFC 9110, 13.2.2: an ETag's word counts, and a date's only where no ETag was given.
@@ -30,16 +32,16 @@ def judge(headers: Mapping[str, str], info: ObjectInfo, prefix: str = "") -> tup
     match = headers.get(f"{prefix}if-match")
     if match is not None:
         if not _names(match, info.etag):
-            return Verdict.FAILED, "If-Match"
+            return ConditionResult.FAILED, "If-Match"
     elif _is_after(info, headers.get(f"{prefix}if-unmodified-since")) is True:
-        return Verdict.FAILED, "If-Unmodified-Since"
+        return ConditionResult.FAILED, "If-Unmodified-Since"
     none_match = headers.get(f"{prefix}if-none-match")
     if none_match is not None:
         if _names(none_match, info.etag):
-            return Verdict.NOT_MODIFIED, "If-None-Match"
+            return ConditionResult.NOT_MODIFIED, "If-None-Match"
     elif _is_after(info, headers.get(f"{prefix}if-modified-since")) is False:
-        return Verdict.NOT_MODIFIED, "If-Modified-Since"
-    return Verdict.GO_ON, ""
+        return ConditionResult.NOT_MODIFIED, "If-Modified-Since"
+    return ConditionResult.GO_ON, ""
 
 
 def precondition_failed(header: str) -> AwsError:

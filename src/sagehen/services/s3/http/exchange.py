@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 from urllib.parse import unquote, unquote_plus
 
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.s3.errors import invalid_argument, speaking_s3
 from sagehen.services.s3.storage import ObjectStore
 from sagehen.wire.errors import AwsError
@@ -16,9 +16,9 @@ from sagehen.wire.scope import Signing, signing_of
 from sagehen.wire.signatures.sigv4 import Identity
 
 __all__ = [
-    "Exchange",
+    "BodyStream",
     "Operation",
-    "Stream",
+    "S3Exchange",
     "check_key",
     "header_value",
     "read_target",
@@ -46,7 +46,7 @@ _LINK_PARAMETERS = frozenset(
 )
 
 
-class Stream:
+class BodyStream:
     """The request's body as it comes; knows whether anybody has begun to read it."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
@@ -59,15 +59,15 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class S3Exchange:
     """What an operation works with. `bucket` and `key` are empty where the path has none."""
 
     request: Request
     query: Mapping[str, str]
     bucket: str
     key: str
-    stream: Stream
-    call: Call
+    stream: BodyStream
+    call: RequestContext
     identity: Identity
 
     @property
@@ -85,7 +85,7 @@ class Exchange:
             return await asyncio.to_thread(work)
 
 
-Operation = Callable[[Exchange], Awaitable[Response]]
+Operation = Callable[[S3Exchange], Awaitable[Response]]
 
 
 def read_target(request: Request) -> tuple[str, str, dict[str, str]]:

@@ -16,7 +16,7 @@ from sagehen.services.s3.storage.records import NEW_BUCKET, Bucket, BucketSettin
 from sagehen.services.s3.storage.store import SmallObject
 from sagehen.services.s3.storage.uploads import Uploads
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 __all__ = ["DEFAULT_KEEPING", "Bookkeeping", "Keeping", "find_bucket"]
 
@@ -49,13 +49,13 @@ class Bookkeeping:
         database: Database,
         root: Path,
         clock: Clock,
-        writes: GroupedWrites | None = None,
+        writes: GroupCommit | None = None,
         keeping: Keeping = DEFAULT_KEEPING,
     ) -> None:
         self._database = database
         self._clock = clock
         self._files = BlobFiles(root)
-        self._writes = writes or GroupedWrites(database)
+        self._writes = writes or GroupCommit(database)
         self._keeping = keeping
         self._started_at = clock.now()
         self._thrown_away = 0

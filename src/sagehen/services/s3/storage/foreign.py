@@ -50,7 +50,7 @@ from sagehen.services.s3.storage.records import (
 from sagehen.services.s3.storage.store import CHUNK_BYTES, Copy
 from sagehen.services.s3.storage.uploads import Completion
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 __all__ = ["ForeignObjectStore"]
 
@@ -81,7 +81,7 @@ class ForeignObjectStore(Bookkeeping):
         database: Database,
         root: Path,
         clock: Clock,
-        writes: GroupedWrites | None = None,
+        writes: GroupCommit | None = None,
         keeping: Keeping = DEFAULT_KEEPING,
     ) -> None:
         super().__init__(database, root, clock, writes, keeping)

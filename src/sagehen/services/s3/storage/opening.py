@@ -9,7 +9,7 @@ from sagehen.services.s3.storage.bookkeeping import Keeping
 from sagehen.services.s3.storage.local import LocalObjectStore
 from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
@@ -22,7 +22,7 @@ def open_object_store(
     home: Home,
     database: Database,
     clock: Clock,
-    writes: GroupedWrites | None = None,
+    writes: GroupCommit | None = None,
 ) -> ObjectStore:
     """The object store in force. Any number of processes may have it open; one sweeps it.
 

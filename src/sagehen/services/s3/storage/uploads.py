@@ -30,7 +30,7 @@ from sagehen.services.s3.storage.records import (
     WriteCondition,
 )
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 __all__ = ["LEAST_PART_BYTES", "ChosenPart", "Completion", "Joined", "Uploads"]
 
@@ -70,7 +70,7 @@ class Uploads:
     """The uploads under way in one object store."""
 
     def __init__(
-        self, database: Database, writes: GroupedWrites, files: BlobFiles, clock: Clock
+        self, database: Database, writes: GroupCommit, files: BlobFiles, clock: Clock
     ) -> None:
         self._database = database
         self._writes = writes

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from sagehen.base.errors import Invalid
 from sagehen.base.settings import Settings
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.frame.routes import AsyncPlan
 from sagehen.frame.s3_locations import parse_location
 from sagehen.services.messaging.sns import topic_store as topics
@@ -100,7 +100,7 @@ def plan_async(
     )
 
 
-def make_default_bucket(call: Call, config_name: str) -> None:
+def make_default_bucket(call: RequestContext, config_name: str) -> None:
     """Make the bucket of the outputs of a config that names none, where it is not there.
 
     Before the transaction that deploys: the object store may be far away.
@@ -143,7 +143,7 @@ def _not_with_async(feature: str) -> AwsError:
 _MESSAGE = '{"eventVersion":"1.0","eventSource":"aws:sagemaker","eventName":"TestNotification"}'
 
 
-def try_topics(call: Call, connection: Connection, plan: AsyncPlan | None) -> str | None:
+def try_topics(call: RequestContext, connection: Connection, plan: AsyncPlan | None) -> str | None:
     """Publish a TestNotification to each topic of `plan`; why that is the end of the deployment.
 
     None where all are there, or where `topics_required` is off: then a line in the log tells of

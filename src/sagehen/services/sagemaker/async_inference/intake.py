@@ -13,18 +13,18 @@ from sqlalchemy import Connection
 
 from sagehen.frame.routes import AsyncPlan
 from sagehen.services.sagemaker.async_inference import request_store as async_requests
-from sagehen.services.sagemaker.async_inference.records import AsyncRequest, Output, QueueMode
+from sagehen.services.sagemaker.async_inference.records import AsyncRequest, OutputTarget, QueueMode
 from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
 from sagehen.services.sagemaker.hosting.records import SERVING
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 from sagehen.wire.errors import AwsError, endpoint_not_found, unavailable, validation_error
 
-__all__ = ["Intake", "NewRequest", "promise_output"]
+__all__ = ["AsyncIntake", "NewRequest", "promise_output"]
 
 
 def promise_output(
     plan: AsyncPlan, request_id: str, extension: str | None = None, filename: str | None = None
-) -> Output:
+) -> OutputTarget:
     """The objects that may come of a request: one for its answer, one for its failure.
 
     Their names come from our own id, never from the InferenceId, which may be anything at all.
@@ -36,7 +36,7 @@ def promise_output(
     name = filename or f"{request_id}.out"
     stem, dot, ending = name.rpartition(".") if "." in name else (name, "", "")
     failure = plan.failure_path
-    return Output(
+    return OutputTarget(
         location=_join(plan.output_path, extension, name),
         failure_location=failure and _join(failure, extension, f"{stem}-error{dot}{ending}"),
         success_topic=plan.success_topic,
@@ -81,16 +81,14 @@ class _Waiting(NamedTuple):
     accepted: asyncio.Future[AsyncRequest]
 
 
-class Intake:
+class AsyncIntake:
     """For one event loop.
 
     Args:
         queued: told the names of the endpoints that have got requests, once these are on disk.
     """
 
-    def __init__(
-        self, writes: GroupedWrites, account_id: str, queued: Callable[[str], None]
-    ) -> None:
+    def __init__(self, writes: GroupCommit, account_id: str, queued: Callable[[str], None]) -> None:
         self._writes = writes
         self._account_id = account_id
         self._queued = queued

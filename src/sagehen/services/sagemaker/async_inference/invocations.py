@@ -24,7 +24,7 @@ from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid, Unavailable
 from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, request_head
 from sagehen.frame.s3_locations import parse_location
-from sagehen.services.sagemaker.async_inference.intake import Intake, NewRequest
+from sagehen.services.sagemaker.async_inference.intake import AsyncIntake, NewRequest
 from sagehen.services.sagemaker.async_inference.records import AsyncRequest
 from sagehen.wire.errors import AwsError, unavailable, validation_error
 from sagehen.wire.http import Request
@@ -32,7 +32,7 @@ from sagehen.wire.serialize import serialize_error
 from sagehen.wire.services import service
 from sagehen.wire.signatures.sigv4 import Verifier
 from sagehen.wire.validation.validate import validate
-from sagehen.wire.values import Malformed, as_meant, integer
+from sagehen.wire.values import MalformedValue, as_meant, integer
 
 __all__ = [
     "LONGEST_BODY_BYTES",
@@ -87,7 +87,7 @@ def read_parameters(endpoint_name: str, headers: Mapping[str, str], body: bytes)
 def _whole(name: str, value: str) -> int:
     try:
         return integer(value, "integer")
-    except Malformed as error:
+    except MalformedValue as error:
         raise validation_error(f"{name} cannot be read: {error}.") from None
 
 
@@ -161,7 +161,7 @@ class AsyncInvocations:
     """The ASGI application of one operation."""
 
     def __init__(
-        self, verifier: Verifier, intake: Intake, clock: Clock, bodies: BodyBudget
+        self, verifier: Verifier, intake: AsyncIntake, clock: Clock, bodies: BodyBudget
     ) -> None:
         self._bodies = bodies
         self._verifier = verifier

@@ -25,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from sagehen.services.sagemaker.async_inference.records import Outcome, QueuedRequest
+from sagehen.services.sagemaker.async_inference.records import AsyncOutcome, QueuedRequest
 from sagehen.services.sagemaker.async_inference.rows import (
     BODIES,
     LEASED,
@@ -36,7 +36,7 @@ from sagehen.services.sagemaker.async_inference.rows import (
 )
 
 __all__ = [
-    "Ended",
+    "EndedRow",
     "Renewal",
     "cancellations",
     "finish",
@@ -120,12 +120,12 @@ _GIVE_BACK = (
 )
 
 
-class Ended(NamedTuple):
+class EndedRow(NamedTuple):
     """What came of a request that is worked on."""
 
     sequence: int
     attempt: int
-    outcome: Outcome
+    outcome: AsyncOutcome
     at: float
 
 
@@ -217,16 +217,16 @@ def cancellations(connection: Connection) -> list[Held]:
 
 
 def finish(
-    connection: Connection, sequence: int, attempt: int, outcome: Outcome, now: float
+    connection: Connection, sequence: int, attempt: int, outcome: AsyncOutcome, now: float
 ) -> bool:
     """Write down what came of it; False where the request is no longer this attempt's.
 
     Then nothing may be told of it either. An inline body stays for as long as it may be redriven.
     """
-    return bool(finish_all(connection, [Ended(sequence, attempt, outcome, now)]))
+    return bool(finish_all(connection, [EndedRow(sequence, attempt, outcome, now)]))
 
 
-def finish_all(connection: Connection, ends: Sequence[Ended]) -> set[Held]:
+def finish_all(connection: Connection, ends: Sequence[EndedRow]) -> set[Held]:
     """As `finish`, of at most some hundreds; those that were their attempt's, and are ended."""
     asked = {(one.sequence, one.attempt): one for one in ends}
     held = _hold(connection, asked)
@@ -256,7 +256,7 @@ def _hold(connection: Connection, held: Collection[Held]) -> dict[Held, Row[Any]
     return {mine: row for mine, row in rows.items() if mine in held}
 
 
-def _finish_row(ended: Ended) -> dict[str, Any]:
+def _finish_row(ended: EndedRow) -> dict[str, Any]:
     return {
         "of": ended.sequence,
         "by": ended.attempt,

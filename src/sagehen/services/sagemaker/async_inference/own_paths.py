@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from sagehen.base.errors import Invalid
-from sagehen.frame.own_paths.routes import Asked, number_in, own_route
+from sagehen.frame.own_paths.routes import OwnPathRequest, number_in, own_route
 from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
 from sagehen.services.sagemaker.async_inference.records import QueueMode
 
@@ -58,24 +58,24 @@ class AsyncPaths:
             ),
         ]
 
-    def _queue(self, asked: Asked) -> dict[str, Any]:
+    def _queue(self, asked: OwnPathRequest) -> dict[str, Any]:
         return self._queues.queue(asked.path["endpoint"])
 
-    def _set_mode(self, mode: QueueMode, asked: Asked) -> dict[str, Any]:
+    def _set_mode(self, mode: QueueMode, asked: OwnPathRequest) -> dict[str, Any]:
         return self._queues.set_mode(asked.path["endpoint"], mode)
 
-    def _requests(self, asked: Asked) -> dict[str, Any]:
+    def _requests(self, asked: OwnPathRequest) -> dict[str, Any]:
         return self._queues.requests(*_named(asked))
 
-    def _cancel(self, asked: Asked) -> dict[str, Any]:
+    def _cancel(self, asked: OwnPathRequest) -> dict[str, Any]:
         return self._queues.cancel(*_named(asked))
 
-    def _failures(self, asked: Asked) -> dict[str, Any]:
+    def _failures(self, asked: OwnPathRequest) -> dict[str, Any]:
         after = number_in(asked.query, "after", 0, 0, 2**63 - 1)
         limit = number_in(asked.query, "limit", PAGE, 1, LARGEST_PAGE)
         return self._queues.failures(asked.path["endpoint"], after, limit)
 
-    def _redrive(self, asked: Asked) -> dict[str, Any]:
+    def _redrive(self, asked: OwnPathRequest) -> dict[str, Any]:
         try:
             wanted = msgspec.json.decode(asked.body or b"{}", type=_Redrive)
         except msgspec.DecodeError as error:
@@ -87,5 +87,5 @@ class AsyncPaths:
         )
 
 
-def _named(asked: Asked) -> tuple[str, str]:
+def _named(asked: OwnPathRequest) -> tuple[str, str]:
     return asked.path["endpoint"], asked.path["inference_id"]

@@ -5,11 +5,11 @@ from enum import StrEnum
 import msgspec
 
 __all__ = [
+    "AsyncOutcome",
     "AsyncRequest",
     "AsyncState",
     "EndpointQueue",
-    "Outcome",
-    "Output",
+    "OutputTarget",
     "QueueMode",
     "QueuedRequest",
 ]
@@ -32,7 +32,7 @@ class AsyncState(StrEnum):
         return self not in (AsyncState.QUEUED, AsyncState.LEASED)
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OutputTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a request's answer goes and who is told: promised when it was accepted, kept since."""
 
     location: str
@@ -60,14 +60,14 @@ class AsyncRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """From then on it is not sent to a container any more."""
     timeout_seconds: float
     """InvocationTimeoutSeconds."""
-    output: Output
+    output: OutputTarget
     input_location: str | None = None
     content_type: str | None = None
     accept: str | None = None
     custom_attributes: str | None = None
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AsyncOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What came of a request."""
 
     state: AsyncState
@@ -104,7 +104,7 @@ class QueuedRequest(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     """When it was last taken up to be sent."""
     ended_at: float | None = None
-    outcome: Outcome | None = None
+    outcome: AsyncOutcome | None = None
 
 
 class QueueMode(StrEnum):

@@ -30,10 +30,10 @@ from sqlalchemy import (
 )
 
 from sagehen.services.sagemaker.async_inference.records import (
+    AsyncOutcome,
     AsyncRequest,
     AsyncState,
-    Outcome,
-    Output,
+    OutputTarget,
     QueuedRequest,
 )
 from sagehen.state.rows import METADATA, Upsert, upsert_for
@@ -186,14 +186,14 @@ def row_of(request: AsyncRequest) -> dict[str, Any]:
 
 def read_row(row: RowMapping) -> QueuedRequest:
     notices = msgspec.json.decode(row["notices"], type=_Notices) if row["notices"] else _NOBODY
-    output = Output(
+    output = OutputTarget(
         location=row["location"],
         failure_location=row["failure_location"],
         success_topic=notices.success,
         error_topic=notices.error,
         include_response_in=notices.include,
     )
-    outcome = msgspec.json.decode(row["outcome"], type=Outcome) if row["outcome"] else None
+    outcome = msgspec.json.decode(row["outcome"], type=AsyncOutcome) if row["outcome"] else None
     return QueuedRequest(
         request=AsyncRequest(output=output, **{name: row[name] for name in _DIRECT}),
         state=AsyncState(row["state"]),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagehen.frame.container_specs import ContainerSpec
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.frame.images import (
     BUILT_IN_IMAGES,
     find_launch,
@@ -110,7 +110,7 @@ def containers_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
     return [primary] if primary is not None else list(definition.get("Containers", ()))
 
 
-def check_containers(call: Call, params: dict[str, Any]) -> None:
+def check_containers(call: RequestContext, params: dict[str, Any]) -> None:
     """Check what CreateModel is given, down to the model data in the object store.
 
     Raises:
@@ -165,7 +165,7 @@ def _check_environment(containers: list[dict[str, Any]]) -> None:
         )
 
 
-def _check_container(call: Call, container: dict[str, Any]) -> None:
+def _check_container(call: RequestContext, container: dict[str, Any]) -> None:
     for member, feature in _UNBUILT.items():
         if container.get(member):
             raise not_built(feature)

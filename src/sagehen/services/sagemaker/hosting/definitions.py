@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 
 from sagehen.base.errors import AlreadyExists
 from sagehen.frame import tags
-from sagehen.frame.context import Call
-from sagehen.frame.named_records import Named, as_time, read_page
+from sagehen.frame.context import RequestContext
+from sagehen.frame.named_records import NamedTable, as_time, read_page
 from sagehen.services.sagemaker.async_inference.config import check_async_models
 from sagehen.services.sagemaker.errors import existing, missing
 from sagehen.services.sagemaker.hosting import (
@@ -61,7 +61,7 @@ class Definitions(Generic[Record]):
         prefix: of its members, as in `ModelName` and `Models`.
     """
 
-    def __init__(self, records: Named[Record], said: str, resource: str, prefix: str) -> None:
+    def __init__(self, records: NamedTable[Record], said: str, resource: str, prefix: str) -> None:
         self._records = records
         self._said = said
         self._resource = resource
@@ -69,7 +69,7 @@ class Definitions(Generic[Record]):
 
     def insert(
         self,
-        call: Call,
+        call: RequestContext,
         connection: Connection,
         params: dict[str, Any],
         given_tags: dict[str, str],
@@ -89,18 +89,18 @@ class Definitions(Generic[Record]):
         tags.put(connection, record.arn, given_tags)
         return {f"{self._prefix}Arn": record.arn}
 
-    def get(self, call: Call, connection: Connection, name: str) -> Record:
+    def get(self, call: RequestContext, connection: Connection, name: str) -> Record:
         """The one of that name. Raises AwsError where there is none."""
         record = self._records.get(connection, name)
         if record is None:
             raise missing(self._said, self._arn(call, name))
         return record
 
-    def page(self, call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    def page(self, call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
         """What a List operation answers."""
         return read_page(call, params, self._records.list_page, f"{self._prefix}s", self.summary)
 
-    def delete(self, call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    def delete(self, call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
         """Drop one and its tags. Endpoints that use it are not touched: they have a copy."""
         name = params[f"{self._prefix}Name"]
         arn = self._arn(call, name)
@@ -118,7 +118,7 @@ class Definitions(Generic[Record]):
             "CreationTime": as_time(record.created_at),
         }
 
-    def _arn(self, call: Call, name: str) -> str:
+    def _arn(self, call: RequestContext, name: str) -> str:
         return call.arns.sagemaker(self._resource, name)
 
 
@@ -132,7 +132,7 @@ list_models = MODELS.page
 delete_model = MODELS.delete
 
 
-def create_model(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def create_model(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Store a model whose data can be read and whose image can be run."""
     given_tags = check_tags(params.get("Tags", []))
     check_containers(call, params)
@@ -140,7 +140,7 @@ def create_model(call: Call, params: dict[str, Any]) -> dict[str, Any]:
         return MODELS.insert(call, connection, params, given_tags)
 
 
-def describe_model(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def describe_model(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """The model as it was created, with SageMaker's defaults filled in."""
     with call.database.read() as connection:
         record = MODELS.get(call, connection, params["ModelName"])
@@ -168,7 +168,7 @@ list_endpoint_configs = ENDPOINT_CONFIGS.page
 delete_endpoint_config = ENDPOINT_CONFIGS.delete
 
 
-def create_endpoint_config(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def create_endpoint_config(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Store a config whose models exist and whose every part Sagehen can run."""
     given_tags = check_tags(params.get("Tags", []))
     check_config(params)
@@ -179,7 +179,7 @@ def create_endpoint_config(call: Call, params: dict[str, Any]) -> dict[str, Any]
         return ENDPOINT_CONFIGS.insert(call, connection, params, given_tags)
 
 
-def describe_endpoint_config(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def describe_endpoint_config(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """The config as it was created, with SageMaker's defaults filled in."""
     with call.database.read() as connection:
         record = ENDPOINT_CONFIGS.get(call, connection, params["EndpointConfigName"])

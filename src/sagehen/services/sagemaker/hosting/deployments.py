@@ -14,7 +14,7 @@ import psutil
 from sqlalchemy import Connection
 
 from sagehen.base.settings import Settings
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.frame.instance_types import require_instance_type
 from sagehen.services.sagemaker.async_inference.config import check_async_models, plan_async
 from sagehen.services.sagemaker.errors import quota_exceeded
@@ -42,7 +42,7 @@ from sagehen.services.sagemaker.hosting.variants import (
 __all__ = ["Machine", "check_capacity", "copy_config", "look_up_versions", "retain", "this_machine"]
 
 
-def look_up_versions(call: Call, config_name: str) -> Mapping[str, str]:
+def look_up_versions(call: RequestContext, config_name: str) -> Mapping[str, str]:
     """ETags of the model data that a config leads to, by address, as it lies there now.
 
     Instances that are started again later get the same, if their object is overwritten or gone by
@@ -57,7 +57,7 @@ def look_up_versions(call: Call, config_name: str) -> Mapping[str, str]:
 
 
 def copy_config(
-    call: Call,
+    call: RequestContext,
     connection: Connection,
     config_name: str,
     endpoint_name: str,

@@ -1,11 +1,11 @@
 """The endpoint configs: one row each."""
 
-from sagehen.frame.named_records import Named, table_of_definitions
+from sagehen.frame.named_records import NamedTable, table_of_definitions
 from sagehen.services.sagemaker.hosting.records import EndpointConfigRecord
 
 __all__ = ["ENDPOINT_CONFIGS", "delete", "get", "insert", "list_page"]
 
-ENDPOINT_CONFIGS = Named(table_of_definitions("endpoint_configs"), EndpointConfigRecord)
+ENDPOINT_CONFIGS = NamedTable(table_of_definitions("endpoint_configs"), EndpointConfigRecord)
 
 insert = ENDPOINT_CONFIGS.insert
 get = ENDPOINT_CONFIGS.get

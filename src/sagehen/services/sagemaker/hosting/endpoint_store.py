@@ -2,7 +2,7 @@
 
 from sqlalchemy import JSON, Column, Connection, Double, String, Table, Text
 
-from sagehen.frame.named_records import Named
+from sagehen.frame.named_records import NamedTable
 from sagehen.services.sagemaker.hosting.records import EndpointRecord
 from sagehen.state.rows import METADATA
 
@@ -18,7 +18,7 @@ __all__ = [
     "update",
 ]
 
-ENDPOINTS = Named(
+ENDPOINTS = NamedTable(
     Table(
         "endpoints",
         METADATA,

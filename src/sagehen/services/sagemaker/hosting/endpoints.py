@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from sagehen.base.errors import AlreadyExists
 from sagehen.frame import tags
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.frame.named_records import read_page
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.async_inference import request_store as async_requests
@@ -85,7 +85,7 @@ _EXCLUDED = "ExcludeRetainedVariantProperties"
 _BUSY = (EndpointStatus.CREATING, EndpointStatus.UPDATING, EndpointStatus.DELETING)
 
 
-def create_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def create_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Ask for a new endpoint; it is `Creating` until its instances are healthy."""
     given_tags = check_tags(params.get("Tags", []))
     check_deployment_config(params.get("DeploymentConfig"))
@@ -119,7 +119,7 @@ def create_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"EndpointArn": arn}
 
 
-def describe_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def describe_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """How the endpoint stands: what serves, what is wanted, and why if it failed."""
     name = params["EndpointName"]
     with call.database.read() as connection:
@@ -129,12 +129,12 @@ def describe_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
         return describe(record, instances.of_endpoint(connection, record.name))
 
 
-def list_endpoints(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_endpoints(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of endpoints."""
     return read_page(call, params, endpoints.list_page, "Endpoints", summarize)
 
 
-def update_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def update_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Ask for another config on new instances; the old ones serve until these are healthy."""
     check_deployment_config(params.get("DeploymentConfig"))
     excluded = [one["VariantPropertyType"] for one in params.get(_EXCLUDED, [])]
@@ -164,7 +164,9 @@ def update_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"EndpointArn": record.arn}
 
 
-def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def update_endpoint_weights_and_capacities(
+    call: RequestContext, params: dict[str, Any]
+) -> dict[str, Any]:
     """Ask for other weights or instance counts of variants; the instances there are stay."""
     wanted = _by_variant(params["DesiredWeightsAndCapacities"])
     with call.database.write() as connection:
@@ -192,7 +194,7 @@ def update_endpoint_weights_and_capacities(call: Call, params: dict[str, Any]) -
     return {"EndpointArn": record.arn}
 
 
-def delete_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def delete_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Ask for the endpoint to go; it is `Deleting` until its instances have stopped."""
     # With the other writers, not beside them: those who queue requests lock the same rows.
     call.writes.run(lambda connection: _delete(call, connection, params["EndpointName"]))
@@ -200,7 +202,7 @@ def delete_endpoint(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _delete(call: Call, connection: Connection, name: str) -> None:
+def _delete(call: RequestContext, connection: Connection, name: str) -> None:
     record = endpoints.get_for_update(connection, name)
     if record is None:
         raise _missing(call, name)
@@ -224,7 +226,9 @@ def _tell(connection: Connection, record: EndpointRecord, now: float) -> None:
     put_event(connection, endpoint_event(record, tags.get(connection, record.arn), now))
 
 
-def _changeable(call: Call, connection: Connection, name: str) -> tuple[EndpointRecord, Deployment]:
+def _changeable(
+    call: RequestContext, connection: Connection, name: str
+) -> tuple[EndpointRecord, Deployment]:
     """An endpoint that may be updated, and what it runs."""
     record = endpoints.get_for_update(connection, name)
     if record is None:
@@ -238,7 +242,7 @@ def _changeable(call: Call, connection: Connection, name: str) -> tuple[Endpoint
     return record, record.current
 
 
-def _updating(call: Call, record: EndpointRecord, target: Deployment) -> EndpointRecord:
+def _updating(call: RequestContext, record: EndpointRecord, target: Deployment) -> EndpointRecord:
     return msgspec.structs.replace(
         record,
         status=EndpointStatus.UPDATING,
@@ -249,7 +253,7 @@ def _updating(call: Call, record: EndpointRecord, target: Deployment) -> Endpoin
 
 
 def _unless_topics_fail(
-    call: Call, connection: Connection, before: EndpointRecord, after: EndpointRecord
+    call: RequestContext, connection: Connection, before: EndpointRecord, after: EndpointRecord
 ) -> EndpointRecord:
     """`after`, or where it has a topic that is missing, what is left of any failed update."""
     plan = after.target.asynchronous if after.target else None
@@ -259,7 +263,7 @@ def _unless_topics_fail(
     return msgspec.structs.replace(before, failure_reason=reason, modified_at=call.clock.now())
 
 
-def _check_capacity(call: Call, connection: Connection, after: EndpointRecord) -> None:
+def _check_capacity(call: RequestContext, connection: Connection, after: EndpointRecord) -> None:
     check_capacity(endpoints.all(connection), after, call.settings, this_machine())
 
 
@@ -310,11 +314,11 @@ def _changed(variant: VariantPlan, wanted: dict[str, Any] | None) -> VariantPlan
     )
 
 
-def _missing(call: Call, name: str) -> AwsError:
+def _missing(call: RequestContext, name: str) -> AwsError:
     return missing("endpoint", call.arns.sagemaker("endpoint", name))
 
 
-def _same_config(call: Call, target: Deployment) -> AwsError:
+def _same_config(call: RequestContext, target: Deployment) -> AwsError:
     arn = call.arns.sagemaker("endpoint-config", target.config_name)
     return refused(
         "Cannot update endpoint with the currently in use endpoint configuration "

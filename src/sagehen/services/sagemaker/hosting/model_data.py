@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from sagehen.base.errors import NotFound, Unavailable
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.s3.storage.errors import NoSuchBucket, NoSuchKey
 from sagehen.services.s3.storage.records import ListingQuery
 from sagehen.services.sagemaker.errors import refused
@@ -16,7 +16,7 @@ _S3_URL = re.compile(r"s3://([^/]+)/(.+)", re.DOTALL)
 _S3_FOLDER = re.compile(r"s3://([^/]+)/?(.*)", re.DOTALL)
 
 
-def check_model_data(call: Call, container: dict[str, Any], role: str | None) -> None:
+def check_model_data(call: RequestContext, container: dict[str, Any], role: str | None) -> None:
     """Check that what a container is to load can be read: one object, or the place of several.
 
     Raises:
@@ -38,7 +38,7 @@ def check_model_data(call: Call, container: dict[str, Any], role: str | None) ->
         raise _no_access(url, role, call.settings.region, _missing(url, error)) from error
 
 
-def model_data_version(call: Call, container: dict[str, Any]) -> tuple[str, str] | None:
+def model_data_version(call: RequestContext, container: dict[str, Any]) -> tuple[str, str] | None:
     """Address and ETag of the one object that a container is to load; None where there is none."""
     source = container.get("ModelDataSource", {}).get("S3DataSource", {})
     url = source.get("S3Uri") or container.get("ModelDataUrl", "")
@@ -51,7 +51,7 @@ def model_data_version(call: Call, container: dict[str, Any]) -> tuple[str, str]
         return None  # Whoever fetches it says so.
 
 
-def _check_prefix(call: Call, url: str) -> None:
+def _check_prefix(call: RequestContext, url: str) -> None:
     bucket, prefix = _split_folder(url)
     listing = call.objects.list_page(bucket, ListingQuery(prefix=prefix, limit=1))
     if not listing.objects:

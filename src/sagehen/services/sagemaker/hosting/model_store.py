@@ -1,11 +1,11 @@
 """The models: one row each."""
 
-from sagehen.frame.named_records import Named, table_of_definitions
+from sagehen.frame.named_records import NamedTable, table_of_definitions
 from sagehen.services.sagemaker.hosting.records import ModelRecord
 
 __all__ = ["MODELS", "delete", "get", "insert", "list_page"]
 
-MODELS = Named(table_of_definitions("models"), ModelRecord)
+MODELS = NamedTable(table_of_definitions("models"), ModelRecord)
 
 insert = MODELS.insert
 get = MODELS.get

@@ -10,7 +10,7 @@ from sagehen.base.errors import AlreadyExists
 from sagehen.base.settings import Settings
 from sagehen.frame import tags as stored_tags
 from sagehen.frame.arns import ArnMaker
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.errors import over_limit
 from sagehen.services.sagemaker.tags import check_tags
@@ -31,7 +31,7 @@ DEFAULT_RUNTIME_SECONDS = 86_400
 """MaxRuntimeInSeconds where it is not given: SageMaker's default."""
 
 
-def create_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def create_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Ask for a training job; it is `InProgress` until it has ended."""
     given_tags = check_tags(params.get("Tags", []))
     check_training_job(params, call.settings, call.objects)

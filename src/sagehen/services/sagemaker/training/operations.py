@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sagehen.base.home import Home
 from sagehen.frame import tags
 from sagehen.frame.arns import ArnMaker
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.frame.named_records import read_page
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.errors import refused
@@ -64,7 +64,7 @@ _OF_NOBODY = ("WarmPoolStatusEquals", "TrainingPlanArnEquals")
 """No job of ours has what these ask for."""
 
 
-def describe_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def describe_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """A job as it was asked for, and where it stands."""
     with call.database.read() as connection:
         record = training_jobs.get(connection, params["TrainingJobName"])
@@ -73,7 +73,7 @@ def describe_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return describe(record)
 
 
-def list_training_jobs(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def list_training_jobs(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """One page of jobs; unlike other lists, the oldest first where no order is given.
 
     A page has as many as asked for, also with StatusEquals, where SageMaker's may have fewer.
@@ -85,7 +85,7 @@ def list_training_jobs(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def update_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def update_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Change what is only told again of a job that goes on."""
 
     def work(connection: Connection) -> str:
@@ -103,13 +103,13 @@ def update_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {"TrainingJobArn": call.writes.run(work)}
 
 
-def stop_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def stop_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Ask for a job to end; it is `Stopping` until its code has, and its outputs are uploaded."""
     call.writes.run(lambda connection: _stop(call, connection, params["TrainingJobName"]))
     return {}
 
 
-def delete_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
+def delete_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Forget a job that has ended; its name is free again. What it wrote stays.
 
     Its log stays too, by another name: the next job of its name begins its own.
@@ -134,14 +134,14 @@ def delete_training_job(call: Call, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _put_log_aside(call: Call, record: TrainingJobRecord) -> None:
+def _put_log_aside(call: RequestContext, record: TrainingJobRecord) -> None:
     folder = Home(call.settings.home).job_log(record.name)
     # No job's name has a dot. It may have no log, or none any more.
     with contextlib.suppress(OSError):
         folder.rename(folder.with_name(f"{record.name}.{record.job_id}"))
 
 
-def _stop(call: Call, connection: Connection, name: str) -> None:
+def _stop(call: RequestContext, connection: Connection, name: str) -> None:
     record = _going_on(connection, name)
     stop_training_job_row(connection, record, call.arns, call.clock.now())
 

@@ -7,7 +7,7 @@ POST …/interrupt?count=n       the same, of so many spot jobs; of all where no
 from typing import Any, Protocol
 
 from sagehen.base.errors import NotFound
-from sagehen.frame.own_paths.routes import Asked, number_in, own_route
+from sagehen.frame.own_paths.routes import OwnPathRequest, number_in, own_route
 
 __all__ = ["Interrupting", "JobPaths"]
 
@@ -33,13 +33,13 @@ class JobPaths:
             own_route(at + "/{name}/interrupt", {"POST": self._interrupt_one}),
         ]
 
-    async def _interrupt_one(self, asked: Asked) -> dict[str, Any]:
+    async def _interrupt_one(self, asked: OwnPathRequest) -> dict[str, Any]:
         name = asked.path["name"]
         if not name.isascii() or len(name) > 63:
             raise NotFound(f"There is no training job {name[:63]!r}.")
         return {"interrupted": [await self._interrupts.interrupt_job(name)]}
 
-    async def _interrupt_some(self, asked: Asked) -> dict[str, Any]:
+    async def _interrupt_some(self, asked: OwnPathRequest) -> dict[str, Any]:
         given = "count" in asked.query
         count = number_in(asked.query, "count", 0, 0, MOST_AT_ONCE) if given else None
         return {"interrupted": await self._interrupts.interrupt_spot_jobs(count)}

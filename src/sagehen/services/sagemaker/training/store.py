@@ -23,7 +23,7 @@ from sqlalchemy import (
     select,
 )
 
-from sagehen.frame.named_records import Named
+from sagehen.frame.named_records import NamedTable
 from sagehen.services.sagemaker.training.records import JobStage, JobStatus, TrainingJobRecord
 from sagehen.state.database import notify
 from sagehen.state.rows import METADATA
@@ -49,7 +49,7 @@ __all__ = [
 JOBS_CHANGED = "training-jobs"
 """What listeners of the database hear when an operation has left something to be done."""
 
-TRAINING_JOBS = Named(
+TRAINING_JOBS = NamedTable(
     Table(
         "training_jobs",
         METADATA,

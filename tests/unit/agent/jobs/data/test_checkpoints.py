@@ -9,7 +9,7 @@ from sagehen.agent.jobs.data import checkpoints
 from sagehen.agent.jobs.data.store_writes import is_being_written, is_only_appended_to
 from sagehen.base.errors import Invalid, Unavailable
 from sagehen.base.home import Home
-from sagehen.frame.job_specs import CheckpointSpec, Outcome, StopRequest
+from sagehen.frame.job_specs import CheckpointSpec, JobOutcome, StopRequest
 from sagehen.services.s3.storage import ObjectStore
 from sagehen.services.s3.storage.records import Attributes, ListingQuery
 from support.clock import SteppedClock
@@ -82,9 +82,9 @@ async def test_what_is_found_is_as_old_as_what_was_kept(
     assert log.read_text().split() == [str(int(one)) for one in kept]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.STOPPED, Outcome.INTERRUPTED])
+@pytest.mark.parametrize("outcome", [JobOutcome.STOPPED, JobOutcome.INTERRUPTED])
 async def test_they_are_kept_however_it_ends(
-    running: Running, objects: ObjectStore, outcome: Outcome
+    running: Running, objects: ObjectStore, outcome: JobOutcome
 ) -> None:
     (running.folder / "x").write_text("x")
     running.jobs.jobs.stop("j-1", StopRequest(outcome=outcome))
@@ -288,10 +288,10 @@ async def test_interrupted_with_the_store_away_it_goes_on_from_what_there_is(
 
     monkeypatch.setattr(objects, "draft", fail)
     (running.folder / "x").write_text("x")
-    running.jobs.jobs.stop("j-1", StopRequest(outcome=Outcome.INTERRUPTED))
+    running.jobs.jobs.stop("j-1", StopRequest(outcome=JobOutcome.INTERRUPTED))
     await clock.sleeper(0.1)
     clock.advance(3600)
-    assert (await running.jobs.ends()).outcome is Outcome.INTERRUPTED
+    assert (await running.jobs.ends()).outcome is JobOutcome.INTERRUPTED
 
 
 async def test_a_bucket_that_is_gone_in_the_end_fails_the_job(
@@ -301,7 +301,7 @@ async def test_a_bucket_that_is_gone_in_the_end_fails_the_job(
     objects.delete_bucket("bucket")
     running.jobs.jobs.stop("j-1", StopRequest())
     report = await running.jobs.ends()
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert "NoSuchBucket" in str(report.failure_reason)
 
 
@@ -323,7 +323,7 @@ async def test_a_name_that_no_key_can_have_is_left_out(
     (running.folder / "\udcff").write_text("x")
     (running.folder / "ok").write_text("x")
     running.jobs.jobs.stop("j-1", StopRequest())
-    assert (await running.jobs.ends()).outcome is Outcome.STOPPED
+    assert (await running.jobs.ends()).outcome is JobOutcome.STOPPED
     assert stored(objects) == {"ok": b"x"}
     assert "A checkpoint is not kept" in caplog.text
 
@@ -357,7 +357,7 @@ async def test_a_key_that_cannot_be_a_file_fails_the_restore(
 ) -> None:
     put_object(key, b"x")
     report = await jobs.run(make_spec(checkpoint=CHECKPOINT))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert "cannot be a file" in str(report.failure_reason)
 
 
@@ -365,7 +365,7 @@ async def test_without_their_bucket_a_job_does_not_start(
     jobs: JobsUnderTest, make_spec: MakeSpec
 ) -> None:
     report = await jobs.run(make_spec(checkpoint=CheckpointSpec(s3_uri="s3://nobucket/x")))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert "NoSuchBucket (404)" in str(report.failure_reason)
 
 
@@ -429,6 +429,6 @@ async def test_of_a_file_that_became_a_folder_the_newer_is_restored(
     put_object(f"ck/count/{newer}", b"new\n")
     script = f"{CD}; cat {newer} other"
     report = await jobs.run(make_spec(script, checkpoint=CHECKPOINT))
-    assert (report.outcome, report.failure_reason) == (Outcome.COMPLETED, None)
+    assert (report.outcome, report.failure_reason) == (JobOutcome.COMPLETED, None)
     log = home.logs / "training-jobs" / "count" / "algo-1.log"
     assert log.read_text() == "new\nother\n"

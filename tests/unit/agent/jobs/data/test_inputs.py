@@ -11,7 +11,7 @@ from sagehen.agent.jobs import disk_allowance as allowance
 from sagehen.agent.jobs.data import inputs, transfers
 from sagehen.base.errors import Invalid, Unavailable
 from sagehen.base.home import Home
-from sagehen.frame.job_specs import ChannelSpec, JobPhase, JobReport, Outcome, StopRequest
+from sagehen.frame.job_specs import ChannelSpec, JobOutcome, JobPhase, JobReport, StopRequest
 from support.clock import SteppedClock
 from support.jobs import JobsUnderTest, MakeSpec
 
@@ -55,7 +55,7 @@ async def test_a_prefix_becomes_files(
     if uri == "data/train":
         put_object("data/train", b"d")
     report, found = await seen(jobs, make_spec, s3_uri=f"s3://bucket/{uri}")
-    assert report.outcome is Outcome.COMPLETED, report.failure_reason
+    assert report.outcome is JobOutcome.COMPLETED, report.failure_reason
     assert sorted(found[0]) == sorted(names)
 
 
@@ -192,7 +192,7 @@ async def test_what_cannot_be_a_channel_fails_the_job_by_name(
     put_object("tw/two", b"x")
     put_object("two", b"x")
     report, found = await seen(jobs, make_spec, **channel)
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert report.failure_reason is not None
     assert report.failure_reason.startswith("ClientError: Data download failed:")
     assert reason in report.failure_reason
@@ -207,7 +207,7 @@ async def test_more_than_the_volume_holds_is_not_fetched(
     put_object("t/2", b"x" * 600)
     channels = (ChannelSpec(name="train", s3_uri="s3://bucket/t/"),)
     report = await jobs.run(make_spec(channels=channels, volume_gb=0))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert "has 1200 bytes, more than the 0 GB" in str(report.failure_reason)
 
 
@@ -217,7 +217,7 @@ async def test_what_unpacks_to_more_than_the_volume_holds_is_given_up(
     monkeypatch.setattr(allowance, "GIGABYTE", 2**20)
     put_object("z/zeros.gz", gzip.compress(bytes(2**20)) * 2)
     report, _ = await seen(jobs, make_spec, s3_uri="s3://bucket/z/", compression="Gzip")
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert "more than the 1 GB of its volume" in str(report.failure_reason)
 
 
@@ -258,7 +258,7 @@ async def test_a_store_that_is_away_for_a_while_is_waited_for(
     for wait in (0.1, 0.2):
         await clock.sleeper(wait)
         clock.advance(wait)
-    assert (await jobs.ends()).outcome is Outcome.COMPLETED
+    assert (await jobs.ends()).outcome is JobOutcome.COMPLETED
 
 
 async def test_a_store_that_stays_away_loses_the_attempt(
@@ -273,7 +273,7 @@ async def test_a_store_that_stays_away_loses_the_attempt(
     await clock.sleeper(0.1)
     clock.advance(3600)
     report = await jobs.ends()
-    assert report.outcome is Outcome.LOST
+    assert report.outcome is JobOutcome.LOST
     assert report.failure_reason == (
         "InternalServerError: We encountered an internal error. Please try again. "
         "(The object store cannot be had: It is away.)"
@@ -292,7 +292,7 @@ async def test_a_job_can_be_stopped_while_it_waits_for_its_data(
     await clock.sleeper(0.1)
     jobs.jobs.stop("j-1", StopRequest())
     report = await jobs.ends()
-    assert report.outcome is Outcome.STOPPED
+    assert report.outcome is JobOutcome.STOPPED
     assert report.running_seconds == 0
 
 
@@ -318,7 +318,7 @@ async def test_a_job_can_be_stopped_while_the_store_hangs(
         jobs.jobs.stop("j-1", StopRequest())
         await clock.sleeper(transfers.HANGS_SECONDS)
         clock.advance(transfers.HANGS_SECONDS)
-        assert (await jobs.ends()).outcome is Outcome.STOPPED
+        assert (await jobs.ends()).outcome is JobOutcome.STOPPED
     finally:
         answers.set()
     jobs.jobs.delete("j-1")
@@ -338,7 +338,7 @@ async def test_a_full_disk_loses_the_attempt_and_says_so(
 
     monkeypatch.setattr(jobs.around.objects, "open", full)
     report = await jobs.run(make_spec(TREE, channels=channels))
-    assert report.outcome is Outcome.LOST
+    assert report.outcome is JobOutcome.LOST
     assert "The disk that holds training jobs is full" in str(report.failure_reason)
 
 
@@ -355,7 +355,7 @@ async def test_the_code_is_unpacked_where_the_script_runner_looks(
                 hyperparameters={"sagemaker_submit_directory": address},
             )
         )
-        assert report.outcome is Outcome.COMPLETED, report.failure_reason
+        assert report.outcome is JobOutcome.COMPLETED, report.failure_reason
     log = jobs.around.home.logs / "training-jobs" / "count" / "algo-1.log"
     assert log.read_text() == "from the archive\n" * 2
 
@@ -382,7 +382,7 @@ async def test_a_code_archive_that_cannot_be_used(
     put_object("out", make_archive(("../x", b"")))
     code = {"sagemaker_submit_directory": f"s3://bucket/{key}"}
     report = await jobs.run(make_spec(hyperparameters=code))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert reason in str(report.failure_reason)
 
 

@@ -13,7 +13,7 @@ from sagehen.agent.jobs.data import outputs
 from sagehen.agent.jobs.data.outputs import collect, write_archive
 from sagehen.base.errors import Unavailable
 from sagehen.base.home import Home
-from sagehen.frame.job_specs import CheckpointSpec, JobPhase, Outcome, StopRequest
+from sagehen.frame.job_specs import CheckpointSpec, JobOutcome, JobPhase, StopRequest
 from sagehen.services.s3.storage import ObjectStore
 from sagehen.services.s3.storage.records import ListingQuery
 from support.clock import SteppedClock
@@ -51,7 +51,7 @@ async def test_what_a_job_leaves_becomes_archives(
     jobs: JobsUnderTest, make_spec: MakeSpec, objects: ObjectStore
 ) -> None:
     report = await jobs.run(make_spec(WRITES))
-    assert report.outcome is Outcome.COMPLETED
+    assert report.outcome is JobOutcome.COMPLETED
     assert report.artifacts == ("model.tar.gz", "output.tar.gz")
     assert unpacked(read(objects, MODEL)) == {
         "deep": None,
@@ -65,7 +65,7 @@ async def test_nothing_becomes_of_nothing(
     jobs: JobsUnderTest, make_spec: MakeSpec, objects: ObjectStore
 ) -> None:
     report = await jobs.run(make_spec("mkdir $SAGEMAKER_BASE_DIR/model/empty"))
-    assert (report.outcome, report.artifacts) == (Outcome.COMPLETED, ())
+    assert (report.outcome, report.artifacts) == (JobOutcome.COMPLETED, ())
     assert keys(objects) == []
 
 
@@ -87,7 +87,7 @@ async def test_a_failed_job_keeps_what_it_wrote(
     jobs: JobsUnderTest, make_spec: MakeSpec, objects: ObjectStore
 ) -> None:
     report = await jobs.run(make_spec(f"{WRITES} exit 1"))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert report.artifacts == ("model.tar.gz", "output.tar.gz")
 
 
@@ -100,7 +100,7 @@ async def test_hosts_files_are_put_together_and_the_first_wins(
         if [ $H = algo-1 ]; then echo file > name; else mkdir name; echo lost > name/x; fi
     """  # noqa: E501
     report = await jobs.run(make_spec(script, instance_count=2))
-    assert report.outcome is Outcome.COMPLETED
+    assert report.outcome is JobOutcome.COMPLETED
     assert unpacked(read(objects, MODEL)) == {
         "algo-1": b"algo-1\n",
         "algo-2": b"algo-2\n",
@@ -172,7 +172,7 @@ async def test_outputs_that_have_no_bucket_fail_the_job(
     jobs: JobsUnderTest, make_spec: MakeSpec, uri: str
 ) -> None:
     report = await jobs.run(make_spec(WRITES, output_uri=uri))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert str(report.failure_reason).startswith(
         "ClientError: Artifact upload failed:NoSuchBucket (404): The specified bucket does not"
     )
@@ -185,7 +185,7 @@ async def test_a_name_that_no_key_can_have_fails_the_job(
 ) -> None:
     script = "touch $SAGEMAKER_BASE_DIR/model/$(printf '\\377') $SAGEMAKER_BASE_DIR/model/a"
     report = await jobs.run(make_spec(script, compress_output=False))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert "not UTF-8" in str(report.failure_reason)
     assert keys(objects) == []
 
@@ -210,7 +210,7 @@ async def test_outputs_wait_for_a_store_that_is_away(
         await clock.sleeper(wait)
         assert jobs.jobs.list().jobs[0].phases[-1].phase is JobPhase.UPLOADING
         clock.advance(wait)
-    assert (await jobs.ends()).outcome is Outcome.COMPLETED
+    assert (await jobs.ends()).outcome is JobOutcome.COMPLETED
     assert keys(objects) == [MODEL, OUTPUT]
 
 
@@ -229,7 +229,7 @@ async def test_outputs_that_find_no_store_lose_the_attempt(
     await clock.sleeper(0.1)
     clock.advance(3600)
     report = await jobs.ends()
-    assert (report.outcome, report.artifacts) == (Outcome.LOST, ())
+    assert (report.outcome, report.artifacts) == (JobOutcome.LOST, ())
     assert str(report.failure_reason).startswith("InternalServerError: ")
 
 
@@ -261,7 +261,7 @@ class TestToldToEnd:
         jobs.jobs.stop("j-1", StopRequest())
         await self.wait_for_store(clock)
         report = await jobs.ends()
-        assert (report.outcome, report.artifacts) == (Outcome.LOST, ())
+        assert (report.outcome, report.artifacts) == (JobOutcome.LOST, ())
         assert str(report.failure_reason).endswith(
             "It is away. The job was told to end, and waited no longer.)"
         )
@@ -273,7 +273,7 @@ class TestToldToEnd:
         await clock.sleeper(0.1)
         jobs.jobs.stop("j-1", StopRequest())
         assert 110 < await self.wait_for_store(clock) <= 120
-        assert (await jobs.ends()).outcome is Outcome.LOST
+        assert (await jobs.ends()).outcome is JobOutcome.LOST
 
     async def test_who_is_interrupted_goes_on_from_what_the_store_has(
         self, jobs: JobsUnderTest, make_spec: MakeSpec, home: Home, clock: SteppedClock
@@ -286,7 +286,7 @@ class TestToldToEnd:
         await printed(home, "ready")
         jobs.jobs.interrupt(None)
         await self.wait_for_store(clock)
-        assert (await jobs.ends()).outcome is Outcome.INTERRUPTED
+        assert (await jobs.ends()).outcome is JobOutcome.INTERRUPTED
 
 
 async def test_more_output_than_the_volume_holds_is_not_kept(
@@ -298,7 +298,7 @@ async def test_more_output_than_the_volume_holds_is_not_kept(
     monkeypatch.setattr(allowance, "GIGABYTE", 1000)
     script = "head -c 2000 /dev/zero > $SAGEMAKER_BASE_DIR/output/data/zeros"
     report = await jobs.run(make_spec(script, volume_gb=1))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert "has filled its disk: 2000 bytes, more than the 1 GB" in str(report.failure_reason)
     assert keys(objects) == []
 
@@ -321,7 +321,7 @@ async def test_a_job_that_fills_its_disk_is_ended_while_it_runs(
     await clock.sleeper(10)
     clock.advance(10)
     report = await jobs.ends()
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert "has filled its disk" in str(report.failure_reason)
     assert keys(objects) == []
 
@@ -339,7 +339,7 @@ async def test_a_job_that_takes_its_own_folders_away_has_left_nothing_there(
     jobs: JobsUnderTest, make_spec: MakeSpec, script: str
 ) -> None:
     report = await jobs.run(make_spec(script))
-    assert (report.outcome, report.failure_reason) == (Outcome.COMPLETED, None)
+    assert (report.outcome, report.failure_reason) == (JobOutcome.COMPLETED, None)
     assert report.artifacts == ()
 
 
@@ -351,7 +351,7 @@ async def test_a_folder_that_cannot_be_read_is_the_jobs_own_fault(
 
     monkeypatch.setattr(outputs, "collect", closed)
     report = await jobs.run(make_spec("true"))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert report.failure_reason == (
         "ClientError: Artifact upload failed:Permission denied: 'model/x' "
         "(s3://bucket/out/count/output/)"
@@ -371,7 +371,7 @@ async def test_a_path_that_is_too_long_is_the_jobs_own_fault(
     jobs: JobsUnderTest, make_spec: MakeSpec
 ) -> None:
     report = await jobs.run(make_spec(DEEP.format("model")))
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is JobOutcome.FAILED
     assert "File name too long" in str(report.failure_reason)
 
 
@@ -381,5 +381,5 @@ async def test_checkpoints_whose_path_is_too_long_are_not_kept(
     checkpoint = CheckpointSpec(s3_uri="s3://bucket/kept")
     script = "touch $SAGEMAKER_BASE_DIR/checkpoints/one; " + DEEP.format("checkpoints")
     report = await jobs.run(make_spec(script, checkpoint=checkpoint))
-    assert report.outcome is Outcome.COMPLETED
+    assert report.outcome is JobOutcome.COMPLETED
     assert keys(objects) == ["kept/one"]

@@ -10,7 +10,7 @@ import pytest
 from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters.lightgbm import adapter
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
-from sagehen.containers.modelserver.contract import Request
+from sagehen.containers.modelserver.contract import ModelRequest
 
 QUIET = {"verbose": -1, "num_threads": 1, "min_data_in_leaf": 5}
 
@@ -175,7 +175,7 @@ def test_a_script_gets_the_booster(load_as, train, put, put_script, data, monkey
     put(train())
     put_script(inference="def output_fn(scores, accept): return f'{scores[0]:.3f} USD'\n")
     headers = {b"content-type": b"text/csv"}
-    request = Request("POST", "/", headers, as_csv(data[:1]), lambda _: None)
+    request = ModelRequest("POST", "/", headers, as_csv(data[:1]), lambda _: None)
     found = load_as("lightgbm").call(request)
     sys.modules.pop("inference")
     assert found.body.decode() == f"{train().predict(data[:1])[0]:.3f} USD"

@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression
 
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
 from sagehen.containers.modelserver.adapters.sklearn import adapter
-from sagehen.containers.modelserver.contract import Refusal, Request
+from sagehen.containers.modelserver.contract import ModelRequest, Refusal
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +121,10 @@ def test_a_script_gets_the_containers_defaults(load, linear, base_dir, put_scrip
     put_script(inference="import joblib\ndef model_fn(d): return joblib.load(d + '/mine.joblib')\n")
     headers = {b"content-type": b"text/csv"}
     model = load()
-    found = model.call(Request("POST", "/invocations", headers, b"1,1\n", lambda _: None))
+    found = model.call(ModelRequest("POST", "/invocations", headers, b"1,1\n", lambda _: None))
     sys.modules.pop("inference")
     assert json.loads(found.body) == pytest.approx([3], abs=1e-5)
-    missing = model.call(Request("POST", "/invocations", headers, b"NA,1\n", lambda _: None))
+    missing = model.call(ModelRequest("POST", "/invocations", headers, b"NA,1\n", lambda _: None))
     assert (missing.status, b"contains NaN" in missing.body) == (500, True)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagehen.containers.modelserver.contract import Answer, Refusal, Request
+from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest, Refusal
 from sagehen.containers.modelserver.serving.batch_limits import BatchLimits
 from sagehen.containers.modelserver.serving.batching import Batcher
 
@@ -53,8 +53,8 @@ class Upper:
             raise ValueError("a bad row")
         return [words.text.upper() for words in batch]
 
-    def encode(self, prediction: str, accept: str) -> Answer:
-        return Answer(200, prediction.encode())
+    def encode(self, prediction: str, accept: str) -> ModelAnswer:
+        return ModelAnswer(200, prediction.encode())
 
     def close(self) -> None: ...
 
@@ -65,11 +65,11 @@ def executor():
         yield pool
 
 
-def request(body: str, done: list[Request] | None = None) -> Request:
-    return Request("POST", "/", {}, body.encode(), (done if done is not None else []).append)
+def request(body: str, done: list[ModelRequest] | None = None) -> ModelRequest:
+    return ModelRequest("POST", "/", {}, body.encode(), (done if done is not None else []).append)
 
 
-async def answers(batcher: Batcher, *bodies: str) -> list[Answer | None]:
+async def answers(batcher: Batcher, *bodies: str) -> list[ModelAnswer | None]:
     requests = [request(body) for body in bodies]
     for each in requests:
         batcher.submit(each)
@@ -84,14 +84,14 @@ async def test_what_is_ready_together_is_predicted_in_one_call(executor, step):
     await answers(batcher, "first")
     got = await answers(batcher, "a", "b", "c")
     assert model.calls == [["first"], ["a", "b", "c"]]
-    assert got == [Answer(200, b"A"), Answer(200, b"B"), Answer(200, b"C")]
+    assert got == [ModelAnswer(200, b"A"), ModelAnswer(200, b"B"), ModelAnswer(200, b"C")]
 
 
 async def test_one_bad_row_fails_its_own_request_only(executor):
     got = await answers(Batcher(Upper(), executor, 10), "a", "bad", "", "d")
     assert [answer and answer.status for answer in got] == [200, 500, 415, 200]
     assert b"a bad row" in got[1].body
-    assert got[3] == Answer(200, b"D")
+    assert got[3] == ModelAnswer(200, b"D")
 
 
 async def test_batches_split_at_the_row_limit_and_keep_their_order(executor):
@@ -115,7 +115,7 @@ async def test_what_arrives_during_a_call_forms_the_next_batch(executor):
     batcher.submit(first)
     asyncio.get_running_loop().call_soon(done.set)
     await done.wait()  # the first is in its thread now
-    assert await answers(batcher, "a", "b") == [Answer(200, b"A"), Answer(200, b"B")]
+    assert await answers(batcher, "a", "b") == [ModelAnswer(200, b"A"), ModelAnswer(200, b"B")]
     assert model.calls == [["first"], ["a", "b"]]
 
 
@@ -130,7 +130,7 @@ async def test_nobody_waits_for_an_abandoned_request(executor):
     gone = request("gone")
     gone.abandoned = True
     batcher.submit(gone)
-    assert await answers(batcher, "a") == [Answer(200, b"A")]
+    assert await answers(batcher, "a") == [ModelAnswer(200, b"A")]
     assert model.calls == [["a"]]
     assert gone.answer is not None
 
@@ -138,16 +138,16 @@ async def test_nobody_waits_for_an_abandoned_request(executor):
 class UpperByHeader(Upper):
     """Takes the words from a header."""
 
-    def decode_request(self, request: Request) -> Words:
+    def decode_request(self, request: ModelRequest) -> Words:
         return Words(1, request.header(b"word"))
 
 
 async def test_a_model_may_read_the_whole_request(executor):
     batcher = Batcher(UpperByHeader(), executor, 10)
-    asked = Request("POST", "/", {b"word": b"hen"}, b"", lambda _: None)
+    asked = ModelRequest("POST", "/", {b"word": b"hen"}, b"", lambda _: None)
     batcher.submit(asked)
     await batcher.drained()
-    assert asked.answer == Answer(200, b"HEN")
+    assert asked.answer == ModelAnswer(200, b"HEN")
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
@@ -195,7 +195,9 @@ async def at_times(loop, batcher, *arrivals):
     came, made, all_sent = {}, {}, asyncio.Event()
 
     def submit(number, body):
-        sent = Request("POST", "/", {}, body.encode(), lambda _: came.update({number: loop.time()}))
+        sent = ModelRequest(
+            "POST", "/", {}, body.encode(), lambda _: came.update({number: loop.time()})
+        )
         made[number] = sent
         batcher.submit(sent)
         if len(made) == len(arrivals):
@@ -335,7 +337,7 @@ class Forgetful(Upper):
 async def test_a_model_that_breaks_its_contract_is_an_error_and_holds_up_nobody(executor, step):
     batcher = Batcher(Forgetful(), executor, 10, clock=Ticks(step))
     async with asyncio.timeout(60):
-        assert await answers(batcher, "a") == [Answer(200, b"A")]
+        assert await answers(batcher, "a") == [ModelAnswer(200, b"A")]
         got = await answers(batcher, "a", "b")
         assert [answer and answer.status for answer in got] == [500, 500]
-        assert await answers(batcher, "c") == [Answer(200, b"C")]
+        assert await answers(batcher, "c") == [ModelAnswer(200, b"C")]

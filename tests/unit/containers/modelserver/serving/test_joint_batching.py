@@ -8,7 +8,7 @@ import pytest
 from tests.unit.modelserver.test_batching import Ticks, Upper, Words, request
 
 from sagehen.base.clock import SYSTEM
-from sagehen.containers.modelserver.contract import Answer, Request
+from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
 from sagehen.containers.modelserver.serving.batch_limits import NATURAL, BatchLimits
 from sagehen.containers.modelserver.serving.batching import Batcher
 from sagehen.containers.modelserver.serving.joint_batching import (
@@ -51,7 +51,7 @@ class World:
             for name, model in self.models.items()
         }
 
-    async def answers(self, *asked: tuple[str, str]) -> list[Answer | None]:
+    async def answers(self, *asked: tuple[str, str]) -> list[ModelAnswer | None]:
         requests = [(name, request(body)) for name, body in asked]
         for name, each in requests:
             self.runners[name].submit(each)
@@ -72,20 +72,20 @@ async def test_what_is_ready_for_any_model_is_predicted_in_one_call(executor, st
     await world.answers(("a", "first"))
     got = await world.answers(("a", "x"), ("b", "y"), ("a", "z"))
     assert world.together.calls == [["a"], ["a", "b", "a"]]
-    assert got == [Answer(200, b"a X"), Answer(200, b"b Y"), Answer(200, b"a Z")]
+    assert got == [ModelAnswer(200, b"a X"), ModelAnswer(200, b"b Y"), ModelAnswer(200, b"a Z")]
 
 
 async def test_one_bad_row_fails_its_own_request_only(executor):
     got = await World(executor).answers(("a", "x"), ("b", "worse"), ("c", ""), ("a", "z"))
     assert [answer and answer.status for answer in got] == [200, 500, 415, 200]
-    assert got[3] == Answer(200, b"a Z")
+    assert got[3] == ModelAnswer(200, b"a Z")
 
 
 async def test_a_large_body_is_its_own_model_s(executor):
     world = World(executor)
     large = "w" * (MAX_JOINT_BYTES + 1)
     got = await world.answers(("a", large), ("b", "y"))
-    assert got == [Answer(200, f"a {large.upper()}".encode()), Answer(200, b"b Y")]
+    assert got == [ModelAnswer(200, f"a {large.upper()}".encode()), ModelAnswer(200, b"b Y")]
     assert world.together.calls == [["b"]]
     assert world.models["a"].calls == [[large]]
 
@@ -95,7 +95,7 @@ async def test_each_model_has_its_own_bound(executor):
     got = await world.answers(*[("a", "x")] * 3, ("b", "y"))
     assert [answer and answer.status for answer in got] == [200, 200, 503, 200]
     # And room again, once they are answered.
-    assert (await world.answers(("a", "x")))[0] == Answer(200, b"a X")
+    assert (await world.answers(("a", "x")))[0] == ModelAnswer(200, b"a X")
 
 
 async def test_the_limit_of_rows_holds_over_all_models(executor):
@@ -112,14 +112,14 @@ async def test_a_model_is_drained_when_its_own_requests_are_answered(executor):
         await world.runners["b"].drained()
         assert asked.answer is None
         await world.runners["a"].drained()
-    assert asked.answer == Answer(200, b"a X")
+    assert asked.answer == ModelAnswer(200, b"a X")
 
 
 async def test_what_nobody_waits_for_is_not_predicted_and_leaves_its_place(executor):
     world = World(executor, max_waiting=1)
-    gone: Request = request("x")
+    gone: ModelRequest = request("x")
     world.runners["a"].submit(gone)
     gone.abandoned = True
     await world.runners["a"].drained()
     assert world.together.calls == []
-    assert (await world.answers(("a", "y")))[0] == Answer(200, b"a Y")
+    assert (await world.answers(("a", "y")))[0] == ModelAnswer(200, b"a Y")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sagehen.containers.modelserver.contract import Answer, Request
+from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
 from sagehen.containers.modelserver.serving.connection import Connection
-from sagehen.containers.modelserver.serving.server import PIECE_BYTES, RECEIVE_SECONDS, Server
-from sagehen.containers.modelserver.serving.streaming import Stream
+from sagehen.containers.modelserver.serving.server import PIECE_BYTES, RECEIVE_SECONDS, ModelServer
+from sagehen.containers.modelserver.serving.streaming import AnswerStream
 from support.clock import HandClock
 
 
@@ -16,19 +16,19 @@ class Hands:
     """Holds requests until the test answers them; answers `echo` at once."""
 
     def __init__(self) -> None:
-        self.held: list[Request] = []
+        self.held: list[ModelRequest] = []
         self.arrived = asyncio.Event()
 
-    def handle(self, request: Request) -> None:
+    def handle(self, request: ModelRequest) -> None:
         if request.path == "/echo":
-            request.respond(Answer(200, request.body, request.header(b"content-type")))
+            request.respond(ModelAnswer(200, request.body, request.header(b"content-type")))
         elif request.path == "/broken":
             raise RuntimeError("a bug")
         else:
             self.held.append(request)
             self.arrived.set()
 
-    async def next(self) -> Request:
+    async def next(self) -> ModelRequest:
         while not self.held:
             self.arrived.clear()
             await self.arrived.wait()
@@ -52,7 +52,7 @@ class Wire:
 
 
 class Setup:
-    def __init__(self, hands: Hands, server: Server, path: str, clock: HandClock) -> None:
+    def __init__(self, hands: Hands, server: ModelServer, path: str, clock: HandClock) -> None:
         self.hands, self.server, self.path, self.clock = hands, server, path, clock
         self.wires: list[Wire] = []
 
@@ -65,7 +65,7 @@ class Setup:
 @pytest.fixture
 async def setup() -> AsyncIterator[Setup]:
     hands, clock = Hands(), HandClock(1.0)
-    server = Server(hands.handle, max_body_bytes=1000, clock=clock)
+    server = ModelServer(hands.handle, max_body_bytes=1000, clock=clock)
     with tempfile.TemporaryDirectory(prefix="sh") as folder:
         path = str(Path(folder, "s"))
         listener = await asyncio.get_running_loop().create_unix_server(
@@ -103,8 +103,8 @@ async def test_pipelined_answers_leave_in_the_order_of_their_requests(setup):
     wire = await setup.connect()
     wire.writer.write(post("/a", b"") + post("/b", b"") + post("/echo", b"c"))
     first, second = await setup.hands.next(), await setup.hands.next()
-    second.respond(Answer(200, b"b"))
-    first.respond(Answer(200, b"a"))
+    second.respond(ModelAnswer(200, b"b"))
+    first.respond(ModelAnswer(200, b"a"))
     assert [(await wire.answer())[-1:] for _ in range(3)] == [b"a", b"b", b"c"]
 
 
@@ -150,7 +150,7 @@ async def test_what_is_no_request_is_refused(setup, data, status):
     wire = await setup.connect()
     wire.writer.write(data)
     if status == b"400" and b"upgrade" in data:
-        (await setup.hands.next()).respond(Answer(200))
+        (await setup.hands.next()).respond(ModelAnswer(200))
         await wire.answer()
     assert (await wire.answer()).startswith(b"HTTP/1.1 " + status)
 
@@ -159,7 +159,7 @@ async def test_a_refusal_waits_for_the_answers_before_it(setup):
     wire = await setup.connect()
     wire.writer.write(post("/a", b"") + b"nonsense\r\n\r\n")
     held = await setup.hands.next()
-    held.respond(Answer(200, b"a"))
+    held.respond(ModelAnswer(200, b"a"))
     assert (await wire.answer()).endswith(b"a")
     assert (await wire.answer()).startswith(b"HTTP/1.1 400 ")
 
@@ -190,7 +190,7 @@ async def test_headers_from_the_models_code_cannot_forge_a_head(setup):
     wire = await setup.connect()
     wire.writer.write(post("/a", b""))
     request = await setup.hands.next()
-    request.respond(Answer(200, b"", "a\r\nx: y", (("b", "c\r\nd: e"),)))
+    request.respond(ModelAnswer(200, b"", "a\r\nx: y", (("b", "c\r\nd: e"),)))
     answer = await wire.answer()
     assert b"content-type: a  x: y\r\nb: c  d: e\r\n" in answer
 
@@ -203,7 +203,7 @@ async def test_a_client_that_goes_away_abandons_its_requests(setup):
     await wire.writer.wait_closed()
     await until(lambda: not setup.server.connections)
     assert request.abandoned
-    request.respond(Answer(200))
+    request.respond(ModelAnswer(200))
 
 
 async def test_ending_finishes_what_was_begun_and_turns_the_rest_away(setup):
@@ -217,7 +217,7 @@ async def test_ending_finishes_what_was_begun_and_turns_the_rest_away(setup):
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"x-sagehen-not-started: 1\r\nconnection: close\r\n" in answer
     assert not drain.done()
-    begun.respond(Answer(200, b"done"))
+    begun.respond(ModelAnswer(200, b"done"))
     assert (await busy.answer()).endswith(b"done")
     await drain
     assert not setup.server.connections
@@ -233,7 +233,7 @@ async def test_ending_does_not_wait_for_what_nobody_waits_for(setup):
     gone.writer.close()
     await until(lambda: given_up.abandoned)
     assert not drain.done()
-    begun.respond(Answer(200, b"done"))
+    begun.respond(ModelAnswer(200, b"done"))
     await drain
     assert given_up.answer is None
 
@@ -271,7 +271,7 @@ async def test_one_of_the_largest_size_is_taken_and_no_more_at_once(setup, monke
     first.writer.write(post("/a", bytes(1000)))
     held = await setup.hands.next()
     assert (await second.ask(post("/a", b"x"))).startswith(b"HTTP/1.1 503 ")
-    held.respond(Answer(200))
+    held.respond(ModelAnswer(200))
     assert (await first.answer()).startswith(b"HTTP/1.1 200 ")
 
 
@@ -298,7 +298,7 @@ async def test_a_large_body_waits_for_room_and_small_ones_do_not(setup, largest)
     setup.clock.seconds += 2 * RECEIVE_SECONDS  # whoever is made to wait is not slow
     setup.server.sweep()
     assert setup.server.room.waiting == 1
-    held.respond(Answer(200))
+    held.respond(ModelAnswer(200))
     assert (await first.answer()).startswith(b"HTTP/1.1 200 ")
     assert (await second.answer()).startswith(b"HTTP/1.1 200 ")
     assert setup.server.room.taken == 0
@@ -313,7 +313,7 @@ async def test_who_gives_up_waiting_for_room_makes_way(setup, largest):
         await until(lambda wire=wire: setup.server.room.waiting == (1 if wire is second else 2))
     second.writer.close()
     # It is not read from while it waits: its end is found out when it is let in.
-    held.respond(Answer(200))
+    held.respond(ModelAnswer(200))
     third.writer.write(bytes(largest))
     assert (await third.answer()).startswith(b"HTTP/1.1 200 ")
     assert setup.server.room.taken == 0
@@ -328,7 +328,7 @@ async def test_who_waits_for_room_when_the_server_ends_is_told_to_go_elsewhere(s
     ending = asyncio.ensure_future(setup.server.drain())
     assert b"x-sagehen-not-started: 1" in await second.answer()
     assert b"x-sagehen-not-started: 1" in await late.ask(large("/echo", largest))
-    held.respond(Answer(200))
+    held.respond(ModelAnswer(200))
     assert (await first.answer()).startswith(b"HTTP/1.1 200 ")
     await ending
 
@@ -348,8 +348,8 @@ async def test_a_stream_over_its_bound_breaks_off(setup):
     abandoned = []
     wire = await setup.connect()
     wire.writer.write(post("/a", b""))
-    stream = Stream(b"12345", lambda _: None, lambda: abandoned.append(True))
-    (await setup.hands.next()).respond(Answer(200, stream=stream))
+    stream = AnswerStream(b"12345", lambda _: None, lambda: abandoned.append(True))
+    (await setup.hands.next()).respond(ModelAnswer(200, stream=stream))
     stream.add(b"67890")
     stream.add(b"!")
     said = await wire.reader.read()
@@ -381,8 +381,8 @@ async def left_while_it_waits(setup, wire):
 
 async def streamed(setup, wire):
     wire.writer.write(post("/a", b"", "connection: close"))
-    stream = Stream(b"a", lambda _: None, lambda: None)
-    (await setup.hands.next()).respond(Answer(200, stream=stream))
+    stream = AnswerStream(b"a", lambda _: None, lambda: None)
+    (await setup.hands.next()).respond(ModelAnswer(200, stream=stream))
     stream.add(b"b")
     stream.end(True)
     assert (await wire.reader.read()).endswith(b"0\r\n\r\n")
@@ -409,7 +409,7 @@ async def test_a_connection_leaves_nothing_to_the_collector(setup, kept, end):
 async def test_what_has_no_body_is_not_followed_by_one(setup, status):
     wire = await setup.connect()
     wire.writer.write(b"GET / HTTP/1.1\r\n\r\n")
-    (await setup.hands.next()).respond(Answer(status, b"a body all the same"))
+    (await setup.hands.next()).respond(ModelAnswer(status, b"a body all the same"))
     head = await wire.reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     answer = await wire.ask(b"POST /echo HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi")
@@ -426,10 +426,10 @@ async def test_who_holds_too_much_already_says_so(setup, monkeypatch):
     answer = await two.ask(ask)
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"more than 3 bytes together" in answer
-    held.respond(Answer(200))
+    held.respond(ModelAnswer(200))
     await one.answer()
     two.writer.write(ask)
-    (await setup.hands.next()).respond(Answer(200))
+    (await setup.hands.next()).respond(ModelAnswer(200))
     assert (await two.answer()).startswith(b"HTTP/1.1 200 ")
 
 
@@ -442,5 +442,5 @@ async def test_trailers_are_no_headers_of_the_request(setup):
     request = await setup.hands.next()
     assert request.header(b"content-type") == "a/b"
     assert request.header(b"x-late") == ""
-    request.respond(Answer(200))
+    request.respond(ModelAnswer(200))
     await wire.answer()

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from sagehen.containers.modelserver.contract import Answer, Request
-from sagehen.containers.modelserver.workers.dispatcher import Caller
-from sagehen.containers.modelserver.workers.messages import Abandon, Answered, Call, Taken
-from sagehen.containers.modelserver.workers.worker_queue import SESSION, Lane
+from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
+from sagehen.containers.modelserver.workers.dispatcher import WorkerDispatcher
+from sagehen.containers.modelserver.workers.messages import Abandon, Answered, CallMessage, Taken
+from sagehen.containers.modelserver.workers.worker_queue import SESSION, WorkerQueue
 
 
 class FakeWorker:
@@ -25,21 +25,21 @@ class FakeWorker:
 
     @property
     def bodies(self):
-        return [body for message, body in self.sent if isinstance(message, Call)]
+        return [body for message, body in self.sent if isinstance(message, CallMessage)]
 
 
 @pytest.fixture
 def make_lane():
     def make(caller, timeout_seconds=60.0):
-        lane = Lane(7, FakeWorker(), timeout_seconds, caller)
+        lane = WorkerQueue(7, FakeWorker(), timeout_seconds, caller)
         caller.add(lane)
         return lane
 
     return make
 
 
-def requests(*bodies: bytes) -> list[Request]:
-    return [Request("POST", "/", {b"a": b"b"}, body, lambda _: None) for body in bodies]
+def requests(*bodies: bytes) -> list[ModelRequest]:
+    return [ModelRequest("POST", "/", {b"a": b"b"}, body, lambda _: None) for body in bodies]
 
 
 def answered(more=False, seconds=0.0):
@@ -58,13 +58,13 @@ def submit(caller, *bodies):
 
 
 async def test_some_work_some_wait_and_the_rest_is_refused(make_lane):
-    caller = Caller(workers=2, max_waiting=1)
+    caller = WorkerDispatcher(workers=2, max_waiting=1)
     one, two = make_lane(caller), make_lane(caller)
     asked = submit(caller, b"a", b"b", b"c", b"d")
     assert statuses(asked) == [None, None, None, 503]
     assert (one._worker.bodies, two._worker.bodies) == ([b"a"], [b"b"])
     two.answered(answered(), b"B")
-    assert asked[1].answer == Answer(200, b"B", "text/x", (("k", "v"),))
+    assert asked[1].answer == ModelAnswer(200, b"B", "text/x", (("k", "v"),))
     assert two._worker.bodies == [b"b", b"c"]
     one.answered(answered(), b"A")
     two.answered(answered(), b"C")
@@ -73,14 +73,14 @@ async def test_some_work_some_wait_and_the_rest_is_refused(make_lane):
 
 
 async def test_a_worker_is_told_what_is_asked(make_lane):
-    caller = Caller(workers=1, max_waiting=9)
+    caller = WorkerDispatcher(workers=1, max_waiting=9)
     lane = make_lane(caller)
     submit(caller, b"body")
-    assert lane._worker.sent == [(Call(7, 0, {b"a": b"b"}), b"body")]
+    assert lane._worker.sent == [(CallMessage(7, 0, {b"a": b"b"}), b"body")]
 
 
 async def test_a_call_that_takes_too_long_is_answered_and_its_worker_ended(make_lane):
-    caller = Caller(workers=1, max_waiting=9)
+    caller = WorkerDispatcher(workers=1, max_waiting=9)
     lane = make_lane(caller, timeout_seconds=0.001)
     (request,) = submit(caller, b"a")
     assert await lane._worker.ended == "was ended: a call did not come back within 0.001 s"
@@ -89,7 +89,7 @@ async def test_a_call_that_takes_too_long_is_answered_and_its_worker_ended(make_
 
 
 async def test_each_call_has_its_time_from_where_it_begins(make_lane, monkeypatch):
-    caller = Caller(workers=1, max_waiting=9)
+    caller = WorkerDispatcher(workers=1, max_waiting=9)
     lane = make_lane(caller, timeout_seconds=10)
     asked = submit(caller, b"a", b"b")
     now = asyncio.get_running_loop().time()
@@ -105,19 +105,19 @@ async def test_each_call_has_its_time_from_where_it_begins(make_lane, monkeypatc
 
 
 async def test_an_abandoned_request_is_not_begun(make_lane):
-    caller = Caller(workers=1, max_waiting=9)
+    caller = WorkerDispatcher(workers=1, max_waiting=9)
     lane = make_lane(caller)
     _, gone, last = submit(caller, b"a", b"gone", b"c")
     gone.abandoned = True
     lane.answered(answered(), b"")
-    assert gone.answer == Answer(499, close=True)
+    assert gone.answer == ModelAnswer(499, close=True)
     assert lane._worker.bodies == [b"a", b"c"]
     lane.answered(answered(), b"C")
     assert last.answer.body == b"C"
 
 
 async def test_what_a_dead_worker_had_not_begun_goes_first_elsewhere(make_lane):
-    caller = Caller(workers=1, max_waiting=9)
+    caller = WorkerDispatcher(workers=1, max_waiting=9)
     for _ in range(300):  # so that a worker gets several at once
         lane = make_lane(caller)
         submit(caller, b"x")
@@ -136,7 +136,7 @@ async def test_what_a_dead_worker_had_not_begun_goes_first_elsewhere(make_lane):
 
 
 async def test_requests_wait_while_there_is_no_worker(make_lane):
-    caller = Caller(workers=1, max_waiting=1)
+    caller = WorkerDispatcher(workers=1, max_waiting=1)
     asked = submit(caller, b"a", b"b")
     assert statuses(asked) == [None, 503]
     lane = make_lane(caller)
@@ -145,22 +145,22 @@ async def test_requests_wait_while_there_is_no_worker(make_lane):
 
 
 async def test_what_waits_for_a_model_that_is_gone_is_told(make_lane):
-    caller = Caller(workers=1, max_waiting=9)
+    caller = WorkerDispatcher(workers=1, max_waiting=9)
     lane = make_lane(caller)
     asked = submit(caller, b"a", b"b")
     caller.remove(lane, lane.lost("ended"))
-    caller.close(Answer(404))
+    caller.close(ModelAnswer(404))
     asked += submit(caller, b"c")
     await caller.drained()
     assert statuses(asked) == [500, 404, 404]
 
 
 async def test_a_session_stays_with_the_worker_that_began_it(make_lane):
-    caller = Caller(workers=2, max_waiting=1)
+    caller = WorkerDispatcher(workers=2, max_waiting=1)
     one, two = make_lane(caller), make_lane(caller)
 
     def ask(session):
-        request = Request("POST", "/", {SESSION: session}, session, lambda _: None)
+        request = ModelRequest("POST", "/", {SESSION: session}, session, lambda _: None)
         caller.submit(request)
         return request
 
@@ -179,12 +179,12 @@ async def test_a_session_stays_with_the_worker_that_began_it(make_lane):
 
 
 async def test_a_session_of_a_dead_worker_goes_anywhere(make_lane):
-    caller = Caller(workers=2, max_waiting=1)
+    caller = WorkerDispatcher(workers=2, max_waiting=1)
     one = make_lane(caller)
     caller.learn_session(one, (("x-amzn-sagemaker-session-id", "abc"),))
     caller.remove(one, one.lost("ended"))
     two = make_lane(caller)
-    caller.submit(Request("POST", "/", {SESSION: b"abc"}, b"later", lambda _: None))
+    caller.submit(ModelRequest("POST", "/", {SESSION: b"abc"}, b"later", lambda _: None))
     assert two._worker.bodies == [b"later"]
 
 
@@ -195,7 +195,7 @@ async def begun_stream(lane, caller):
 
 
 async def test_a_stream_may_take_longer_than_a_call(make_lane):
-    caller = Caller(workers=1, max_waiting=9)
+    caller = WorkerDispatcher(workers=1, max_waiting=9)
     lane = make_lane(caller, timeout_seconds=0.001)
     request, stream = await begun_stream(lane, caller)
     await asyncio.sleep(0.01)
@@ -210,7 +210,7 @@ async def test_a_stream_may_take_longer_than_a_call(make_lane):
 
 
 async def test_what_is_taken_of_a_stream_is_told_but_not_each_time(make_lane):
-    caller = Caller(workers=1, max_waiting=9)
+    caller = WorkerDispatcher(workers=1, max_waiting=9)
     lane = make_lane(caller)
     _, stream = await begun_stream(lane, caller)
     lane.add_piece(bytes(40_000))
@@ -222,7 +222,7 @@ async def test_what_is_taken_of_a_stream_is_told_but_not_each_time(make_lane):
 
 
 async def test_a_stream_that_does_not_stop_when_abandoned_ends_its_worker(make_lane):
-    caller = Caller(workers=1, max_waiting=9)
+    caller = WorkerDispatcher(workers=1, max_waiting=9)
     lane = make_lane(caller, timeout_seconds=0.001)
     _, stream = await begun_stream(lane, caller)
     stream.abandon()
@@ -232,7 +232,7 @@ async def test_a_stream_that_does_not_stop_when_abandoned_ends_its_worker(make_l
 
 
 async def test_a_stream_breaks_off_with_its_worker(make_lane):
-    caller = Caller(workers=1, max_waiting=9)
+    caller = WorkerDispatcher(workers=1, max_waiting=9)
     lane = make_lane(caller)
     _, stream = await begun_stream(lane, caller)
     caller.remove(lane, lane.lost("ended"))
@@ -242,11 +242,11 @@ async def test_a_stream_breaks_off_with_its_worker(make_lane):
 
 
 async def test_a_model_of_the_users_code_has_a_slot_for_each_worker():
-    assert Caller(workers=3, max_waiting=9).slots == 3
+    assert WorkerDispatcher(workers=3, max_waiting=9).slots == 3
 
 
 async def test_quick_code_gets_more_requests_than_workers(make_lane):
-    caller = Caller(workers=2, max_waiting=1000)
+    caller = WorkerDispatcher(workers=2, max_waiting=1000)
     lane = make_lane(caller)
     for _ in range(300):
         submit(caller, b"x")

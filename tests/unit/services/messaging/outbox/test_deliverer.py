@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from sagehen.services.messaging.outbox import deliverer as module
-from sagehen.services.messaging.outbox.attempts import Answer, Parcel, Verdict
+from sagehen.services.messaging.outbox.attempts import (
+    DeliveryAttempt,
+    DeliveryResult,
+    ReceiverAnswer,
+)
 from sagehen.services.messaging.outbox.deliverer import Deliverer
 from sagehen.services.messaging.outbox.outbox import Outbox
 from sagehen.services.messaging.outbox.receivers import Receivers
@@ -31,7 +35,7 @@ from sagehen.services.messaging.sqs import queue_store as queues
 from sagehen.services.messaging.sqs.records import NewMessage, QueueRecord
 from sagehen.services.messaging.sweeps import TopicSweeps
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 from sagehen.state.leases import HeldLease
 from support.clock import HandClock, SteppedClock
 
@@ -49,8 +53,8 @@ class World:
 
     database: Database
     clock: HandClock
-    writes: GroupedWrites
-    answers: dict[str, list[Answer | asyncio.Event]] = field(default_factory=dict)
+    writes: GroupCommit
+    answers: dict[str, list[ReceiverAnswer | asyncio.Event]] = field(default_factory=dict)
     posted: list[tuple[str, str]] = field(default_factory=list)
     recorded: list[tuple[str, Mapping[str, str], float]] = field(default_factory=list)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,15 +71,15 @@ class World:
             self.outbox(), {"http": self.post}, lease, Receivers(100, most_each), self.clock
         )
 
-    async def post(self, parcel: Parcel) -> Answer:
+    async def post(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
         self.asked.set()
         endpoint = parcel.subscription.endpoint
         self.posted.append((endpoint, parcel.delivery.notice.message_id))
         waiting = self.answers.get(endpoint)
-        answer = waiting.pop(0) if waiting else Answer(Verdict.ACCEPTED)
+        answer = waiting.pop(0) if waiting else ReceiverAnswer(DeliveryResult.ACCEPTED)
         if isinstance(answer, asyncio.Event):
             await answer.wait()
-            return Answer(Verdict.ACCEPTED)
+            return ReceiverAnswer(DeliveryResult.ACCEPTED)
         return answer
 
     def subscribe(self, endpoint: str, **attributes: str) -> str:
@@ -116,12 +120,12 @@ class World:
 async def world(database: Database) -> AsyncIterator[World]:
     with database.write() as connection:
         topics.insert(connection, TopicRecord(arn=TOPIC, created_at=0, attributes={}))
-    writes = GroupedWrites(database)
+    writes = GroupCommit(database)
     yield World(database, HandClock(1000), writes)
     writes.close()
 
 
-FAILED = Answer(Verdict.FAILED, "no")
+FAILED = ReceiverAnswer(DeliveryResult.FAILED, "no")
 
 
 async def turns(deliverer: Deliverer, count: int = 1) -> float:
@@ -234,7 +238,7 @@ async def test_after_the_clock_was_set_back_all_goes_on(world: World, restarted:
 
 async def test_a_refusal_is_final(world: World) -> None:
     world.subscribe("http://a/")
-    world.answers["http://a/"] = [Answer(Verdict.REFUSED, "404")]
+    world.answers["http://a/"] = [ReceiverAnswer(DeliveryResult.REFUSED, "404")]
     world.publish("1")
     await turns(world.deliverer(), 2)
     assert len(world.posted) == 1

@@ -10,7 +10,11 @@ import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from sagehen.base.settings import Settings
-from sagehen.services.messaging.outbox.attempts import Answer, Parcel, Verdict
+from sagehen.services.messaging.outbox.attempts import (
+    DeliveryAttempt,
+    DeliveryResult,
+    ReceiverAnswer,
+)
 from sagehen.services.messaging.outbox.mail import MailPost
 from sagehen.services.messaging.sns.envelopes import Links
 from sagehen.services.messaging.sns.records import (
@@ -63,7 +67,7 @@ def server(running: Server) -> Server:
     return running
 
 
-async def send(tmp_path: Path, port: int | None, message: str = "m", **more: Any) -> Answer:
+async def send(tmp_path: Path, port: int | None, message: str = "m", **more: Any) -> ReceiverAnswer:
     chosen: dict[str, Any] = {"smtp_host": "127.0.0.1", "smtp_port": port} if port else {}
     settings = Settings(home=tmp_path, **{**chosen, **more})
     links = Links("http://host", "/c.pem")
@@ -90,12 +94,14 @@ async def send(tmp_path: Path, port: int | None, message: str = "m", **more: Any
     )
     topic = TopicRecord(arn="t", created_at=0, attributes={})
     post = MailPost(settings, links, lambda _: "{}", HandClock(86_400))
-    return await post.send(Parcel(delivery=delivery, subscription=subscription, topic=topic))
+    return await post.send(
+        DeliveryAttempt(delivery=delivery, subscription=subscription, topic=topic)
+    )
 
 
 async def test_accepted(server: Server, tmp_path: Path) -> None:
     answer = await send(tmp_path, server.port, "line\n.\nafter the dot ü")
-    assert answer.verdict is Verdict.ACCEPTED
+    assert answer.verdict is DeliveryResult.ACCEPTED
     mail = email.message_from_bytes(server.contents[0])
     assert mail["Message-ID"] == "<id.7@localhost>"
     assert mail["Date"] == "Fri, 02 Jan 1970 00:00:00 -0000"
@@ -109,15 +115,15 @@ async def test_accepted(server: Server, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("on_recipient", "on_data", "verdict"),
     [
-        ("550 No such user", "250 OK", Verdict.REFUSED),
-        ("450 Mailbox busy", "250 OK", Verdict.FAILED),
-        ("250 OK", "554 Spam", Verdict.REFUSED),
-        ("250 OK", "451 Later", Verdict.FAILED),
-        ("250 OK", "421 Closing", Verdict.FAILED),
+        ("550 No such user", "250 OK", DeliveryResult.REFUSED),
+        ("450 Mailbox busy", "250 OK", DeliveryResult.FAILED),
+        ("250 OK", "554 Spam", DeliveryResult.REFUSED),
+        ("250 OK", "451 Later", DeliveryResult.FAILED),
+        ("250 OK", "421 Closing", DeliveryResult.FAILED),
     ],
 )
 async def test_what_the_server_says(
-    server: Server, tmp_path: Path, on_recipient: str, on_data: str, verdict: Verdict
+    server: Server, tmp_path: Path, on_recipient: str, on_data: str, verdict: DeliveryResult
 ) -> None:
     server.on_recipient, server.on_data = on_recipient, on_data
     answer = await send(tmp_path, server.port)
@@ -126,18 +132,18 @@ async def test_what_the_server_says(
 
 
 async def test_the_owner_s_own_mistakes_lose_nothing(server: Server, tmp_path: Path) -> None:
-    assert (await send(tmp_path, None)).verdict is Verdict.FAILED
+    assert (await send(tmp_path, None)).verdict is DeliveryResult.FAILED
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    assert (await send(tmp_path, port)).verdict is Verdict.FAILED
+    assert (await send(tmp_path, port)).verdict is DeliveryResult.FAILED
     logged_in = {"smtp_username": "u", "smtp_password": "p"}
-    assert (await send(tmp_path, server.port, **logged_in)).verdict is Verdict.FAILED
+    assert (await send(tmp_path, server.port, **logged_in)).verdict is DeliveryResult.FAILED
     encrypted = {"smtp_security": "starttls"}
-    assert (await send(tmp_path, server.port, **encrypted)).verdict is Verdict.FAILED
+    assert (await send(tmp_path, server.port, **encrypted)).verdict is DeliveryResult.FAILED
 
 
 async def test_a_server_that_says_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         answer = await send(tmp_path, port, delivery_timeout_seconds=0.2)
-    assert answer.verdict is Verdict.FAILED
+    assert answer.verdict is DeliveryResult.FAILED

@@ -3,7 +3,7 @@
 import json
 import random
 
-from sagehen.services.messaging.outbox.attempts import Parcel
+from sagehen.services.messaging.outbox.attempts import DeliveryAttempt
 from sagehen.services.messaging.outbox.outbox import next_delay
 from sagehen.services.messaging.outbox.receivers import Receivers, Throttle, receiver_of
 from sagehen.services.messaging.sns.records import (
@@ -45,7 +45,7 @@ def delays(protocol: str, **attributes: str) -> list[float]:
             due_at=0,
         )
         topic = TopicRecord(arn="t", created_at=0, attributes={})
-        parcel = Parcel(delivery=delivery, subscription=to, topic=topic)
+        parcel = DeliveryAttempt(delivery=delivery, subscription=to, topic=topic)
         delay = next_delay(parcel, random.Random(5), 0)
         if delay is None:
             return found

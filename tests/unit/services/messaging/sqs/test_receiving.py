@@ -9,13 +9,13 @@ import pytest
 
 from sagehen.base.clock import SystemClock
 from sagehen.frame.arns import ArnMaker
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.sqs import queue_store as queues
 from sagehen.services.messaging.sqs import receiving
 from sagehen.services.messaging.sqs.arrivals import Arrivals
 from sagehen.services.messaging.sqs.records import QueueRecord
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 from support.state import settings_of
 
 
@@ -31,21 +31,21 @@ class SetBack(SystemClock):
 
 
 @pytest.fixture
-def writes(database: Database) -> Iterator[GroupedWrites]:
+def writes(database: Database) -> Iterator[GroupCommit]:
     with database.write() as connection:
         queues.insert(
             connection,
             QueueRecord(name="q", queue_id="q", created_at=0, modified_at=0, attributes={}),
         )
-    grouped = GroupedWrites(database)
+    grouped = GroupCommit(database)
     yield grouped
     grouped.close()
 
 
 async def test_a_poll_ends_in_time_although_the_clock_is_set_back(
-    database: Database, writes: GroupedWrites, tmp_path: Any
+    database: Database, writes: GroupCommit, tmp_path: Any
 ) -> None:
-    call = Call(
+    call = RequestContext(
         settings=settings_of(tmp_path),
         database=database,
         writes=writes,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sagehen.agent.instances.container_log import ContainerLog, LogTimes
 from sagehen.frame.arns import ArnMaker
-from sagehen.frame.context import Call
+from sagehen.frame.context import RequestContext
 from sagehen.frame.log_times import RESOLUTION_MS, put_aside, times_path
 from sagehen.services.monitoring.logs import operations as filtering
 from sagehen.services.monitoring.logs.operations import OPERATIONS, read_filter
@@ -29,7 +29,7 @@ START = 1_700_000_000.0
 class Logs:
     """`logs.print(b"…")` as a container would; `logs.get(…)` as a client would."""
 
-    def __init__(self, home: Path, call: Call, clock: HandClock, most_bytes: int) -> None:
+    def __init__(self, home: Path, call: RequestContext, clock: HandClock, most_bytes: int) -> None:
         self.path = home / "logs" / "endpoints" / "demo" / "AllTraffic" / "i-1" / "primary.log"
         self.clock = clock
         self.call = call

@@ -28,7 +28,7 @@ from sagehen.services.sagemaker.async_inference import (
     request_store as async_requests,
 )
 from sagehen.services.sagemaker.async_inference.metrics import backlogs
-from sagehen.services.sagemaker.async_inference.records import AsyncRequest, Output
+from sagehen.services.sagemaker.async_inference.records import AsyncRequest, OutputTarget
 from sagehen.services.sagemaker.hosting import (
     endpoint_store as endpoints,
 )
@@ -321,7 +321,7 @@ def asynchronous(world, instance_states=(), queued=0, leased=0):
                 received_at=world.clock.now() - 100 + number,
                 expires_at=world.clock.now() + 1000,
                 timeout_seconds=9,
-                output=Output(location="s3://out/1"),
+                output=OutputTarget(location="s3://out/1"),
             )
             for number in range(queued + leased)
         ]

@@ -10,9 +10,9 @@ from sagehen.services.monitoring.prometheus.gateway_totals import (
     MOST_GATEWAYS,
     SILENT_SECONDS,
     GatewayReport,
-    InFlight,
+    InFlightTotals,
     Observations,
-    Presence,
+    VariantPresence,
 )
 
 LATENCY = {"count": 1, "sum": 5, "buckets": {"80": 1}}
@@ -107,9 +107,9 @@ def test_what_gateways_work_on_adds_up(observations: Observations) -> None:
     observations.record(report("2", variants=(("Houses", 4),)))
 
     assert observations.present() == {
-        KEY: Presence(
-            in_flight=InFlight(now=4, lowest=2, highest=7),
-            queued=InFlight(now=2, lowest=0, highest=5),
+        KEY: VariantPresence(
+            in_flight=InFlightTotals(now=4, lowest=2, highest=7),
+            queued=InFlightTotals(now=2, lowest=0, highest=5),
         )
     }
 
@@ -122,7 +122,7 @@ def test_a_gateway_that_is_silent_works_on_nothing(
     observations.record(report("2", variants=(("Houses", 4),)))
     clock.seconds += 1
 
-    assert observations.present()[KEY].in_flight == InFlight(now=2, lowest=1, highest=4)
+    assert observations.present()[KEY].in_flight == InFlightTotals(now=2, lowest=1, highest=4)
 
 
 def hits(gateway: str, **limit_hits: int) -> GatewayReport:

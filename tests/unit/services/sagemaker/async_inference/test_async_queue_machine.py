@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 from sagehen.services.sagemaker.async_inference import lease_store as leases
 from sagehen.services.sagemaker.async_inference import request_store as queue
 from sagehen.services.sagemaker.async_inference.records import (
+    AsyncOutcome,
     AsyncRequest,
     AsyncState,
-    Outcome,
-    Output,
+    OutputTarget,
 )
 from sagehen.state.database import Database
 
@@ -54,7 +54,7 @@ class Queue(RuleBasedStateMachine):
             received_at=self.now,
             expires_at=self.now + ttl,
             timeout_seconds=1,
-            output=Output(location="s3://o/x"),
+            output=OutputTarget(location="s3://o/x"),
         )
         for sequence in queue.enqueue(self.connection, [(request, b"b")] * count):
             assert sequence > max(self.states, default=0)
@@ -90,7 +90,7 @@ class Queue(RuleBasedStateMachine):
         if claims:
             sequence, attempt = claims[which % len(claims)]
             mine = self.is_mine(sequence, attempt)
-            outcome = Outcome(state=state)
+            outcome = AsyncOutcome(state=state)
             done = leases.finish(self.connection, sequence, attempt, outcome, self.now)
             assert done == mine
             if mine:

@@ -9,10 +9,10 @@ from sqlalchemy.exc import OperationalError
 from sagehen.base.errors import StateFull
 from sagehen.services.sagemaker.async_inference import intake as async_intake
 from sagehen.services.sagemaker.async_inference import request_store as async_requests
-from sagehen.services.sagemaker.async_inference.intake import Intake, NewRequest
+from sagehen.services.sagemaker.async_inference.intake import AsyncIntake, NewRequest
 from sagehen.services.sagemaker.async_inference.records import AsyncState, QueueMode
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 from sagehen.wire.errors import AwsError
 from support.endpoints import change, in_service, settle, weigh
 
@@ -26,9 +26,9 @@ class House:
     def __init__(self, server):
         self.server = server
         self.database = server.database
-        self.writes = GroupedWrites(server.database)
+        self.writes = GroupCommit(server.database)
         self.queued = []
-        self.intake = Intake(self.writes, ACCOUNT, self.queued.append)
+        self.intake = AsyncIntake(self.writes, ACCOUNT, self.queued.append)
         self.made = 0
 
     async def put(self, name="e", **params):

@@ -15,10 +15,10 @@ from sagehen.services.sagemaker.async_inference import (
 from sagehen.services.sagemaker.async_inference.own_paths import LARGEST_BODY_BYTES, AsyncPaths
 from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
 from sagehen.services.sagemaker.async_inference.records import (
+    AsyncOutcome,
     AsyncRequest,
     AsyncState,
-    Outcome,
-    Output,
+    OutputTarget,
 )
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from support.endpoints import change, in_service
@@ -45,7 +45,7 @@ class House:
                 received_at=received_at,
                 expires_at=received_at + 60,
                 timeout_seconds=900,
-                output=Output(location="s3://b/o", failure_location="s3://b/f"),
+                output=OutputTarget(location="s3://b/o", failure_location="s3://b/f"),
                 input_location="s3://b/in",
             )
             for number, label in enumerate(labels)
@@ -60,7 +60,7 @@ class House:
     def end(self, leased, state=AsyncState.FAILED, **more):
         with self.database.write() as connection:
             for one in leased:
-                outcome = Outcome(state=state, **more)
+                outcome = AsyncOutcome(state=state, **more)
                 assert async_leases.finish(connection, one.sequence, one.attempt, outcome, NOW + 1)
 
     def fail(self, *labels):

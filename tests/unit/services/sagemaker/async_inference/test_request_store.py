@@ -10,25 +10,25 @@ from sqlalchemy import event, text
 from sagehen.services.sagemaker.async_inference import lease_store as leases
 from sagehen.services.sagemaker.async_inference import request_store as queue
 from sagehen.services.sagemaker.async_inference.records import (
+    AsyncOutcome,
     AsyncRequest,
     AsyncState,
     EndpointQueue,
-    Outcome,
-    Output,
+    OutputTarget,
     QueuedRequest,
     QueueMode,
 )
 from sagehen.state.database import Database
 
-SUCCESS = Outcome(state=AsyncState.SUCCEEDED, content_type="text/csv", location="s3://o/1.out")
-FAILURE = Outcome(state=AsyncState.FAILED, failure_reason="ClientError: no", status=400)
+SUCCESS = AsyncOutcome(state=AsyncState.SUCCEEDED, content_type="text/csv", location="s3://o/1.out")
+FAILURE = AsyncOutcome(state=AsyncState.FAILED, failure_reason="ClientError: no", status=400)
 
 Enqueue = Callable[..., list[int]]
 Lease = Callable[..., list[QueuedRequest]]
 
 
 def request(number: int = 0, **fields) -> AsyncRequest:
-    output = Output(location=f"s3://out/{number}.out")
+    output = OutputTarget(location=f"s3://out/{number}.out")
     defaults = {
         "request_id": f"00000000-0000-4000-8000-{number:012}",
         "inference_id": f"id {number}",
@@ -86,7 +86,7 @@ FULL = request(
     content_type="text/csv",
     accept="application/json",
     custom_attributes="c=1",
-    output=Output(
+    output=OutputTarget(
         location="s3://out/x.out",
         failure_location="s3://out/x-error.out",
         success_topic="arn:s",

@@ -17,7 +17,7 @@ from sagehen.containers.modelserver.adapters.huggingface.models import (
 from sagehen.containers.modelserver.adapters.pytorch.runtime import inference, prepare, require
 from sagehen.containers.modelserver.adapters.script.handlers import Handlers
 from sagehen.containers.modelserver.adapters.script.script import find_script, load_script
-from sagehen.containers.modelserver.contract import Answer, BatchModel, CallModel
+from sagehen.containers.modelserver.contract import BatchModel, CallModel, ModelAnswer
 from sagehen.containers.modelserver.environment import Environment
 
 __all__ = ["HuggingFaceAdapter", "adapter"]
@@ -76,7 +76,7 @@ def _predict(data: Any, model: Any) -> Any:
         return model(inputs, **parameters)
 
 
-def _failed(problem: Exception) -> Answer:
+def _failed(problem: Exception) -> ModelAnswer:
     """Of a script as of a pipeline, whatever status the exception may have of its own."""
     return PredictionError(problem).answer
 

@@ -18,7 +18,7 @@ from sagehen.containers.modelserver.adapters.shared.codecs import (
 )
 from sagehen.containers.modelserver.adapters.shared.codecs import decode as decode_array
 
-__all__ = ["Asked", "asked", "decode", "encode"]
+__all__ = ["PipelineInputs", "asked", "decode", "encode"]
 
 IMAGES = ("jpeg", "png", "tiff", "bmp", "gif", "webp", "x-image")
 AUDIO = ("x-flac", "mpeg", "wave", "ogg", "x-audio")
@@ -27,26 +27,26 @@ HOW_NOT_WHAT = ("batch_size", "num_workers")
 """Parameters of a pipeline's call that change no answer; the server sees to them itself."""
 
 
-class Asked(NamedTuple):
+class PipelineInputs(NamedTuple):
     """The arguments of a pipeline's call."""
 
     inputs: Any
     parameters: dict[str, Any]
 
 
-def asked(data: Any) -> Asked:
+def asked(data: Any) -> PipelineInputs:
     """`inputs` and `parameters`; all that there is, if there are no `inputs`.
 
     Raises ValueError.
     """
     if not isinstance(data, dict):
-        return Asked(data, {})
+        return PipelineInputs(data, {})
     rest = dict(data)
     parameters = rest.pop("parameters", None) or {}
     if not isinstance(parameters, dict):
         raise ValueError("parameters must be an object")
     parameters = {name: value for name, value in parameters.items() if name not in HOW_NOT_WHAT}
-    return Asked(rest.get("inputs", rest), parameters)
+    return PipelineInputs(rest.get("inputs", rest), parameters)
 
 
 def decode(data: Any, content_type: str) -> Any:

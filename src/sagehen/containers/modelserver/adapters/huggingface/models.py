@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagehen.containers.modelserver.adapters.huggingface.codecs import (
-    Asked,
+    PipelineInputs,
     asked,
     decode,
     encode,
 )
 from sagehen.containers.modelserver.adapters.pytorch.runtime import inference
 from sagehen.containers.modelserver.adapters.shared.codecs import JSON
-from sagehen.containers.modelserver.contract import Answer, Refusal, Request
+from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest, Refusal
 from sagehen.containers.modelserver.serving.responses import error
 
 __all__ = ["PipelineModel", "PredictionError", "TextModel"]
@@ -34,7 +34,7 @@ class PredictionError(Refusal):
         super().__init__(400, str(problem) or type(problem).__name__)
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> ModelAnswer:
         return error(self.status, "InternalServerException", str(self))
 
 
@@ -55,15 +55,15 @@ class _Codec:
     def __init__(self, default_accept: str) -> None:
         self._default_accept = default_accept or JSON
 
-    def arguments(self, body: bytes, content_type: str) -> Asked:
+    def arguments(self, body: bytes, content_type: str) -> PipelineInputs:
         with _errors():
             return asked(decode(body, content_type))
 
-    def answer(self, prediction: Any, accept: str) -> Answer:
+    def answer(self, prediction: Any, accept: str) -> ModelAnswer:
         if not accept or accept == "*/*":
             accept = self._default_accept
         with _errors():
-            return Answer(200, *encode(prediction, accept))
+            return ModelAnswer(200, *encode(prediction, accept))
 
 
 class PipelineModel:
@@ -74,7 +74,7 @@ class PipelineModel:
         self._codec = _Codec(default_accept)
         self._turn = threading.Lock()  # a tokenizer cannot be used by two threads at once
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: ModelRequest) -> ModelAnswer:
         arguments = self._codec.arguments(request.body, request.header(b"content-type"))
         with self._turn, _errors(), inference():
             prediction = self._pipeline(arguments.inputs, **arguments.parameters)
@@ -89,7 +89,7 @@ class _Texts:
     """One request. `texts` is None where its inputs are no plain texts."""
 
     count: int
-    asked: Asked
+    asked: PipelineInputs
     texts: list[str] | None
     key: str
     """The same for requests with the same parameters."""
@@ -147,7 +147,7 @@ class TextModel:
     def _alone(self, member: _Texts) -> Any:
         return self._pipeline(member.asked.inputs, **member.asked.parameters)
 
-    def encode(self, prediction: Any, accept: str) -> Answer:
+    def encode(self, prediction: Any, accept: str) -> ModelAnswer:
         return self._codec.answer(prediction, accept)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sagehen.base.extras import missing_library
-from sagehen.containers.modelserver.adapters.onnx.session import OnnxError, Session
+from sagehen.containers.modelserver.adapters.onnx.session import OnnxError, OnnxSession
 from sagehen.containers.modelserver.adapters.script.handlers import Handlers, encode_accepted
 from sagehen.containers.modelserver.adapters.script.script import (
     Scripted,
@@ -27,7 +27,7 @@ from sagehen.containers.modelserver.adapters.shared.arrays import (
 )
 from sagehen.containers.modelserver.adapters.shared.model_file import load_file, one_file
 from sagehen.containers.modelserver.adapters.shared.named_tensors import NamedRows
-from sagehen.containers.modelserver.contract import Answer, BatchModel, CallModel
+from sagehen.containers.modelserver.contract import BatchModel, CallModel, ModelAnswer
 from sagehen.containers.modelserver.environment import Environment
 
 __all__ = ["OnnxAdapter", "OnnxModel", "adapter"]
@@ -52,14 +52,14 @@ class OnnxAdapter(Scripted):
             return load_script(script, model_dir, handlers, self._environment)
         return OnnxModel(self._load(str(model_dir)), self._environment)
 
-    def _load(self, model_dir: str) -> Session:
+    def _load(self, model_dir: str) -> OnnxSession:
         path = Path(model_dir, "model.onnx")
         if not path.is_file():
             path = one_file(Path(model_dir), ["*.onnx"], "model.onnx, or one file *.onnx")
-        return load_file(lambda path: Session(path, self._environment.threads), path)
+        return load_file(lambda path: OnnxSession(path, self._environment.threads), path)
 
 
-def _predict(data: Any, model: Session) -> Any:
+def _predict(data: Any, model: OnnxSession) -> Any:
     """For scripts: of the model's only input an array, else arrays by name."""
     rows = tensors.by_column(data, model.inputs, tensors.LISTS, lone=True)
     outputs = list(model.run(rows.arrays, rows.count).values())
@@ -69,8 +69,8 @@ def _predict(data: Any, model: Session) -> Any:
 class OnnxModel:
     """One model, in batches."""
 
-    def __init__(self, session: Session, environment: Environment) -> None:
-        self._session: Session | None = session
+    def __init__(self, session: OnnxSession, environment: Environment) -> None:
+        self._session: OnnxSession | None = session
         self._inputs = session.inputs
         self._default_accept = environment.default_accept or codecs.JSON
 
@@ -117,7 +117,7 @@ class OnnxModel:
         parts = tensors.apart(outputs, batch)
         return parts or [self._together([rows])[0] for rows in batch]
 
-    def encode(self, prediction: tuple[Outputs, str], accept: str) -> Answer:
+    def encode(self, prediction: tuple[Outputs, str], accept: str) -> ModelAnswer:
         forms = (codecs.JSON, codecs.CSV)
         known = forms if len(prediction[0]) > 1 else (*forms, codecs.NPY)
         return encoded(prediction, accept, self._default_accept, _written, known)

@@ -7,7 +7,7 @@ from typing import Any
 from sagehen.base.errors import SagehenError
 from sagehen.containers.modelserver.adapters.shared.named_tensors import Tensor, by_rows
 
-__all__ = ["OnnxError", "Session"]
+__all__ = ["OnnxError", "OnnxSession"]
 
 _TYPES = {
     "tensor(float)": "float32",
@@ -24,7 +24,7 @@ class OnnxError(SagehenError):
     """ONNX Runtime refused; `str()` is its reason."""
 
 
-class Session:
+class OnnxSession:
     """One model, loaded."""
 
     def __init__(self, path: Path, threads: int) -> None:

@@ -28,7 +28,7 @@ from sagehen.containers.modelserver.adapters.shared.model_file import (
     ModelFileError,
     nested_hint,
 )
-from sagehen.containers.modelserver.contract import Answer, BatchModel, CallModel, Refusal
+from sagehen.containers.modelserver.contract import BatchModel, CallModel, ModelAnswer, Refusal
 from sagehen.containers.modelserver.environment import Environment
 
 __all__ = ["TorchAdapter", "TorchModel", "adapter", "load_torchscript"]
@@ -135,7 +135,7 @@ class TorchModel:
         except (RuntimeError, script_error()) as problem:  # a shape or a type it cannot take
             raise refused(_last_line(problem)) from problem
 
-    def encode(self, prediction: Any, accept: str) -> Answer:
+    def encode(self, prediction: Any, accept: str) -> ModelAnswer:
         if not accept or accept == "*/*":
             accept = self._default_accept
         try:
@@ -148,7 +148,7 @@ class TorchModel:
                 f"The prediction cannot be written as {accept}: {problem}. "
                 f"Ask for {codecs.JSON} or {codecs.NPY}.",
             ) from problem
-        return Answer(200, body.encode() if isinstance(body, str) else body, content_type)
+        return ModelAnswer(200, body.encode() if isinstance(body, str) else body, content_type)
 
     def close(self) -> None:
         self._calls = TensorCalls(_closed)

@@ -20,7 +20,7 @@ from sagehen.containers.modelserver.adapters.shared.codecs import (
     encode,
     media_type,
 )
-from sagehen.containers.modelserver.contract import Answer
+from sagehen.containers.modelserver.contract import ModelAnswer
 from sagehen.containers.modelserver.serving.responses import traceback_answer
 from sagehen.containers.modelserver.tracebacks import user_traceback
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-def toolkit_error(problem: Exception) -> Answer:
+def toolkit_error(problem: Exception) -> ModelAnswer:
     """The inference toolkit's answer where a script raises: 500, unless the exception has a
     `status_code`, as the toolkit's own have; the message, then the traceback."""
     status = 500
@@ -57,7 +57,7 @@ class Handlers:
     output_fn: Callable[..., Any]
     transform_of: Callable[[ModuleType], Callable[..., Any] | None] = lambda _: None
     """What a script has in the place of `transform_fn`, under names of a framework's own."""
-    failed: Callable[[Exception], Answer] = toolkit_error
+    failed: Callable[[Exception], ModelAnswer] = toolkit_error
     """The answer to a request whose script raises."""
     needed: tuple[str, ...] = ()
     """What a script without `transform_fn` has to have."""

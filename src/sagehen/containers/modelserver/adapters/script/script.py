@@ -18,16 +18,16 @@ from sagehen.containers.modelserver.adapters.script.handlers import (
     is_in_pieces,
 )
 from sagehen.containers.modelserver.adapters.shared.codecs import JSON, TEXT_TYPES
-from sagehen.containers.modelserver.contract import Answer, Refusal, Request
+from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest, Refusal
 from sagehen.containers.modelserver.environment import Environment
 from sagehen.containers.modelserver.serving.responses import by_model
 from sagehen.containers.modelserver.tracebacks import user_traceback
 
 __all__ = [
-    "Script",
     "ScriptError",
     "ScriptModel",
     "Scripted",
+    "UserScript",
     "find_requirements",
     "find_script",
     "load_script",
@@ -57,7 +57,7 @@ class ScriptError(SagehenError):
 
 
 @dataclass(frozen=True)
-class Script:
+class UserScript:
     """Where a model's script is."""
 
     folder: Path
@@ -68,7 +68,7 @@ class Script:
         return ".".join(Path(self.file_name).with_suffix("").parts)
 
 
-def find_script(model_dir: Path, environment: Environment) -> Script | None:
+def find_script(model_dir: Path, environment: Environment) -> UserScript | None:
     """The model's script, None if it has none.
 
     Raises ScriptError if SAGEMAKER_PROGRAM names one that is not there.
@@ -76,7 +76,7 @@ def find_script(model_dir: Path, environment: Environment) -> Script | None:
     folders = [model_dir / CODE_FOLDER, *_submitted(environment)]
     for folder in folders:
         if (folder / environment.program).is_file():
-            return Script(folder, environment.program)
+            return UserScript(folder, environment.program)
     if environment.program_named:
         looked = ", ".join(str(folder) for folder in folders)
         raise ScriptError(
@@ -117,7 +117,7 @@ def _submitted(environment: Environment) -> list[Path]:
 
 
 def load_script(
-    script: Script, model_dir: Path, defaults: Handlers, environment: Environment
+    script: UserScript, model_dir: Path, defaults: Handlers, environment: Environment
 ) -> "ScriptModel":
     """Import the script and let it load its model. Raises what the user's code raises."""
     if not environment.multi_model:
@@ -156,7 +156,7 @@ class ScriptModel:
         if (warm_up := _own(module, "model_warmup_fn")) is not None:
             _taking(warm_up, 2)(str(model_dir), self._model, context)
 
-    def call(self, request: Request) -> Answer:
+    def call(self, request: ModelRequest) -> ModelAnswer:
         context = Context(request.headers, self._model_dir)
         accept = request.header(b"accept")
         if not accept or accept == "*/*":
@@ -169,7 +169,7 @@ class ScriptModel:
             log.error("The model's code raised.\n%s", user_traceback(problem).rstrip())
             return by_model(self._failed(problem))
 
-    def _transformed(self, request: Request, accept: str, context: Context) -> Any:
+    def _transformed(self, request: ModelRequest, accept: str, context: Context) -> Any:
         content_type = request.header(b"content-type") or None
         data: Any = request.body
         if content_type in TEXT_TYPES:
@@ -220,7 +220,7 @@ def _taking(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     return without_context
 
 
-def _answer(result: Any, accept: str, context: Context) -> Answer:
+def _answer(result: Any, accept: str, context: Context) -> ModelAnswer:
     """The function's result as an answer: a body, whole or in pieces, and maybe its type."""
     content_type = accept
     if isinstance(result, tuple) and len(result) == 2:
@@ -233,7 +233,7 @@ def _answer(result: Any, accept: str, context: Context) -> Answer:
             rest = pieces
     else:
         body = bytes_of(result)
-    return Answer(
+    return ModelAnswer(
         context.status,
         body,
         context.content_type or str(content_type),

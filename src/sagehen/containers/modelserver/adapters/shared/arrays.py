@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from sagehen.containers.modelserver.adapters.shared import codecs
 from sagehen.containers.modelserver.adapters.shared.codecs import media_type
 from sagehen.containers.modelserver.adapters.shared.table import parse_csv
-from sagehen.containers.modelserver.contract import Answer, Refusal
+from sagehen.containers.modelserver.contract import ModelAnswer, Refusal
 from sagehen.containers.modelserver.environment import Environment
 
 __all__ = [
@@ -74,7 +74,7 @@ class ArrayModel:
         except ValueError as problem:
             raise refused(problem) from problem
 
-    def encode(self, prediction: Any, accept: str) -> Answer:
+    def encode(self, prediction: Any, accept: str) -> ModelAnswer:
         return encoded(prediction, accept, self._default_accept, codecs.encode)
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ def encoded(
     default: str,
     encode: Callable[[T, str], str | bytes],
     known: Sequence[str] = (codecs.JSON, codecs.CSV, codecs.NPY),
-) -> Answer:
+) -> ModelAnswer:
     """Written as the first accepted type that `encode` knows. Raises Refusal 406 with the known."""
     for each in (accept or "*/*").split(","):
         kind = media_type(each)
@@ -143,7 +143,7 @@ def encoded(
             body = encode(prediction, kind)
         except codecs.UnsupportedFormat:
             continue
-        return Answer(200, body.encode() if isinstance(body, str) else body, kind)
+        return ModelAnswer(200, body.encode() if isinstance(body, str) else body, kind)
     raise Refusal(
         406,
         f"Accept type {accept} is not supported. "

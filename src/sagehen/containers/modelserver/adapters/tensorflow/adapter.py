@@ -22,7 +22,7 @@ from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileE
 from sagehen.containers.modelserver.adapters.shared.named_tensors import NamedRows
 from sagehen.containers.modelserver.adapters.tensorflow.bundles import (
     Bundle,
-    Signature,
+    ModelSignature,
     SignatureError,
     choose,
     import_tensorflow,
@@ -42,11 +42,11 @@ from sagehen.containers.modelserver.adapters.tensorflow.script import (
     transform_of,
 )
 from sagehen.containers.modelserver.contract import (
-    Answer,
     BatchModel,
     CallModel,
+    ModelAnswer,
+    ModelRequest,
     Refusal,
-    Request,
 )
 from sagehen.containers.modelserver.environment import Environment
 from sagehen.containers.modelserver.serving.responses import by_model, json_answer
@@ -96,17 +96,17 @@ class TfsRefusal(Refusal):
     """A refusal in TensorFlow Serving's form."""
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> ModelAnswer:
         return by_model(json_answer(self.status, {"error": str(self)}))
 
 
 @dataclass(slots=True)
-class Asked:
+class TensorFlowRequest:
     """What one request asks of which model."""
 
     count: int
     rows: NamedRows
-    signature: Signature
+    signature: ModelSignature
     method: str
 
 
@@ -123,7 +123,7 @@ class TensorFlowModel:
                 f"the model's archive has {', '.join(sorted(set(names)))}."
             )
 
-    def decode_request(self, request: Request) -> Asked:
+    def decode_request(self, request: ModelRequest) -> TensorFlowRequest:
         """Also as its custom attributes tell: tfs-model-name, tfs-model-version, tfs-method."""
         attributes = read_attributes(request.header(_CUSTOM_ATTRIBUTES))
         bundle = self.choose(
@@ -132,7 +132,7 @@ class TensorFlowModel:
         method = attributes.get("tfs-method", "predict")
         return self._asked(request.body, request.header(b"content-type"), bundle, method)
 
-    def decode(self, body: bytes, content_type: str) -> Asked:
+    def decode(self, body: bytes, content_type: str) -> TensorFlowRequest:
         return self._asked(body, content_type, self.choose("", ""), "predict")
 
     def choose(self, name: str, version: str) -> Bundle:
@@ -143,7 +143,9 @@ class TensorFlowModel:
             raise TfsRefusal(404, f"Servable not found for request: {which}")
         return bundle
 
-    def _asked(self, body: bytes, content_type: str, bundle: Bundle, method: str) -> Asked:
+    def _asked(
+        self, body: bytes, content_type: str, bundle: Bundle, method: str
+    ) -> TensorFlowRequest:
         try:
             content = request_content(body, media_type(content_type))
         except codecs.UnsupportedFormat as problem:
@@ -160,7 +162,7 @@ class TensorFlowModel:
             if bundle.name == name and version in ("", str(bundle.version))
         ]
 
-    def ask(self, body: bytes, name: str, version: str, method: str) -> Answer:
+    def ask(self, body: bytes, name: str, version: str, method: str) -> ModelAnswer:
         """The answer of TensorFlow Serving's own REST interface to a body that is its JSON."""
         try:
             bundle = self.choose(name, version)
@@ -174,7 +176,7 @@ class TensorFlowModel:
             return json_answer(400, {"error": f"JSON Parse error: {problem}"})
         return self.encode(outcome, "")
 
-    def _of(self, content: dict[str, Any], bundle: Bundle, method: str) -> Asked:
+    def _of(self, content: dict[str, Any], bundle: Bundle, method: str) -> TensorFlowRequest:
         name = content.get("signature_name") or "serving_default"
         signature = bundle.signatures.get(name)
         if signature is None:
@@ -187,13 +189,15 @@ class TensorFlowModel:
             rows = _rows(content, signature, method)
         except ValueError as problem:
             raise TfsRefusal(400, f"Failed to process the request: {problem}") from problem
-        return Asked(rows.count, rows, signature, method)
+        return TensorFlowRequest(rows.count, rows, signature, method)
 
-    def predict(self, batch: Sequence[Asked]) -> list[tuple[Outputs, Asked]]:
+    def predict(
+        self, batch: Sequence[TensorFlowRequest]
+    ) -> list[tuple[Outputs, TensorFlowRequest]]:
         outputs = in_groups(batch, _kind, self._together)
         return list(zip(outputs, batch, strict=True))
 
-    def _together(self, batch: Sequence[Asked]) -> list[Outputs]:
+    def _together(self, batch: Sequence[TensorFlowRequest]) -> list[Outputs]:
         """Of requests for one signature, with rows of one shape."""
         signature = batch[0].signature
         if len(batch) > 1 and not signature.takes_rows:
@@ -205,7 +209,7 @@ class TensorFlowModel:
             raise TfsRefusal(400, str(problem)) from problem
         return tensors.apart(outputs, rows) or [self._together([asked])[0] for asked in batch]
 
-    def encode(self, prediction: tuple[Outputs, Asked], accept: str) -> Answer:
+    def encode(self, prediction: tuple[Outputs, TensorFlowRequest], accept: str) -> ModelAnswer:
         """JSON, whatever is accepted; TensorFlow Serving has nothing else."""
         outputs, asked = prediction
         try:
@@ -214,24 +218,24 @@ class TensorFlowModel:
             raise TfsRefusal(400, str(problem)) from problem
         kinds = [media_type(each) for each in accept.split(",")]
         kind = kinds[0] if {codecs.JSON, JSON_LINES} & {*kinds} else codecs.JSON
-        return Answer(200, text_of(content).encode(), kind)
+        return ModelAnswer(200, text_of(content).encode(), kind)
 
     def close(self) -> None:
         self._bundles.clear()
 
 
-def _content(outputs: Outputs, asked: Asked) -> Any:
+def _content(outputs: Outputs, asked: TensorFlowRequest) -> Any:
     """Raises ValueError."""
     if asked.method == "predict":
         return tensors.content(outputs, asked.rows.form)
     return {"results": results(outputs, asked.method)}
 
 
-def _kind(asked: Asked) -> Hashable:
+def _kind(asked: TensorFlowRequest) -> Hashable:
     return id(asked.signature), asked.method, tensors.kind(asked.rows)
 
 
-def _rows(content: dict[str, Any], signature: Signature, method: str) -> NamedRows:
+def _rows(content: dict[str, Any], signature: ModelSignature, method: str) -> NamedRows:
     """Raises ValueError."""
     if method != "predict":
         return read_examples(content, signature.inputs)

@@ -19,7 +19,7 @@ from sagehen.containers.modelserver.environment import TensorFlow
 
 __all__ = [
     "Bundle",
-    "Signature",
+    "ModelSignature",
     "SignatureError",
     "choose",
     "import_tensorflow",
@@ -53,7 +53,7 @@ class SignatureError(SagehenError):
     """TensorFlow refused the call; `str()` is its reason."""
 
 
-class Signature:
+class ModelSignature:
     """One function of a SavedModel, from named arrays to named arrays."""
 
     def __init__(self, function: Any) -> None:
@@ -93,7 +93,7 @@ class Bundle:
 
     name: str
     version: int
-    signatures: Mapping[str, Signature]
+    signatures: Mapping[str, ModelSignature]
     loaded: Any
     """Keeps the variables, which the signatures do not."""
 
@@ -144,7 +144,7 @@ def _load(name: str, version: int, path: Path) -> Bundle:
     import tensorflow
 
     loaded = load_file(lambda path: tensorflow.saved_model.load(str(path), tags="serve"), path)
-    signatures = {key: Signature(function) for key, function in loaded.signatures.items()}
+    signatures = {key: ModelSignature(function) for key, function in loaded.signatures.items()}
     return Bundle(name, version, signatures, loaded)
 
 

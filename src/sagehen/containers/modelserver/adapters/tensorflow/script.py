@@ -24,11 +24,11 @@ from sagehen.containers.modelserver.adapters.script.script import ScriptError
 from sagehen.containers.modelserver.adapters.shared import named_tensors as tensors
 from sagehen.containers.modelserver.adapters.shared.codecs import JSON
 from sagehen.containers.modelserver.adapters.tensorflow.bundles import Bundle
-from sagehen.containers.modelserver.contract import Answer
+from sagehen.containers.modelserver.contract import ModelAnswer
 from sagehen.containers.modelserver.environment import Environment
 
 __all__ = [
-    "Response",
+    "HandlerResponse",
     "RestModel",
     "RestServer",
     "Served",
@@ -50,7 +50,7 @@ _RESOURCE = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::([a-z]+))?")
 class RestModel(Protocol):
     """What is asked."""
 
-    def ask(self, body: bytes, name: str, version: str, method: str) -> Answer:
+    def ask(self, body: bytes, name: str, version: str, method: str) -> ModelAnswer:
         """The answer to a body in TensorFlow Serving's JSON; refuses in its form."""
 
     def versions(self, name: str, version: str) -> list[int]:
@@ -143,10 +143,10 @@ class TfsContext(NamedTuple):
     content_length: int
 
 
-class Response:
+class HandlerResponse:
     """What `output_handler` gets: of `requests.Response` what its scripts use."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ModelAnswer) -> None:
         self.status_code = answer.status
         self.content = answer.body
         self.headers = {"Content-Type": answer.content_type}
@@ -224,12 +224,12 @@ class Served:
                 weakref.finalize(self, self._rest.close)
             return self._rest.address
 
-    def post(self, asked: TfsContext, body: Any) -> Response:
+    def post(self, asked: TfsContext, body: Any) -> HandlerResponse:
         """What posting the body to `asked.rest_uri` gives, without the way there."""
         data = json.dumps(body) if isinstance(body, dict | list) else body
         name, version = asked.model_name or self._model.default_name, asked.model_version or ""
         answer = self._model.ask(bytes_of(data), name, version, asked.method or "predict")
-        return Response(answer)
+        return HandlerResponse(answer)
 
 
 def read_attributes(custom: str) -> dict[str, str]:

@@ -29,7 +29,7 @@ from sagehen.containers.modelserver.adapters.xgboost.outputs import (
     selected_csv,
 )
 from sagehen.containers.modelserver.adapters.xgboost.script import load_script_model
-from sagehen.containers.modelserver.contract import Answer, BatchModel, CallModel, Refusal
+from sagehen.containers.modelserver.contract import BatchModel, CallModel, ModelAnswer, Refusal
 from sagehen.containers.modelserver.environment import Environment
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ _FORMS = {
 }
 _VOTING = {"multi:softmax", "binary:hinge"}
 _INFINITY = float("inf")
-_NO_CONTENT = Answer(204)
+_NO_CONTENT = ModelAnswer(204)
 
 
 def adapter(environment: Environment) -> "XGBoostAdapter":
@@ -232,7 +232,7 @@ class XGBoostModel:
         together = vote if self._objective in _VOTING else average
         return members[0]._replace(values=together([member.values for member in members]))
 
-    def encode(self, prediction: list[Any], accept: str) -> Answer:
+    def encode(self, prediction: list[Any], accept: str) -> ModelAnswer:
         if not prediction:
             return _NO_CONTENT
         if not accept or accept == "*/*":
@@ -252,8 +252,8 @@ class XGBoostModel:
         except ValueError as problem:
             raise Refusal(500, str(problem)) from problem
 
-    def _choose_encoders(self) -> dict[str, Callable[[list[Any]], Answer]]:
-        csv: Callable[[list[Any]], Answer] = _selected_csv if self._selected else _csv
+    def _choose_encoders(self) -> dict[str, Callable[[list[Any]], ModelAnswer]]:
+        csv: Callable[[list[Any]], ModelAnswer] = _selected_csv if self._selected else _csv
         plain = self._multi_model and not self._selected
         wrap = _plain_json if plain else _selected_json if self._selected else _scores_json
         lines = _selected_lines if self._selected else _lines
@@ -268,46 +268,46 @@ class XGBoostModel:
             booster.close()
 
 
-def _csv(scores: list[Any]) -> Answer:
+def _csv(scores: list[Any]) -> ModelAnswer:
     """All scores on one line; a line for each row where a row has several."""
     if isinstance(scores[0], list):
         text = "\n".join(",".join(map(repr, row)) for row in scores)
     else:
         text = ",".join(map(repr, scores))
-    return Answer(200, text.encode(), CSV_ANSWER)
+    return ModelAnswer(200, text.encode(), CSV_ANSWER)
 
 
-def _scores_json(scores: list[Any]) -> Answer:
+def _scores_json(scores: list[Any]) -> ModelAnswer:
     content = {"predictions": [{"score": score} for score in scores]}
-    return Answer(200, json_text(content).encode(), JSON)
+    return ModelAnswer(200, json_text(content).encode(), JSON)
 
 
-def _plain_json(scores: list[Any]) -> Answer:
-    return Answer(200, json_text(scores).encode(), JSON)
+def _plain_json(scores: list[Any]) -> ModelAnswer:
+    return ModelAnswer(200, json_text(scores).encode(), JSON)
 
 
-def _lines(scores: list[Any]) -> Answer:
+def _lines(scores: list[Any]) -> ModelAnswer:
     return _selected_lines([{"score": score} for score in scores])
 
 
-def _selected_csv(rows: list[Any]) -> Answer:
-    return Answer(200, selected_csv(rows).encode(), CSV_ANSWER)
+def _selected_csv(rows: list[Any]) -> ModelAnswer:
+    return ModelAnswer(200, selected_csv(rows).encode(), CSV_ANSWER)
 
 
-def _selected_json(rows: list[Any]) -> Answer:
-    return Answer(200, json_text({"predictions": rows}).encode(), JSON)
+def _selected_json(rows: list[Any]) -> ModelAnswer:
+    return ModelAnswer(200, json_text({"predictions": rows}).encode(), JSON)
 
 
-def _selected_lines(rows: list[Any]) -> Answer:
-    return Answer(200, "".join(f"{json.dumps(row)}\n" for row in rows).encode(), JSON_LINES)
+def _selected_lines(rows: list[Any]) -> ModelAnswer:
+    return ModelAnswer(200, "".join(f"{json.dumps(row)}\n" for row in rows).encode(), JSON_LINES)
 
 
-def _selected_records(rows: list[Any]) -> Answer:
+def _selected_records(rows: list[Any]) -> ModelAnswer:
     records = [
         {key: value if isinstance(value, list) else [value] for key, value in row.items()}
         for row in rows
     ]
-    return Answer(200, write_recordio(records), RECORDIO)
+    return ModelAnswer(200, write_recordio(records), RECORDIO)
 
 
 def _not_accepted(content_type: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from sagehen.containers.modelserver.adapters.script.handlers import Handlers, encode_accepted
 from sagehen.containers.modelserver.adapters.script.script import (
-    Script,
     ScriptModel,
+    UserScript,
     load_script,
 )
 from sagehen.containers.modelserver.adapters.shared.codecs import UnsupportedFormat, media_type
@@ -28,7 +28,7 @@ _PARSERS: dict[str, Callable[[bytes], Table]] = {
 }
 
 
-def load_script_model(script: Script, model_dir: Path, environment: Environment) -> ScriptModel:
+def load_script_model(script: UserScript, model_dir: Path, environment: Environment) -> ScriptModel:
     handlers = Handlers(_load, _to_matrix, _predict, encode_accepted)
     return load_script(script, model_dir, handlers, environment)
 

@@ -6,23 +6,23 @@ from collections.abc import Callable
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import Threads
 from sagehen.base.home import Home
-from sagehen.base.retry import Patience
+from sagehen.base.retry import RetryPolicy
 from sagehen.base.settings import Settings
 from sagehen.frame.context import Record
 from sagehen.frame.routes import RouteFileReader
 from sagehen.services.s3.storage.store import ObjectStore
-from sagehen.services.sagemaker.async_inference.dispatch.attempt import Work
-from sagehen.services.sagemaker.async_inference.dispatch.claims import Job
+from sagehen.services.sagemaker.async_inference.dispatch.attempt import RequestAttempt
+from sagehen.services.sagemaker.async_inference.dispatch.claims import LeasedRequest
 from sagehen.services.sagemaker.async_inference.dispatch.completion import Endings
 from sagehen.services.sagemaker.async_inference.dispatch.data_log import DataLog
-from sagehen.services.sagemaker.async_inference.dispatch.dispatcher import Dispatcher
+from sagehen.services.sagemaker.async_inference.dispatch.dispatcher import AsyncDispatcher
 from sagehen.services.sagemaker.async_inference.dispatch.inputs import Inputs
-from sagehen.services.sagemaker.async_inference.dispatch.instances import Places
+from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainers
 from sagehen.services.sagemaker.async_inference.dispatch.invoke import Asker, Containers
 from sagehen.services.sagemaker.async_inference.dispatch.notices import MOST_BODY_BYTES
-from sagehen.services.sagemaker.async_inference.dispatch.outputs import Outputs
+from sagehen.services.sagemaker.async_inference.dispatch.outputs import OutputWriter
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 __all__ = ["make_dispatcher"]
 
@@ -35,23 +35,23 @@ def make_dispatcher(
     settings: Settings,
     home: Home,
     database: Database,
-    writes: GroupedWrites,
+    writes: GroupCommit,
     objects: ObjectStore,
     record: Record,
     clock: Clock,
     holder: str,
-) -> Dispatcher:
+) -> AsyncDispatcher:
     """
     Args:
         holder: names the home and its machine, not the process.
     """
     threads = Threads(THREADS, "dispatch")
     routes = RouteFileReader(home.routes, clock)
-    places = Places(routes, clock, settings.async_concurrency, random.random)
+    places = RoutedContainers(routes, clock, settings.async_concurrency, random.random)
 
-    patience = Patience(clock, settings.async_store_patience_seconds)
+    patience = RetryPolicy(clock, settings.async_store_patience_seconds)
 
-    def make_work(let_go: Callable[[Job], None]) -> Work:
+    def make_work(let_go: Callable[[LeasedRequest], None]) -> RequestAttempt:
         asker = Asker(
             objects=objects,
             inputs=Inputs(database, objects, threads, clock, settings.max_async_input_bytes),
@@ -62,12 +62,12 @@ def make_dispatcher(
             most_response_bytes=settings.max_async_response_bytes,
             let_go=let_go,
         )
-        in_database = Patience(clock, DATABASE_PATIENCE_SECONDS)
-        return Work(
+        in_database = RetryPolicy(clock, DATABASE_PATIENCE_SECONDS)
+        return RequestAttempt(
             database=database,
             writes=writes,
             asker=asker,
-            outputs=Outputs(objects, threads, MOST_BODY_BYTES),
+            outputs=OutputWriter(objects, threads, MOST_BODY_BYTES),
             endings=Endings(writes, objects, in_database, record, settings.region, clock),
             threads=threads,
             patience=patience,
@@ -76,4 +76,4 @@ def make_dispatcher(
             most_redeliveries=settings.max_async_redeliveries,
         )
 
-    return Dispatcher(writes, places, make_work, clock, holder, settings.max_async_in_flight)
+    return AsyncDispatcher(writes, places, make_work, clock, holder, settings.max_async_in_flight)

@@ -14,7 +14,7 @@ import msgspec
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import Threads
 from sagehen.base.errors import SagehenError
-from sagehen.base.retry import AWAY, Patience
+from sagehen.base.retry import AWAY, RetryPolicy
 from sagehen.services.s3.storage.store import SmallObject
 from sagehen.services.sagemaker.async_inference import (
     lease_store as async_leases,
@@ -22,37 +22,37 @@ from sagehen.services.sagemaker.async_inference import (
 from sagehen.services.sagemaker.async_inference import (
     request_store as async_requests,
 )
-from sagehen.services.sagemaker.async_inference.dispatch.claims import Job
+from sagehen.services.sagemaker.async_inference.dispatch.claims import LeasedRequest
 from sagehen.services.sagemaker.async_inference.dispatch.completion import (
-    Ended,
-    Ending,
+    AsyncEnding,
+    EndedAttempt,
     Endings,
 )
 from sagehen.services.sagemaker.async_inference.dispatch.data_log import DataLog
 from sagehen.services.sagemaker.async_inference.dispatch.failures import (
-    Failure,
+    AsyncFailure,
     answered_with_error,
     lost_too_often,
     not_stored,
 )
 from sagehen.services.sagemaker.async_inference.dispatch.invoke import (
     MOST_LOGGED_BYTES,
-    Answer,
     Asker,
+    ContainerReply,
     InputBroken,
     InstanceLost,
     NotStarted,
 )
-from sagehen.services.sagemaker.async_inference.dispatch.outputs import Outputs, Spool
+from sagehen.services.sagemaker.async_inference.dispatch.outputs import OutputWriter, Spool
 from sagehen.services.sagemaker.async_inference.records import (
+    AsyncOutcome,
     AsyncState,
-    Outcome,
     QueuedRequest,
 )
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
-__all__ = ["Work"]
+__all__ = ["RequestAttempt"]
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ PLAIN = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True)
-class Work:
+class RequestAttempt:
     """What an attempt needs.
 
     Args:
@@ -69,24 +69,24 @@ class Work:
     """
 
     database: Database
-    writes: GroupedWrites
+    writes: GroupCommit
     asker: Asker
-    outputs: Outputs
+    outputs: OutputWriter
     endings: Endings
     threads: Threads
-    patience: Patience
+    patience: RetryPolicy
     data_log: DataLog
     clock: Clock
     most_redeliveries: int
 
-    async def run(self, job: Job) -> None:
+    async def run(self, job: LeasedRequest) -> None:
         """Bring a leased request to its end, or back into the queue.
 
         Where not even that can be written, its lease runs out.
         """
         try:
             await self._run(job)
-        except Failure as failure:
+        except AsyncFailure as failure:
             await self._fail(job, failure)
         except NotStarted as error:
             self._rest(job, error)
@@ -97,7 +97,7 @@ class Work:
             self._rest(job, error)
             await self._give_back(job, lost=False)
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: LeasedRequest) -> None:
         if await self._end_as_before(job):
             return
         if job.verdict is not None:
@@ -113,21 +113,23 @@ class Work:
         finally:
             answer.spool.discard()
 
-    async def _end_as_before(self, job: Job) -> bool:
+    async def _end_as_before(self, job: LeasedRequest) -> bool:
         """What an earlier attempt has written is the answer: nobody is asked again."""
         if job.queued.attempt == 1:
             return False
         found = await self.patience(lambda: self.outputs.find(job.queued))
         if found is None:
             return False
-        await self._end(job, Ending(found.outcome, found.body))
+        await self._end(job, AsyncEnding(found.outcome, found.body))
         return True
 
     # Ending
 
-    async def _succeed(self, job: Job, answer: Answer, ending: Ending) -> None:
+    async def _succeed(
+        self, job: LeasedRequest, answer: ContainerReply, ending: AsyncEnding
+    ) -> None:
         location = job.queued.request.output.location
-        ending.outcome = Outcome(
+        ending.outcome = AsyncOutcome(
             state=AsyncState.SUCCEEDED,
             content_type=answer.content_type,
             location=location,
@@ -149,7 +151,7 @@ class Work:
         if stored:
             await self._end(job, ending)
 
-    async def _is_stored(self, job: Job) -> bool:
+    async def _is_stored(self, job: LeasedRequest) -> bool:
         """Whether the answer is there although its writing failed, as far as can be seen: a store
         that goes away may have written it. Then there must be no failure object beside it."""
         try:
@@ -160,22 +162,22 @@ class Work:
 
     async def _fail(
         self,
-        job: Job,
-        failure: Failure,
-        ending: Ending | None = None,
-        answer: Answer | None = None,
+        job: LeasedRequest,
+        failure: AsyncFailure,
+        ending: AsyncEnding | None = None,
+        answer: ContainerReply | None = None,
     ) -> None:
         """End it with its failure object, where it is to have one and that can be written."""
         job.ends = True
         output = job.queued.request.output
-        outcome = Outcome(
+        outcome = AsyncOutcome(
             state=failure.state,
             failure_reason=failure.reason,
             content_type=answer.content_type if answer else PLAIN,
             location=output.failure_location,
             status=answer.status if answer else None,
         )
-        ending = ending or Ending(outcome)
+        ending = ending or AsyncEnding(outcome)
         ending.outcome = outcome
         ending.failed_by = (failure.metric,) if failure.metric else ()
         await self._log(job, failure, answer)
@@ -184,7 +186,7 @@ class Work:
         if output.failure_location is None or await self._store_failure(job, ending, spool):
             await self._end(job, ending)
 
-    async def _store_failure(self, job: Job, ending: Ending, spool: Spool) -> bool:
+    async def _store_failure(self, job: LeasedRequest, ending: AsyncEnding, spool: Spool) -> bool:
         """As `_store`; a failure object that cannot be written keeps no request from its end."""
         try:
             return await self._store(job, ending, spool)
@@ -201,7 +203,7 @@ class Work:
         await spool.write(text.encode())
         return spool
 
-    async def _store(self, job: Job, ending: Ending, spool: Spool) -> bool:
+    async def _store(self, job: LeasedRequest, ending: AsyncEnding, spool: Spool) -> bool:
         """Write the object; False where the request is another's meanwhile."""
         if not await self._is_ours(job):
             log.warning("A request was leased by another meanwhile.", extra=_about(job))
@@ -211,7 +213,7 @@ class Work:
         ending.upload_seconds = self.clock.monotonic() - began
         return True
 
-    async def _is_ours(self, job: Job) -> bool:
+    async def _is_ours(self, job: LeasedRequest) -> bool:
         if self.clock.now() < job.lease_until:
             return True
 
@@ -225,13 +227,15 @@ class Work:
 
         return await self.patience(lambda: self.threads.run(read))
 
-    async def _end(self, job: Job, ending: Ending, small: SmallObject | None = None) -> bool:
+    async def _end(
+        self, job: LeasedRequest, ending: AsyncEnding, small: SmallObject | None = None
+    ) -> bool:
         """Whether that is all; False where the `small` object has to be put by itself."""
         ending.variant_name = job.variant_name
         ended = await self.endings.end(job.queued, ending, small)
-        if ended is Ended.NOT_STORED:
+        if ended is EndedAttempt.NOT_STORED:
             return False
-        if ended is Ended.TAKEN:
+        if ended is EndedAttempt.TAKEN:
             log.warning("A request was ended by another meanwhile.", extra=_about(job))
             return True
         outcome = ending.outcome
@@ -242,7 +246,7 @@ class Work:
 
     # Going back
 
-    async def _lose(self, job: Job, error: Exception) -> None:
+    async def _lose(self, job: LeasedRequest, error: Exception) -> None:
         lost = job.queued.lost
         about = _about(job) | {"lost": lost + 1, "reason": str(error)}
         log.warning("An instance was lost while it worked on a request.", extra=about)
@@ -252,7 +256,7 @@ class Work:
         self._rest(job, error)
         await self._give_back(job, lost=True)
 
-    async def _give_back(self, job: Job, *, lost: bool) -> None:
+    async def _give_back(self, job: LeasedRequest, *, lost: bool) -> None:
         sequence, number = job.held
         await self.patience(
             lambda: self.writes.join(
@@ -260,13 +264,15 @@ class Work:
             )
         )
 
-    def _rest(self, job: Job, error: Exception) -> None:
+    def _rest(self, job: LeasedRequest, error: Exception) -> None:
         """What its instance did is no reason to send it the next at once."""
         if job.place is not None:
             job.place.refused(self.clock.monotonic())
         log.debug("A request goes back into the queue: %s", error, extra=_about(job))
 
-    async def _log(self, job: Job, failure: Failure, answer: Answer | None) -> None:
+    async def _log(
+        self, job: LeasedRequest, failure: AsyncFailure, answer: ContainerReply | None
+    ) -> None:
         place = job.place
         if place is None:
             return
@@ -279,7 +285,7 @@ class Work:
         await self.threads.run(lambda: self.data_log.write(place, inference_id, text))
 
 
-def _about(job: Job) -> dict[str, object]:
+def _about(job: LeasedRequest) -> dict[str, object]:
     request = job.queued.request
     return {
         "action": "async_request",

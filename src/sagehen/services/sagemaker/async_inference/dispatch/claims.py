@@ -16,9 +16,9 @@ from sagehen.services.sagemaker.async_inference import (
 from sagehen.services.sagemaker.async_inference import (
     request_store as async_requests,
 )
-from sagehen.services.sagemaker.async_inference.dispatch.failures import Failure
+from sagehen.services.sagemaker.async_inference.dispatch.failures import AsyncFailure
 from sagehen.services.sagemaker.async_inference.dispatch.inputs import SmallInput
-from sagehen.services.sagemaker.async_inference.dispatch.instances import Place
+from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainer
 from sagehen.services.sagemaker.async_inference.records import (
     EndpointQueue,
     QueuedRequest,
@@ -28,7 +28,7 @@ from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.state.group_commit import attempt
 
-__all__ = ["LEASE_NAME", "Claimed", "Claims", "Job", "share"]
+__all__ = ["LEASE_NAME", "Claimed", "Claims", "LeasedRequest", "share"]
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ def _is_gone(connection: Connection, name: str) -> bool:
 
 
 @dataclass(eq=False)
-class Job:
+class LeasedRequest:
     """
     Args:
         lease_until: as far as is known here; nobody else has the request before.
@@ -183,13 +183,13 @@ class Job:
     queued: QueuedRequest
     lease_until: float
     input: SmallInput | None = None
-    verdict: Failure | None = None
-    place: Place | None = None
+    verdict: AsyncFailure | None = None
+    place: RoutedContainer | None = None
     has_slot: bool = False
     variant_name: str | None = None
     asking: asyncio.Task[object] | None = None
     """While its container is asked: what a cancellation breaks off."""
-    broken_off: Failure | None = None
+    broken_off: AsyncFailure | None = None
     """Why it is to be asked no longer."""
     ends: bool = False
     """What comes of it is known, and is being written down."""
@@ -200,7 +200,7 @@ class Job:
     def held(self) -> tuple[int, int]:
         return self.queued.sequence, self.queued.attempt
 
-    def break_off(self, why: Failure) -> None:
+    def break_off(self, why: AsyncFailure) -> None:
         """Nobody wants it any more. Whose answer is there already ends with that."""
         if self.broken_off is None:
             self.broken_off = why

@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Unavailable
-from sagehen.base.retry import Patience
+from sagehen.base.retry import RetryPolicy
 from sagehen.frame.context import Record
 from sagehen.services.messaging.sns.records import Notice
 from sagehen.services.messaging.sns.topic_store import publish
@@ -27,13 +27,13 @@ from sagehen.services.s3.storage.store import ObjectStore, SmallObject
 from sagehen.services.sagemaker.async_inference import lease_store as async_leases
 from sagehen.services.sagemaker.async_inference.dispatch.notices import notice_of
 from sagehen.services.sagemaker.async_inference.records import (
+    AsyncOutcome,
     AsyncState,
-    Outcome,
     QueuedRequest,
 )
-from sagehen.state.group_commit import GroupedWrites, attempt
+from sagehen.state.group_commit import GroupCommit, attempt
 
-__all__ = ["Ended", "Ending", "Endings", "Together"]
+__all__ = ["AsyncEnding", "CoalescingWriter", "EndedAttempt", "Endings"]
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ Result = TypeVar("Result")
 MOST_TOGETHER = 128
 
 
-class Together(Generic[Item, Result]):
+class CoalescingWriter(Generic[Item, Result]):
     """For one event loop.
 
     Args:
@@ -53,7 +53,7 @@ class Together(Generic[Item, Result]):
 
     def __init__(
         self,
-        writes: GroupedWrites,
+        writes: GroupCommit,
         write: Callable[[Connection, Sequence[Item]], Sequence[Result]],
     ) -> None:
         self._writes = writes
@@ -114,10 +114,10 @@ def _fail(batch: Sequence[tuple[Item, asyncio.Future[Result]]], error: BaseExcep
 
 
 @dataclass
-class Ending:
+class AsyncEnding:
     """What came of a request, and what it took."""
 
-    outcome: Outcome
+    outcome: AsyncOutcome
     body: bytes | None = None
     """The response, where it is small enough for a notice."""
     variant_name: str | None = None
@@ -128,7 +128,7 @@ class Ending:
     upload_seconds: float | None = None
 
 
-class Ended(Enum):
+class EndedAttempt(Enum):
     """What came of ending a request."""
 
     DONE = auto()
@@ -141,7 +141,7 @@ class Ended(Enum):
 class _End(NamedTuple):
     """What is written of an end."""
 
-    row: async_leases.Ended
+    row: async_leases.EndedRow
     small: SmallObject | None
     notice: Notice | None
 
@@ -151,7 +151,7 @@ class _End(NamedTuple):
 
 
 class _Written(NamedTuple):
-    ended: Ended
+    ended: EndedAttempt
     told: bool = True
     """Its notice is on its way, where there is one."""
 
@@ -164,23 +164,23 @@ class Endings:
 
     def __init__(
         self,
-        writes: GroupedWrites,
+        writes: GroupCommit,
         objects: ObjectStore,
-        patience: Patience,
+        patience: RetryPolicy,
         record: Record,
         region: str,
         clock: Clock,
     ) -> None:
         self._objects = objects
-        self._together = Together(writes, self._write)
+        self._together = CoalescingWriter(writes, self._write)
         self._patience = patience
         self._record = record
         self._region = region
         self._clock = clock
 
     async def end(
-        self, queued: QueuedRequest, ending: Ending, small: SmallObject | None = None
-    ) -> Ended:
+        self, queued: QueuedRequest, ending: AsyncEnding, small: SmallObject | None = None
+    ) -> EndedAttempt:
         """Write the end down and publish its notice, in one transaction.
 
         Args:
@@ -195,11 +195,11 @@ class Endings:
         if notice is not None:
             notice = msgspec.structs.replace(notice, dimensions=about)
 
-        row = async_leases.Ended(queued.sequence, queued.attempt, ending.outcome, now)
+        row = async_leases.EndedRow(queued.sequence, queued.attempt, ending.outcome, now)
         end = _End(row, small, notice)
         began = self._clock.monotonic()
         written = await self._patience(lambda: self._together.put(end))
-        if written.ended is not Ended.DONE:
+        if written.ended is not EndedAttempt.DONE:
             return written.ended
         if small is not None:
             ending.upload_seconds = self._clock.monotonic() - began
@@ -207,7 +207,7 @@ class Endings:
             self._record(name, about, value)
         if not written.told:
             self._record("NotificationFailures", about, 1)
-        return Ended.DONE
+        return EndedAttempt.DONE
 
     def _write(self, connection: Connection, ends: Sequence[_End]) -> list[_Written]:
         """What came of each. Runs in the thread that writes."""
@@ -224,10 +224,10 @@ _Held = tuple[int, int]
 
 def _told(connection: Connection, end: _End, ours: set[_Held], not_put: set[_Held]) -> _Written:
     if end.held not in ours:
-        return _Written(Ended.TAKEN)
+        return _Written(EndedAttempt.TAKEN)
     if end.held in not_put:
-        return _Written(Ended.NOT_STORED)
-    return _Written(Ended.DONE, end.notice is None or _published(connection, end.notice))
+        return _Written(EndedAttempt.NOT_STORED)
+    return _Written(EndedAttempt.DONE, end.notice is None or _published(connection, end.notice))
 
 
 def _published(connection: Connection, notice: Notice) -> bool:
@@ -245,12 +245,14 @@ def _published(connection: Connection, notice: Notice) -> bool:
     return False
 
 
-def _dimensions(queued: QueuedRequest, ending: Ending) -> dict[str, str]:
+def _dimensions(queued: QueuedRequest, ending: AsyncEnding) -> dict[str, str]:
     about = {"endpoint": queued.request.endpoint_name}
     return about | ({"variant": ending.variant_name} if ending.variant_name else {})
 
 
-def _measures(queued: QueuedRequest, ending: Ending, now: float) -> Iterator[tuple[str, float]]:
+def _measures(
+    queued: QueuedRequest, ending: AsyncEnding, now: float
+) -> Iterator[tuple[str, float]]:
     """Names and values, in CloudWatch's units."""
     status, received_at = ending.outcome.status, queued.request.received_at
     for name in ending.failed_by:

@@ -6,7 +6,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from sagehen.base.clock import Clock
-from sagehen.services.sagemaker.async_inference.dispatch.instances import Place
+from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainer
 
 __all__ = ["DataLog"]
 
@@ -26,7 +26,7 @@ class DataLog:
         self._most_bytes = most_bytes
         self._clock = clock
 
-    def write(self, place: Place, inference_id: str, text: str) -> None:
+    def write(self, place: RoutedContainer, inference_id: str, text: str) -> None:
         """Add a line. Blocks. A log that cannot be written stops nothing."""
         folder = self._root / place.endpoint_name / place.variant_name / place.instance_id
         when = datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="milliseconds")

@@ -18,24 +18,24 @@ from sagehen.base.clock import Clock
 from sagehen.base.concurrency import Wake
 from sagehen.base.retry import AWAY
 from sagehen.services.sagemaker.async_inference import lease_store as async_leases
-from sagehen.services.sagemaker.async_inference.dispatch.attempt import Work
+from sagehen.services.sagemaker.async_inference.dispatch.attempt import RequestAttempt
 from sagehen.services.sagemaker.async_inference.dispatch.claims import (
     LEASE_NAME,
     Claimed,
     Claims,
-    Job,
+    LeasedRequest,
 )
 from sagehen.services.sagemaker.async_inference.dispatch.failures import (
     cancelled,
     deleted,
     verdict,
 )
-from sagehen.services.sagemaker.async_inference.dispatch.instances import Places
+from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainers
 from sagehen.state.commits import IdleCheck
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 from sagehen.state.leases import HeldLease
 
-__all__ = ["Dispatcher"]
+__all__ = ["AsyncDispatcher"]
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ MOST_RECLAIMED = 10
 RECLAIMED_AT_ONCE = 500
 
 
-class Dispatcher:
+class AsyncDispatcher:
     """One at a time works, of all controls that share a state: the one that holds the lease.
 
     Args:
@@ -60,9 +60,9 @@ class Dispatcher:
 
     def __init__(
         self,
-        writes: GroupedWrites,
-        places: Places,
-        make_work: Callable[[Callable[[Job], None]], Work],
+        writes: GroupCommit,
+        places: RoutedContainers,
+        make_work: Callable[[Callable[[LeasedRequest], None]], RequestAttempt],
         clock: Clock,
         holder: str,
         most: int,
@@ -73,9 +73,9 @@ class Dispatcher:
         self._clock = clock
         self._holder = holder
         self._most = most
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, LeasedRequest] = {}
         """By sequence."""
-        self._tasks: dict[Job, asyncio.Task[None]] = {}
+        self._tasks: dict[LeasedRequest, asyncio.Task[None]] = {}
         self._wake = Wake()
         self._leasing = asyncio.Lock()
         """Held while rows are leased that are not yet in `_jobs`: until then their leases cannot be
@@ -165,7 +165,7 @@ class Dispatcher:
         for queued in (*claimed.to_end, *claimed.to_send):
             name = queued.request.endpoint_name
             until = claimed.at + REQUEST_LEASE_SECONDS - 1
-            job = Job(queued, until, claimed.inputs.get(queued.sequence))
+            job = LeasedRequest(queued, until, claimed.inputs.get(queued.sequence))
             job.verdict = verdict(
                 queued,
                 abandoned_to=claimed.abandoned.get(name, 0),
@@ -180,13 +180,13 @@ class Dispatcher:
                 job.variant_name = job.place.variant_name
             self._start(job)
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: LeasedRequest) -> None:
         task = asyncio.create_task(self._work.run(job))
         self._jobs[job.queued.sequence] = job
         self._tasks[job] = task
         task.add_done_callback(lambda task: self._done(job, task))
 
-    def _done(self, job: Job, task: asyncio.Task[None]) -> None:
+    def _done(self, job: LeasedRequest, task: asyncio.Task[None]) -> None:
         self._let_go(job)
         del self._tasks[job]
         if self._jobs.get(job.queued.sequence) is job:
@@ -196,7 +196,7 @@ class Dispatcher:
             about = {"action": "async_request", "request_id": job.queued.request.request_id}
             log.error("A request is left until its lease runs out.", exc_info=error, extra=about)
 
-    def _let_go(self, job: Job) -> None:
+    def _let_go(self, job: LeasedRequest) -> None:
         if not job.has_slot or job.place is None:
             return
         job.has_slot = False
@@ -275,7 +275,7 @@ class Dispatcher:
             return renewal, until, 0
         return renewal, until, async_leases.reclaim(connection, now, RECLAIMED_AT_ONCE)
 
-    def _lose(self, job: Job) -> None:
+    def _lose(self, job: LeasedRequest) -> None:
         """It is somebody else's, unless it has ended in this very moment."""
         if job.is_lost:
             self._tasks[job].cancel()

@@ -11,7 +11,7 @@ from sagehen.base.errors import SagehenError
 from sagehen.services.sagemaker.async_inference.records import AsyncState, QueuedRequest
 
 __all__ = [
-    "Failure",
+    "AsyncFailure",
     "answer_not_kept",
     "answer_too_large",
     "answered_with_error",
@@ -35,7 +35,7 @@ _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning
 _JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)+)"', re.IGNORECASE)
 
 
-class Failure(SagehenError):
+class AsyncFailure(SagehenError):
     """It has failed for good.
 
     Args:
@@ -60,7 +60,7 @@ class Failure(SagehenError):
         self.metric = metric
 
 
-def answered_with_error(status: int, said: bytes = b"") -> Failure:
+def answered_with_error(status: int, said: bytes = b"") -> AsyncFailure:
     """The container answered, but not with 2xx; the failure object is what it said.
 
     Args:
@@ -69,7 +69,7 @@ def answered_with_error(status: int, said: bytes = b"") -> Failure:
     """
     theirs = 400 <= status < 500
     who, side = ("ClientError", "client") if theirs else ("InternalServerError", "server")
-    return Failure(
+    return AsyncFailure(
         f"{who}: Received {side} error ({status}) from model. See the SageMaker Endpoint logs in "
         "your account for more information."
         + (f" ({line})" if (line := _telling_line(said)) else "")
@@ -91,8 +91,8 @@ def _telling_line(said: bytes) -> str:
     return chosen if len(chosen) <= LONGEST_LINE else chosen[:LONGEST_LINE] + "…"
 
 
-def timed_out(seconds: float) -> Failure:
-    return Failure(
+def timed_out(seconds: float) -> AsyncFailure:
+    return AsyncFailure(
         'InternalServerError: Received server error (0) from primary with message "Your invocation '
         "timed out while waiting for a response from container primary. Review the latency metrics "
         'for each container in Amazon CloudWatch, resolve the issue, and try again." '
@@ -100,84 +100,84 @@ def timed_out(seconds: float) -> Failure:
     )
 
 
-def lost_too_often(endpoint: str, times: int) -> Failure:
+def lost_too_often(endpoint: str, times: int) -> AsyncFailure:
     said = f"Connection reset by peer for the {endpoint} endpoint. Please retry."
     reason = f"InternalServerError: {said} Its instance was lost {times} times."
-    return Failure(reason, text=said)
+    return AsyncFailure(reason, text=said)
 
 
-def not_sendable(why: str) -> Failure:
+def not_sendable(why: str) -> AsyncFailure:
     """Such as a ContentType with control characters, which HTTP cannot carry."""
-    return Failure(f"ClientError: The request cannot be sent to the container: {why}")
+    return AsyncFailure(f"ClientError: The request cannot be sent to the container: {why}")
 
 
-def unreadable_answer(why: str) -> Failure:
-    return Failure(f"InternalServerError: The container's answer makes no sense: {why}")
+def unreadable_answer(why: str) -> AsyncFailure:
+    return AsyncFailure(f"InternalServerError: The container's answer makes no sense: {why}")
 
 
-def answer_too_large(most: int) -> Failure:
-    return Failure(
+def answer_too_large(most: int) -> AsyncFailure:
+    return AsyncFailure(
         f"InternalServerError: The container's answer has more than {most} bytes "
         "(max_async_response_bytes)."
     )
 
 
-def answer_not_kept(why: str) -> Failure:
-    return Failure(
+def answer_not_kept(why: str) -> AsyncFailure:
+    return AsyncFailure(
         f"InternalServerError: The container's answer could not be kept: {why}",
         metric="ResponseUploadFailures",
     )
 
 
-def input_missing(url: str, why: str) -> Failure:
-    return Failure(
+def input_missing(url: str, why: str) -> AsyncFailure:
+    return AsyncFailure(
         f"ClientError: The input at {url} could not be read: {why}",
         metric="RequestDownloadFailures",
     )
 
 
-def input_too_large(url: str, size: int, most: int) -> Failure:
-    return Failure(
+def input_too_large(url: str, size: int, most: int) -> AsyncFailure:
+    return AsyncFailure(
         f"ClientError: The input at {url} has {size} bytes; at most {most} are allowed "
         "(max_async_input_bytes).",
         metric="RequestDownloadFailures",
     )
 
 
-def not_stored(url: str, why: str) -> Failure:
-    return Failure(
+def not_stored(url: str, why: str) -> AsyncFailure:
+    return AsyncFailure(
         f"ClientError: The response could not be written to {url}: {why}",
         metric="ResponseUploadFailures",
     )
 
 
-def cancelled() -> Failure:
-    return Failure("ClientError: The request was cancelled.", AsyncState.CANCELLED)
+def cancelled() -> AsyncFailure:
+    return AsyncFailure("ClientError: The request was cancelled.", AsyncState.CANCELLED)
 
 
-def _expired() -> Failure:
-    return Failure(
+def _expired() -> AsyncFailure:
+    return AsyncFailure(
         "ClientError: The request waited in the queue for longer than its RequestTTLSeconds.",
         AsyncState.EXPIRED,
         metric="ExpiredRequests",
     )
 
 
-def deleted(endpoint: str) -> Failure:
-    return Failure(
+def deleted(endpoint: str) -> AsyncFailure:
+    return AsyncFailure(
         f"ClientError: The endpoint {endpoint} was deleted before the request was processed."
     )
 
 
-def _reclaimed(times: int) -> Failure:
-    return Failure(
+def _reclaimed(times: int) -> AsyncFailure:
+    return AsyncFailure(
         f"InternalServerError: The server was lost {times} times while it worked on the request."
     )
 
 
 def verdict(
     queued: QueuedRequest, *, abandoned_to: int, most_reclaimed: int, now: float
-) -> Failure | None:
+) -> AsyncFailure | None:
     """Why a request that was leased is to be ended without being sent; None: it is to be sent.
 
     Args:

@@ -6,13 +6,13 @@ from sagehen.base.clock import Clock
 from sagehen.frame.routes import InstanceRoute, Route, RouteFileReader, VariantRoute
 from sagehen.frame.routing import Random, choose_free, choose_variant
 
-__all__ = ["Place", "Places"]
+__all__ = ["RoutedContainer", "RoutedContainers"]
 
 FIRST_REST_SECONDS = 0.25
 LONGEST_REST_SECONDS = 5.0
 
 
-class Place:
+class RoutedContainer:
     """One run of one instance; it stays the same object for as long as it is routed."""
 
     def __init__(self, route: InstanceRoute, endpoint_name: str) -> None:
@@ -45,7 +45,7 @@ class Place:
         self._refusals = 0
 
 
-class Places:
+class RoutedContainers:
     """
     Args:
         default_concurrency: what an instance gets at once where the endpoint's config does not say;
@@ -59,9 +59,9 @@ class Places:
         self._clock = clock
         self._default = default_concurrency
         self._random = random
-        self._variants: dict[str, list[tuple[VariantRoute, list[Place]]]] = {}
-        self._places: dict[tuple[str, str, str], Place] = {}
-        self._left: set[Place] = set()
+        self._variants: dict[str, list[tuple[VariantRoute, list[RoutedContainer]]]] = {}
+        self._places: dict[tuple[str, str, str], RoutedContainer] = {}
+        self._left: set[RoutedContainer] = set()
         """Those that are in no table any more, and still work."""
         self._read = False
 
@@ -82,8 +82,8 @@ class Places:
         return True
 
     def _take_in(
-        self, route: Route, before: Mapping[tuple[str, str, str], Place]
-    ) -> list[tuple[VariantRoute, list[Place]]]:
+        self, route: Route, before: Mapping[tuple[str, str, str], RoutedContainer]
+    ) -> list[tuple[VariantRoute, list[RoutedContainer]]]:
         assert route.asynchronous is not None
         most = route.asynchronous.max_concurrency
         found = []
@@ -91,7 +91,7 @@ class Places:
             places = []
             for instance in variant.instances:
                 key = (instance.instance_id, instance.run_id, instance.address)
-                place = before.get(key) or Place(instance, route.endpoint_name)
+                place = before.get(key) or RoutedContainer(instance, route.endpoint_name)
                 place.variant_name = variant.name
                 place.slots = most or max(1, min(instance.slots, self._default))
                 self._places[key] = place
@@ -118,7 +118,7 @@ class Places:
         """How many more requests of the endpoint could be sent now."""
         return sum(place.free for _, places in self._open(endpoint_name) for place in places)
 
-    def take(self, endpoint_name: str) -> Place | None:
+    def take(self, endpoint_name: str) -> RoutedContainer | None:
         """A slot for one request, until `give`: the variant by weight, the instance by strategy."""
         variants = [one for one in self._open(endpoint_name) if any(p.is_free for p in one[1])]
         if not variants:
@@ -130,7 +130,7 @@ class Places:
             place.outstanding += 1
         return place
 
-    def give(self, place: Place) -> None:
+    def give(self, place: RoutedContainer) -> None:
         place.outstanding -= 1
         if not place.outstanding:
             self._left.discard(place)
@@ -147,7 +147,7 @@ class Places:
         places = (*self._places.values(), *self._left)
         return frozenset(place.instance_id for place in places if place.outstanding)
 
-    def _open(self, endpoint_name: str) -> Sequence[tuple[VariantRoute, list[Place]]]:
+    def _open(self, endpoint_name: str) -> Sequence[tuple[VariantRoute, list[RoutedContainer]]]:
         """The variants that take requests, with the instances that do not rest."""
         variants = self._variants.get(endpoint_name, ())
         # As in the gateway: without any weight at all, each has the same chance.

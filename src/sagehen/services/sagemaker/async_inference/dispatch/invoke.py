@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import Threads
 from sagehen.base.errors import SagehenError
-from sagehen.base.retry import AWAY, Patience
+from sagehen.base.retry import AWAY, RetryPolicy
 from sagehen.services.s3.storage.store import ObjectStore
-from sagehen.services.sagemaker.async_inference.dispatch.claims import Job
-from sagehen.services.sagemaker.async_inference.dispatch.completion import Ending
+from sagehen.services.sagemaker.async_inference.dispatch.claims import LeasedRequest
+from sagehen.services.sagemaker.async_inference.dispatch.completion import AsyncEnding
 from sagehen.services.sagemaker.async_inference.dispatch.failures import (
     input_missing,
     not_sendable,
@@ -22,16 +22,16 @@ from sagehen.services.sagemaker.async_inference.dispatch.failures import (
     unreadable_answer,
 )
 from sagehen.services.sagemaker.async_inference.dispatch.inputs import Input, Inputs
-from sagehen.services.sagemaker.async_inference.dispatch.instances import Place
+from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainer
 from sagehen.services.sagemaker.async_inference.dispatch.notices import (
     MOST_BODY_BYTES,
     wants_body,
 )
 from sagehen.services.sagemaker.async_inference.dispatch.outputs import Spool
 from sagehen.services.sagemaker.async_inference.records import (
+    AsyncOutcome,
     AsyncRequest,
     AsyncState,
-    Outcome,
     QueuedRequest,
 )
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_LOGGED_BYTES",
-    "Answer",
     "Asker",
+    "ContainerReply",
     "Containers",
     "InputBroken",
     "InstanceLost",
@@ -65,7 +65,7 @@ class InputBroken(SagehenError):
     """The input could not be read to its end."""
 
 
-class Answer(NamedTuple):
+class ContainerReply(NamedTuple):
     status: int
     content_type: str | None
     spool: Spool
@@ -87,7 +87,7 @@ class Containers:
 
     async def invoke(
         self, address: str, request: AsyncRequest, body: Input, make_spool: Callable[[], Spool]
-    ) -> Answer:
+    ) -> ContainerReply:
         """POST the input to the container at `address` (`unix:/path` or `tcp:host:port`).
 
         Raises:
@@ -116,7 +116,9 @@ class Containers:
                 raise not_sendable(str(error)) from error
             raise
 
-    async def _ask(self, address: str, request: AsyncRequest, body: Input, spool: Spool) -> Answer:
+    async def _ask(
+        self, address: str, request: AsyncRequest, body: Input, spool: Spool
+    ) -> ContainerReply:
         url, session = self._reach(address)
         # In one piece it takes no task of its own.
         data = (body.whole or body.chunks()) if body.size else None
@@ -128,7 +130,7 @@ class Containers:
             async for piece in response.content.iter_any():
                 await spool.write(piece)
             await spool.end()
-            return Answer(response.status, response.headers.get("Content-Type"), spool)
+            return ContainerReply(response.status, response.headers.get("Content-Type"), spool)
 
     def _reach(self, address: str) -> tuple[str, "aiohttp.ClientSession"]:
         kind, _, where = address.partition(":")
@@ -197,12 +199,12 @@ class Asker:
     inputs: Inputs
     containers: Containers
     threads: Threads
-    patience: Patience
+    patience: RetryPolicy
     clock: Clock
     most_response_bytes: int
-    let_go: Callable[[Job], None]
+    let_go: Callable[[LeasedRequest], None]
 
-    async def ask(self, job: Job) -> tuple[Answer, Ending]:
+    async def ask(self, job: LeasedRequest) -> tuple[ContainerReply, AsyncEnding]:
         """The container's answer, whatever it is, and what it took; the slot is free then.
 
         Raises:
@@ -226,7 +228,9 @@ class Asker:
             job.asking = None
             self.let_go(job)
 
-    async def _ask(self, job: Job, place: Place) -> tuple[Answer, Ending]:
+    async def _ask(
+        self, job: LeasedRequest, place: RoutedContainer
+    ) -> tuple[ContainerReply, AsyncEnding]:
         request = job.queued.request
         try:
             body = await self.patience(lambda: self.inputs.open(job.queued, job.input))
@@ -238,8 +242,8 @@ class Asker:
                 place.address, request, body, lambda: self.spool(job.queued)
             )
             place.answered()
-            ending = Ending(
-                Outcome(state=AsyncState.SUCCEEDED, status=answer.status),
+            ending = AsyncEnding(
+                AsyncOutcome(state=AsyncState.SUCCEEDED, status=answer.status),
                 model_seconds=self.clock.monotonic() - began,
                 download_seconds=body.seconds,
             )

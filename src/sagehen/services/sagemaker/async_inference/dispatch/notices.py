@@ -9,8 +9,8 @@ import msgspec
 
 from sagehen.services.messaging.sns.records import Notice
 from sagehen.services.sagemaker.async_inference.records import (
+    AsyncOutcome,
     AsyncState,
-    Outcome,
     QueuedRequest,
 )
 
@@ -31,7 +31,7 @@ def wants_body(queued: QueuedRequest, success: bool) -> bool:
 
 
 def notice_of(
-    queued: QueuedRequest, outcome: Outcome, body: bytes | None, region: str, now: float
+    queued: QueuedRequest, outcome: AsyncOutcome, body: bytes | None, region: str, now: float
 ) -> Notice | None:
     """The notice of a request's end; None where nobody is to be told.
 
@@ -57,7 +57,7 @@ def notice_of(
 
 
 def _message(
-    queued: QueuedRequest, outcome: Outcome, body: bytes | None, region: str, now: float
+    queued: QueuedRequest, outcome: AsyncOutcome, body: bytes | None, region: str, now: float
 ) -> dict[str, Any]:
     request = queued.request
     success = outcome.state is AsyncState.SUCCEEDED

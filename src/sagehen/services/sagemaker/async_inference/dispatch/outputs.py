@@ -17,7 +17,7 @@ import msgspec
 
 from sagehen.base.concurrency import Threads
 from sagehen.base.errors import Invalid, NotFound
-from sagehen.base.retry import AWAY, Patience
+from sagehen.base.retry import AWAY, RetryPolicy
 from sagehen.frame.s3_locations import Location, parse_location
 from sagehen.services.s3.storage.files import MOST_HELD_BYTES, Draft
 from sagehen.services.s3.storage.records import Attributes, ObjectInfo
@@ -27,12 +27,12 @@ from sagehen.services.sagemaker.async_inference.dispatch.failures import (
     answer_too_large,
 )
 from sagehen.services.sagemaker.async_inference.records import (
+    AsyncOutcome,
     AsyncState,
-    Outcome,
     QueuedRequest,
 )
 
-__all__ = ["Found", "Outputs", "Spool", "mark_of"]
+__all__ = ["FoundOutput", "OutputWriter", "Spool", "mark_of"]
 
 WRITE_BYTES = 256 * 2**10
 """What is held in memory before it is written."""
@@ -51,7 +51,7 @@ class Spool:
         self,
         make_draft: Callable[[], Draft],
         threads: Threads,
-        patience: Patience,
+        patience: RetryPolicy,
         most_bytes: int,
         kept_bytes: int = 0,
     ) -> None:
@@ -154,10 +154,10 @@ MARK = "sagehen-request"
 OUTCOME = "sagehen-outcome"
 
 
-class Found(NamedTuple):
+class FoundOutput(NamedTuple):
     """What an earlier attempt has written."""
 
-    outcome: Outcome
+    outcome: AsyncOutcome
     body: bytes | None
     """Where it is small enough for a notice."""
 
@@ -167,7 +167,7 @@ def mark_of(queued: QueuedRequest) -> str:
     return f"{queued.request.request_id}/{queued.redrives}"
 
 
-class Outputs:
+class OutputWriter:
     """
     Args:
         most_body_bytes: larger objects are found without their bytes.
@@ -178,7 +178,7 @@ class Outputs:
         self._threads = threads
         self._most_body_bytes = most_body_bytes
 
-    async def put(self, queued: QueuedRequest, outcome: Outcome, spool: Spool) -> None:
+    async def put(self, queued: QueuedRequest, outcome: AsyncOutcome, spool: Spool) -> None:
         """Write the object at `outcome.location`: it is there whole when this returns, or not.
 
         Raises:
@@ -187,7 +187,9 @@ class Outputs:
         location, attributes = _describe(queued, outcome)
         await self._threads.run(lambda: self._put(location, spool, attributes))
 
-    def small(self, queued: QueuedRequest, outcome: Outcome, spool: Spool) -> SmallObject | None:
+    def small(
+        self, queued: QueuedRequest, outcome: AsyncOutcome, spool: Spool
+    ) -> SmallObject | None:
         """The same object, where it is so small that it may be a row; None where it has to be
         `put`."""
         data = spool.held
@@ -207,7 +209,7 @@ class Outputs:
             # Nothing, where it has become the object.
             draft.discard()
 
-    async def find(self, queued: QueuedRequest) -> Found | None:
+    async def find(self, queued: QueuedRequest) -> FoundOutput | None:
         """What an earlier attempt has written; the failure object from before a redrive goes.
 
         Raises:
@@ -215,26 +217,26 @@ class Outputs:
         """
         return await self._threads.run(lambda: self._find(queued))
 
-    def _find(self, queued: QueuedRequest) -> Found | None:
+    def _find(self, queued: QueuedRequest) -> FoundOutput | None:
         output = queued.request.output
         answer = self._head(output.location)
         if answer is not None and answer.attributes.metadata.get(MARK) == mark_of(queued):
-            outcome = Outcome(
+            outcome = AsyncOutcome(
                 state=AsyncState.SUCCEEDED,
                 content_type=answer.attributes.headers.get("content-type"),
                 location=output.location,
                 status=200,
             )
-            return Found(outcome, self._body(answer))
+            return FoundOutput(outcome, self._body(answer))
         failure = output.failure_location and self._head(output.failure_location)
         return self._failed(queued, failure) if failure else None
 
-    def _failed(self, queued: QueuedRequest, failure: ObjectInfo) -> Found | None:
+    def _failed(self, queued: QueuedRequest, failure: ObjectInfo) -> FoundOutput | None:
         metadata: Mapping[str, str] = failure.attributes.metadata
         mark = metadata.get(MARK, "")
         if mark == mark_of(queued):
-            outcome = msgspec.json.decode(metadata[OUTCOME], type=Outcome)
-            return Found(outcome, self._body(failure))
+            outcome = msgspec.json.decode(metadata[OUTCOME], type=AsyncOutcome)
+            return FoundOutput(outcome, self._body(failure))
         if mark.partition("/")[0] == queued.request.request_id:
             self._objects.delete(failure.bucket, [failure.key])
         return None
@@ -252,7 +254,7 @@ class Outputs:
             return b"".join(found.chunks())
 
 
-def _describe(queued: QueuedRequest, outcome: Outcome) -> tuple[Location, Attributes]:
+def _describe(queued: QueuedRequest, outcome: AsyncOutcome) -> tuple[Location, Attributes]:
     assert outcome.location is not None
     location = parse_location(outcome.location)
     metadata = {MARK: mark_of(queued)}

@@ -6,7 +6,7 @@ from sagehen.base.clock import Clock
 from sagehen.frame.leased_loop import keep_sweeping
 from sagehen.services.sagemaker.async_inference import request_store as async_requests
 from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 __all__ = ["Sweeps"]
 
@@ -21,7 +21,7 @@ class Sweeps:
         history_seconds: how long a request that ended is kept.
     """
 
-    def __init__(self, writes: GroupedWrites, clock: Clock, history_seconds: float) -> None:
+    def __init__(self, writes: GroupCommit, clock: Clock, history_seconds: float) -> None:
         self._writes = writes
         self._clock = clock
         self._history_seconds = history_seconds

@@ -9,7 +9,7 @@ from sagehen.base.errors import SagehenError
 from sagehen.base.retry import backoff_seconds
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec
 
-__all__ = ["Agent", "AgentWatch", "InstanceReports", "Watch", "instances_by_id"]
+__all__ = ["AgentWatch", "InstanceReports", "StateWatch", "WatchedAgent", "instances_by_id"]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class InstanceReports(Versioned, Protocol):
     def instances(self) -> Sequence[InstanceReport]: ...
 
 
-class Agent(Protocol):
+class WatchedAgent(Protocol):
     """The agent, as the loop needs it; every call raises Unavailable while it is away."""
 
     async def instances(
@@ -48,7 +48,7 @@ Answer = TypeVar("Answer", bound=Versioned)
 Report = TypeVar("Report")
 
 
-class Watch(Generic[Answer, Report]):
+class StateWatch(Generic[Answer, Report]):
     """Asks the agent again and again; `on_change` is called when `reports` is another."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Watch(Generic[Answer, Report]):
         self._on_change()
 
 
-AgentWatch = Watch[InstanceReports, InstanceReport]
+AgentWatch = StateWatch[InstanceReports, InstanceReport]
 
 
 def instances_by_id(answer: InstanceReports) -> dict[str, InstanceReport]:

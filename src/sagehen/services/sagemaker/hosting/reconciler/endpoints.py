@@ -24,9 +24,9 @@ from sagehen.services.sagemaker.hosting import (
 )
 from sagehen.services.sagemaker.hosting.events import endpoint_event
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
+    EndpointStep,
     Facts,
     Reports,
-    Step,
     leftovers,
     plan,
 )
@@ -43,13 +43,13 @@ from sagehen.services.sagemaker.hosting.records import (
 from sagehen.state.database import Database
 from sagehen.state.leases import Lease
 
-__all__ = ["Asks", "EndpointPass", "Rows", "make_rows", "rows_after"]
+__all__ = ["EndpointPass", "EndpointRows", "InstanceRequests", "make_rows", "rows_after"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Rows:
+class EndpointRows:
     """Both by endpoint name; instances may be left of endpoints that are gone."""
 
     endpoints: Mapping[str, EndpointRecord]
@@ -65,17 +65,19 @@ class Rows:
         return {one.instance_id for group in self.instances.values() for one in group}
 
 
-def make_rows(endpoints: Iterable[EndpointRecord], instances: Iterable[InstanceRecord]) -> Rows:
+def make_rows(
+    endpoints: Iterable[EndpointRecord], instances: Iterable[InstanceRecord]
+) -> EndpointRows:
     groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
     for one in instances:
         groups[one.endpoint_name].append(one)
-    return Rows(
+    return EndpointRows(
         {one.name: one for one in endpoints},
         {name: tuple(group) for name, group in groups.items()},
     )
 
 
-def rows_after(rows: Rows, planned: Mapping[str, Step]) -> Rows:
+def rows_after(rows: EndpointRows, planned: Mapping[str, EndpointStep]) -> EndpointRows:
     """The rows once every step is taken, by endpoint name."""
     endpoints = dict(rows.endpoints)
     groups = dict(rows.instances)
@@ -87,11 +89,11 @@ def rows_after(rows: Rows, planned: Mapping[str, Step]) -> Rows:
         changed = {one.instance_id: one for one in step.changed}
         kept = [one for one in groups.get(name, ()) if one.instance_id not in step.dropped]
         groups[name] = (*(changed.get(one.instance_id, one) for one in kept), *step.added)
-    return Rows(endpoints, groups)
+    return EndpointRows(endpoints, groups)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asks:
+class InstanceRequests:
     """What the agent is to be asked for, and when the next pass is due if nothing happens."""
 
     start: tuple[InstanceSpec, ...]
@@ -125,7 +127,9 @@ class EndpointPass:
         self._departures = Departures()
         self._retries: Mapping[str, Retry] = {}
 
-    def run(self, reports: Reports | None, now: float, busy: frozenset[str] = frozenset()) -> Asks:
+    def run(
+        self, reports: Reports | None, now: float, busy: frozenset[str] = frozenset()
+    ) -> InstanceRequests:
         """Take the next step of every endpoint.
 
         Args:
@@ -148,13 +152,15 @@ class EndpointPass:
             self._publish(rows, reports, now)
         return self._asks(steps, rows, reports, now)
 
-    def _asks(self, steps: Sequence[Step], rows: Rows, reports: Reports | None, now: float) -> Asks:
+    def _asks(
+        self, steps: Sequence[EndpointStep], rows: EndpointRows, reports: Reports | None, now: float
+    ) -> InstanceRequests:
         stop = [one for step in steps for one in step.stop]
         stop += leftovers(rows.instance_ids, reports) if reports is not None else ()
         settle = {one: self._departures.settle_at(one, now) for one in stop}
         times = [step.wake_at for step in steps] + list(settle.values())
         start = tuple(spec for step in steps for spec in step.start)
-        return Asks(
+        return InstanceRequests(
             start=start,
             stop=tuple(one for one in stop if settle[one] is None),
             wake_at=min((at for at in times if at is not None), default=None),
@@ -169,18 +175,20 @@ class EndpointPass:
         if self._routes.publish({}, leader):
             self._on_routes()
 
-    def _read(self) -> Rows:
+    def _read(self) -> EndpointRows:
         with self._database.read() as connection:
             return make_rows(endpoints.all(connection), instances.all(connection))
 
-    def _publish(self, rows: Rows, reports: Reports | None, now: float) -> None:
+    def _publish(self, rows: EndpointRows, reports: Reports | None, now: float) -> None:
         before = self._routes.routes
         routes = build_routes(rows.endpoints.values(), rows.instances, reports, before)
         if self._routes.publish(routes):
             self._departures.note(before, routes, now)
             self._on_routes()
 
-    def _plan(self, name: str, rows: Rows, reports: Reports | None, now: float) -> Step:
+    def _plan(
+        self, name: str, rows: EndpointRows, reports: Reports | None, now: float
+    ) -> EndpointStep:
         mine = rows.instances.get(name, ())
         return plan(self._facts(rows.endpoints.get(name), mine, reports, now), self._new_id)
 
@@ -200,7 +208,9 @@ class EndpointPass:
             now=now,
         )
 
-    def _step(self, name: str, planned: Step, reports: Reports | None, now: float) -> Step:
+    def _step(
+        self, name: str, planned: EndpointStep, reports: Reports | None, now: float
+    ) -> EndpointStep:
         """Take a planned step; where it changes rows, plan it again with them locked."""
         if not planned.writes:
             return planned
@@ -217,7 +227,7 @@ class EndpointPass:
         return step
 
 
-def _at_rest(rows: Rows) -> bool:
+def _at_rest(rows: EndpointRows) -> bool:
     """No endpoint is on its way to another status, and no instance is on its way out or up."""
     return all(one.status in _RESTING for one in rows.endpoints.values()) and all(
         one.stop_at is None and one.state in (InstanceState.IN_SERVICE, InstanceState.FAILED)
@@ -229,7 +239,7 @@ def _at_rest(rows: Rows) -> bool:
 _RESTING = (EndpointStatus.IN_SERVICE, EndpointStatus.FAILED)
 
 
-def _write(connection: Connection, step: Step) -> None:
+def _write(connection: Connection, step: EndpointStep) -> None:
     if step.endpoint is not None:
         endpoints.update(connection, step.endpoint)
     for record in step.added:
@@ -243,7 +253,7 @@ def _write(connection: Connection, step: Step) -> None:
         endpoints.delete(connection, step.gone.name)
 
 
-def _tell(name: str, step: Step) -> None:
+def _tell(name: str, step: EndpointStep) -> None:
     """One line for each change of an endpoint that an operator would ask about."""
     if step.gone is not None:
         log.info("An endpoint is gone.", extra={"action": "endpoint_gone", "endpoint": name})

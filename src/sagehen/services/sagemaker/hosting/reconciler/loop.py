@@ -17,11 +17,11 @@ from sagehen.base.home import Home
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.services.sagemaker.hosting.reconciler.agent_watch import (
-    Agent,
     AgentWatch,
+    WatchedAgent,
     instances_by_id,
 )
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import Asks, EndpointPass
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, InstanceRequests
 from sagehen.services.sagemaker.hosting.reconciler.plan import Reports
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile
 from sagehen.state.database import Database
@@ -46,7 +46,7 @@ class EndpointLoop(LeasedLoop):
     def __init__(
         self,
         database: Database,
-        agent: Agent,
+        agent: WatchedAgent,
         home: Home,
         clock: Clock,
         holder: str,
@@ -92,7 +92,7 @@ class EndpointLoop(LeasedLoop):
         if leader is not None:
             await in_thread(lambda: self._pass.stand_by(leader))
 
-    async def _ask(self, asks: Asks) -> None:
+    async def _ask(self, asks: InstanceRequests) -> None:
         """Ask the agent for what is missing. What does not get through is asked for again."""
         try:
             for spec in asks.start:

@@ -21,7 +21,7 @@ from sagehen.services.sagemaker.hosting.records import (
     VariantPlan,
 )
 
-__all__ = ["LET_GO_SECONDS", "Facts", "Reports", "Step", "leftovers", "plan"]
+__all__ = ["LET_GO_SECONDS", "EndpointStep", "Facts", "Reports", "leftovers", "plan"]
 
 LET_GO_SECONDS = 1.0
 """From leaving the routes to being stopped: gateways look at the routes every 50 ms."""
@@ -50,7 +50,7 @@ class Facts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class EndpointStep:
     """What to do: rows first, then the routes, then the agent."""
 
     endpoint: EndpointRecord | None = None
@@ -74,7 +74,7 @@ class Step:
         return bool(self.endpoint or self.gone or self.added or self.changed or self.dropped)
 
 
-def plan(facts: Facts, new_id: Callable[[], str]) -> Step:
+def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
     """The next step of an endpoint; taking it, and planning again, ends where all is as wanted.
 
     Args:
@@ -94,7 +94,7 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> Step:
     after = tuple(one for one in after if one.instance_id not in dropped) + added
     retries = _retries(after, endpoint, facts)
     gone = endpoint is not None and endpoint.status is EndpointStatus.DELETING and not after
-    return Step(
+    return EndpointStep(
         endpoint=None if gone or endpoint == facts.endpoint else endpoint,
         gone=endpoint if gone else None,
         added=added,

@@ -37,7 +37,7 @@ from sagehen.services.sagemaker.hosting.records import (
 
 __all__ = [
     "Departures",
-    "Places",
+    "InstanceAddresses",
     "RouteFile",
     "assign_columns",
     "build_routes",
@@ -121,7 +121,7 @@ def _with(instance: InstanceRoute, keys: list[str], columns: Mapping[str, int]) 
     return replace(instance, board_column=None, containers=containers)
 
 
-class Places:
+class InstanceAddresses:
     """
     Args:
         reports: what the agent says now; where it is None, the records' last word counts.
@@ -189,7 +189,7 @@ def build_routes(
         reports: what the agent says now; where it is None, the records' last word counts.
         before: the table in force, whose instances keep their columns of the board.
     """
-    places = Places(reports, _routed(before))
+    places = InstanceAddresses(reports, _routed(before))
     routes = {
         endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), places)
         for endpoint in endpoints
@@ -198,7 +198,9 @@ def build_routes(
     return with_columns(routes, before)
 
 
-def _route(endpoint: EndpointRecord, instances: Sequence[InstanceRecord], places: Places) -> Route:
+def _route(
+    endpoint: EndpointRecord, instances: Sequence[InstanceRecord], places: InstanceAddresses
+) -> Route:
     deployment = endpoint.current
     assert deployment is not None
     mine = [

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from sagehen.frame.job_specs import JobReport, Outcome
-from sagehen.services.sagemaker.training.reconciler.plan import Presence, Sight
+from sagehen.frame.job_specs import JobOutcome, JobReport
+from sagehen.services.sagemaker.training.reconciler.plan import AttemptPresence, Sight
 from sagehen.services.sagemaker.training.records import TrainingJobRecord
 
 __all__ = ["AgentView"]
@@ -60,16 +60,16 @@ class AgentView:
         """What is known of a job's newest attempt."""
         one = record.attempt_id
         if self._reports is None:
-            return Sight(presence=Presence.UNKNOWN)
+            return Sight(presence=AttemptPresence.UNKNOWN)
         report = self._reports.get(one) or self._refused.get(one)
         if report is not None:
-            return Sight(presence=Presence.THERE, report=report)
+            return Sight(presence=AttemptPresence.THERE, report=report)
         if one in self._taken:
-            return Sight(presence=Presence.UNKNOWN)
+            return Sight(presence=AttemptPresence.UNKNOWN)
         if one in self._asked:
-            return Sight(presence=Presence.ASKED)
+            return Sight(presence=AttemptPresence.ASKED)
         was_there = one in self._seen or record.phases > 0
-        return Sight(presence=Presence.LOST if was_there else Presence.ABSENT)
+        return Sight(presence=AttemptPresence.LOST if was_there else AttemptPresence.ABSENT)
 
     def has_to_be_stopped(self, attempt_id: str) -> bool:
         """Whether the agent has it, or may have it, and is not ending it."""
@@ -101,5 +101,5 @@ class AgentView:
     def note_refused(self, attempt_id: str, why: str) -> None:
         """The agent says that no attempt can be made of it: as good as one that failed."""
         self._refused[attempt_id] = JobReport(
-            attempt_id=attempt_id, outcome=Outcome.FAILED, failure_reason=f"ClientError: {why}"
+            attempt_id=attempt_id, outcome=JobOutcome.FAILED, failure_reason=f"ClientError: {why}"
         )

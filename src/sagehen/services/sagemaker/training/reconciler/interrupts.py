@@ -3,7 +3,7 @@
 import asyncio
 
 from sagehen.base.errors import Conflict, NotFound
-from sagehen.frame.job_specs import Outcome, StopRequest
+from sagehen.frame.job_specs import JobOutcome, StopRequest
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.reconciler.loop import JobAgent
 from sagehen.services.sagemaker.training.records import (
@@ -50,7 +50,9 @@ class Interrupts:
 
     async def _interrupt(self, record: TrainingJobRecord) -> bool:
         try:
-            await self._agent.stop_job(record.attempt_id, StopRequest(outcome=Outcome.INTERRUPTED))
+            await self._agent.stop_job(
+                record.attempt_id, StopRequest(outcome=JobOutcome.INTERRUPTED)
+            )
         except NotFound:
             return False
         return True

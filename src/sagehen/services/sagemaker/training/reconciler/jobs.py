@@ -29,7 +29,7 @@ from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.events import training_event
 from sagehen.services.sagemaker.training.reconciler.agent_view import AgentView
 from sagehen.services.sagemaker.training.reconciler.plan import (
-    Presence,
+    AttemptPresence,
     admit,
     give_up,
     job_spec,
@@ -46,7 +46,7 @@ from sagehen.state.database import Database
 from sagehen.state.group_commit import attempt
 from sagehen.state.leases import Lease
 
-__all__ = ["Asks", "JobLimits", "JobPass", "OnEnd", "add_metrics"]
+__all__ = ["AttemptRequests", "JobLimits", "JobPass", "OnEnd", "add_metrics"]
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ OnEnd = Callable[[Connection, TrainingJobRecord], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asks:
+class AttemptRequests:
     """What the agent is to be asked for."""
 
     put: tuple[JobSpec, ...] = ()
@@ -141,7 +141,7 @@ class JobPass:
         """How many attempts came to nothing, by what became of their jobs: Interrupted or
         Restarting."""
 
-    def run(self, view: AgentView, now: float) -> Asks:
+    def run(self, view: AgentView, now: float) -> AttemptRequests:
         """Take one.
 
         Raises:
@@ -157,7 +157,7 @@ class JobPass:
                 self._counted_at = now
                 self.counts = training_jobs.counts(connection)
         if settled:
-            return Asks(settled=True)
+            return AttemptRequests(settled=True)
         if not busy:
             return self._asks(running, view, now)
         with self._database.write() as connection:
@@ -168,13 +168,13 @@ class JobPass:
             self.restarts.update(_restarts(course))
         return self._asks(running, view, now, more)
 
-    def leftovers(self, view: AgentView) -> Asks:
+    def leftovers(self, view: AgentView) -> AttemptRequests:
         """What an agent is still at though no job is any more. Needs no lease: whoever runs the
         jobs has given it up for good, and an agent has only what was in a row before."""
         with self._database.read() as connection:
             running = training_jobs.active(connection)
         newest = frozenset(one.attempt_id for one in running)
-        return Asks(delete=tuple(view.reported - newest), newest=newest)
+        return AttemptRequests(delete=tuple(view.reported - newest), newest=newest)
 
     def shift_clock(self, jump: ClockJump) -> None:
         """Nobody waits for longer, or shorter, because the clock was set.
@@ -273,15 +273,15 @@ class JobPass:
         view: AgentView,
         now: float,
         more: bool = False,
-    ) -> Asks:
+    ) -> AttemptRequests:
         newest = frozenset(one.attempt_id for one in running)
         times = (one.gives_up_at for one in running)
-        return Asks(
+        return AttemptRequests(
             put=tuple(
                 job_spec(one)
                 for one in running
                 if one.status is JobStatus.IN_PROGRESS
-                and view.sight(one).presence in (Presence.ASKED, Presence.ABSENT)
+                and view.sight(one).presence in (AttemptPresence.ASKED, AttemptPresence.ABSENT)
             ),
             stop=tuple(
                 one.attempt_id

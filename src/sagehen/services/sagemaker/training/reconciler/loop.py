@@ -15,9 +15,14 @@ from sagehen.base.errors import Invalid, NotFound, SagehenError
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.job_specs import JobList, JobReport, JobSpec, StopRequest
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
-from sagehen.services.sagemaker.hosting.reconciler.agent_watch import Watch
+from sagehen.services.sagemaker.hosting.reconciler.agent_watch import StateWatch
 from sagehen.services.sagemaker.training.reconciler.agent_view import AgentView
-from sagehen.services.sagemaker.training.reconciler.jobs import Asks, JobLimits, JobPass, OnEnd
+from sagehen.services.sagemaker.training.reconciler.jobs import (
+    AttemptRequests,
+    JobLimits,
+    JobPass,
+    OnEnd,
+)
 from sagehen.services.sagemaker.training.records import JobStage
 from sagehen.services.sagemaker.training.store import JOBS_CHANGED
 from sagehen.state.database import Database
@@ -64,7 +69,7 @@ class JobLoop(LeasedLoop):
         self._pass = JobPass(database, self._held.lease, arns, limits, on_end)
         self._jumps = ClockJumps(clock)
         self._view = AgentView()
-        self._watch: Watch[JobList, JobReport] = Watch(
+        self._watch: StateWatch[JobList, JobReport] = StateWatch(
             agent.jobs, _by_id, clock, self._hear, quiet=True
         )
         self._was_away = False
@@ -125,7 +130,7 @@ class JobLoop(LeasedLoop):
             return LONGEST_REST_SECONDS
         return max(0.0, asks.gives_up_at - self._clock.now())
 
-    async def _ask(self, asks: Asks) -> None:
+    async def _ask(self, asks: AttemptRequests) -> None:
         """Ask the agent for all at once. What does not get through is asked for again."""
         asking = [
             *(self._put(spec) for spec in asks.put),

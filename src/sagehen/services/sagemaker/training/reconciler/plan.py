@@ -13,11 +13,11 @@ import msgspec
 from sagehen.frame.job_specs import (
     ChannelSpec,
     CheckpointSpec,
+    JobOutcome,
     JobPhase,
     JobReport,
     JobSpec,
     MetricDefinition,
-    Outcome,
     PhaseChange,
 )
 from sagehen.services.sagemaker.training.records import (
@@ -28,7 +28,7 @@ from sagehen.services.sagemaker.training.records import (
 )
 from sagehen.services.sagemaker.training.status import Course
 
-__all__ = ["Presence", "Sight", "admit", "give_up", "job_spec", "plan_job"]
+__all__ = ["AttemptPresence", "Sight", "admit", "give_up", "job_spec", "plan_job"]
 
 METRICS_SECONDS = 10.0
 """How much newer metrics must be than those stored, while nothing else changes."""
@@ -36,7 +36,7 @@ METRICS_SECONDS = 10.0
 _AGENT_LOST = "InternalServerError: We encountered an internal error. Please try again."
 
 
-class Presence(Enum):
+class AttemptPresence(Enum):
     """Whether the agent has the newest attempt of a job."""
 
     THERE = "there"
@@ -54,7 +54,7 @@ class Presence(Enum):
 class Sight:
     """What is known of a job's newest attempt."""
 
-    presence: Presence
+    presence: AttemptPresence
     report: JobReport | None = None
     """Set where it is there."""
 
@@ -69,13 +69,13 @@ def plan_job(record: TrainingJobRecord, sight: Sight, now: float, max_restarts: 
     course = Course(record)
     if sight.report is not None:
         _follow(course, sight.report)
-    elif sight.presence is Presence.LOST:
+    elif sight.presence is AttemptPresence.LOST:
         _lose(course, now, max_restarts)
     if course.record.stage is not JobStage.ACTIVE:
         return course
     if _has_waited_too_long(course.record, now):
         course.stop(now, SecondaryStatus.MAX_WAIT_TIME_EXCEEDED)
-    if course.record.status is JobStatus.STOPPING and sight.presence is Presence.ABSENT:
+    if course.record.status is JobStatus.STOPPING and sight.presence is AttemptPresence.ABSENT:
         course.end(course.record.ends_as, now)
     return course
 
@@ -164,7 +164,7 @@ def _are_news(record: TrainingJobRecord, report: JobReport) -> bool:
     return newest - known >= METRICS_SECONDS
 
 
-def _conclude(course: Course, report: JobReport, outcome: Outcome) -> None:
+def _conclude(course: Course, report: JobReport, outcome: JobOutcome) -> None:
     at = course.record.transitions[-1].started_at if report.ended_at is None else report.ended_at
     record = course.record
     course.note(
@@ -174,17 +174,17 @@ def _conclude(course: Course, report: JobReport, outcome: Outcome) -> None:
     )
     stopping = record.status is JobStatus.STOPPING
     match outcome:
-        case Outcome.COMPLETED:
+        case JobOutcome.COMPLETED:
             course.end(SecondaryStatus.COMPLETED, at)
-        case Outcome.FAILED:
+        case JobOutcome.FAILED:
             course.end(SecondaryStatus.FAILED, at, report.failure_reason or "AlgorithmError: ")
-        case Outcome.MAX_RUNTIME:
+        case JobOutcome.MAX_RUNTIME:
             course.end(SecondaryStatus.MAX_RUNTIME_EXCEEDED, at)
-        case Outcome.LOST if not stopping and _may_retry(record, 0):
+        case JobOutcome.LOST if not stopping and _may_retry(record, 0):
             _again(course, at, SecondaryStatus.RESTARTING, retries=record.retries + 1)
-        case Outcome.LOST:
+        case JobOutcome.LOST:
             course.end(SecondaryStatus.FAILED, at, report.failure_reason or _AGENT_LOST)
-        case Outcome.INTERRUPTED if not stopping:
+        case JobOutcome.INTERRUPTED if not stopping:
             _again(course, at, _interrupted(record))
         case _:
             course.stop(at, SecondaryStatus.STOPPED)

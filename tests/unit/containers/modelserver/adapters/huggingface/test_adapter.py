@@ -14,7 +14,7 @@ from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters.huggingface.adapter import adapter
 from sagehen.containers.modelserver.adapters.huggingface.files import HuggingFaceError
 from sagehen.containers.modelserver.adapters.huggingface.models import PipelineModel, TextModel
-from sagehen.containers.modelserver.contract import Refusal, Request
+from sagehen.containers.modelserver.contract import ModelRequest, Refusal
 from sagehen.containers.modelserver.serving.batching import Batcher
 
 pytestmark = [
@@ -89,7 +89,7 @@ def body(inputs, **parameters):
 
 def request(content, content_type="application/json", accept=""):
     headers = {b"content-type": content_type.encode(), b"accept": accept.encode()}
-    return Request("POST", "/invocations", headers, content, lambda _: None)
+    return ModelRequest("POST", "/invocations", headers, content, lambda _: None)
 
 
 def answers(model, *requests):

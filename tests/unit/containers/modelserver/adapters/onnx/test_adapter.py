@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters.onnx.adapter import adapter
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
-from sagehen.containers.modelserver.contract import Request
+from sagehen.containers.modelserver.contract import ModelRequest
 
 FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
 
@@ -249,7 +249,7 @@ def test_a_script_may_leave_the_model_and_the_prediction_to_the_adapter(
     double()
     put_script(inference="def input_fn(body, kind): return [[len(body), 1.0]]\n")
     headers = {b"content-type": b"text/plain"}
-    found = load_as("onnx").call(Request("POST", "/", headers, b"four", lambda _: None))
+    found = load_as("onnx").call(ModelRequest("POST", "/", headers, b"four", lambda _: None))
     sys.modules.pop("inference")
     assert (found.status, json.loads(found.body)) == (200, [[8, 2]])
 

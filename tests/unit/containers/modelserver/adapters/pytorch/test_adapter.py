@@ -8,7 +8,7 @@ import pytest
 from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters.pytorch.adapter import adapter
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
-from sagehen.containers.modelserver.contract import Refusal, Request
+from sagehen.containers.modelserver.contract import ModelRequest, Refusal
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
@@ -216,7 +216,7 @@ def script(put_script, monkeypatch):
 
 def call(model, body, content_type="application/json"):
     headers = {b"content-type": content_type.encode()}
-    return model.call(Request("POST", "/invocations", headers, body, lambda _: None))
+    return model.call(ModelRequest("POST", "/invocations", headers, body, lambda _: None))
 
 
 def test_a_script_gets_the_containers_defaults(load, script):

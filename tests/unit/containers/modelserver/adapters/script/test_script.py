@@ -7,7 +7,7 @@ import pytest
 
 from sagehen.containers.modelserver.adapters import make_adapter
 from sagehen.containers.modelserver.adapters.script.script import ScriptError
-from sagehen.containers.modelserver.contract import Request
+from sagehen.containers.modelserver.contract import ModelRequest
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def _clean_imports(monkeypatch):
 
 def call(model, body=b"", **headers):
     encoded = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-    return model.call(Request("POST", "/invocations", encoded, body, lambda _: None))
+    return model.call(ModelRequest("POST", "/invocations", encoded, body, lambda _: None))
 
 
 MEAN = """

@@ -10,7 +10,7 @@ from sagehen.containers.modelserver.adapters.script.script import ScriptError
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
 from sagehen.containers.modelserver.adapters.tensorflow.adapter import adapter
 from sagehen.containers.modelserver.adapters.tensorflow.bundles import import_tensorflow
-from sagehen.containers.modelserver.contract import Refusal, Request
+from sagehen.containers.modelserver.contract import ModelRequest, Refusal
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def invoke():
             b"accept": accept.encode(),
             b"x-amzn-sagemaker-custom-attributes": attributes.encode(),
         }
-        request = Request("POST", "/invocations", headers, body, lambda _: None)
+        request = ModelRequest("POST", "/invocations", headers, body, lambda _: None)
         if hasattr(model, "call"):
             return model.call(request)
         try:

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from sagehen.base.errors import Unavailable
-from sagehen.services.sagemaker.async_inference.records import AsyncState, Output
+from sagehen.services.sagemaker.async_inference.records import AsyncState, OutputTarget
 
 
 async def test_a_request_is_answered(bench) -> None:
@@ -133,7 +133,7 @@ async def test_what_http_cannot_carry_fails_at_once(bench) -> None:
 async def test_without_a_failure_path_there_is_no_object(bench) -> None:
     await bench.container()
     bench.serve()
-    output = Output(location="s3://outs/x.out", error_topic="arn:bad")
+    output = OutputTarget(location="s3://outs/x.out", error_topic="arn:bad")
     bench.enqueue(input_location="s3://ins/missing", output=output)
     await bench.work()
     assert bench.outputs() == []
@@ -262,7 +262,7 @@ async def test_a_container_that_takes_too_long(bench) -> None:
 async def test_a_notice_that_cannot_be_published_changes_nothing(bench, topic) -> None:
     await bench.container()
     bench.serve()
-    output = Output(location="s3://outs/x.out", success_topic=topic)
+    output = OutputTarget(location="s3://outs/x.out", success_topic=topic)
     sequence = bench.enqueue(b"1", output=output)
     await bench.work()
     assert bench.get(sequence).state is AsyncState.SUCCEEDED

@@ -11,7 +11,7 @@ from sagehen.services.sagemaker.async_inference import (
 from sagehen.services.sagemaker.async_inference import (
     request_store as async_requests,
 )
-from sagehen.services.sagemaker.async_inference.records import AsyncState, Output
+from sagehen.services.sagemaker.async_inference.records import AsyncState, OutputTarget
 
 LARGE = b"x" * 20_000
 """More than an object may have to be a row."""
@@ -53,7 +53,7 @@ async def test_a_small_answer_is_there_with_its_end_or_not_at_all(bench, monkeyp
 async def test_a_small_answer_takes_the_place_of_a_large_one(bench) -> None:
     await bench.container()
     bench.serve()
-    output = Output(location="s3://outs/same.out")
+    output = OutputTarget(location="s3://outs/same.out")
     for body in (LARGE, b"1"):
         sequence = bench.enqueue(body, output=output)
         await bench.work()
@@ -67,7 +67,7 @@ async def test_small_answers_that_nobody_can_keep_fail_alone(bench) -> None:
     await bench.container()
     bench.serve(slots=8)
     places = ["s3://outs/good", "s3://none/bad", "s3://outs/fine", "s3://none/worse"]
-    ends = [bench.enqueue(b"1", output=Output(location=place)) for place in places]
+    ends = [bench.enqueue(b"1", output=OutputTarget(location=place)) for place in places]
     await bench.work()
     states = [bench.get(sequence).state.value for sequence in ends]
     assert states == ["SUCCEEDED", "FAILED"] * 2
@@ -100,7 +100,7 @@ async def test_another_requests_object_is_no_answer(bench) -> None:
     """Two requests may ask for the same Filename."""
     container = await bench.container()
     bench.serve()
-    output = Output(location="s3://outs/same.out")
+    output = OutputTarget(location="s3://outs/same.out")
     first = bench.enqueue(b"1", output=output)
     await bench.work()
     container.answer = container.hang_up

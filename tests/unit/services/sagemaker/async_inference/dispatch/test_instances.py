@@ -13,7 +13,7 @@ from sagehen.frame.routes import (
     RouteTable,
     VariantRoute,
 )
-from sagehen.services.sagemaker.async_inference.dispatch.instances import Places
+from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainers
 from support.clock import HandClock
 
 
@@ -25,7 +25,7 @@ class Table:
         self.clock = HandClock(100.0)
         self.draws = [0.0]
         reader = RouteFileReader(path, self.clock)
-        self.places = Places(reader, self.clock, 4, lambda: self.draws[0])
+        self.places = RoutedContainers(reader, self.clock, 4, lambda: self.draws[0])
 
     def write(self, *variants: VariantRoute, most: int | None = None) -> None:
         plan = AsyncPlan(output_path="s3://o", max_concurrency=most)

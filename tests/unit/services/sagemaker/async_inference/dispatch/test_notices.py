@@ -10,10 +10,10 @@ from sagehen.services.sagemaker.async_inference.dispatch.notices import (
     notice_of,
 )
 from sagehen.services.sagemaker.async_inference.records import (
+    AsyncOutcome,
     AsyncRequest,
     AsyncState,
-    Outcome,
-    Output,
+    OutputTarget,
     QueuedRequest,
 )
 
@@ -21,7 +21,7 @@ BOTH = ("SUCCESS_NOTIFICATION_TOPIC", "ERROR_NOTIFICATION_TOPIC")
 
 
 def queued(include: tuple[str, ...] = (), redrives: int = 0, **fields) -> QueuedRequest:
-    output = Output(
+    output = OutputTarget(
         location="s3://out/p/6c0f.out",
         failure_location="s3://out/p/6c0f-error.out",
         success_topic="arn:ok",
@@ -46,11 +46,13 @@ def queued(include: tuple[str, ...] = (), redrives: int = 0, **fields) -> Queued
     )
 
 
-SUCCESS = Outcome(
+SUCCESS = AsyncOutcome(
     state=AsyncState.SUCCEEDED, content_type="application/json", location="s3://out/p/6c0f.out"
 )
-FAILURE = Outcome(state=AsyncState.FAILED, failure_reason="ClientError: Received client error.")
-WITH_OBJECT = Outcome(
+FAILURE = AsyncOutcome(
+    state=AsyncState.FAILED, failure_reason="ClientError: Received client error."
+)
+WITH_OBJECT = AsyncOutcome(
     state=AsyncState.FAILED,
     failure_reason="ClientError: no",
     content_type="text/plain",
@@ -59,7 +61,7 @@ WITH_OBJECT = Outcome(
 NOW = 1935655207.412
 
 
-def message(outcome: Outcome, body: bytes | None = None, **fields) -> str:
+def message(outcome: AsyncOutcome, body: bytes | None = None, **fields) -> str:
     notice = notice_of(queued(**fields), outcome, body, "eu-west-1", NOW)
     assert notice is not None
     return notice.message
@@ -134,6 +136,6 @@ def test_the_same_end_has_the_same_id() -> None:
 
 
 def test_nobody_to_tell() -> None:
-    output = Output(location="s3://out/x", error_topic="arn:bad")
+    output = OutputTarget(location="s3://out/x", error_topic="arn:bad")
     assert notice_of(queued(output=output), SUCCESS, None, "r", NOW) is None
     assert notice_of(queued(output=output), FAILURE, None, "r", NOW) is not None

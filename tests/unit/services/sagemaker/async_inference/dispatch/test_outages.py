@@ -8,9 +8,9 @@ from sqlalchemy.exc import OperationalError
 
 from sagehen.base.errors import Unavailable
 from sagehen.services.s3.storage import files
-from sagehen.services.sagemaker.async_inference.records import AsyncState, Output
+from sagehen.services.sagemaker.async_inference.records import AsyncState, OutputTarget
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 LARGE = b"x" * 20_000
 """More than an object may have to be a row."""
@@ -159,7 +159,9 @@ async def test_a_bucket_that_is_gone_is_not_waited_for(bench) -> None:
     await bench.container()
     bench.serve()
     before = bench.clock.now()
-    sequence = bench.enqueue(b"1", output=Output(location="s3://gone/x", error_topic="arn:bad"))
+    sequence = bench.enqueue(
+        b"1", output=OutputTarget(location="s3://gone/x", error_topic="arn:bad")
+    )
     await bench.work()
     assert "There is no bucket gone" in bench.get(sequence).outcome.failure_reason
     assert bench.clock.now() == before
@@ -169,7 +171,7 @@ async def test_a_database_that_is_away_for_a_while(bench, monkeypatch) -> None:
     await bench.container()
     bench.serve()
     sequence = bench.enqueue(b"1")
-    join = GroupedWrites.join
+    join = GroupCommit.join
     failing = iter([False, True, True, True])
 
     async def away(self, work):
@@ -177,7 +179,7 @@ async def test_a_database_that_is_away_for_a_while(bench, monkeypatch) -> None:
             raise OperationalError("away", None, Exception())
         return await join(self, work)
 
-    monkeypatch.setattr(GroupedWrites, "join", away)
+    monkeypatch.setattr(GroupCommit, "join", away)
     await bench.work()
     assert bench.get(sequence).state is AsyncState.SUCCEEDED
     assert len(bench.notices) == 1

@@ -10,9 +10,9 @@ from sqlalchemy.exc import OperationalError
 from sagehen.base.errors import Conflict, StateFull
 from sagehen.services.s3 import object_rows as rows
 from sagehen.services.s3.storage.records import Bucket
-from sagehen.services.sagemaker.async_inference.dispatch.completion import Together
+from sagehen.services.sagemaker.async_inference.dispatch.completion import CoalescingWriter
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupedWrites
+from sagehen.state.group_commit import GroupCommit
 
 
 class Written:
@@ -41,8 +41,8 @@ class Written:
 
 
 async def test_what_waits_goes_together(database: Database) -> None:
-    writes, written = GroupedWrites(database), Written(database)
-    together = Together(writes, written)
+    writes, written = GroupCommit(database), Written(database)
+    together = CoalescingWriter(writes, written)
     names = [f"b{number:03}" for number in range(200)]
     results = await asyncio.gather(*(together.put(name) for name in names))
     writes.close()
@@ -52,8 +52,8 @@ async def test_what_waits_goes_together(database: Database) -> None:
 
 
 async def test_one_at_fault_is_alone(database: Database) -> None:
-    writes, written = GroupedWrites(database), Written(database)
-    together = Together(writes, written)
+    writes, written = GroupCommit(database), Written(database)
+    together = CoalescingWriter(writes, written)
     given = (together.put(name) for name in ("a", "bad", "b"))
     first, bad, last = await asyncio.gather(*given, return_exceptions=True)
     writes.close()
@@ -66,8 +66,8 @@ async def test_one_at_fault_is_alone(database: Database) -> None:
 async def test_a_database_that_is_away_is_so_for_all(
     database: Database, why: str, error: type[Exception]
 ) -> None:
-    writes, written = GroupedWrites(database), Written(database)
-    together = Together(writes, written)
+    writes, written = GroupCommit(database), Written(database)
+    together = CoalescingWriter(writes, written)
     given = (together.put(name) for name in ("a", why, "b"))
     results = await asyncio.gather(*given, return_exceptions=True)
     assert [type(result) for result in results] == [error] * 3
@@ -78,8 +78,8 @@ async def test_a_database_that_is_away_is_so_for_all(
 
 
 async def test_who_does_not_wait_any_more_is_left_out(database: Database) -> None:
-    writes, written = GroupedWrites(database), Written(database)
-    together = Together(writes, written)
+    writes, written = GroupCommit(database), Written(database)
+    together = CoalescingWriter(writes, written)
     waits, goes = (asyncio.ensure_future(together.put(name)) for name in ("a", "b"))
     await asyncio.sleep(0)
     goes.cancel()

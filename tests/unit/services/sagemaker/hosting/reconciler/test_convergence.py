@@ -15,11 +15,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sagehen.base.retry import Retry
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
 from sagehen.frame.routes import Route
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import Rows, make_rows, rows_after
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import (
+    EndpointRows,
+    make_rows,
+    rows_after,
+)
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
     DELETED_LET_GO_SECONDS,
+    EndpointStep,
     Facts,
-    Step,
     leftovers,
     plan,
 )
@@ -166,10 +170,10 @@ class World(RuleBasedStateMachine):
             self._stop(key)
             yield "asked to stop"
 
-    def _rows(self) -> Rows:
+    def _rows(self) -> EndpointRows:
         return make_rows(self.endpoints.values(), self.instances.values())
 
-    def _plan(self, name: str, reports: dict[str, InstanceReport] | None) -> Step:
+    def _plan(self, name: str, reports: dict[str, InstanceReport] | None) -> EndpointStep:
         mine = [one for one in self.instances.values() if one.endpoint_name == name]
         return plan(
             Facts(
@@ -182,7 +186,7 @@ class World(RuleBasedStateMachine):
             self.new_id,
         )
 
-    def _step(self, name: str, reports: dict[str, InstanceReport] | None) -> Step:
+    def _step(self, name: str, reports: dict[str, InstanceReport] | None) -> EndpointStep:
         step = self._plan(name, reports)
         for one in (*step.added, *step.changed):
             self.instances[one.instance_id] = one
@@ -194,7 +198,7 @@ class World(RuleBasedStateMachine):
             del self.endpoints[name]
         return step
 
-    def _publish(self, rows: Rows, reports: dict[str, InstanceReport] | None) -> None:
+    def _publish(self, rows: EndpointRows, reports: dict[str, InstanceReport] | None) -> None:
         routes = build_routes(rows.endpoints.values(), rows.instances, reports, {})
         assert routed_ids(routes) <= set(self.instances)
         self._check_no_variant_emptied(rows, routes, reports)
@@ -207,7 +211,7 @@ class World(RuleBasedStateMachine):
 
     def _check_no_variant_emptied(
         self,
-        rows: Rows,
+        rows: EndpointRows,
         routes: dict[str, Route],
         reports: dict[str, InstanceReport] | None,
     ) -> None:

@@ -10,8 +10,8 @@ from sagehen.frame.container_specs import InstanceState
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
     DELETED_LET_GO_SECONDS,
     LET_GO_SECONDS,
+    EndpointStep,
     Facts,
-    Step,
     leftovers,
 )
 from sagehen.services.sagemaker.hosting.reconciler.plan import plan as make_plan
@@ -191,7 +191,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def take(case: Case) -> Step:
+def take(case: Case) -> EndpointStep:
     reports = {
         row.instance_id: report(row.instance_id, state)
         for row, state in case.instances

@@ -1,7 +1,7 @@
 """Foreseeing what the rows will be."""
 
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import make_rows, rows_after
-from sagehen.services.sagemaker.hosting.reconciler.plan import Step
+from sagehen.services.sagemaker.hosting.reconciler.plan import EndpointStep
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from support.fleet import NAME, deployment, endpoint, instance
 
@@ -23,7 +23,11 @@ def test_every_change_of_a_step_is_foreseen() -> None:
 
     after = rows_after(
         rows,
-        {NAME: Step(endpoint=failed, added=(instance("i4"),), changed=(leaving,), dropped=("i1",))},
+        {
+            NAME: EndpointStep(
+                endpoint=failed, added=(instance("i4"),), changed=(leaving,), dropped=("i1",)
+            )
+        },
     )
 
     assert after.endpoints == {NAME: failed}
@@ -34,4 +38,4 @@ def test_every_change_of_a_step_is_foreseen() -> None:
 def test_what_will_be_gone_is_foreseen() -> None:
     rows = make_rows([SERVING], [])
 
-    assert rows_after(rows, {NAME: Step(gone=SERVING)}).endpoints == {}
+    assert rows_after(rows, {NAME: EndpointStep(gone=SERVING)}).endpoints == {}

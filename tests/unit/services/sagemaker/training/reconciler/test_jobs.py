@@ -7,7 +7,7 @@ from sqlalchemy import event, select
 
 from sagehen.frame import tags
 from sagehen.frame.arns import ArnMaker
-from sagehen.frame.job_specs import JobMetric, Outcome
+from sagehen.frame.job_specs import JobMetric, JobOutcome
 from sagehen.services.monitoring.cloudwatch.sample_store import SAMPLES, SERIES
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.operations import stop_training_job_row
@@ -17,7 +17,7 @@ from sagehen.state.leases import LeaseLost
 from support.training_jobs import BEGAN, report_of, running_job, spot, waiting_job
 
 ARNS = ArnMaker("000000000000", "us-east-1")
-COMPLETED = Outcome.COMPLETED
+COMPLETED = JobOutcome.COMPLETED
 
 
 def waiting(count: int, first: int = 0):
@@ -198,7 +198,7 @@ def test_metrics_are_cloudwatch_s_once(passes):
 def test_an_interrupted_job_is_first_in_line(passes):
     passes.insert(running_job(**spot()), *waiting(3, first=1))
     passes.take(report_of("idjob-1", 3), now=BEGAN + 60)
-    asks = passes.take(report_of("idjob-1", 3, Outcome.INTERRUPTED), now=BEGAN + 60)
+    asks = passes.take(report_of("idjob-1", 3, JobOutcome.INTERRUPTED), now=BEGAN + 60)
     assert "idjob-2" in {spec.attempt_id for spec in asks.put}
     assert passes.secondary("j0001", "j0002", "j0003") == ["Starting"] * 3
     told = [one.detail["SecondaryStatus"] for one in passes.events if "job/job" in one.resources[0]]

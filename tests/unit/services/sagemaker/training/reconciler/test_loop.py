@@ -8,7 +8,7 @@ import pytest
 
 from sagehen.base.errors import Conflict, NotFound, Unavailable
 from sagehen.frame.arns import ArnMaker
-from sagehen.frame.job_specs import Outcome
+from sagehen.frame.job_specs import JobOutcome
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.operations import stop_training_job_row
 from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
@@ -74,7 +74,7 @@ async def test_from_its_row_to_its_end_without_any_time_passing(control):
     async with control.running():
         control.insert(waiting_job())
         await control.until_asked("put", "idjob-1")
-        control.agent.show(report_of("idjob-1", 4, Outcome.COMPLETED))
+        control.agent.show(report_of("idjob-1", 4, JobOutcome.COMPLETED))
         await control.until_asked("delete", "idjob-1")
     assert control.get().status is JobStatus.COMPLETED
     assert control.ends == ["job"]
@@ -87,7 +87,7 @@ async def test_the_end_is_on_disk_before_the_agent_may_forget_it(control):
     async with control.running():
         control.insert(waiting_job())
         await control.until_asked("put", "idjob-1")
-        control.agent.show(report_of("idjob-1", 4, Outcome.COMPLETED))
+        control.agent.show(report_of("idjob-1", 4, JobOutcome.COMPLETED))
         await control.until_asked("delete", "idjob-1")
     assert seen == [("put", JobStatus.IN_PROGRESS), ("delete", JobStatus.COMPLETED)]
 
@@ -101,7 +101,7 @@ async def test_one_that_runs_is_stopped(control):
         control.clock.advance(10)
         control.loop.hint()  # It may have begun to rest just after, by a clock that stands still.
         await control.until_asked("Stopped", "idjob-1")
-        control.agent.show(report_of("idjob-1", 4, Outcome.STOPPED))
+        control.agent.show(report_of("idjob-1", 4, JobOutcome.STOPPED))
         await control.until_asked("delete", "idjob-1")
     assert control.get().secondary is SecondaryStatus.MAX_WAIT_TIME_EXCEEDED
     assert len(control.agent.asked_for({"Stopped"})) == 1
@@ -172,7 +172,7 @@ async def test_an_end_that_came_while_control_was_away_is_told_by_the_next(
     async with control.running():
         control.insert(waiting_job())
         await control.until_asked("put", "idjob-1")
-    control.agent.show(report_of("idjob-1", 4, Outcome.COMPLETED))
+    control.agent.show(report_of("idjob-1", 4, JobOutcome.COMPLETED))
     other = Control(control.database, control.clock, control.agent)
     async with other.running():
         await other.until(lambda: other.ends == ["job"])
@@ -197,7 +197,7 @@ async def test_what_prometheus_is_told(control):
     async with control.running():
         control.insert(waiting_job())
         await control.until_asked("put", "idjob-1")
-        control.agent.show(report_of("idjob-1", 3, Outcome.INTERRUPTED))
+        control.agent.show(report_of("idjob-1", 3, JobOutcome.INTERRUPTED))
         await control.until_asked("put", "idjob-2")
 
         def counted() -> bool:
@@ -224,9 +224,9 @@ async def test_capacity_is_taken_back_by_name(control):
         control.agent.show(report_of("idJob-1", 3))
         assert await interrupts.interrupt_job("job") == "Job"
         assert control.agent.asked[-1] == ("Interrupted", "idJob-1")
-        control.agent.show(report_of("idJob-1", 3, Outcome.INTERRUPTED))
+        control.agent.show(report_of("idJob-1", 3, JobOutcome.INTERRUPTED))
         await control.until_asked("put", "idJob-2")
-        control.agent.show(report_of("idJob-2", 4, Outcome.COMPLETED))
+        control.agent.show(report_of("idJob-2", 4, JobOutcome.COMPLETED))
         await control.until(lambda: control.ends == ["Job"])
     with pytest.raises(Conflict, match="The training job Job is Completed: it is not run"):
         await interrupts.interrupt_job("job")

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagehen.frame.job_specs import JobMetric, JobPhase, JobReport, Outcome, PhaseChange
+from sagehen.frame.job_specs import JobMetric, JobOutcome, JobPhase, JobReport, PhaseChange
 from sagehen.services.sagemaker.training.reconciler.plan import (
-    Presence,
+    AttemptPresence,
     Sight,
     admit,
     give_up,
@@ -24,13 +24,14 @@ from support.training_jobs import BEGAN, report_of, running_job, spot, waiting_j
 
 RETRY = {"RetryStrategy": {"MaximumRetryAttempts": 1}}
 ABSENT, LOST, UNKNOWN = (
-    Sight(presence=one) for one in (Presence.ABSENT, Presence.LOST, Presence.UNKNOWN)
+    Sight(presence=one)
+    for one in (AttemptPresence.ABSENT, AttemptPresence.LOST, AttemptPresence.UNKNOWN)
 )
 NOW = BEGAN + 60
 
 
 def there(report: JobReport) -> Sight:
-    return Sight(presence=Presence.THERE, report=report)
+    return Sight(presence=AttemptPresence.THERE, report=report)
 
 
 def follow(record: TrainingJobRecord, phases: int, outcome=None, now=NOW, **members):
@@ -52,7 +53,7 @@ WHOLE = ["Starting", "Downloading", "Training", "Uploading", "Completed"]
 
 
 def test_a_job_that_completes_has_each_phase_at_its_own_time():
-    course = follow(running_job(), 4, Outcome.COMPLETED, artifacts=("model.tar.gz",))
+    course = follow(running_job(), 4, JobOutcome.COMPLETED, artifacts=("model.tar.gz",))
     after = course.record
     assert statuses(after) == WHOLE
     assert [one.started_at - BEGAN for one in after.transitions] == [0, 20, 30, 40, 50]
@@ -70,7 +71,7 @@ def test_a_job_that_completes_has_each_phase_at_its_own_time():
 
 
 def test_one_event_for_each_transition_with_the_status_it_had_then():
-    moves = follow(running_job(), 4, Outcome.COMPLETED).moves
+    moves = follow(running_job(), 4, JobOutcome.COMPLETED).moves
     told = [(one.status.value, one.secondary.value) for one in moves]
     assert told == [
         *(("InProgress", one) for one in ("Downloading", "Training", "Uploading")),
@@ -82,8 +83,8 @@ def test_phases_are_taken_once_whether_they_are_seen_one_by_one_or_all_at_the_en
     record = running_job()
     for phases in (1, 2, 2, 3, 4):
         record = follow(record, phases).record
-    assert follow(record, 4, Outcome.COMPLETED).record == msgspec.structs.replace(
-        follow(running_job(), 4, Outcome.COMPLETED).record
+    assert follow(record, 4, JobOutcome.COMPLETED).record == msgspec.structs.replace(
+        follow(running_job(), 4, JobOutcome.COMPLETED).record
     )
 
 
@@ -99,7 +100,7 @@ def test_that_an_attempt_is_there_is_not_worth_a_write():
 
 
 def test_failed():
-    after = follow(running_job(), 4, Outcome.FAILED, failure_reason="A" * 2000).record
+    after = follow(running_job(), 4, JobOutcome.FAILED, failure_reason="A" * 2000).record
     assert (after.status, after.secondary) == (JobStatus.FAILED, SecondaryStatus.FAILED)
     assert after.failure_reason == "A" * 1024
     assert after.transitions[-1].message == after.failure_reason
@@ -107,7 +108,7 @@ def test_failed():
 
 
 def test_failed_before_its_code_ran():
-    after = follow(running_job(), 2, Outcome.FAILED, failure_reason="ClientError: no").record
+    after = follow(running_job(), 2, JobOutcome.FAILED, failure_reason="ClientError: no").record
     assert statuses(after) == ["Starting", "Downloading", "Failed"]
     assert (after.started_at, after.ended_at) == (None, BEGAN + 30)
 
@@ -115,7 +116,7 @@ def test_failed_before_its_code_ran():
 def test_stopped():
     record = stopping(follow(running_job(), 3).record, BEGAN + 35)
     assert (record.status, record.secondary) == (JobStatus.STOPPING, SecondaryStatus.STOPPING)
-    after = follow(record, 4, Outcome.STOPPED).record
+    after = follow(record, 4, JobOutcome.STOPPED).record
     assert statuses(after) == [*WHOLE[:3], "Stopping", "Uploading", "Stopped"]
     assert after.status is JobStatus.STOPPED
     assert after.transitions[-1].message == "Training job stopped"
@@ -123,7 +124,7 @@ def test_stopped():
 
 
 def test_stopped_before_anything_was_seen_of_it():
-    after = follow(stopping(running_job(), BEGAN + 5), 3, Outcome.STOPPED).record
+    after = follow(stopping(running_job(), BEGAN + 5), 3, JobOutcome.STOPPED).record
     # What was missed before the stop is not told after it.
     assert statuses(after) == ["Starting", "Stopping", "Stopped"]
     assert after.started_at == BEGAN + 30
@@ -142,11 +143,11 @@ def test_a_stop_while_the_agent_is_away_waits_for_it():
 @pytest.mark.parametrize(
     ("outcome", "end"),
     [
-        (Outcome.COMPLETED, SecondaryStatus.COMPLETED),
-        (Outcome.FAILED, SecondaryStatus.FAILED),
-        (Outcome.MAX_RUNTIME, SecondaryStatus.MAX_RUNTIME_EXCEEDED),
-        (Outcome.INTERRUPTED, SecondaryStatus.STOPPED),
-        (Outcome.LOST, SecondaryStatus.FAILED),
+        (JobOutcome.COMPLETED, SecondaryStatus.COMPLETED),
+        (JobOutcome.FAILED, SecondaryStatus.FAILED),
+        (JobOutcome.MAX_RUNTIME, SecondaryStatus.MAX_RUNTIME_EXCEEDED),
+        (JobOutcome.INTERRUPTED, SecondaryStatus.STOPPED),
+        (JobOutcome.LOST, SecondaryStatus.FAILED),
     ],
 )
 def test_what_ends_while_it_is_to_stop_is_not_begun_again(outcome, end):
@@ -161,7 +162,7 @@ def test_lost_while_it_is_to_stop():
 
 
 def test_max_runtime_is_a_stop():
-    after = follow(running_job(), 4, Outcome.MAX_RUNTIME, step=100).record
+    after = follow(running_job(), 4, JobOutcome.MAX_RUNTIME, step=100).record
     assert statuses(after) == [*WHOLE[:3], "Stopping", "Uploading", "MaxRuntimeExceeded"]
     assert after.status is JobStatus.STOPPED
     said = "Training job runtime exceeded MaxRuntimeInSeconds provided"
@@ -177,13 +178,13 @@ def test_max_runtime_is_seen_when_it_begins_to_upload():
 
 def test_a_spot_job_that_is_interrupted_goes_on_with_another_attempt():
     record = follow(running_job(**spot()), 3).record
-    between = follow(record, 3, Outcome.INTERRUPTED, running_seconds=7.0).record
+    between = follow(record, 3, JobOutcome.INTERRUPTED, running_seconds=7.0).record
     assert statuses(between) == [*WHOLE[:3], "Interrupted"]
     assert (between.stage, between.status) == (JobStage.WAITING, JobStatus.IN_PROGRESS)
     again = admit(between, BEGAN + 60).record
     assert (again.attempt, again.stage, again.gives_up_at) == (2, JobStage.ACTIVE, BEGAN + 200)
     assert again.attempt_id != record.attempt_id
-    after = follow(again, 4, Outcome.COMPLETED, began=BEGAN + 60).record
+    after = follow(again, 4, JobOutcome.COMPLETED, began=BEGAN + 60).record
     assert statuses(after) == [*WHOLE[:3], "Interrupted", *WHOLE]
     assert after.run_seconds == 17
     # Interrupted at 40, begun again at 60, downloading at 80, its code runs at 90.
@@ -191,7 +192,7 @@ def test_a_spot_job_that_is_interrupted_goes_on_with_another_attempt():
 
 
 def test_a_job_that_is_no_spot_job_is_restarted():
-    after = follow(running_job(), 3, Outcome.INTERRUPTED).record
+    after = follow(running_job(), 3, JobOutcome.INTERRUPTED).record
     assert (after.secondary, after.stage) == (SecondaryStatus.RESTARTING, JobStage.WAITING)
     assert after.retries == 0
 
@@ -223,19 +224,19 @@ def test_as_often_as_its_retry_strategy_says():
 
 def test_our_own_faults_are_retried_only_by_a_retry_strategy():
     said = {"failure_reason": "InternalServerError: the disk"}
-    plain = follow(running_job(), 3, Outcome.LOST, **said).record
+    plain = follow(running_job(), 3, JobOutcome.LOST, **said).record
     assert (plain.status, plain.failure_reason) == (JobStatus.FAILED, said["failure_reason"])
-    record = follow(running_job(**RETRY), 3, Outcome.LOST, **said).record
+    record = follow(running_job(**RETRY), 3, JobOutcome.LOST, **said).record
     assert (record.secondary, record.retries) == (SecondaryStatus.RESTARTING, 1)
     again = admit(record, NOW).record
     assert statuses(again)[-2:] == ["Restarting", "Starting"]
-    end = follow(again, 3, Outcome.LOST, began=NOW, **said).record
+    end = follow(again, 3, JobOutcome.LOST, began=NOW, **said).record
     assert end.status is JobStatus.FAILED
 
 
 def test_max_runtime_is_of_all_attempts():
     record = running_job(**spot())
-    after = follow(record, 3, Outcome.INTERRUPTED, running_seconds=100.0).record
+    after = follow(record, 3, JobOutcome.INTERRUPTED, running_seconds=100.0).record
     assert statuses(after)[-3:] == ["Interrupted", "Stopping", "MaxRuntimeExceeded"]
     assert after.stage is JobStage.ENDED
 
@@ -248,7 +249,7 @@ def test_an_attempt_lost_for_long_has_not_run_longer_than_it_may():
 
 
 def test_an_attempt_lost_before_its_code_ran_has_not_run():
-    before = follow(running_job(**spot()), 3, Outcome.INTERRUPTED, running_seconds=7.0).record
+    before = follow(running_job(**spot()), 3, JobOutcome.INTERRUPTED, running_seconds=7.0).record
     again = follow(admit(before, NOW).record, 2, began=NOW).record
     assert plan_job(again, LOST, NOW + 60, 3).record.run_seconds == 7
 
@@ -257,7 +258,7 @@ def test_max_wait_stops_what_runs():
     record = follow(running_job(**spot(60)), 3).record
     told = plan_job(record, there(report_of(record.attempt_id, 3)), BEGAN + 60, 3).record
     assert (told.secondary, told.status) == (SecondaryStatus.STOPPING, JobStatus.STOPPING)
-    after = follow(told, 4, Outcome.STOPPED).record
+    after = follow(told, 4, JobOutcome.STOPPED).record
     assert statuses(after)[-3:] == ["Stopping", "Uploading", "MaxWaitTimeExceeded"]
     assert after.status is JobStatus.STOPPED
 
@@ -269,7 +270,7 @@ def test_max_wait_lets_results_through_that_are_on_their_way():
 
 
 def test_max_wait_of_one_interrupted_and_not_begun_again():
-    record = follow(running_job(**spot()), 3, Outcome.INTERRUPTED).record
+    record = follow(running_job(**spot()), 3, JobOutcome.INTERRUPTED).record
     after = give_up(record, BEGAN + 200).record
     assert statuses(after)[-3:] == ["Interrupted", "Stopping", "MaxWaitTimeExceeded"]
     assert after.status is JobStatus.STOPPED
@@ -306,7 +307,7 @@ def test_the_start_is_told_once():
 
 
 def test_a_clock_that_was_set_back_makes_no_time_run_backwards():
-    after = follow(running_job(), 4, Outcome.COMPLETED, began=BEGAN - 5000).record
+    after = follow(running_job(), 4, JobOutcome.COMPLETED, began=BEGAN - 5000).record
     assert after.created_at <= after.started_at <= after.ended_at <= after.modified_at
     for one in after.transitions:
         assert one.started_at <= one.ended_at
@@ -345,7 +346,7 @@ REPORTS = st.builds(
         failure_reason="why" if outcome else None,
     ),
     PHASE_LISTS,
-    st.none() | st.sampled_from(Outcome),
+    st.none() | st.sampled_from(JobOutcome),
     st.floats(0, 5000),
     st.floats(0, 200),
 )
