@@ -7,6 +7,7 @@ from support.fixtures.gateway import (
     house,
     limits_met,
     no_agent,
+    pytest_asyncio_loop_factories,
     served,
     variant,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "limits_met",
     "no_agent",
     "production",
+    "pytest_asyncio_loop_factories",
     "served",
     "shadowed",
     "variant",

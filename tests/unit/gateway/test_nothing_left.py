@@ -22,7 +22,7 @@ ANSWERS = [
     b"",
     NOT_STARTED,
 ]
-OF_TABLES = {"Instance", "Line", "Pool", "Variant", "VariantRoute"}
+OF_TABLES = {"Pool", "RoutedInstance", "SlotQueue", "Variant", "VariantRoute"}
 """What a table that is replaced leaves to the collector: few, and seldom."""
 PATHS = ["/endpoints/price/invocations", "/endpoints/price/invocations-response-stream"]
 

@@ -1,6 +1,6 @@
-"""SageMaker's contract of a container with many models: load, list, describe, invoke, unload.
+"""SageMaker's contracts of containers.
 
-The contract of a container with one model: /ping and /invocations.
+One model: /ping and /invocations. Many models: load, list, describe, invoke, unload.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest, R
 from sagehen.containers.modelserver.environment import Environment
 from sagehen.containers.modelserver.serving.batching import BATCH_SLOTS
 from sagehen.containers.modelserver.serving.loading import LoadedModel, Loader
-from sagehen.containers.modelserver.serving.malloc_trim import Trimmer
+from sagehen.containers.modelserver.serving.malloc_trim import trim
 from sagehen.containers.modelserver.serving.responses import (
     dying,
     error,
@@ -26,7 +26,7 @@ from sagehen.containers.modelserver.serving.responses import (
     still_loading,
 )
 
-__all__ = ["MultiModel", "SingleModel"]
+__all__ = ["MultiModel", "SingleModel", "Trimmer"]
 
 PAGE_SIZE = 100
 MAX_NAME_LENGTH = 1024
@@ -234,3 +234,25 @@ class SingleModel:
 
 
 _METHODS = {"/ping": "GET", "/invocations": "POST"}
+
+
+TRIM_SECONDS = 1.0
+"""Each trimming goes through all that the process has ever allocated: milliseconds, or tens of
+them, which a container whose models come and go all the time must not pay for every one."""
+
+
+class Trimmer:
+    """Trims soon after each `ask`, once for all that come within a second."""
+
+    def __init__(self, seconds: float = TRIM_SECONDS) -> None:
+        self._seconds = seconds
+        self._trimming: asyncio.Task[None] | None = None
+
+    def ask(self) -> None:
+        if self._trimming is None:
+            self._trimming = asyncio.get_running_loop().create_task(self._trim())
+
+    async def _trim(self) -> None:
+        await asyncio.sleep(self._seconds)
+        self._trimming = None
+        await asyncio.to_thread(trim)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.unit.modelserver.test_batching import Ticks, Upper, Words, request
+from tests.unit.containers.modelserver.serving.test_batching import Ticks, Upper, Words, request
 
 from sagehen.base.clock import SYSTEM
 from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest

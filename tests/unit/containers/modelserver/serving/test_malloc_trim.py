@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from sagehen.containers.modelserver.serving import malloc_trim as trimmer
-from sagehen.containers.modelserver.serving.malloc_trim import Trimmer
+from sagehen.containers.modelserver.serving import container_contract
+from sagehen.containers.modelserver.serving.container_contract import Trimmer
 
 
 async def test_memory_is_trimmed_once_for_all_who_ask_together(
@@ -22,7 +22,7 @@ async def test_memory_is_trimmed_once_for_all_who_ask_together(
         trims.append(threading.current_thread())
         loop.call_soon_threadsafe(trimmed.set)
 
-    monkeypatch.setattr(trimmer, "trim", trim)
+    monkeypatch.setattr(container_contract, "trim", trim)
     asked = Trimmer(seconds=0)
     for _ in range(3):
         asked.ask()
@@ -38,12 +38,12 @@ async def test_memory_is_trimmed_once_for_all_who_ask_together(
 def test_the_allocator_gives_back_what_lies_below_what_is_in_use() -> None:
     program = """
 import psutil
-from sagehen.containers.modelserver import memory
+from sagehen.containers.modelserver.serving import malloc_trim
 blocks = [bytearray(4096) for _ in range(25_000)]
 kept = bytearray(4096)  # above them: without being asked, the allocator gives back nothing
 full = psutil.Process().memory_info().rss
 del blocks
-memory.give_memory_back()
+malloc_trim.give_memory_back()
 print(full - psutil.Process().memory_info().rss)
 """
     done = subprocess.run(

@@ -427,7 +427,7 @@ def test_a_worker_waits_for_nothing_that_only_the_server_needs():
     program = """
 import sys
 import sagehen.containers.modelserver.worker, sagehen.containers.modelserver.adapters.script.script
-from sagehen.containers.modelserver.workers import inbox, serving
+from sagehen.containers.modelserver.workers import serving
 sys.exit(", ".join({"asyncio", "shutil", "ssl", "tempfile", "zipfile"} & sys.modules.keys()) or 0)
 """
     done = subprocess.run(

@@ -8,7 +8,6 @@ import pytest
 import xgboost
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.modelserver.conftest import FEATURES, trained
 
 from sagehen.containers.modelserver.adapters.xgboost import (
     forest as xgboost_forest,
@@ -22,6 +21,7 @@ from sagehen.containers.modelserver.adapters.xgboost.forest import (
     MAX_JOINT_ROWS,
     ForestPool,
 )
+from support.fixtures.modelserver import FEATURES, trained
 from support.fixtures.xgboost_models import (
     NAN,
     Leaf,

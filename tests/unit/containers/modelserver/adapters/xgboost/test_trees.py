@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import xgboost
-from tests.unit.modelserver.conftest import FEATURES, trained
 
 from sagehen.containers.modelserver.adapters.xgboost import trees as xgboost_trees
 from sagehen.containers.modelserver.adapters.xgboost.library import Booster
@@ -13,6 +12,7 @@ from sagehen.containers.modelserver.adapters.xgboost.trees import (
     UnsupportedModelError,
     read_trees,
 )
+from support.fixtures.modelserver import FEATURES, trained
 from support.fixtures.xgboost_models import (
     LIBRARY,
     Leaf,
