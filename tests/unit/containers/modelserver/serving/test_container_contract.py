@@ -9,8 +9,7 @@ import pytest
 import xgboost
 
 from sagehen.containers.modelserver.serving import container_contract as module
-from sagehen.containers.modelserver.serving.container_contract import PAGE_SIZE
-from sagehen.containers.modelserver.serving.malloc_trim import Trimmer
+from sagehen.containers.modelserver.serving.container_contract import PAGE_SIZE, Trimmer
 
 
 @pytest.fixture
