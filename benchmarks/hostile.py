@@ -255,7 +255,8 @@ def memory(running: Server) -> dict[str, float]:
     sizes = dict.fromkeys(ROLES, 0.0)
     for process in psutil.Process(running.pid).children():
         for role in ROLES:
-            if f"sagehen.app.roles.{role}" in process.cmdline():
+            # With --before, the module may be in another package.
+            if any(word.endswith(f".roles.{role}") for word in process.cmdline()):
                 sizes[role] += process.memory_info().rss / 2**20
     return sizes
 
