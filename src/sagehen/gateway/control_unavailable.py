@@ -47,6 +47,7 @@ class ControlUnavailable:
 
 
 def _answer_unavailable(exchange: Exchange, message: str) -> None:
+    """SDKs retry a 503 by themselves."""
     kind, body = _in_form_of(exchange, message)
     fields = b"Content-Type: %b\r\nx-amzn-ErrorType: %b\r\nRetry-After: 1\r\n"
     id_field = b"x-amz-request-id" if kind == _S3 else b"x-amzn-RequestId"

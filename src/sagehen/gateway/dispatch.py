@@ -167,6 +167,8 @@ INTERNAL = b"/_sagehen/internal"
 
 
 class RequestDispatcher:
+    """Chooses each request's handler; all but invocations go to `control`."""
+
     def __init__(self, invoker: Invoker, control: Pool) -> None:
         self._invoker = invoker
         self._control = control

@@ -15,7 +15,7 @@ STEP_SECONDS = 0.05
 """the shortest interval"""
 IDLE_SECONDS = 1.0
 BUSY_SECONDS = 2.0
-"""after the last request, to clean up: containers may close connections after two seconds"""
+"""busy time after the last request, to clean up: containers may close idle connections after 2 s"""
 
 
 class Duty(NamedTuple):

@@ -53,7 +53,7 @@ class GatewayServer:
         self.date_line = date_line(clock.now())
         self.connections: set[Connection] = set()
         self._idle: dict[Connection, float] = {}
-        """since when, the longest idle first"""
+        """idle connections and since when, the longest idle first"""
         self._reserve: dict[Connection, None] = {}
         """connections over the limit, oldest first"""
         self._clock = clock

@@ -96,7 +96,7 @@ class Admission:
         self._verifier.check_head(_head(asked, read_target(asked.target)), SIGNED_SERVICE)
 
     def admit(self, asked: AdmissionRequest, body_sha256: str) -> Admitted:
-        """Raises AwsError."""
+        """Raises AwsError if the signature or the request is invalid."""
         target = read_target(asked.target)
         head = _head(asked, target)
         # Unsigned bodies are accepted for predictions only, never for control.

@@ -181,7 +181,7 @@ def lost_session(session_id: str, endpoint: str) -> AwsError:
 
 
 def session_not_kept(why: OSError) -> AwsError:
-    """The session's file cannot be written."""
+    """The container has begun or closed a session, but its file cannot be written."""
     return unavailable(f"The session cannot be kept: {why.strerror}. Try again in a moment.")
 
 

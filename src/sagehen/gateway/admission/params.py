@@ -47,8 +47,7 @@ class Operation:
 
 
 def _accept_renamed(headers: Headers) -> Headers:
-    """The service model's own name for this header is not Accept, which the SDK and containers
-    use."""
+    """Renames the header meant for the model: in this operation, Accept is the SDK's own."""
     return [
         (b"Accept" if name.lower() == b"x-amzn-sagemaker-accept" else name, value)
         for name, value in headers

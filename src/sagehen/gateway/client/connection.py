@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
         self._active = server.now
         self._piece_bytes = 0
         self._head_bytes = 0
-        """at most; 0 between heads"""
+        """upper bound; 0 between heads"""
         self._head_since: float | None = None
         self._blocked_since: float | None = None
         self._lingering_since: float | None = None
@@ -312,7 +312,7 @@ class Connection(asyncio.Protocol):
             self._receiving.target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers, which no receiver uses.
+        # Later fields are trailers, which no receiver uses.
         if self._receiving is not None and self._head_since is not None:
             self._receiving.headers.append((name, value))
 
@@ -360,6 +360,8 @@ class Connection(asyncio.Protocol):
             exchange.handler.whole()
         else:
             self._note_if_idle()
+
+    # The queue of requests
 
     def _run_line(self) -> None:
         if self._running:

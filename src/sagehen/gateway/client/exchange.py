@@ -144,8 +144,11 @@ class Exchange:
             self.channel.write(head)
 
     def begin_answer(self, status: int, fields: bytes, length: int | None, bodiless: bool) -> None:
-        """`length`: None sends chunks. `bodiless`: no body follows (HEAD, 204, 304); the caller
-        puts any length into `fields`."""
+        """Sends the head; the body follows in parts.
+
+        `length`: None sends chunks. `bodiless`: no body follows (HEAD, 204, 304); the caller
+        puts any length into `fields`.
+        """
         if bodiless:
             framing = b""
         elif length is not None:

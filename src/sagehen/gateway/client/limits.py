@@ -22,7 +22,7 @@ _SHARE_OF_TIMEOUT = 0.995
 
 
 class Limit(StrEnum):
-    """Metric labels; docs/reference/limits.md has each setting and answer."""
+    """Limits by metric label; docs/reference/limits.md has each setting and answer."""
 
     QUEUE = "queue"
     BODIES = "bodies"

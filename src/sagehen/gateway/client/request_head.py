@@ -22,7 +22,7 @@ def fault_in(exchange: Exchange, version: str, upgrades: bool) -> AwsError | Non
 
 
 def passed_bound(exchange: Exchange, received_bytes: int, most_bytes: int) -> AwsError | None:
-    """`received_bytes`: at least the head's size, cheap to know."""
+    """`received_bytes`: an upper bound of the head's size, cheap to know."""
     if len(exchange.headers) > MAX_HEADERS:
         return bad_http(f"A request may have {MAX_HEADERS} header fields at most.", 431)
     if len(exchange.target) > MAX_TARGET_BYTES:

@@ -33,7 +33,7 @@ class Receiver(Protocol):
     def answer_continues(self, data: bytes) -> None: ...
 
     def answer_ends(self) -> None:
-        """The connection is free or closed."""
+        """The answer is complete; the connection is free or closed."""
 
     def answer_breaks(self) -> None:
         """The connection was lost; the last call."""
@@ -215,7 +215,7 @@ class Upstream(asyncio.Protocol):
         self._headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers, which are not used.
+        # Later fields are trailers, which are not used.
         if self._in_head:
             self._headers.append((name, value))
 

@@ -27,6 +27,8 @@ may or may not have begun."""
 
 
 class Waiter(Protocol):
+    """A request that waits for a connection."""
+
     def connected(self, upstream: Upstream) -> None: ...
 
     def refused(self) -> None:
@@ -34,7 +36,7 @@ class Waiter(Protocol):
 
 
 class Pool:
-    """`address` is `unix:/path` or `tcp:host:port`."""
+    """Connections to one `address`: `unix:/path` or `tcp:host:port`."""
 
     def __init__(self, address: str, clock: Clock) -> None:
         self._address = address
@@ -71,7 +73,7 @@ class Pool:
             self._idle.pop(0).transport.close()
 
     def close(self) -> None:
-        """Closes busy connections when they become free."""
+        """Closes idle connections now, busy ones when they become free."""
         self._closed = True
         self._close_all_idle()
 

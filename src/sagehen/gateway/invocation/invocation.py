@@ -30,10 +30,10 @@ __all__ = ["Invocation"]
 
 QUESTION_SECONDS = 0.05
 MOST_QUESTIONS = 10
-"""the caller waits for it, so a later reason is left out"""
+"""the caller waits for the reason, so a later one is left out"""
 TRUSTED_BYTES = 16 * 1024
-"""smaller bodies are received whatever the head says, from every connection; larger ones need a
-plausible signature"""
+"""smaller bodies are received unchecked, on all connections at once; larger ones are refused at the
+head if it cannot be signed correctly"""
 
 
 class Invocation:
@@ -264,7 +264,7 @@ class Invocation:
         answer = self._answer
         self._account.answer()
         if answer.is_success:
-            # Counted first, the latency would include the caller's reading time.
+            # Answer first: the caller need not wait for the counting.
             answer.give()
             self._account.end()
             self._note(200, answer.size)
@@ -312,6 +312,8 @@ class Invocation:
             return
         name = self._admitted.endpoint.name
         self.fail_by_model(500, self._invoker.texts.no_answer(name, self._container, reason))
+
+    # The end
 
     def _answer_model_error(self, status: int, body: bytes, whole: bool) -> None:
         name, container = self._admitted.endpoint.name, self._container
@@ -364,6 +366,8 @@ class Invocation:
         assert self._placement is not None
         assert self._placement.instance is not None
         return self._placement.instance
+
+    # The access log
 
     def _note_error(self, error: AwsError) -> None:
         if self._exchange.begun:

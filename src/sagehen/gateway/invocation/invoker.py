@@ -1,4 +1,4 @@
-"""State shared by all invocations of this process: who is in flight, bodies, and limits."""
+"""State shared by all invocations of this process: requests in flight, bodies, limits."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -37,11 +37,11 @@ class ActiveRequests:
         self._limit_hits = limit_hits
         self._monotonic = clock.monotonic
         self._answering: dict[Expiring, InFlightCounter] = {}
-        """by deadline, as all have the same time-out"""
+        """in the order of deadlines, as all have the same time-out"""
         self._streaming: dict[Expiring, InFlightCounter] = {}
-        """answers being streamed, by deadline"""
+        """answers being streamed, in the order of deadlines"""
         self.on_first: Callable[[], None] = lambda: None
-        """called when the first invocation arrives"""
+        """called when an invocation arrives while no other waits for an answer"""
 
     def __len__(self) -> int:
         return len(self._answering) + len(self._streaming)

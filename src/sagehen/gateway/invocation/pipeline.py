@@ -107,7 +107,7 @@ class Passage:
         self._instance: RoutedInstance | None = None
         self._model_name: str | None = None
         self._upstream: Upstream | None = None
-        """until the answer is complete"""
+        """set until the answer is complete"""
         self._answer: StageAnswer | None = None
         self._status = 0
         self._sent_at: float | None = None

@@ -13,7 +13,7 @@ from sagehen.gateway.client.limits import Limit, LimitHits
 __all__ = ["CLIENT_GONE", "CUT_OFF", "MOST_WAITING", "AccessLog", "Account", "EndedRequest"]
 
 MOST_WAITING = 16_384
-"""lines; more are dropped and counted. Fixed: no working disk is so far behind"""
+"""lines; more are dropped and counted. Not a setting: no working disk is so far behind"""
 CLIENT_GONE = "gone"
 """status if the caller left early"""
 CUT_OFF = "cut"

@@ -26,7 +26,7 @@ class ModelWaitCallbacks(Protocol):
     def model_ready(self, model_name: str) -> None: ...
 
     def look_again(self) -> None:
-        """Another instance may be chosen."""
+        """The instance lacks the model; another may be chosen."""
 
     def model_refused(self, status: int, message: str) -> None: ...
 
@@ -37,6 +37,8 @@ class ModelWaitCallbacks(Protocol):
 
 
 class ModelWait:
+    """Gets one invocation's model loaded."""
+
     __slots__ = (
         "_account",
         "_holder",
@@ -58,7 +60,7 @@ class ModelWait:
         self._account = account
         self._invoker = invoker
         self._holder = ""
-        """as in RoutedInstance"""
+        """`RoutedInstance.holder` of the instance that is asked"""
         self._misses = 0
         self._loads = 0
         self._since: float | None = None

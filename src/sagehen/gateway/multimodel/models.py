@@ -28,7 +28,7 @@ class Lent(NamedTuple):
 
 
 class Returns:
-    """Returns models to agents; those added during a call share the next."""
+    """Returns models to agents; those added during a call share the next call."""
 
     def __init__(self, tell: Callable[[str, dict[str, int]], Awaitable[None]]) -> None:
         self._tell = tell
@@ -55,7 +55,7 @@ class Returns:
 MODELS_REMEMBERED = 100_000
 RETURN_SECONDS = 5.0
 ANSWER_SLACK_SECONDS = 5.0
-"""beyond the wait asked for"""
+"""for the agent's answer, beyond the wait asked for"""
 
 
 class ModelHolder(msgspec.Struct, frozen=True):
@@ -83,6 +83,8 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class ModelWaiter(Protocol):
+    """A request that waits for a model."""
+
     def model_loaded(self, model: ModelHolder) -> None: ...
 
     def model_failed(self, failure: LoadFailure) -> None: ...

@@ -1,11 +1,11 @@
-"""How many requests each instance works on, over all gateways: a file that they share in memory.
+"""The requests in flight on each instance, counted by all gateways in a memory-mapped file.
 
         column 0   column 1   …    a column for each instance, as the route table says
 row 0       3          1           gateway 0 writes here, and nobody else
 row 1       2          0           gateway 1
             5          1           what all of them see
 
-Beside each count stands since when a request has waited there for that column's variant.
+Beside each count is the time since when a request has waited for that column's variant.
 """
 
 import mmap
@@ -24,7 +24,10 @@ ROW_BYTES = ROW_CELLS * CELL_BYTES
 
 
 class InflightTable:
-    """No lock is needed: each cell has one writer, and is read and written atomically."""
+    """The shared table.
+
+    No lock is needed: each cell has one writer, and is read and written atomically.
+    """
 
     __slots__ = ("_cells", "_others", "_own", "_rows", "shared")
 
@@ -54,7 +57,7 @@ class InflightTable:
         self._cells[self._own + BOARD_COLUMNS + column] = microseconds or 0
 
     def oldest_elsewhere(self, column: int) -> int | None:
-        """Returns since when another gateway's first waiter waits."""
+        """Returns since when another gateway's first waiter waits, in microseconds."""
         oldest: int | None = None
         for row in self._others:
             since = self._cells[row + column]
@@ -71,7 +74,7 @@ def make_board(path: Path, rows: int) -> None:
 
 
 def open_board(path: Path, row: int) -> InflightTable:
-    """Also clears the row, which an earlier gateway may have left."""
+    """Clears the row first: an earlier gateway may have left counts in it."""
     cells = _map(path)
     _clear(cells, row)
     return InflightTable(cells, row)

@@ -94,7 +94,8 @@ class RoutedInstance:
             self._board.give(self.column)
 
     def leave(self) -> None:
-        """Counts remaining requests only here: the column may be another instance's now."""
+        """Counts the remaining requests in this process only: the column may be another instance's
+        now."""
         self.has_left = True
         if self.column is not None:
             self._board.give(self.column, self._own)

@@ -106,7 +106,7 @@ class Endpoint:
         self.shadow = shadow
         """gets copies; cannot be a target variant"""
         self.shadow_share = 0.0 if shadow is None else _share(shadow.route.weight, self.weights)
-        """of requests, copied"""
+        """share of requests that are copied"""
 
     def lined_up(self) -> Iterator[Variant]:
         """Yields all variants with a queue."""
@@ -142,7 +142,7 @@ class Routes:
 
     @property
     def are_known(self) -> bool:
-        """Whether control has ever written routes."""
+        """Whether control's route file was ever read."""
         return self._file.is_read
 
     @property

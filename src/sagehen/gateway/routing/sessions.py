@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 
 class StickySession(msgspec.Struct, frozen=True):
+    """Where a session's requests go."""
+
     variant: str
     instance_id: str
     run_id: str

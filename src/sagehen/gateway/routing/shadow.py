@@ -222,6 +222,8 @@ class _Copy:
 
     def upstream_drained(self) -> None: ...
 
+    # The end
+
     def _fail(self) -> None:
         """Counts as the shadow's error if sent, else as dropped."""
         if self._account.sent_at is None:

@@ -29,6 +29,8 @@ LOOK_SECONDS, so it must be rare."""
 
 
 class Waiter(Protocol):
+    """A request that waits for a slot."""
+
     waiting_since: float
     """monotonic seconds, the same for all processes of a machine"""
 
@@ -45,7 +47,7 @@ class Waiter(Protocol):
 
 
 class SlotQueue:
-    """First come, first served, here and, within milliseconds, over all gateways.
+    """First come, first served, here and, within milliseconds, across gateways.
 
     Gateways publish their oldest waiter in the in-flight table, under the lowest column of the
     variant's instances.
@@ -136,7 +138,7 @@ class SlotQueue:
         return self._looks_given < LOOKS_GIVEN
 
     def _choose(self, free: Sequence["RoutedInstance"]) -> Waiter | None:
-        """Returns the first waiter for `free`, or one shortly behind it that prefers it."""
+        """Returns the first waiter that may use one of `free`, or a later one that prefers it."""
         first = None
         for one in islice(self._waiting, LOOKED_AT):
             usable = [instance for instance in free if one.may_go_to(instance)]
