@@ -1,1 +1,1 @@
-"""The hot path: server, routes, choose, relay."""
+"""The public HTTP port: authenticates and routes invocations, relays everything else to control."""

@@ -1,4 +1,4 @@
-"""Puts a gateway together."""
+"""Wires a gateway together from settings and paths."""
 
 import os
 import random
@@ -46,12 +46,10 @@ def make_gateway(
     board: InflightTable,
     write: Callable[[str], object] = _write_to_stderr,
 ) -> Gateway:
-    """
-    Args:
-        secrets: secret keys by access key.
-        rng: for choosing variants and instances.
-        board: with this gateway's row.
-        write: takes the lines of the access log.
+    """Args:
+    secrets: secret keys by access key.
+    board: with this gateway's row.
+    write: takes access log lines.
     """
     control = Pool(f"unix:{home.control_socket}", clock)
     agent = Pool(f"unix:{home.agent_socket}", clock)

@@ -1,5 +1,4 @@
-"""503 in the form of the protocol that was spoken: when control does not answer, or there are too
-many clients."""
+"""503 in the client's protocol, for when control is down or the gateway full."""
 
 from xml.sax.saxutils import escape
 
@@ -16,7 +15,7 @@ MESSAGE = (
 
 _CODE = "ServiceUnavailable"
 _S3 = b"application/xml"
-"""The form of S3's errors, and of no other service's."""
+"""S3 errors only"""
 
 
 def control_is_away(exchange: Exchange) -> None:
@@ -25,7 +24,7 @@ def control_is_away(exchange: Exchange) -> None:
 
 
 class ControlUnavailable:
-    """A handler that answers 503 with `message`; the body is not waited for."""
+    """A handler that answers 503 without waiting for the body."""
 
     def __init__(self, exchange: Exchange, message: str) -> None:
         self._exchange = exchange
@@ -48,7 +47,7 @@ class ControlUnavailable:
 
 
 def _answer_unavailable(exchange: Exchange, message: str) -> None:
-    """SDKs try again by themselves."""
+    """SDKs retry a 503 by themselves."""
     kind, body = _in_form_of(exchange, message)
     fields = b"Content-Type: %b\r\nx-amzn-ErrorType: %b\r\nRetry-After: 1\r\n"
     id_field = b"x-amz-request-id" if kind == _S3 else b"x-amzn-RequestId"

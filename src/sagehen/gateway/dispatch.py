@@ -1,7 +1,4 @@
-"""Who answers a request: an invocation here, everything else by control.
-
-Relays a request to control as it is, and its answer back: both flow, nothing large is kept.
-"""
+"""Routes requests: handles invocations, relays all others to control."""
 
 from urllib.parse import unquote_to_bytes
 
@@ -29,19 +26,19 @@ _PER_CONNECTION = frozenset(
         b"upgrade",
     )
 )
-"""What concerns one connection only. No SDK signs any of these."""
+"""hop-by-hop headers; no SDK signs these"""
 
 _SET_BY_US = _PER_CONNECTION | {b"content-length", b"date"}
 _REQUEST_IDS = (b"x-amzn-requestid", b"x-amz-request-id")
-"""What control's answer names its request by: S3's has the second one only."""
+"""S3 sends the second one only"""
 
 _SMALL_BYTES = 16 * 1024
-"""Answers up to this go on whole or not at all: of one that breaks off after its head boto3 makes a
-success with nothing in it."""
+"""smaller answers are sent whole or not at all: boto3 takes one that breaks off after its head for
+an empty success"""
 
 
 class Tunnel:
-    """The handler of one request: also the receiver of control's answer to it."""
+    """Streams one request to control, and the answer back."""
 
     __slots__ = ("_chunked", "_early", "_exchange", "_pool", "_small", "_small_head", "_upstream")
 
@@ -51,11 +48,11 @@ class Tunnel:
         self._upstream: Upstream | None = None
         self._early: list[bytes] = []
         self._small_head: tuple[int, bytes, int] | None = None
-        """Status, fields and length of an answer that is kept until it is whole."""
+        """status, fields and length of a buffered answer"""
         self._small: list[bytes] = []
         self._chunked = any(name.lower() == b"transfer-encoding" for name, _ in exchange.headers)
 
-    # What the client's connection calls
+    # Called by the client's connection
 
     def begin(self) -> None:
         upstream = self._pool.take(self)
@@ -90,7 +87,7 @@ class Tunnel:
         else:
             self._upstream.abandon()
 
-    # What the pool calls
+    # Called by the pool
 
     def connected(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -106,7 +103,7 @@ class Tunnel:
     def refused(self) -> None:
         control_is_away(self._exchange)
 
-    # What the connection to control calls
+    # Called by the connection to control
 
     def answer_interim(self, status: int, headers: Headers) -> None:
         self._exchange.interim(status_line(status) + field_lines(headers) + b"\r\n")
@@ -159,18 +156,18 @@ class Tunnel:
         if self._chunked:
             fields.append((b"Transfer-Encoding", b"chunked"))
         if exchange.legacy:
-            # Proxies that say nothing of themselves ask in HTTP/1.0, clients do not.
+            # HTTP/1.0 comes from proxies without a Via header, not from clients.
             fields.append((b"Via", b"1.0 sagehen"))
         request_line = b"%b %b HTTP/1.1\r\n" % (exchange.method, exchange.target)
         return request_line + field_lines(fields) + b"\r\n"
 
 
 INTERNAL = b"/_sagehen/internal"
-"""What our processes say to one another: not for the outside."""
+"""calls between our processes, closed to clients"""
 
 
 class RequestDispatcher:
-    """`control` leads to the process that answers whatever is not an invocation."""
+    """Chooses each request's handler; all but invocations go to `control`."""
 
     def __init__(self, invoker: Invoker, control: Pool) -> None:
         self._invoker = invoker
@@ -179,12 +176,12 @@ class RequestDispatcher:
     def __call__(self, exchange: Exchange) -> Handler:
         target = read_target(exchange.target)
         if target.endpoint and exchange.method == b"POST":
-            # An object of a bucket called `endpoints` may have such a path; S3 posts with a query.
+            # Objects of a bucket `endpoints` may have such paths; S3 posts with a query.
             if target.action == "invocations" and "upload" not in target.query:
                 return Invocation(exchange, self._invoker)
             if target.action == "invocations-response-stream" and "upload" not in target.query:
                 return StreamedInvocation(exchange, self._invoker)
-        # Control decodes paths, so what is compared must be decoded too.
+        # Decoded, as control decodes paths.
         if unquote_to_bytes(exchange.target).startswith(INTERNAL):
             return RuntimeRefusal(exchange, AwsError("NotFound", "There is nothing here.", 404))
         return Tunnel(exchange, self._control)

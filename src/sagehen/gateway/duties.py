@@ -1,4 +1,4 @@
-"""What a gateway does beside answering: often while it has requests, once a second while not."""
+"""A gateway's periodic work: often while it has requests, once a second while idle."""
 
 import asyncio
 import logging
@@ -12,28 +12,23 @@ __all__ = ["IDLE_SECONDS", "Duties", "Duty", "keep_doing"]
 log = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.05
-"""The shortest pace of a duty."""
+"""the shortest interval"""
 IDLE_SECONDS = 1.0
 BUSY_SECONDS = 2.0
-"""How long the gateway counts as busy after its last request: what that left is cleared away, such
-as connections to containers that close theirs after two seconds."""
+"""busy time after the last request, to clean up: containers may close idle connections after 2 s"""
 
 
 class Duty(NamedTuple):
-    """Something short that is done every so many seconds; it waits for nothing."""
+    """A periodic callback that never blocks."""
 
     seconds: float
     do: Callable[[], None]
 
 
 class Duties:
-    """Looks after what is under way.
+    """Runs duties only once a second while idle, to save wake-ups.
 
-    An idle gateway would wake up dozens of times a second to find nothing: so it does everything
-    once a second then, and `stir` ends the pause.
-
-    Args:
-        is_busy: whether anything is under way now.
+    `is_busy`: whether requests are in flight.
     """
 
     def __init__(self, clock: Clock, duties: Sequence[Duty], is_busy: Callable[[], bool]) -> None:
@@ -42,21 +37,19 @@ class Duties:
         self._is_busy = is_busy
         self._stirred = asyncio.Event()
         self._steps = 0
-        """Taken since the gateway was last idle."""
+        """since last idle"""
         self._steps_left = 0
-        """Until it is idle again, if nothing comes."""
+        """until idle"""
 
     def stir(self) -> None:
-        """A request has come. Called for most requests: it does next to nothing."""
+        """Ends the idle pause. Called for most requests, so it must be cheap."""
         self._stirred.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             await self.step()
 
     async def step(self) -> None:
-        """Wait for as long as may be, then do what is due."""
         if self._stirred.is_set() or self._is_busy():
             self._stirred.clear()
             self._steps_left = round(BUSY_SECONDS / STEP_SECONDS)
@@ -90,7 +83,7 @@ class Duties:
 
 
 async def keep_doing(clock: Clock, seconds: float, do: Callable[[], Awaitable[None]]) -> None:
-    """Do something that takes its time, `seconds` after it was done last, until cancelled."""
+    """Pauses for `seconds` between calls."""
     while True:
         await clock.sleep(seconds)
         try:

@@ -1,7 +1,4 @@
-"""A gateway at work: the public port, and what runs beside it.
-
-The public port: every client's connection, with one timer for all of them.
-"""
+"""The gateway process: client connections, and periodic work beside them."""
 
 import asyncio
 import gc
@@ -31,15 +28,13 @@ __all__ = ["Dispatch", "Gateway", "GatewayServer"]
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 1.0
-"""How long a connection is idle before it is closed for another: its client may have got an answer,
-or the connection itself, just now, and be about to ask."""
+"""before a connection may be closed for another: its client may be about to send"""
 
 Dispatch = Callable[[Exchange], Handler]
-"""Says who answers a request, from its head."""
 
 
 class GatewayServer:
-    """What all connections share; `make_connection` is asyncio's protocol factory."""
+    """State shared by client connections."""
 
     def __init__(
         self,
@@ -54,13 +49,13 @@ class GatewayServer:
         self.limit_hits = limit_hits
         self.draining = False
         self.now = clock.monotonic()
-        """Seconds, as of the last sweep: exact enough for time-outs, and free."""
+        """as of the last sweep: exact enough for time-outs, and free"""
         self.date_line = date_line(clock.now())
         self.connections: set[Connection] = set()
         self._idle: dict[Connection, float] = {}
-        """Those on which nothing is asked, the longest idle first, and since when."""
+        """idle connections and since when, the longest idle first"""
         self._reserve: dict[Connection, None] = {}
-        """Those beyond the limit, the oldest first."""
+        """connections over the limit, oldest first"""
         self._clock = clock
         self._requests = 0
         self._id_prefix = _id_prefix(rng)
@@ -69,12 +64,10 @@ class GatewayServer:
         return Connection(self)
 
     def admit(self, connection: Connection) -> bool:
-        """Whether a new connection may be kept.
+        """Returns whether a new connection may be kept.
 
-        Where as many are connected as may be, the one that has been idle the longest is closed.
-        Where none may be closed, the new one may still ask for the server's health,
-        in one of a few places of the reserve; the oldest that asks nothing there leaves it to the
-        newest.
+        At the limit, the longest idle one is closed; without any, the new one gets a place in the
+        reserve, for health checks only.
         """
         if len(self.connections) - len(self._reserve) >= self.limits.connections:
             idlest = self._idlest()
@@ -90,7 +83,6 @@ class GatewayServer:
         return True
 
     def _idlest(self) -> Connection | None:
-        """The longest idle that may be closed: for a moment at least, and with its answer sent."""
         now = self._clock.monotonic()
         for connection, since in self._idle.items():
             if now - since < IDLE_SECONDS:
@@ -111,7 +103,6 @@ class GatewayServer:
         return True
 
     def went_idle(self, connection: Connection) -> None:
-        """Nothing is asked on it: it may be closed for another."""
         if not connection.health_only:
             self._idle[connection] = self.now
 
@@ -124,23 +115,22 @@ class GatewayServer:
         self._reserve.pop(connection, None)
 
     def next_request_id(self) -> bytes:
-        """In the form of a UUID: one random part for the process, counted on."""
+        """Returns a UUID: a random prefix and a counter."""
         self._requests += 1
         return b"%b%012x" % (self._id_prefix, self._requests)
 
     def sweep(self) -> None:
-        """Cut off whoever has taken too long. To be called about once a second."""
+        """Cuts off overdue clients; call about once a second."""
         self.now = self._clock.monotonic()
         self.date_line = date_line(self._clock.now())
         for connection in list(self.connections):
             connection.cut_off_if_overdue(self.now)
 
     def drain(self) -> None:
-        """From now on every answer ends its connection; idle ones end with a later sweep."""
+        """Ends connections with their next answer; idle ones with a later sweep."""
         self.draining = True
 
     def abort(self) -> None:
-        """Cut everybody off."""
         for connection in list(self.connections):
             connection.abort()
 
@@ -153,28 +143,27 @@ def _id_prefix(rng: random.Random) -> bytes:
 ROUTES_SECONDS = 0.05
 EXPIRE_SECONDS = 0.1
 DIGEST_SECONDS = 0.1
-"""How often times are made into sketches: seldom would be a long piece of work at once."""
+"""short, as digesting many at once would block the loop"""
 ACCESS_LOG_SECONDS = 0.2
 IDLE_CONNECTIONS_SECONDS = 0.25
 SWEEP_SECONDS = 1.0
 TELL_SECONDS = 1.0
-"""Between two reports of counters to control, and of models in use to the agents."""
+"""between reports to control and agents"""
 UNCHANGED_SECONDS = 5.0
-"""Between two reports that say the same. Control takes a gateway that is silent for 10 s for one
-that is no more, and a control that was started anew hears nothing before."""
+"""between equal reports: control takes a gateway silent for 10 s for dead, and a restarted control
+has none"""
 TELL_TIMEOUT_SECONDS = 5.0
 SESSIONS_SECONDS = 60.0
-"""Between two removals of sessions that have expired."""
+"""between removals of expired sessions"""
 DRAIN_SECONDS = 30.0
 DRAIN_POLL_SECONDS = 0.02
 BACKLOG = 4096
 COUNTERS_PATH = "/_sagehen/internal/gateway"
 GC_THRESHOLD = 50_000
-"""Objects made beyond those freed, after which the collector looks at them."""
 
 
 class Gateway:
-    """Serves what it knows of the routes; needs nobody but the instances to do so."""
+    """Serves invocations by the last known routes, even without control."""
 
     def __init__(
         self,
@@ -195,7 +184,7 @@ class Gateway:
         self._agent = agent
         self._clock = clock
         self._told = b""
-        """The report that control got last."""
+        """last received by control"""
         self._told_at = 0.0
         self._duties = Duties(
             clock,
@@ -212,12 +201,12 @@ class Gateway:
         invoker.live.on_first = self._duties.stir
 
     async def serve(self, listener: socket.socket) -> None:
-        """Answer on a bound socket until SIGTERM or SIGINT; then finish what was accepted."""
+        """Serves until SIGTERM or SIGINT, then finishes accepted requests."""
         _open_more_files()
-        # What was made so far lives as long as the process: the collector need not look at it.
+        # Objects made so far live as long as the process: no need to scan them.
         gc.collect()
         gc.freeze()
-        # Neither requests nor connections leave cycles, so there is next to nothing to find.
+        # Requests and connections leave no cycles.
         gc.set_threshold(GC_THRESHOLD)
         ending = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -228,9 +217,9 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self, listener: socket.socket) -> AsyncIterator[None]:
-        """Answer on a bound socket while the block runs; then finish what was accepted.
+        """Serves while the block runs, then finishes accepted requests.
 
-        Several processes may be given the same socket, or each one of its own with SO_REUSEPORT.
+        Processes may share a socket, or each have its own with SO_REUSEPORT.
         """
         self._follow_routes()
         loop = asyncio.get_running_loop()
@@ -254,7 +243,6 @@ class Gateway:
                 pool.abort()
 
     async def _drain(self) -> None:
-        """Wait for the answers that are due, but not for ever."""
         self._server.drain()
         end = self._clock.monotonic() + DRAIN_SECONDS
         while self._server.connections and self._clock.monotonic() < end:
@@ -264,7 +252,6 @@ class Gateway:
         self._server.abort()
 
     def _beside(self) -> list[Coroutine[None, None, None]]:
-        """What runs beside the answering, until it is cancelled."""
         invoker = self._invoker
         slow: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (SESSIONS_SECONDS, partial(asyncio.to_thread, invoker.sessions.sweep)),
@@ -305,6 +292,6 @@ class Gateway:
 
 
 def _open_more_files() -> None:
-    """The soft limit is low for the sake of programs that use select(); this is not one."""
+    """The soft limit is low for programs that use select(); this one does not."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

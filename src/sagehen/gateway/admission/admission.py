@@ -1,4 +1,5 @@
-"""Whether an invocation may go on, and to which variant: everything that needs no waiting."""
+"""Admission of invocations: checks signature and parameters, and chooses the variant; nothing
+waits."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -39,7 +40,7 @@ _NO_NEW_SESSION = (
 
 
 class AdmissionRequest(Protocol):
-    """The head of a request; `exchange.Exchange` is one."""
+    """The part of `Exchange` that admission reads."""
 
     method: bytes
     target: bytes
@@ -51,7 +52,7 @@ class AdmissionRequest(Protocol):
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """A request as signatures are checked over it."""
+    """The parts of a request that its signature covers."""
 
     method: str
     raw_path: str
@@ -60,7 +61,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class Admitted(msgspec.Struct, frozen=True, gc=False):
-    """Where an invocation goes, and with which header lines."""
+    """An admitted invocation's destination, and the header lines for its container."""
 
     endpoint: Endpoint
     variant: Variant
@@ -68,11 +69,11 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
     target_model: str | None
     session_id: str | None = None
     instance: RoutedInstance | None = None
-    """Where its session is: no other can answer."""
+    """holds the session; no other can answer"""
 
 
 class Admission:
-    """Holds what every invocation of one operation is measured against."""
+    """Admits the invocations of one operation."""
 
     def __init__(
         self,
@@ -91,14 +92,14 @@ class Admission:
         self._random = random
 
     def check_head(self, asked: AdmissionRequest) -> None:
-        """Raises AwsError: whatever the body will be, the request cannot be signed rightly."""
+        """Raises AwsError if the signature cannot be valid, whatever the body will be."""
         self._verifier.check_head(_head(asked, read_target(asked.target)), SIGNED_SERVICE)
 
     def admit(self, asked: AdmissionRequest, body_sha256: str) -> Admitted:
-        """Raises AwsError: who asks is not known, or what is asked for cannot be."""
+        """Raises AwsError if the signature or the request is invalid."""
         target = read_target(asked.target)
         head = _head(asked, target)
-        # What a prediction is made from may be left open; what control is to do never is.
+        # Unsigned bodies are accepted for predictions only, never for control.
         self._verifier.verify(head, body_sha256, service=SIGNED_SERVICE, unsigned_body=True)
         call = self._calls.read(asked.headers, asked.fields)
         endpoint = self._endpoint(target.endpoint)
@@ -182,7 +183,6 @@ def _head(asked: AdmissionRequest, target: Target) -> _Head:
 def _container(
     endpoint: Endpoint, variant: Variant, target: str | None, request_id: bytes
 ) -> Variant:
-    """The container that `target` names, where containers are invoked directly; else `variant`."""
     if variant.direct is None:
         if target is not None:
             raise not_direct(endpoint.name)

@@ -1,7 +1,4 @@
-"""The runtime's errors: SageMaker's codes and sentences, and the form they are answered in.
-
-Answers a request with an error and nothing else.
-"""
+"""The runtime's errors: SageMaker's codes and messages, and their HTTP form."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -46,13 +43,13 @@ __all__ = [
 ]
 
 LONGEST_ORIGINAL_MESSAGE_BYTES = 16 * 1024
-"""How much of a container's error body is passed on to the caller."""
+"""how much of a container's error body the caller gets"""
 
 _CLIENT_ERROR = "CLIENT_ERROR_FROM_MODEL"
 _INTERNAL_FAILURE = "INTERNAL_FAILURE_FROM_MODEL"
 
 PRIMARY = "primary"
-"""What SageMaker calls the container of a model that has one."""
+"""SageMaker's name for the only container of a model"""
 
 STREAM_SHUT_DOWN = "The gateway was stopped before the stream had ended. Try again."
 
@@ -77,7 +74,7 @@ def stream_broken(container: str) -> str:
 
 
 def asynchronous(endpoint: str) -> AwsError:
-    """The code is SageMaker's; its sentence is not known."""
+    """SageMaker's code; its message is not known."""
     return validation_error(
         f"Endpoint {endpoint} is asynchronous (its endpoint configuration has an "
         "AsyncInferenceConfig). Call InvokeEndpointAsync."
@@ -99,7 +96,7 @@ def not_yet_known() -> AwsError:
 
 
 def standing_by(leader: str) -> AwsError:
-    """`leader`: the host and the home of the server that serves the endpoints."""
+    """`leader`: host and home of the server that serves the endpoints."""
     host, _, home = leader.partition(":")
     return unavailable(
         "This server stands by: the endpoints are served by the server on the machine "
@@ -115,7 +112,6 @@ def still_loading(target_model: str) -> AwsError:
 
 
 def not_loaded(target_model: str, why: str) -> AwsError:
-    """No instance could be had that can load it now."""
     return unavailable(f"Model {target_model} could not be loaded: {why} Try again in a moment.")
 
 
@@ -124,14 +120,8 @@ def not_ready(message: str) -> AwsError:
 
 
 def body_too_large(request_id: str, most: int) -> AwsError:
-    """Answered with 400, not 413.
-
-    The service model gives ValidationError the status 400, and this text is seen with it; 413 was
-    only ever seen with another text (`HTTP content length exceeded …`) from 2018.
-
-    Args:
-        most: bytes that a body may have.
-    """
+    """Answers 400, as the service model says for ValidationError; 413 was only seen in 2018, with
+    another text (`HTTP content length exceeded …`)."""
     return validation_error(
         f"Request {request_id} has oversize body. At most {most} bytes are taken (setting "
         "max_invocation_body_bytes); an asynchronous endpoint takes larger inputs from S3."
@@ -153,7 +143,7 @@ def not_multi_model(endpoint: str) -> AwsError:
 
 
 def missing_target_container(request_id: str, hostnames: Iterable[str]) -> AwsError:
-    """Choice, as for the two that follow: SageMaker's own texts are not known."""
+    """Our wording, as in the next two functions: SageMaker's is not known."""
     return validation_error(
         f"Request {request_id} is missing a target container hostname header. Invocations of an "
         "endpoint whose containers are invoked directly name one by TargetContainerHostname: "
@@ -175,7 +165,7 @@ def not_direct(endpoint: str) -> AwsError:
 
 
 def unknown_session(session_id: str, endpoint: str) -> AwsError:
-    """Choice: SageMaker's own text is not known."""
+    """Our wording: SageMaker's is not known."""
     return validation_error(
         f"Session {session_id} of endpoint {endpoint} is not known: it was never begun, has "
         "expired or was closed. Begin a new one with the SessionId NEW_SESSION."
@@ -183,7 +173,7 @@ def unknown_session(session_id: str, endpoint: str) -> AwsError:
 
 
 def lost_session(session_id: str, endpoint: str) -> AwsError:
-    """Choice: SageMaker's own text is not known."""
+    """Our wording: SageMaker's is not known."""
     return validation_error(
         f"The instance that held session {session_id} of endpoint {endpoint} is gone, and the "
         "session with it. Begin a new one with the SessionId NEW_SESSION."
@@ -191,33 +181,32 @@ def lost_session(session_id: str, endpoint: str) -> AwsError:
 
 
 def session_not_kept(why: OSError) -> AwsError:
-    """The container has begun or closed a session, and the file that says so cannot be written."""
+    """The container has begun or closed a session, but its file cannot be written."""
     return unavailable(f"The session cannot be kept: {why.strerror}. Try again in a moment.")
 
 
 def session_not_read(why: OSError) -> AwsError:
-    """It may well be there: this process may have no file left to open."""
+    """The session may exist: this process may be out of file descriptors."""
     return unavailable(f"The session cannot be read: {why.strerror}. Try again in a moment.")
 
 
 def bad_http(message: str, status: int = 400) -> AwsError:
-    """What came is not a request that can be understood, or passes a bound of the server."""
     return AwsError("BadRequestException", message, status)
 
 
 def error_body(error: AwsError) -> bytes:
-    """The JSON of an error: the SDKs fill `Message` of a modelled error from the capital one."""
+    """SDKs fill `Message` of a modelled error from the capitalised key."""
     return msgspec.json.encode({"Message": error.message, **error.members})
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The sentences that name the account and the region."""
+    """Messages that name the account and the region."""
 
     account_id: str
     region: str
     partition: str = ""
-    """Of ARNs; empty stands for the region's own."""
+    """of ARNs; empty: the region's own"""
 
     def endpoint_not_found(self, name: str) -> AwsError:
         return endpoint_not_found(name, self.account_id)
@@ -225,7 +214,7 @@ class Texts:
     def answered_with_error(
         self, endpoint: str, container: str, status: int, body: bytes, whole: bool = True
     ) -> AwsError:
-        """The container answered, but not with 2xx. `whole`: `body` is all that it sent."""
+        """`whole`: `body` is complete."""
         theirs = 400 <= status < 500
         original = body.decode("utf-8", "replace")
         partly = "" if whole else " and could not load the entire response body"
@@ -253,11 +242,7 @@ class Texts:
         )
 
     def no_answer(self, endpoint: str, container: str, reason: str | None = None) -> AwsError:
-        """The connection to the container was lost before it had answered.
-
-        Args:
-            reason: why the container ended, of what is known here and not to SageMaker.
-        """
+        """`reason`: why the container ended, known only to this server."""
         original = (
             f"Amazon SageMaker could not get a response from the {endpoint} endpoint. This can "
             "occur when CPU or memory utilization is high. To check your utilization, see Amazon "
@@ -276,7 +261,6 @@ class Texts:
     def too_large_between(
         self, endpoint: str, containers: tuple[str, str], status: int, size: int, limit: int
     ) -> AwsError:
-        """What one container of a pipeline answers is more than the next may get."""
         here, there = containers
         original = (
             f"Received response from {here} with status code {status}. However, the request "
@@ -292,7 +276,7 @@ class Texts:
         see = (
             f"See https://{self.region}.console.aws.amazon.com/cloudwatch/home?region={self.region}"
             f"#logEventViewer:group={group} in account {self.account_id} for more information. "
-            # SageMaker's own sentence ends above; that console knows nothing of this server.
+            # The console named above does not know this server.
             f"Here: sagehen logs {endpoint}"
         )
         return AwsError(
@@ -307,7 +291,7 @@ class Texts:
 
 
 def answer_error(exchange: Exchange, error: AwsError) -> None:
-    """In the form that the runtime's clients read: the code in a header, the rest as JSON."""
+    """Sends code in a header and the rest as JSON, as SDKs expect."""
     status = error.status or 400
     fields = b"x-amzn-ErrorType: %b\r\nContent-Type: application/json\r\n" % error.code.encode()
     if status == 503:
@@ -316,7 +300,7 @@ def answer_error(exchange: Exchange, error: AwsError) -> None:
 
 
 class RuntimeRefusal:
-    """A handler that only refuses; the body is not waited for."""
+    """A handler that answers an error without waiting for the body."""
 
     def __init__(self, exchange: Exchange, error: AwsError) -> None:
         self._exchange = exchange
@@ -324,7 +308,6 @@ class RuntimeRefusal:
 
     def begin(self) -> None:
         if not self._exchange.has_body and not self._exchange.refusal:
-            # So that the connection can be kept.
             self._exchange.is_whole = True
         answer_error(self._exchange, self._error)
 

@@ -1,15 +1,5 @@
-"""The operations that a gateway answers itself: what each takes, and hands on.
-
-An invocation's parameters: read from the headers, held against the service model's limits.
-
-What the headers of an invocation ask for, held against the service model.
-
-The target of a request, taken apart once: clients name the same few endpoints over and over.
-
-The head of the request that a container gets.
-
-Header fields as a mapping, the way signatures are made over them.
-"""
+"""Parameters of an invocation: read from its target and headers, checked against botocore's service
+model, and cached, as clients repeat the same few requests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,17 +37,17 @@ __all__ = [
 class Operation:
     name: str
     members: Mapping[str, str]
-    """Of its input, by the header that has it, in lower case."""
+    """input members by lower-case header name"""
     refused: Mapping[str, str]
-    """Why a header is not taken, by its name in lower case."""
+    """messages by lower-case name of an unsupported header"""
     begins_sessions: bool
-    """Its answer can tell the id of a new one."""
+    """the answer can carry a new session's id"""
     for_container: Callable[[Headers], Headers] = lambda headers: headers
-    """The headers that a container gets, from those forwarded."""
+    """applied to the forwarded headers"""
 
 
 def _accept_renamed(headers: Headers) -> Headers:
-    """The header `Accept` is what the SDK takes; the model's has a name of its own."""
+    """Renames the header meant for the model: in this operation, Accept is the SDK's own."""
     return [
         (b"Accept" if name.lower() == b"x-amzn-sagemaker-accept" else name, value)
         for name, value in headers
@@ -120,13 +110,13 @@ VALUES_REMEMBERED = 10_000
 LONGEST_REMEMBERED = 256
 
 Validate = Callable[[dict[str, Any]], None]
-"""Holds an operation's parameters against the service model; raises AwsError."""
+"""Raises AwsError for invalid parameters."""
 
 
 class ParameterCheck:
-    """Checks a value in full once; clients send the same few over and over.
+    """Validates each header value only once.
 
-    `members`: of the operation's input, by their headers.
+    `members`: input members by header name.
     """
 
     def __init__(self, members: Mapping[str, str], validate: Validate) -> None:
@@ -135,7 +125,7 @@ class ParameterCheck:
         self._fine: set[tuple[str, str]] = set()
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Raises ValidationError for a value that the operation does not take."""
+        """Raises ValidationError."""
         fine = self._fine
         for header in self._members:
             value = headers.get(header)
@@ -143,7 +133,7 @@ class ParameterCheck:
                 self._check_in_full(header, value)
 
     def check_name(self, endpoint_name: str) -> None:
-        """Raises ValidationError for what cannot be an endpoint's name."""
+        """Raises ValidationError."""
         self._run({"EndpointName": endpoint_name})
 
     def _check_in_full(self, header: str, value: str) -> None:
@@ -158,7 +148,6 @@ class ParameterCheck:
 
 
 def check_of(operation: Operation) -> ParameterCheck:
-    """By botocore's model of it."""
     model = service("sagemaker-runtime").operation_model(operation.name)
     return ParameterCheck(operation.members, partial(validate, model))
 
@@ -167,11 +156,11 @@ Value = TypeVar("Value")
 
 _NAMES_REMEMBERED = 1024
 _LONGEST_REMEMBERED_FIELD = 128
-"""Bytes: names come from anybody at all, and may be as long as a head."""
+"""bytes; clients may send names as long as a whole head"""
 
 
 class ByName(dict[bytes, Value], Generic[Value]):
-    """What follows from a header's name as it was sent, found out once."""
+    """A cache of values computed from a header name as sent."""
 
     __slots__ = ("_find_out",)
 
@@ -192,7 +181,7 @@ _names = ByName(lambda name: name.decode("latin-1").lower())
 
 
 def joined_fields(fields: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Names in lower case; values of repeated fields joined by commas."""
+    """Returns lower-case names; values of repeated fields are joined by commas."""
     headers = {_names[name]: value.decode("latin-1") for name, value in fields}
     if len(headers) != len(fields):
         headers.clear()
@@ -212,21 +201,13 @@ def _is_forwarded(name: bytes) -> bool:
 
 
 _goes = ByName(_is_forwarded)
-"""Whether a container gets a header, by its name."""
 
 
 def forwarded(headers: Headers) -> tuple[tuple[bytes, bytes], ...]:
-    """SageMaker's own headers and those of the content; everything else is stripped."""
     return tuple([field for field in headers if _goes[field[0]]])
 
 
 def container_head(lines: bytes, model_name: str | None, length: int) -> bytes:
-    """
-    Args:
-        lines: of the headers that are forwarded.
-        model_name: in a multi-model container, the model to call.
-        length: of the body, in bytes.
-    """
     target = b"/invocations" if model_name is None else b"/models/%b/invoke" % model_name.encode()
     return b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%b\r\n" % (
         target,
@@ -240,23 +221,18 @@ LONGEST_REMEMBERED_BYTES = 512
 
 
 class InvocationParams(msgspec.Struct, frozen=True):
-    """One invocation's parameters, but for its body."""
-
     lines: bytes
-    """The header lines that the container gets."""
+    """for the container"""
     target_variant: str | None
     target_model: str | None
     target_container: str | None
     session_id: str | None
     refusal: str | None
-    """Why an endpoint that exists does not take it."""
+    """why no endpoint can take the request"""
 
 
 class CallReader:
-    """Reads the calls of one operation; each in full once, as clients send the same over and over.
-
-    `check` holds parameters against the service model.
-    """
+    """Reads requests of one operation."""
 
     def __init__(self, operation: Operation, check: ParameterCheck) -> None:
         self.operation = operation
@@ -264,13 +240,13 @@ class CallReader:
         self._known: dict[tuple[tuple[bytes, bytes], ...], InvocationParams] = {}
 
     def read(self, headers: Headers, fields: Mapping[str, str]) -> InvocationParams:
-        """`fields` are the same headers as a mapping. Raises AwsError for a value out of bounds."""
+        """`fields` are the same headers as a mapping. Raises AwsError."""
         key = forwarded(headers)
         call = self._known.get(key)
         return self._read_in_full(key, fields) if call is None else call
 
     def check_name(self, endpoint_name: str) -> None:
-        """Raises ValidationError for what cannot be an endpoint's name."""
+        """Raises ValidationError."""
         self._check.check_name(endpoint_name)
 
     def _read_in_full(
@@ -289,15 +265,15 @@ class CallReader:
         )
         if len(self._known) >= CALLS_REMEMBERED:
             self._known.clear()
-        # Not by its lines: what a container does not get is a part of the key all the same.
+        # The key's size, as it includes headers that `lines` lacks.
         if sum(len(name) + len(value) for name, value in key) <= LONGEST_REMEMBERED_BYTES:
             self._known[key] = call
         return call
 
 
 def _joined(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """Each header once, its values joined by commas: as they were checked, and are signed. Of two
-    a container would take the first or the last."""
+    """Joins repeated headers by commas, as they were validated and signed: a container would take
+    only the first or the last."""
     values: dict[bytes, tuple[bytes, bytes]] = {}
     for name, value in headers:
         first = values.get(name.lower())
@@ -313,10 +289,10 @@ _LONGEST_REMEMBERED = 512
 
 class Target(NamedTuple):
     path: str
-    """As sent: percent-encoded, without the query."""
+    """percent-encoded, without the query"""
     query: str
     endpoint: str
-    """Of `/endpoints/{endpoint}/{action}`, percent-decoded; empty where the path is another."""
+    """of `/endpoints/{endpoint}/{action}`, percent-decoded; else empty"""
     action: str
 
 

@@ -1,4 +1,4 @@
-"""One client's connection: HTTP/1.1 to exchanges, which are answered in order."""
+"""A client's HTTP/1.1 connection: parses pipelined requests and answers them in order."""
 
 import asyncio
 import logging
@@ -21,29 +21,29 @@ __all__ = ["Connection", "ConnectionHost"]
 log = logging.getLogger(__name__)
 
 MAX_PIECE_BYTES = 256 * 1024
-"""Of what is received at once: so much may have come before a head in its first piece."""
-# What depends on clients and their networks is set: see ClientLimits. These stay.
+"""received at once: that much may precede a head in its first piece"""
+# Fixed; limits that depend on clients and networks are settings (ClientLimits).
 ANSWER_STALL_SECONDS = 900.0
-"""For the next piece of an answer: S3 may copy or put together gigabytes without a word."""
+"""for the next piece of an answer: S3 may copy gigabytes in silence"""
 LINGER_IDLE_SECONDS = 10.0
-"""For the next piece from a client that still sends when its answer is written."""
+"""for the next piece from a client that still sends after its answer"""
 LINGER_SECONDS = 120.0
-"""For all of what such a client still sends: most libraries read the answer only after that."""
+"""for all that such a client sends: most libraries read the answer only afterwards"""
 DRAIN_IDLE_SECONDS = 1.0
-"""For an idle connection of a draining server: a request may be on its way."""
+"""for idle connections of a draining server: a request may be on its way"""
 
 WRITE_BUFFER_BYTES = 256 * 1024
-"""What may wait for a slow client before whoever answers is told to pause."""
+"""may wait for a slow client before the handler is paused"""
 
 HEALTH = b"/_sagehen/health"
 
-# Why reading is paused; both at once are possible.
+# Reasons for pausing reading; both may hold.
 _FOR_HANDLER = 1
 _FOR_LINE = 2
 
 
 class ConnectionHost(Protocol):
-    """What a connection needs of its server."""
+    """The server, as a connection uses it."""
 
     limits: ClientLimits
     limit_hits: LimitHits
@@ -66,7 +66,7 @@ class ConnectionHost(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """Parses requests as they come; a request is taken up when those before it are answered."""
+    """Parses requests as they arrive; each starts when the earlier ones are answered."""
 
     __slots__ = (
         "_active",
@@ -89,31 +89,30 @@ class Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
     _parser: httptools.HttpRequestParser
-    """They know each other: it is there while the connection is, so that both are freed at once."""
+    """deleted when the connection ends, to break the reference cycle"""
 
     def __init__(self, server: ConnectionHost) -> None:
         self._server = server
         self.health_only = False
-        """It is beyond the limit of connections: only the server's health is told on it."""
+        """over the connection limit: answers only health checks"""
         self._line: deque[Exchange] = deque()
-        """Requests not yet answered; the first is being answered."""
+        """unanswered requests; the first is being answered"""
         self._receiving: Exchange | None = None
-        """The request whose bytes come now."""
         self._running = False
         self._held = 0
         self._deaf = False
-        """Nothing that comes is parsed any more: the connection is to end."""
+        """input is no longer parsed: the connection is ending"""
         self._half_closed = False
-        """The client sends no more, and may have gone."""
+        """the client sends no more, and may have gone"""
         self._active = server.now
         self._piece_bytes = 0
         self._head_bytes = 0
-        """Of the head that comes now, at most; 0 between heads."""
+        """upper bound; 0 between heads"""
         self._head_since: float | None = None
         self._blocked_since: float | None = None
         self._lingering_since: float | None = None
 
-    # What an exchange uses
+    # Called by exchanges
 
     @property
     def date_line(self) -> bytes:
@@ -133,11 +132,10 @@ class Connection(asyncio.Protocol):
 
     def finished(self, exchange: Exchange) -> None:
         exchange.done = True
-        # They know each other: apart, both are freed at once and not by the collector.
+        # Breaks the reference cycle, so that both are freed at once.
         exchange.handler = None
         if len(self._line) > 1 and not self._running:
-            # In a turn of its own: whoever calls us is not done with what this request held, and
-            # need not be ready for another one.
+            # In the loop's next turn: the caller has not yet released what this request held.
             asyncio.get_running_loop().call_soon(self._go_on)
         else:
             self._run_line()
@@ -152,39 +150,35 @@ class Connection(asyncio.Protocol):
     def release(self) -> None:
         self._unpause(_FOR_HANDLER)
 
-    # What the server uses to have room for others
+    # Called to make room for other clients
 
     @property
     def is_answering(self) -> bool:
-        """A request is here and not yet answered."""
         return bool(self._line)
 
     @property
     def is_sending(self) -> bool:
-        """Something of an answer still waits for the client to read it."""
+        """Whether the client has yet to read part of an answer."""
         return self._transport.get_write_buffer_size() > 0
 
     def turn_away(self) -> None:
-        """Say that there are too many clients, and end the connection."""
         if self._lingering_since is not None:
-            self._transport.abort()  # It has its answer.
+            self._transport.abort()  # has its answer
             return
         self._transport.write(_TOO_MANY % self._server.next_request_id())
         self._deaf = True
         self._transport.close()
 
     def evict(self) -> None:
-        """End an idle connection."""
         self._deaf = True
         if self.is_sending:
-            self._transport.abort()  # The client does not read: the end would not come through.
+            self._transport.abort()  # a graceful close would hang, as the client does not read
         else:
             self._transport.close()
 
-    # What the server's sweep uses
+    # Called by the server's sweep
 
     def cut_off_if_overdue(self, now: float) -> None:
-        """End the connection if the client has taken longer than it may."""
         limits = self._server.limits
         if self._half_closed:
             self._find_out_if_gone()
@@ -203,7 +197,7 @@ class Connection(asyncio.Protocol):
             if now - self._active > ANSWER_STALL_SECONDS:
                 self._cut_off(Limit.ANSWER_STALL)
         elif self._line or self._deaf:
-            # It is to send the rest of a body, or to take the last bytes before we close.
+            # The client has to send the rest of a body, or to read before we close.
             if now - self._active > limits.stall_seconds:
                 self._cut_off(Limit.STALL)
         else:
@@ -226,7 +220,7 @@ class Connection(asyncio.Protocol):
     def _count(self, limit: Limit) -> None:
         self._server.limit_hits[limit] += 1
 
-    # What asyncio calls
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -249,7 +243,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Declined by an ordinary answer, after which the connection ends.
+            # Declined by an ordinary answer.
             self._deaf = True
         except httptools.HttpParserCallbackError:
             self._cut_off_unhandled()
@@ -262,7 +256,7 @@ class Connection(asyncio.Protocol):
                 self._pause(_FOR_LINE)
 
     def eof_received(self) -> bool:
-        """Whether the connection stays: a client may shut down its side and wait for answers."""
+        """Keeps the connection for a client that closed its side and waits for answers."""
         tail = self._line[-1] if self._line else None
         if tail is not None and not tail.is_whole and tail.refusal is None:
             self._line.pop()
@@ -277,8 +271,8 @@ class Connection(asyncio.Protocol):
         return True
 
     def _find_out_if_gone(self) -> None:
-        """An interim answer, which tells a client nothing: by the second one, one is refused that
-        has closed its connection, and what it asked for need not be done."""
+        """Sends an interim answer: if the client is gone, the second one fails, and its requests
+        need no work."""
         first = self._line[0] if self._line else None
         if first is not None and not (first.begun or first.legacy):
             self._transport.write(CONTINUE)
@@ -305,7 +299,7 @@ class Connection(asyncio.Protocol):
         else:
             self._go_on()
 
-    # What the parser calls
+    # Called by the parser
 
     def on_message_begin(self) -> None:
         self._server.went_busy(self)
@@ -318,7 +312,7 @@ class Connection(asyncio.Protocol):
             self._receiving.target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # After the head these are trailers: nothing that we relay to knows any.
+        # Later fields are trailers, which no receiver uses.
         if self._receiving is not None and self._head_since is not None:
             self._receiving.headers.append((name, value))
 
@@ -341,7 +335,7 @@ class Connection(asyncio.Protocol):
         else:
             refusal = fault_in(exchange, version, upgrades)
         if refusal is not None:
-            # Also where all of it is here: what follows may have been meant as a part of it.
+            # Even if the request is complete: what follows may have been meant as a part of it.
             exchange.refusal = refusal
             exchange.keep_alive = False
         self._head_bytes = 0
@@ -367,12 +361,11 @@ class Connection(asyncio.Protocol):
         else:
             self._note_if_idle()
 
-    # The line
+    # The queue of requests
 
     def _run_line(self) -> None:
-        """Take up the next request, if the one before it is answered."""
         if self._running:
-            return  # A loop below us on the stack goes on: recursion would know no bound.
+            return  # a loop further down the stack continues; avoids recursion
         self._running = True
         try:
             self._answer_in_order()
@@ -387,7 +380,7 @@ class Connection(asyncio.Protocol):
             self._server.went_idle(self)
 
     def _go_on(self) -> None:
-        """Run the line from the event loop, which knows nothing of this client."""
+        """For the event loop, which would not cut off the client on an exception."""
         try:
             self._run_line()
         except Exception:
@@ -427,19 +420,19 @@ class Connection(asyncio.Protocol):
         return self._server.dispatch(exchange)
 
     def _cut_off_unhandled(self) -> None:
-        """To be called as an exception is handled."""
+        """Must be called while an exception is handled."""
         log.exception("A request could not be handled and its client is cut off.")
         self.abort()
 
     def _refuse(self, error: AwsError) -> None:
-        """Answer what cannot be read as a request, after what is still to be answered; then end."""
+        """Answers unreadable input with an error, after the answers that are due."""
         if self._deaf:
-            return  # The last answer is written: it was refused for what its head says.
+            return  # a refused head was the last request
         self._deaf = True
         self._head_since = None
         tail = self._line[-1] if self._line else None
         if tail is not None and not tail.is_whole:
-            # It is this one's body that cannot be read.
+            # The unreadable input is in this request's body.
             if tail.begun:
                 self.abort()
                 return
@@ -461,8 +454,8 @@ class Connection(asyncio.Protocol):
         if exchange.is_whole or self._transport.is_closing():
             self._transport.close()
             return
-        # The client still sends. Closing now would reset the connection, and throw away the answer
-        # before it is read; so we say that we are done, and discard what comes for a while.
+        # The client still sends: closing now would reset the connection and lose the answer. Shut
+        # down our side, and discard input for a while.
         self._lingering_since = self._server.now
         self._server.went_idle(self)
         self._held = 0

@@ -1,7 +1,4 @@
-"""One request on a client's connection, and the way to answer it.
-
-The bytes of an answer's head.
-"""
+"""One HTTP request on a client's connection, and how to answer it."""
 
 from collections.abc import Iterable
 from email.utils import formatdate
@@ -33,17 +30,16 @@ def status_line(status: int) -> bytes:
 
 
 def field_lines(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Header fields as they are sent, in the order and the case given."""
     return b"".join([b"%b: %b\r\n" % field for field in fields])
 
 
 def date_line(now: float) -> bytes:
-    """The Date header's line for `now`, in seconds since the epoch."""
+    """`now`: seconds since the epoch."""
     return b"Date: %b\r\n" % formatdate(now, usegmt=True).encode()
 
 
 JOINED_BYTES = 64 * 1024
-"""A body up to this is copied behind its head, for one system call instead of two."""
+"""smaller bodies are copied behind their head to save a system call"""
 
 _BODY_FIELDS = ("content-length", "transfer-encoding")
 
@@ -52,67 +48,63 @@ class AnswerChannel(Protocol):
     """The client's connection, as an exchange uses it."""
 
     @property
-    def date_line(self) -> bytes:
-        """The Date header's line, of about now."""
+    def date_line(self) -> bytes: ...
 
     @property
     def draining(self) -> bool:
-        """Every answer is to be the last of its connection."""
+        """Every answer must be the last of its connection."""
 
     def write(self, data: bytes) -> None: ...
 
     def write_all(self, parts: list[bytes]) -> None: ...
 
     def finished(self, exchange: "Exchange") -> None:
-        """The answer is written; the next request may be taken up."""
+        """The next request may start."""
 
     def abort(self) -> None:
-        """Cut the client off: what it has got of an answer must not look whole."""
+        """Cuts the client off: a partial answer must not look complete."""
 
-    def hold(self) -> None:
-        """Read no more of the body until `release`."""
+    def hold(self) -> None: ...
 
     def release(self) -> None: ...
 
 
 class Handler(Protocol):
-    """Answers one request. Called by the client's connection; `begin` comes first."""
+    """Answers one request; `begin` is called first."""
 
     def begin(self) -> None:
-        """The head is here, and it is this request's turn."""
+        """The head is here and earlier requests are answered."""
 
     def body(self, data: bytes) -> None: ...
 
-    def whole(self) -> None:
-        """The body is all here."""
+    def whole(self) -> None: ...
 
     def client_full(self) -> None:
-        """The client reads more slowly than it is sent to; pause until `client_drained`."""
+        """Pause until `client_drained`."""
 
     def client_drained(self) -> None: ...
 
     def client_gone(self) -> None:
-        """Nobody waits for an answer any more: let go of all that is held. Nothing else comes."""
+        """The client has left: release everything. This is the last call."""
 
 
 class Exchange:
-    """One request; `channel` is where its answer goes."""
+    """One request; its answer goes to `channel`."""
 
-    # What most requests never change stands here, not in each of them.
+    # Defaults live on the class, as most requests never change them.
     method = b""
     target = b""
-    """Path and query as they were sent."""
+    """path and query as sent"""
     keep_alive = True
     legacy = False
-    """HTTP/1.0: knows neither chunks nor kept connections, unless it asks for them."""
+    """HTTP/1.0: no chunks; keep-alive only on request"""
     refusal: AwsError | None = None
-    """Why it is not even looked at."""
+    """the head is rejected"""
     is_whole = False
     handler: Handler | None = None
     begun = False
-    """The head of the final answer is written."""
+    """the final head is written"""
     closes = False
-    """The connection ends with this answer."""
     done = False
     _chunked = False
 
@@ -121,19 +113,19 @@ class Exchange:
         self.request_id = request_id
         self.headers: list[tuple[bytes, bytes]] = []
         self.fields: dict[str, str] = {}
-        """The headers, when all are here, by their names in lower case."""
+        """headers by lower-case name"""
         self.early: list[bytes] = []
-        """What came of the body before it was this request's turn."""
+        """body received before the request started"""
 
     @property
     def has_body(self) -> bool:
-        """Its head speaks of a body, be it an empty one."""
+        """True even for an empty body."""
         return any(name in self.fields for name in _BODY_FIELDS)
 
     def answer(
         self, status: int, fields: bytes, body: bytes, id_field: bytes = b"x-amzn-RequestId"
     ) -> None:
-        """A whole answer at once. `fields` are lines; length and request id are added."""
+        """Adds length and request id to `fields`, which are lines."""
         head = self._head(
             status,
             b"%b%b: %b\r\nContent-Length: %d\r\n" % (fields, id_field, self.request_id, len(body)),
@@ -147,16 +139,15 @@ class Exchange:
         self.channel.finished(self)
 
     def interim(self, head: bytes) -> None:
-        """A 1xx answer, whole; HTTP/1.0 has none."""
+        """HTTP/1.0 has no interim answers."""
         if not self.legacy:
             self.channel.write(head)
 
     def begin_answer(self, status: int, fields: bytes, length: int | None, bodiless: bool) -> None:
-        """The head of an answer whose body follows in parts.
+        """Sends the head; the body follows in parts.
 
-        `length`: of the body where it is known; chunks are used where it is not. `bodiless`: none
-        follows, whatever `fields` say of it (HEAD, 204, 304); the caller then gives its length
-        in `fields`.
+        `length`: None sends chunks. `bodiless`: no body follows (HEAD, 204, 304); the caller
+        puts any length into `fields`.
         """
         if bodiless:
             framing = b""
@@ -184,7 +175,7 @@ class Exchange:
     def _head(self, status: int, fields: bytes) -> bytes:
         channel = self.channel
         self.begun = True
-        # With a body still under way, what comes next on the connection cannot be told from it.
+        # While a body is under way, the next request cannot be told from it.
         self.closes = not self.keep_alive or not self.is_whole or channel.draining
         if self.closes:
             ending = b"Connection: close\r\n\r\n"

@@ -1,4 +1,4 @@
-"""What clients and their invocations may take of this process, and how often they met a limit."""
+"""Limits on connections and invocations, and how often each was hit."""
 
 import resource
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 __all__ = ["ClientLimits", "InvocationLimits", "Limit", "LimitHits", "no_hits"]
 
 FILES_PER_CLIENT = 4
-"""A client's request may need a connection to an instance, one to a shadow and one to control."""
+"""client, instance, shadow and control"""
 OWN_FILES = 24
-"""What a gateway has open without any client, with some to spare."""
+"""open without clients, with some to spare"""
 RESERVE = 8
-"""Connections beyond the limit, on which the server's health may still be asked for."""
+"""connections over the limit, for health checks only"""
 _FILES_PER_RESERVED = 2
 _SHARE_OF_TIMEOUT = 0.995
-"""SDKs give up after the same 60 s: answered a moment before, they learn what happened."""
+"""SDKs give up after the same 60 s: answered just before, they learn what happened"""
 
 
 class Limit(StrEnum):
-    """Named as they are told; docs/reference/limits.md has the setting and the answer of each."""
+    """Limits by metric label; docs/reference/limits.md has each setting and answer."""
 
     QUEUE = "queue"
     BODIES = "bodies"
@@ -43,31 +43,31 @@ class Limit(StrEnum):
 
 
 LimitHits = dict[Limit, int]
-"""How often each was met since this process began."""
+"""since this process began"""
 
 
 def no_hits() -> LimitHits:
-    """All of them, so that a metric is there before it first counts."""
+    """Lists every limit, so that each metric exists before its first hit."""
     return dict.fromkeys(Limit, 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientLimits:
-    """The bounds of connections; read once from the settings."""
+    """Limits on client connections."""
 
     connections: int
-    """At once."""
+    """at once"""
     head_bytes: int
     head_seconds: float
-    """For a request's head, from its first byte: a client that drips it is cut off."""
+    """from a head's first byte: stops clients that drip it"""
     stall_seconds: float
-    """For the next piece of a body, and for a client to take what it is sent."""
+    """for the next piece of a body, and for a client to read"""
     idle_seconds: float
-    """Between requests. Best longer than SDKs keep an unused connection: so they end it, not we."""
+    """between requests; longer than SDKs keep connections, so that they close first"""
 
     @classmethod
     def of(cls, settings: "ConnectionSettings") -> "ClientLimits":
-        """As the settings say, but no more connections than there can be files."""
+        """Caps connections by the limit on open files."""
         return cls(
             connections=_at_most_files_for(settings.max_connections),
             head_bytes=settings.max_head_bytes,
@@ -79,17 +79,17 @@ class ClientLimits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InvocationLimits:
-    """The bounds of invocations; read once from the settings."""
+    """Limits on invocations."""
 
     invocations: int
-    """At once, waiting ones too."""
+    """at once, with waiting ones"""
     seconds: float
-    """For an answer to begin."""
+    """until an answer begins"""
     stream_seconds: float
-    """For one that has begun to end."""
+    """from the first to the last byte of an answer"""
     body_bytes: int
     stage_bytes: int
-    """Of an answer that is passed from one container of a pipeline to the next."""
+    """of an answer between two pipeline containers"""
 
     @classmethod
     def of(cls, settings: "InvocationSettings") -> "InvocationLimits":

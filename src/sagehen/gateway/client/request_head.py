@@ -1,4 +1,4 @@
-"""What a request's head must be; what cannot be read in one way only is refused."""
+"""Rejects request heads that are too large or ambiguous."""
 
 from sagehen.gateway.admission.errors import bad_http
 from sagehen.gateway.client.exchange import Exchange
@@ -6,18 +6,13 @@ from sagehen.wire.errors import AwsError
 
 __all__ = ["endless", "fault_in", "passed_bound"]
 
-# No SDK of AWS comes near these, and what else may talk to us should not either.
+# AWS SDKs stay far below these bounds.
 MAX_TARGET_BYTES = 16 * 1024
 MAX_HEADERS = 128
 
 
 def fault_in(exchange: Exchange, version: str, upgrades: bool) -> AwsError | None:
-    """Why it is not understood, if it is not.
-
-    Args:
-        version: of HTTP, as it says.
-        upgrades: it offers to change the protocol.
-    """
+    """`upgrades`: the request offers another protocol."""
     fault = _not_understood(exchange)
     if fault is None:
         fault = _not_of_1_1(exchange) if version == "1.1" else _not_of_1_0(exchange, version)
@@ -27,24 +22,18 @@ def fault_in(exchange: Exchange, version: str, upgrades: bool) -> AwsError | Non
 
 
 def passed_bound(exchange: Exchange, received_bytes: int, most_bytes: int) -> AwsError | None:
-    """Which bound it is beyond, if it is.
-
-    Args:
-        received_bytes: that came with it and before it, from its first byte on.
-        most_bytes: that a head may have.
-    """
+    """`received_bytes`: an upper bound of the head's size, cheap to know."""
     if len(exchange.headers) > MAX_HEADERS:
         return bad_http(f"A request may have {MAX_HEADERS} header fields at most.", 431)
     if len(exchange.target) > MAX_TARGET_BYTES:
         return _target_too_long()
-    # What has come with it is seldom more than a head may have: only then it is measured.
     if received_bytes > most_bytes and _size(exchange) > most_bytes:
         return _too_large(most_bytes)
     return None
 
 
 def endless(target: bytes, most_bytes: int) -> AwsError:
-    """A head that has not ended within its bounds; `target` is what has come of its URL."""
+    """`target`: the URL as far as received."""
     return _target_too_long() if len(target) > MAX_TARGET_BYTES else _too_large(most_bytes)
 
 
@@ -65,11 +54,11 @@ def _not_understood(exchange: Exchange) -> AwsError | None:
     if not exchange.target.startswith(b"/"):
         return bad_http("The request's target must be a path that begins with a slash.")
     if b"#" in exchange.target:
-        # Control's server would cut it off there, and see another path or query than we do.
+        # Control's server would cut the URL off there.
         return bad_http("The request's target has a `#`, which belongs encoded: %23.")
     coding = exchange.fields.get("transfer-encoding")
-    # Another one would be handed on as if it were the content. One with a Content-Length beside
-    # it has been refused by the parser.
+    # Other codings would be relayed as content. The parser rejects Transfer-Encoding with
+    # Content-Length.
     if coding is not None and coding.strip().lower() != "chunked":
         return bad_http("The only Transfer-Encoding understood is `chunked`, once.", 501)
     return None
@@ -88,7 +77,7 @@ def _not_of_1_0(exchange: Exchange, version: str) -> AwsError | None:
     if version != "1.0":
         return bad_http("This server speaks HTTP/1.1, and HTTP/1.0 if it must.", 505)
     if "transfer-encoding" in exchange.fields:
-        # Whoever relayed this as HTTP/1.0 may see its end elsewhere.
+        # A proxy that relayed this as HTTP/1.0 may see another end.
         return bad_http("A request of HTTP/1.0 cannot have a Transfer-Encoding.")
     return None
 
@@ -97,7 +86,7 @@ def _not_to_upgrade(exchange: Exchange) -> AwsError | None:
     if exchange.method == b"CONNECT":
         return bad_http("This server is no proxy: CONNECT is not understood.", 501)
     if exchange.has_body:
-        # The parser takes what follows for the other protocol: the body would never come.
+        # The parser takes what follows for the other protocol: the body would never arrive.
         return bad_http(
             "A request with a body cannot offer to change the protocol. Leave out the Upgrade "
             "header: this server speaks HTTP/1.1 only."

@@ -1,4 +1,4 @@
-"""What a container answers, on its way to the caller: kept if small, passed on if large."""
+"""A container's answer on its way to the caller: buffered if small, streamed if large."""
 
 from sagehen.gateway.admission.errors import LONGEST_ORIGINAL_MESSAGE_BYTES
 from sagehen.gateway.client.exchange import Exchange
@@ -7,7 +7,7 @@ from sagehen.gateway.container.connection import Headers
 __all__ = ["ContainerAnswer", "is_not_started"]
 
 KEPT_BYTES = 256 * 1024
-"""An answer up to this is written at once, and its container is free before it is."""
+"""answers up to this are buffered, so that the container is free before the caller reads"""
 
 _NOT_STARTED = b"x-sagehen-not-started"
 _BY_MODEL = b"x-sagehen-by-model"
@@ -19,25 +19,25 @@ _PASSED_ON = {
 
 
 class ContainerAnswer:
-    """The answer to one sending of a request; `fields` are lines that go before the container's."""
+    """One attempt's answer; `fields` go before the container's."""
 
     __slots__ = ("_exchange", "_fields", "headers", "parts", "passing", "size", "status", "whole")
 
     passed_on = _PASSED_ON
-    """The container's headers that the caller gets, under which names."""
+    """names for the caller, by the container's header"""
 
     def __init__(self, exchange: Exchange, fields: bytes) -> None:
         self._exchange = exchange
         self._fields = fields
         self.size = 0
-        """Bytes of its body so far."""
+        """of the body so far"""
         self.status = 0
         self.headers: Headers = []
         self.parts: list[bytes] = []
         self.passing = False
-        """Its head is with the caller already: what happens now cannot become an error answer."""
+        """the caller has the head: too late for an error"""
         self.whole = True
-        """Nothing of an error's body was dropped."""
+        """False: an error's body was cut"""
 
     @property
     def is_success(self) -> bool:
@@ -50,7 +50,6 @@ class ContainerAnswer:
             self._pass_on(length)
 
     def add_fields(self, lines: bytes) -> None:
-        """More lines for the head, before it is written."""
         self._fields += lines
 
     def add(self, data: bytes) -> None:
@@ -67,7 +66,7 @@ class ContainerAnswer:
             self._pass_on(None)
 
     def give(self) -> None:
-        """All has come, and it is a success: the caller gets the rest of it."""
+        """Sends the rest of a successful answer."""
         if self.passing:
             self._exchange.end_answer()
         else:
@@ -80,17 +79,17 @@ class ContainerAnswer:
 
     @property
     def is_not_started(self) -> bool:
-        """The container says that it did not begin: another may be asked."""
+        """Whether another instance may be tried."""
         return is_not_started(self.status, self.headers)
 
     @property
     def is_by_model(self) -> bool:
-        """The model itself chose the status, not the server that holds it."""
+        """Whether the model itself, not its server, chose the status."""
         return _has(self.headers, _BY_MODEL)
 
     def _pass_on(self, length: int | None) -> None:
         self.passing = True
-        # Any success is 200 to the caller, whatever 2xx the container chose.
+        # Callers get 200 for any 2xx.
         self._exchange.begin_answer(200, self._head_fields(), length, bodiless=False)
         for part in self.parts:
             self._exchange.continue_answer(part)
@@ -106,7 +105,7 @@ class ContainerAnswer:
 
 
 def is_not_started(status: int, headers: Headers) -> bool:
-    """Whether an answer says that its container has not begun the request, and will not."""
+    """Whether the container did not begin the request, and will not."""
     return status == 503 and _has(headers, _NOT_STARTED)
 
 

@@ -1,4 +1,4 @@
-"""One connection to whoever does the work, a container or control, with one request at a time."""
+"""A connection to a container or control, with one request at a time."""
 
 import asyncio
 import logging
@@ -13,45 +13,44 @@ __all__ = ["Headers", "Receiver", "Upstream"]
 log = logging.getLogger(__name__)
 
 Headers = list[tuple[bytes, bytes]]
-"""Header fields as they came: order and case kept, repeated ones apart."""
+"""Fields as received: order and case kept, repeated ones apart."""
 
 MAX_HEAD_BYTES = 256 * 1024
-"""Of an answer, and of its trailers. Nobody would set it: it is ours, or a container's with header
-fields of its own."""
+"""of an answer's head and trailers"""
 MAX_PIECE_BYTES = 256 * 1024
-"""Of what is received at once."""
+"""received at once"""
 
 
 class Receiver(Protocol):
-    """Who gets the answer to one request. Called by the connection, in this order."""
+    """Gets the answer to one request, by calls in this order."""
 
     def answer_interim(self, status: int, headers: Headers) -> None:
-        """A 1xx: the real answer is still to come."""
+        """A 1xx answer; the final one follows."""
 
     def answer_begins(self, status: int, headers: Headers, length: int | None) -> None:
-        """The head is here. `length`: of the body, where it is known; 0 where there is none."""
+        """`length`: of the body; None if unknown."""
 
     def answer_continues(self, data: bytes) -> None: ...
 
     def answer_ends(self) -> None:
-        """All is here, and the connection is free for other work, or closed."""
+        """The answer is complete; the connection is free or closed."""
 
     def answer_breaks(self) -> None:
-        """The connection was lost before all was here; nothing else comes."""
+        """The connection was lost; the last call."""
 
     def upstream_full(self) -> None:
-        """Do not send more of the request's body until `upstream_drained`."""
+        """Pause until `upstream_drained`."""
 
     def upstream_drained(self) -> None: ...
 
 
 class Upstream(asyncio.Protocol):
-    """Sends requests as they are given; parses what comes back and hands it on.
+    """Sends requests and parses answers.
 
     Args:
-        freed: called when an answer has ended and the connection can take another request.
+        freed: called when the next request may start.
         lost: called once, when the connection is gone.
-        is_local: it is a Unix socket, on which a reset says that something was left unread.
+        is_local: a Unix socket, where a reset means that data was left unread.
     """
 
     __slots__ = (
@@ -77,7 +76,7 @@ class Upstream(asyncio.Protocol):
 
     transport: asyncio.Transport
     _parser: httptools.HttpResponseParser
-    """They know each other: it is there while the connection is, so that both are freed at once."""
+    """deleted when the connection ends, to break the reference cycle"""
 
     def __init__(
         self,
@@ -97,16 +96,16 @@ class Upstream(asyncio.Protocol):
         self._paused = False
         self._headers: Headers = []
         self._framing_bytes = 0
-        """Of a head, chunk sizes and trailers: what came without any of a body."""
+        """head, chunk sizes and trailers since the last piece of a body"""
         self.reusable = True
         self.idle_since = 0.0
         self.broken = False
-        """It is gone, and an answer was still to come."""
+        """lost before the answer was complete"""
         self.unread = False
-        """It is gone, and the other side had not read all of the last request."""
+        """lost before the peer had read the whole request"""
 
     def begin(self, receiver: Receiver, bodiless: bool = False) -> None:
-        """A new request follows by `write`. `bodiless`: a HEAD, whose answer has no body."""
+        """The request follows by `write`. `bodiless`: a HEAD, whose answer has no body."""
         self._receiver = receiver
         self._bodiless = bodiless
         self._ended = False
@@ -120,7 +119,6 @@ class Upstream(asyncio.Protocol):
         self.transport.writelines(parts)
 
     def pause(self) -> None:
-        """Take no more of the answer until `resume`."""
         if not self._paused and not self.transport.is_closing():
             self._paused = True
             self.transport.pause_reading()
@@ -131,11 +129,11 @@ class Upstream(asyncio.Protocol):
             self.transport.resume_reading()
 
     def abandon(self) -> None:
-        """Nobody wants the answer any more: the connection is closed with what may still come."""
+        """Closes the connection, as nobody wants the answer."""
         self._receiver = None
         self.transport.abort()
 
-    # What asyncio calls
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -143,14 +141,13 @@ class Upstream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._receiver is None:
-            # An answer that nobody asked for: the connection cannot be trusted with a question.
+            # Unsolicited data: the connection cannot be trusted with a request.
             self.transport.abort()
             return
         if not self._parse(data):
             self._break()
             return
-        # Only now, and not in the parser's callback: whatever else is in `data` was not asked for,
-        # and must not be taken for the answer to the next request.
+        # Not in the parser's callback: the rest of `data` must not be taken for the next answer.
         if self._ended:
             self._end()
             return
@@ -159,7 +156,7 @@ class Upstream(asyncio.Protocol):
             self._break()
 
     def _parse(self, data: bytes) -> bool:
-        """False where `data` cannot be the next piece of an answer."""
+        """Returns False for an invalid piece."""
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -169,11 +166,10 @@ class Upstream(asyncio.Protocol):
         return True
 
     def _read_what_is_left(self) -> None:
-        """Parse the answer that the other side sent before it closed the connection.
+        """Parses what the peer sent before it closed.
 
-        A request that is refused before its body is read may be answered and its connection closed
-        while the body is still being written. The write fails first, and the event loop then
-        forgets that there was anything to read: the socket itself still has it.
+        A peer may refuse a request, answer and close while the body is being written. The write
+        then fails, and the event loop forgets data that is still in the socket.
         """
         try:
             descriptor = self.transport.get_extra_info("socket").fileno()
@@ -187,7 +183,6 @@ class Upstream(asyncio.Protocol):
             return
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # By a closed connection, or one that refuses what is written, the kernel tells which.
         reset = isinstance(exc, (ConnectionResetError, BrokenPipeError))
         if reset and self._receiver is not None:
             self._read_what_is_left()
@@ -212,7 +207,7 @@ class Upstream(asyncio.Protocol):
         if self._receiver is not None:
             self._receiver.upstream_drained()
 
-    # What the parser calls
+    # Called by the parser
 
     def on_message_begin(self) -> None:
         if self._ended:
@@ -220,7 +215,7 @@ class Upstream(asyncio.Protocol):
         self._headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # After the head these are trailers: nobody asks for any.
+        # Later fields are trailers, which are not used.
         if self._in_head:
             self._headers.append((name, value))
 
@@ -241,7 +236,7 @@ class Upstream(asyncio.Protocol):
             self.reusable = False
         receiver.answer_begins(status, self._headers, length)
         if self._bodiless:
-            # The parser cannot know of the HEAD, and waits for the body that the head speaks of.
+            # The parser does not know of the HEAD, and would wait for a body.
             self._ended = True
             self._parser = httptools.HttpResponseParser(self)
 
@@ -249,7 +244,7 @@ class Upstream(asyncio.Protocol):
         if self._ended:
             self.reusable = False
         elif self._receiver is not None:
-            # What comes with it, in the same piece, does not count.
+            # Framing in the same piece as body data does not count.
             self._framing_bytes = -MAX_PIECE_BYTES
             self._receiver.answer_continues(data)
 

@@ -1,4 +1,4 @@
-"""A small call to another of our processes. Not for the hot path."""
+"""Small JSON calls to control or the agent, not for the hot path."""
 
 import asyncio
 
@@ -14,11 +14,7 @@ MAX_ANSWER_BYTES = 1024 * 1024
 async def call(
     pool: Pool, method: str, path: str, body: bytes, timeout_seconds: float
 ) -> tuple[int, bytes]:
-    """POST or the like with a JSON body; status and body of the answer.
-
-    Raises:
-        Unavailable: nobody listens, or the answer did not come whole and in time.
-    """
+    """Raises Unavailable if no complete answer comes in time."""
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
@@ -35,12 +31,10 @@ async def call(
     finally:
         pool.forget(asked)
         asked.let_go()
-        del asked  # What was raised knows this frame, and the answer what was raised.
+        del asked  # breaks a cycle of exception, frame and future
 
 
 class _Call:
-    """Waits for a connection, then for an answer, and keeps it whole."""
-
     def __init__(self, request: bytes) -> None:
         self.answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
         self._request = request

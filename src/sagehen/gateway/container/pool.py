@@ -1,4 +1,4 @@
-"""The connections to one address: kept open between requests, opened as they are needed."""
+"""A pool of connections to one address."""
 
 import asyncio
 import logging
@@ -13,31 +13,30 @@ __all__ = ["Pool", "Waiter"]
 log = logging.getLogger(__name__)
 
 CONNECTS_AT_ONCE = 32
-"""A burst of requests must not overflow the other side's queue of new connections."""
+"""a burst must not overflow the peer's backlog"""
 CONNECT_TIMEOUT_SECONDS = 5.0
 KEPT_IDLE = 512
-"""Idle connections kept for one address."""
 _BACKLOG_FULL_TRIES = 200
 _BACKLOG_FULL_DELAY_SECONDS = 0.005
 
 IDLE_UNIX_SECONDS = 30.0
-"""Shorter than our own servers' 75 s, so that they never close a connection as it is used."""
+"""less than our servers' 75 s, so that they never close a connection in use"""
 IDLE_TCP_SECONDS = 1.0
-"""A user's own container may close an idle connection after two seconds (gunicorn), and a request
-sent at that moment could not be told from one that was begun."""
+"""Containers may close idle connections after two seconds (gunicorn): a request sent at that moment
+may or may not have begun."""
 
 
 class Waiter(Protocol):
-    """Who asked for a connection when there was none to give."""
+    """A request that waits for a connection."""
 
     def connected(self, upstream: Upstream) -> None: ...
 
     def refused(self) -> None:
-        """Nobody listens at the address: nothing was sent."""
+        """Nothing was sent."""
 
 
 class Pool:
-    """`address` is `unix:/path` or `tcp:host:port`."""
+    """Connections to one `address`: `unix:/path` or `tcp:host:port`."""
 
     def __init__(self, address: str, clock: Clock) -> None:
         self._address = address
@@ -51,10 +50,10 @@ class Pool:
         self._idle_seconds = IDLE_UNIX_SECONDS if self._is_local else IDLE_TCP_SECONDS
 
     def take(self, waiter: Waiter) -> Upstream | None:
-        """A free connection; None where `waiter` will be told of one, or of there being none."""
+        """Returns None if `waiter` will be called."""
         while self._idle:
             upstream = self._idle.pop()
-            # The other side may have ended it in this very turn of the loop.
+            # The peer may have closed it in this turn of the loop.
             if not upstream.transport.is_closing():
                 return upstream
         self._waiting.append(waiter)
@@ -63,29 +62,28 @@ class Pool:
         return None
 
     def forget(self, waiter: Waiter) -> None:
-        """`waiter` no longer wants a connection."""
         if waiter in self._waiting:
             self._waiting.remove(waiter)
 
     def close_idle(self, now: float) -> None:
-        """Close what nobody has used for a while. `now` is the clock's monotonic time."""
+        """`now`: monotonic seconds."""
         limit = now - self._idle_seconds
         while self._idle and self._idle[0].idle_since < limit:
-            # The oldest are at the front, as the last to be freed is the first to be taken.
+            # The oldest are at the front: the last freed is the first taken.
             self._idle.pop(0).transport.close()
 
     def close(self) -> None:
-        """Close what is idle now, and the rest as each becomes free."""
+        """Closes idle connections now, busy ones when they become free."""
         self._closed = True
         self._close_all_idle()
 
     @property
     def is_done(self) -> bool:
-        """It is closed, and nothing of it is left."""
+        """Whether it is closed, and its last connection gone."""
         return self._closed and not self._open and not self._connects
 
     def abort(self) -> None:
-        """Close everything at once, as the process ends."""
+        """Closes everything at once."""
         self._closed = True
         for task in self._connects:
             task.cancel()
@@ -108,8 +106,8 @@ class Pool:
         if upstream in self._idle:
             self._idle.remove(upstream)
         if upstream.broken:
-            # The others may be about to end too, and what is sent on them would be lost. A new one
-            # is refused where nobody listens any more, and the request goes to another instance.
+            # The others may be about to end too. If the peer is gone, a new one is refused, and the
+            # request goes to another instance.
             self._close_all_idle()
 
     def _close_all_idle(self) -> None:
@@ -126,11 +124,11 @@ class Pool:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 upstream = await self._open_connection()
-        except OSError:  # TimeoutError is one
+        except OSError:  # includes TimeoutError
             self._refuse_waiting()
             return
         except Exception:
-            # An address that makes no sense: whoever waits must not wait for ever.
+            # An invalid address: requests must not wait for ever.
             log.exception("No connection can be made to %s.", self._address)
             self._refuse_waiting()
             return
@@ -151,7 +149,7 @@ class Pool:
                 _, unix = await loop.create_unix_connection(self._make, place)
                 return unix
             except BlockingIOError:
-                # A Unix socket does not queue a connect when its backlog is full; it says so.
+                # A Unix socket fails at once when the backlog is full.
                 await self._clock.sleep(_BACKLOG_FULL_DELAY_SECONDS)
         raise ConnectionRefusedError
 

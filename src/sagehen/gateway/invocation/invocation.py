@@ -1,8 +1,4 @@
-"""One InvokeEndpoint request, from its head to its answer.
-
-Receives the body, is admitted, finds an instance, has its model loaded where it names one, is sent,
-and gives back what the container answers. Driven by callbacks: no task, no lock.
-"""
+"""One InvokeEndpoint request from head to answer, driven by callbacks: no task, no lock."""
 
 import asyncio
 
@@ -34,34 +30,33 @@ __all__ = ["Invocation"]
 
 QUESTION_SECONDS = 0.05
 MOST_QUESTIONS = 10
-"""What is not known by then is not told: callers wait for it."""
+"""the caller waits for the reason, so a later one is left out"""
 TRUSTED_BYTES = 16 * 1024
-"""Of a body that is received whatever the head says; all connections can hold so much each. What is
-larger is refused at its head where that cannot be signed rightly."""
+"""smaller bodies are received unchecked, on all connections at once; larger ones are refused at the
+head if it cannot be signed correctly"""
 
 
 class Invocation:
-    """The handler of one request; also waits for a connection, and gets the answer."""
+    """Handles one request, and receives the container's answer."""
 
     is_streamed = False
 
-    # What most requests never change stands here, not in each of them.
+    # Defaults live on the class, as most requests never change them.
     _admitted: Admitted
     _answer: ContainerAnswer
     _placement: Placement | None = None
     _passage: Passage | None = None
-    """Through the containers of its instance, where there are several."""
+    """through several containers"""
     _upstream: Upstream | None = None
-    """Where it was sent, until all of the answer is here."""
+    """set until the answer is complete"""
     _relaying = False
-    """The caller has got a part of the answer already."""
+    """the caller has part of the answer"""
     _model: ModelWait | None = None
-    """Of a request that names one."""
     _model_name: str | None = None
-    """What the container calls it."""
+    """in the container"""
     deadline = 0.0
     _asking: asyncio.TimerHandle | None = None
-    """Why its container has ended."""
+    """asks again why the container ended"""
 
     def __init__(self, exchange: Exchange, invoker: Invoker) -> None:
         self._exchange = exchange
@@ -69,14 +64,14 @@ class Invocation:
         self._body = Body(invoker.held)
         self._account = Account(invoker.monotonic, invoker.access_log)
 
-    # What the client's connection calls
+    # Called by the client's connection
 
     def begin(self) -> None:
         fields = self._exchange.fields
         try:
             size = int(fields.get("content-length", 0))
             if size > TRUSTED_BYTES or "transfer-encoding" in fields:
-                # It is kept in memory for nobody who has no key.
+                # Callers without a key get no memory.
                 self._admission().check_head(self._exchange)
             self._check_size(size)
         except AwsError as error:
@@ -90,7 +85,7 @@ class Invocation:
     def body(self, data: bytes) -> None:
         self._body.add(data)
         try:
-            # Piece by piece: all bodies that are under way were small once.
+            # Checked for each piece: all bodies together may have outgrown the bound.
             self._check_size(self._body.size)
         except AwsError as error:
             self.fail(error)
@@ -126,7 +121,7 @@ class Invocation:
         self._let_go()
 
     def _check_size(self, size: int) -> None:
-        """Raises AwsError: a body of so many bytes is too much, alone or with all the others."""
+        """Raises AwsError if this body or all together are too large."""
         invoker = self._invoker
         if invoker.held.is_full:
             invoker.limit_hits[Limit.BODIES] += 1
@@ -136,10 +131,9 @@ class Invocation:
             request_id = self._exchange.request_id.decode()
             raise body_too_large(request_id, invoker.limits.body_bytes)
 
-    # What those that are live are called for
+    # Called by ActiveRequests
 
     def expire(self) -> None:
-        """Whatever the request waits for has taken too long."""
         if self._model is not None and self._model.is_on:
             self.fail(self._model.late())
         else:
@@ -149,15 +143,14 @@ class Invocation:
             self.fail_by_model(500, self._invoker.texts.timed_out(name, self._container))
 
     def shut_down(self) -> None:
-        """The process ends, and has waited long enough: the caller gets no more of the answer."""
+        """The drain time is over."""
         self._note(CUT_OFF, self._relayed())
         self._let_go()
         self._break_off()
 
-    # What its placement calls
+    # Called by the placement
 
     def placed(self, instance: RoutedInstance) -> None:
-        """Send, or have a model loaded first."""
         target_model = self._admitted.target_model
         if target_model is None:
             self._send(instance)
@@ -177,7 +170,7 @@ class Invocation:
         else:
             self.fail(no_instance(admitted.endpoint.name))
 
-    # What the wait for its model calls
+    # Called by the model wait
 
     def model_ready(self, model_name: str) -> None:
         self._model_name = model_name
@@ -187,7 +180,7 @@ class Invocation:
         self._answer_model_error(status, message.encode(), True)
 
     def look_again(self) -> None:
-        """For an instance with the model: only here, once a container here has answered."""
+        """Stays on its instance once a pipeline container has answered."""
         if self._passage is not None and self._passage.begun:
             assert self._model is not None
             self._model.load()
@@ -196,7 +189,7 @@ class Invocation:
         self._placement.leave()
         self._placement.find()
 
-    # What the pool of connections calls
+    # Called by the connection pool
 
     def connected(self, upstream: Upstream) -> None:
         body = self._body
@@ -211,7 +204,7 @@ class Invocation:
             upstream.write_all([head, *body.parts])
 
     def refused(self) -> None:
-        """It provably did not begin."""
+        """The container provably did not begin."""
         if self._passage is not None and self._passage.begun:
             self.unanswered()
             return
@@ -232,7 +225,7 @@ class Invocation:
             self._passage = Passage(self, exchange, admitted, body, self._account, self._invoker)
         self._passage.go_on(instance, self._model_name)
 
-    # What the container's connection calls
+    # Called by the container's connection
 
     def answer_interim(self, status: int, headers: Headers) -> None: ...
 
@@ -263,7 +256,7 @@ class Invocation:
     def _note_relaying(self) -> None:
         if self._answer.passing:
             self._relaying = True
-            # From now on it is also the caller's pace that counts: the time is a stream's.
+            # The caller's pace counts from now on: use a stream's time-out.
             self._invoker.live.enter_stream(self)
 
     def answer_ends(self) -> None:
@@ -271,7 +264,7 @@ class Invocation:
         answer = self._answer
         self._account.answer()
         if answer.is_success:
-            # First of all: what is counted is no time of the caller's.
+            # Answer first: the caller need not wait for the counting.
             answer.give()
             self._account.end()
             self._note(200, answer.size)
@@ -282,16 +275,16 @@ class Invocation:
     def answer_breaks(self) -> None:
         upstream, self._upstream = self._upstream, None
         if upstream is not None and upstream.unread:
-            # Our model server begins nothing that it has not read whole.
+            # Our model server begins only requests that it has read whole.
             self.refused()
         else:
             self.unanswered()
 
-    def upstream_full(self) -> None: ...  # The body is all here: there is nobody to pause.
+    def upstream_full(self) -> None: ...  # the body is complete
 
     def upstream_drained(self) -> None: ...
 
-    # What its passage through several containers calls
+    # Called by the pipeline
 
     def expect(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -311,8 +304,7 @@ class Invocation:
         self._ask_why(0 if self._exchange.begun else MOST_QUESTIONS)
 
     def _ask_why(self, questions: int) -> None:
-        """Fail with the reason for which the container has ended, which its agent sees a moment
-        after the connection is lost."""
+        """Fails with the reason, which the agent learns a moment after the connection is lost."""
         reason = self._invoker.why_ended(self._place())
         if reason is None and questions:
             loop = asyncio.get_running_loop()
@@ -329,7 +321,7 @@ class Invocation:
         self.fail_by_model(status, error)
 
     def fail_by_model(self, status: int, error: AwsError) -> None:
-        """End with `error`, which a container is to be blamed for."""
+        """Ends with an error of the container."""
         if self._passage is not None:
             self._passage.count(status)
         self._account.fail(status)
@@ -337,12 +329,11 @@ class Invocation:
 
     @property
     def _container(self) -> str:
-        """Whose turn it is."""
         passage = self._passage
         return self._admitted.variant.hostname if passage is None else passage.hostname
 
     def fail(self, error: AwsError) -> None:
-        """End with `error`; where part of an answer is out already, by cutting the caller off."""
+        """Cuts the caller off if part of an answer is sent."""
         self._note_error(error)
         self._let_go()
         if self._exchange.begun:
@@ -351,7 +342,6 @@ class Invocation:
             answer_error(self._exchange, error)
 
     def _let_go(self) -> None:
-        """Hold nothing any more, whatever was under way."""
         placement = self._placement
         self._account.count_look_up()
         if self._asking is not None:
@@ -372,8 +362,6 @@ class Invocation:
         self._invoker.live.leave(self)
         self._body.drop()
 
-    # Its place
-
     def _place(self) -> RoutedInstance:
         assert self._placement is not None
         assert self._placement.instance is not None
@@ -388,7 +376,7 @@ class Invocation:
             self._note(error.status or 400, len(error_body(error)))
 
     def _note(self, status: int | str, answer_bytes: int) -> None:
-        """To be called when the end is known, before the body is dropped."""
+        """Must be called before the body is dropped."""
         if self._invoker.access_log is not None:
             exchange = self._exchange
             endpoint = read_target(exchange.target).endpoint
@@ -396,10 +384,9 @@ class Invocation:
             self._account.note(status, exchange.request_id, endpoint, size, answer_bytes)
 
     def _relayed(self) -> int:
-        """Bytes of an answer's body that the caller was sent, as far as is known here."""
         return self._answer.size if self._exchange.begun else 0
 
-    # What a streamed invocation does in its own way
+    # Overridden by streamed invocations
 
     def _admission(self) -> Admission:
         return self._invoker.admission
@@ -408,5 +395,4 @@ class Invocation:
         return ContainerAnswer(self._exchange, self._admitted.variant.invoked_field)
 
     def _break_off(self) -> None:
-        """Part of an answer is out, and there is no more of it."""
         self._exchange.channel.abort()

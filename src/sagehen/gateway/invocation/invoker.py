@@ -1,9 +1,4 @@
-"""The invocations that are worked on now: so many at once, and each for so long.
-
-What all invocations of this process share.
-
-The body of one request as it comes, and what all of them take of this process's memory.
-"""
+"""State shared by all invocations of this process: requests in flight, bodies, limits."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -35,24 +30,24 @@ class Expiring(Protocol):
 
 
 class ActiveRequests:
-    """One per process."""
+    """Invocations in flight, bounded in number and time."""
 
     def __init__(self, limits: InvocationLimits, limit_hits: LimitHits, clock: Clock) -> None:
         self._limits = limits
         self._limit_hits = limit_hits
         self._monotonic = clock.monotonic
         self._answering: dict[Expiring, InFlightCounter] = {}
-        """In the order of their deadlines, as all have the same time."""
+        """in the order of deadlines, as all have the same time-out"""
         self._streaming: dict[Expiring, InFlightCounter] = {}
-        """Those whose answer has begun to be streamed; in the same order."""
+        """answers being streamed, in the order of deadlines"""
         self.on_first: Callable[[], None] = lambda: None
-        """Called when one comes while no other is waited for."""
+        """called when an invocation arrives while no other waits for an answer"""
 
     def __len__(self) -> int:
         return len(self._answering) + len(self._streaming)
 
     def check_room(self) -> None:
-        """Raises AwsError: no more invocations may be held now."""
+        """Raises AwsError if there are too many."""
         if len(self) >= self._limits.invocations:
             self._limit_hits[Limit.QUEUE] += 1
             raise unavailable(
@@ -61,14 +56,14 @@ class ActiveRequests:
             )
 
     def enter(self, invocation: Expiring, in_flight: InFlightCounter) -> None:
-        """`invocation` is worked on from now until `leave`; `in_flight` counts its variant's."""
+        """`in_flight`: of the variant."""
         if not self._answering:
             self.on_first()
         self._answering[invocation] = in_flight
         in_flight.enter()
 
     def enter_stream(self, invocation: Expiring) -> None:
-        """Its answer has begun: from here on it has the time of a stream."""
+        """Gives a begun answer the time-out of a stream."""
         in_flight = self._answering.pop(invocation, None)
         if in_flight is not None:
             invocation.deadline = self._monotonic() + self._limits.stream_seconds
@@ -80,13 +75,13 @@ class ActiveRequests:
             in_flight.leave()
 
     def expire(self) -> None:
-        """End the invocations whose time is over. To be called several times a second."""
+        """Ends overdue invocations; call several times a second."""
         now = self._monotonic()
         for invocation in (*_overdue(self._answering, now), *_overdue(self._streaming, now)):
             invocation.expire()
 
     def shut_down(self) -> None:
-        """Cut off the answers that are still being streamed."""
+        """Cuts off streamed answers."""
         for invocation in list(self._streaming):
             invocation.shut_down()
 
@@ -96,7 +91,7 @@ def _overdue(live: Iterable[Expiring], now: float) -> list[Expiring]:
 
 
 class Held:
-    """Bytes that the bodies of all requests take together, and may take."""
+    """Counts the bytes of all bodies in memory."""
 
     def __init__(self, most_bytes: int) -> None:
         self.bytes = 0
@@ -108,7 +103,7 @@ class Held:
 
 
 class Body:
-    """Kept in the pieces in which it came, until `drop`."""
+    """A request body in pieces, until `drop`."""
 
     __slots__ = ("_digest", "_held", "parts", "size")
 
@@ -121,7 +116,7 @@ class Body:
     def add(self, data: bytes) -> None:
         self.size += len(data)
         self._held.bytes += len(data)
-        # Hashed piece by piece, so that a large body never holds up the others for long.
+        # Hashed piece by piece, so that a large body never blocks the loop.
         if self.parts:
             if self._digest is None:
                 self._digest = sha256(self.parts[0])
@@ -129,19 +124,17 @@ class Body:
         self.parts.append(data)
 
     def keep(self, data: bytes) -> None:
-        """As `add`, where nobody will ask for the digest."""
+        """Like `add`, without the digest."""
         self.size += len(data)
         self._held.bytes += len(data)
         self.parts.append(data)
 
     def sha256(self) -> str:
-        """In hexadecimal."""
         if self._digest is not None:
             return str(self._digest.hexdigest())
         return sha256(self.parts[0] if self.parts else b"").hexdigest()
 
     def drop(self) -> None:
-        """It is not needed any more."""
         self._held.bytes -= self.size
         self.size = 0
         self.parts = []
@@ -149,7 +142,7 @@ class Body:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Invoker:
-    """One per process: the way in, the ways on, and the bounds."""
+    """What every invocation uses."""
 
     admission: Admission
     stream_admission: Admission
@@ -164,6 +157,6 @@ class Invoker:
     access_log: AccessLog | None
     monotonic: Callable[[], float]
     why_ended: Callable[[RoutedInstance], str | None]
-    """Why a container of that instance ended; empty: it is not known, None: not yet."""
+    """the container's end; "" if unknown, None if not known yet"""
     random: Random
-    """Gives numbers in [0, 1)."""
+    """in [0, 1)"""

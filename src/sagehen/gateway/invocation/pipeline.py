@@ -1,8 +1,5 @@
-"""A request's way through an inference pipeline: all containers of one instance, in their order.
-
-What each answers is what the next is asked. Those before the last are heard to their end here; the
-last one's answer goes to whose request it is, who treats it as that of an only container.
-"""
+"""An inference pipeline: each container's answer is the next one's request, buffered here; the last
+answer goes to the invocation."""
 
 from typing import Protocol
 
@@ -24,26 +21,24 @@ _ACCEPT = b"accept"
 
 
 class Passenger(Receiver, Protocol):
-    """Whose request it is; receives the answer of the last container."""
+    """The invocation, which receives the last container's answer."""
 
-    def expect(self, upstream: Upstream) -> None:
-        """The last container is sent it now: what comes is the answer."""
+    def expect(self, upstream: Upstream) -> None: ...
 
     def refused(self) -> None:
-        """The container whose turn it is provably did not begin."""
+        """The current container provably did not begin."""
 
-    def unsuccessful(self, answer: ContainerAnswer) -> None:
-        """It answered, but with no success."""
+    def unsuccessful(self, answer: ContainerAnswer) -> None: ...
 
     def unanswered(self) -> None:
-        """It was lost before it had answered."""
+        """The current container was lost."""
 
     def fail_by_model(self, status: int, error: AwsError) -> None:
-        """It is to be blamed for the end; `status` is what it counts as."""
+        """`status`: what the failure counts as."""
 
 
 class StageAnswer(ContainerAnswer):
-    """Kept whole: it is a request to be."""
+    """Buffers a success as the next request's body."""
 
     __slots__ = ("kept",)
 
@@ -70,12 +65,9 @@ class StageAnswer(ContainerAnswer):
 
 
 class Passage:
-    """One request on its way; waits for connections and gets answers as the request itself would.
+    """One request's way through an instance's containers.
 
-    The caller's Accept is for the last container only; what the others answer in, they know.
-
-    Args:
-        body: as it came; it stays its owner's.
+    Only the last gets the caller's Accept header. The caller keeps `body`.
     """
 
     __slots__ = (
@@ -115,34 +107,29 @@ class Passage:
         self._instance: RoutedInstance | None = None
         self._model_name: str | None = None
         self._upstream: Upstream | None = None
-        """To the container whose turn it is, until all of its answer is here."""
+        """set until the answer is complete"""
         self._answer: StageAnswer | None = None
         self._status = 0
         self._sent_at: float | None = None
         self._spent_seconds = 0.0
-        """What the containers before have taken together."""
+        """by earlier containers"""
         self.at = 0
-        """Whose turn it is."""
+        """index of the current container"""
         self.hostname = admitted.variant.hostname
-        """What that one is called."""
         self._lines = _without(admitted.lines, _ACCEPT)
-        """The header lines that it gets."""
+        """for the current container"""
 
     @property
     def begun(self) -> bool:
-        """A container has answered already: it is not to be asked again."""
+        """Whether a container has answered, so that no other instance can take over."""
         return self.at > 0
 
     @property
     def is_at_models(self) -> bool:
-        """It is the turn of the container that holds many models."""
         return self._stage.multi_model
 
     def go_on(self, instance: RoutedInstance, model_name: str | None) -> None:
-        """Send to the container whose turn it is.
-
-        `model_name`: of the loaded model, where one of the containers holds many.
-        """
+        """`model_name`: loaded, if a container holds many models."""
         self._instance = instance
         self._model_name = model_name
         self.hostname = self._stage.hostname
@@ -151,7 +138,7 @@ class Passage:
             self.connected(upstream)
 
     def count(self, status: int) -> None:
-        """Count how the container whose turn it is has ended: its status, 500 if it gave none."""
+        """Counts the current container's status; 500 if it gave none."""
         counters = self._stage.counters
         counters.invocations += 1
         if 400 <= status < 500:
@@ -162,10 +149,10 @@ class Passage:
             counters.model_latency.seen.append(int(self._since_sent() * 1e6))
 
     def let_go(self) -> None:
-        """Hold nothing any more; the owner is told of nothing any more."""
+        """Releases everything; stops calling the owner."""
         if self._instance is None:
             return
-        # They know each other: apart, both are freed at once.
+        # Breaks the reference cycle.
         del self._owner
         if self._upstream is not None:
             self._upstream.abandon()
@@ -178,7 +165,7 @@ class Passage:
             self._body.drop()
         self._instance = None
 
-    # What the pool of connections calls
+    # Called by the connection pool
 
     def connected(self, upstream: Upstream) -> None:
         stage, body, account = self._stage, self._body, self._account
@@ -187,7 +174,7 @@ class Passage:
         account.send(self._instance.instance_id)
         assert account.sent_at is not None
         self._sent_at = account.sent_at
-        # As if this one had worked on it from the beginning: it is the time of all together.
+        # The request's time includes earlier containers.
         account.sent_at -= self._spent_seconds
         if self._is_at_last:
             self._owner.expect(upstream)
@@ -200,7 +187,7 @@ class Passage:
     def refused(self) -> None:
         self._owner.refused()
 
-    # What the container's connection calls
+    # Called by the container's connection
 
     def answer_interim(self, status: int, headers: Headers) -> None: ...
 
@@ -244,7 +231,7 @@ class Passage:
         else:
             self._owner.unanswered()
 
-    def upstream_full(self) -> None: ...  # The body is all here: there is nobody to pause.
+    def upstream_full(self) -> None: ...  # the body is complete
 
     def upstream_drained(self) -> None: ...
 
@@ -274,7 +261,6 @@ class Passage:
         self._owner.fail_by_model(500, error)
 
     def _pass_on(self, answer: StageAnswer) -> None:
-        """What a container answered becomes the request of the next."""
         assert self._instance is not None
         if self.begun:
             self._body.drop()
@@ -290,6 +276,6 @@ class Passage:
 
 
 def _without(lines: bytes, name: bytes) -> bytes:
-    """Header lines but for those of `name`, which is in lower case."""
+    """`name` is in lower case."""
     kept = [line for line in lines.split(b"\r\n") if line.partition(b":")[0].lower() != name]
     return b"\r\n".join(kept)

@@ -1,7 +1,4 @@
-"""One InvokeEndpointWithResponseStream request: an invocation whose answer comes in frames.
-
-What a container answers, to a caller who gets it as it comes: each piece in a frame.
-"""
+"""InvokeEndpointWithResponseStream: the answer is sent in event-stream frames as it arrives."""
 
 from sagehen.gateway.admission.admission import Admission
 from sagehen.gateway.admission.errors import STREAM_SHUT_DOWN, stream_broken, stream_timed_out
@@ -20,14 +17,14 @@ _PASSED_ON = {
 
 
 class StreamedAnswer(ContainerAnswer):
-    """Passed on from its first byte; an error's is kept, as that of any answer."""
+    """Streams a success from its first byte; buffers errors."""
 
     __slots__ = ()
 
     passed_on = _PASSED_ON
 
     def begin(self, status: int, headers: Headers, length: int | None) -> None:
-        # The head waits for the first byte: without one, there is still an error to answer.
+        # The head waits for the first byte: until then an error can be answered.
         self.status = status
         self.headers = headers
 
@@ -46,13 +43,13 @@ class StreamedAnswer(ContainerAnswer):
         self._exchange.end_answer()
 
     def break_off(self, message: str, error_code: str) -> None:
-        """End what has begun with an exception: clients take a mere end for the answer's own."""
+        """Clients would take a mere end for a complete answer."""
         members = {"Message": message, "ErrorCode": error_code}
         self._exchange.continue_answer(exception("ModelStreamError", members))
         self._exchange.end_answer()
 
     def fail(self, message: str) -> None:
-        """End what has begun, for a reason that is ours and not the model's."""
+        """Ends the stream for a reason that is not the model's fault."""
         self._exchange.continue_answer(exception("InternalStreamFailure", {"Message": message}))
         self._exchange.end_answer()
 
@@ -62,7 +59,7 @@ class StreamedAnswer(ContainerAnswer):
 
 
 class StreamedInvocation(Invocation):
-    """Until the first byte it is as any other; then errors are frames."""
+    """Reports errors in frames once its answer has begun."""
 
     is_streamed = True
 

@@ -1,8 +1,5 @@
-"""What is counted for each variant.
-
-While a request is answered, numbers are added or put on a list and nothing else; what is made of
-them is made several times a second, beside the requests.
-"""
+"""Counters of each variant. Requests only add numbers or append to lists; periodic tasks do the
+rest."""
 
 from collections import Counter, deque
 from typing import Any
@@ -16,34 +13,33 @@ __all__ = ["Counters", "InFlightCounter", "Times", "VariantCounters"]
 
 GONE_VARIANTS_KEPT = 200
 WINDOW_REPORTS = 10
-"""Reports, one a second, over which the least and the most requests at once are told."""
+"""one a second"""
 
 
 class Times:
-    """One kind of time: what has been seen since the last `digest`, and the sketch of the rest."""
+    """One kind of duration: new values, and a sketch of older ones."""
 
     __slots__ = ("_buckets", "_count", "_encoded", "_sum", "seen")
 
     def __init__(self) -> None:
         self.seen: list[int] = []
-        """Microseconds. It grows until `digest`, which is called several times a second."""
+        """microseconds; grows until `digest`"""
         self._count = 0
         self._sum = 0
         self._buckets: dict[int, int] = {}
         self._encoded: msgspec.Raw | None = None
 
     def digest(self) -> None:
-        """Put what has been seen into the sketch."""
         if self.seen:
             seen, self.seen = self.seen, []
             self._count += len(seen)
             self._sum += sum(seen)
-            # Counted first: most times are seen often, and each costs a logarithm.
+            # Counted first, as each distinct value costs a logarithm.
             add_to_buckets(self._buckets, Counter(seen).items())
             self._encoded = None
 
     def report(self) -> msgspec.Raw:
-        """Latencies as JSON; made anew only where something was added."""
+        """Returns JSON, encoded only after changes."""
         if self._encoded is None:
             latencies = {"count": self._count, "sum": self._sum, "buckets": self._buckets}
             self._encoded = msgspec.Raw(msgspec.json.encode(latencies))
@@ -51,7 +47,7 @@ class Times:
 
 
 class InFlightCounter:
-    """How many requests are somewhere, and the most and the least at once in the last 10 s."""
+    """A number of requests, with its extremes over 10 s."""
 
     __slots__ = ("_earlier", "_highest", "_lowest", "now")
 
@@ -72,7 +68,7 @@ class InFlightCounter:
             self._lowest = self.now
 
     def report(self) -> dict[str, int]:
-        """To be called once a second: each call ends one second of the window."""
+        """Ends one second of the window: call once a second."""
         self._earlier.append((self._lowest, self._highest))
         self._lowest = self._highest = self.now
         return {
@@ -83,36 +79,36 @@ class InFlightCounter:
 
 
 class VariantCounters(msgspec.Struct, kw_only=True):
-    """One variant's counts since this process began; named as they are told to control."""
+    """A variant's counts since this process began, as reported to control."""
 
     endpoint: str
     variant: str
     container: str = ""
-    """Its hostname, where this is one of several containers of the variant."""
+    """hostname, if invoked directly"""
     is_stage: bool = False
-    """Of a pipeline: what is counted here is a part of what is counted for the variant."""
+    """a pipeline's container, counted in the variant too"""
     invocations: int = msgspec.field(default=0, name="Invocations")
     invocations_per_instance: float = msgspec.field(default=0.0, name="InvocationsPerInstance")
-    """Each adds 1/N, of N instances that the variant had then."""
+    """sum of 1/N, for N instances"""
     errors_4xx: int = msgspec.field(default=0, name="Invocation4XXErrors")
     errors_5xx: int = msgspec.field(default=0, name="Invocation5XXErrors")
     model_errors: int = msgspec.field(default=0, name="InvocationModelErrors")
-    """Any answer but 2xx, a lost connection, a time-out."""
+    """any answer but 2xx, a lost connection, a time-out"""
     cache_hits: int = msgspec.field(default=0, name="ModelCacheHit")
     cache_samples: int = msgspec.field(default=0, name="ModelCacheHitSamples")
     model_latency: Times = msgspec.field(default_factory=Times, name="ModelLatency")
-    """What containers took, with the way there and back."""
+    """with the way there and back"""
     overhead_latency: Times = msgspec.field(default_factory=Times, name="OverheadLatency")
-    """Everything else, from the whole request to the whole answer."""
+    """the rest, from whole request to whole answer"""
     shadow_copies_dropped: int = msgspec.field(default=0, name="ShadowCopiesDropped")
-    """Of a shadow: copies that were never sent."""
+    """never sent"""
     loading_wait_us: int = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
     loading_waits: int = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
     in_flight: InFlightCounter = msgspec.field(
         default_factory=InFlightCounter, name="ConcurrentRequestsPerModel"
     )
     queued: InFlightCounter = msgspec.field(default_factory=InFlightCounter, name="QueuedRequests")
-    """Those of them that wait for a free slot."""
+    """waiting for a slot"""
 
     def digest(self) -> None:
         self.model_latency.digest()
@@ -120,10 +116,10 @@ class VariantCounters(msgspec.Struct, kw_only=True):
 
 
 class Counters:
-    """Every variant's, which outlive changes of the routes, and those of the limits."""
+    """All counters, kept across route changes, and hits of limits."""
 
     def __init__(self, gateway: str, began_at: float = 0.0) -> None:
-        """`began_at`: when this process did, in seconds since the epoch."""
+        """`began_at`: seconds since the epoch."""
         self.limit_hits = no_hits()
         self._gateway = gateway
         self._began_at = began_at
@@ -132,7 +128,7 @@ class Counters:
     def of(
         self, endpoint: str, variant: str, container: str = "", is_stage: bool = False
     ) -> VariantCounters:
-        """The same object for the same variant or container, for as long as it is kept."""
+        """Returns the same object until the variant is forgotten."""
         key = (endpoint, variant, container, is_stage)
         counters = self._variants.get(key)
         if counters is None:
@@ -142,17 +138,17 @@ class Counters:
         return counters
 
     def keep_only(self, present: set[tuple[str, str]]) -> None:
-        """Forget variants that are gone, once there are many: what they counted has been told."""
+        """Forgets variants that are gone, once there are many."""
         if len(self._variants) > GONE_VARIANTS_KEPT + len(present):
             self._variants = {key: one for key, one in self._variants.items() if key[:2] in present}
 
     def digest(self) -> None:
-        """Make sketches of the times seen. To be called several times a second, as they pile up."""
+        """Call several times a second, as durations pile up."""
         for counters in self._variants.values():
             counters.digest()
 
     def report(self) -> bytes:
-        """JSON for control: this process and all its counts. To be called once a second."""
+        """Returns JSON; call once a second."""
         self.digest()
         report = {
             "gateway": self._gateway,

@@ -1,7 +1,4 @@
-"""What one invocation is counted as, and noted in the access log.
-
-A line in the log for each invocation, on demand; written in batches, beside the requests.
-"""
+"""Counts an invocation's times and result, and writes the access log."""
 
 import asyncio
 import time
@@ -16,18 +13,17 @@ from sagehen.gateway.client.limits import Limit, LimitHits
 __all__ = ["CLIENT_GONE", "CUT_OFF", "MOST_WAITING", "AccessLog", "Account", "EndedRequest"]
 
 MOST_WAITING = 16_384
-"""Lines that wait to be written; more are dropped, and their number is told. Not set: no disk
-that serves is so far behind."""
+"""lines; more are dropped and counted. Not a setting: no working disk is so far behind"""
 CLIENT_GONE = "gone"
-"""Stands for the status where the caller left before the answer was whole."""
+"""status if the caller left early"""
 CUT_OFF = "cut"
-"""Stands for the status where an answer that had begun broke."""
+"""status if a begun answer broke"""
 
 _START = "INFO gateway sagehen.gateway.metrics.request_metrics:"
 
 
 class EndedRequest(NamedTuple):
-    """What is known of an invocation at its end; what it never got to is None."""
+    """An access log line; None for steps never reached."""
 
     request_id: bytes
     endpoint: str
@@ -41,7 +37,7 @@ class EndedRequest(NamedTuple):
 
 
 class AccessLog:
-    """`write` takes text and may block: it is called in a thread."""
+    """Logs in batches; `write` may block, as it runs in a thread."""
 
     def __init__(self, write: Callable[[str], object], clock: Clock, limit_hits: LimitHits) -> None:
         self._write = write
@@ -59,21 +55,20 @@ class AccessLog:
             self._limit_hits[Limit.ACCESS_LOG] += 1
 
     async def flush(self) -> None:
-        """Write what waits. To be called several times a second."""
+        """Call several times a second."""
         if self._writing is not None or not (self._waiting or self._dropped):
             return
         waiting, self._waiting = self._waiting, []
         dropped, self._dropped = self._dropped, 0
         self._writing = asyncio.ensure_future(asyncio.to_thread(self._write_out, waiting, dropped))
         try:
-            # Shielded: who is cancelled here must not let go of lines half written.
+            # Cancellation must not lose half-written lines.
             await asyncio.shield(self._writing)
         finally:
             if self._writing.done():
                 self._writing = None
 
     async def close(self) -> None:
-        """Write what waits, after what is being written already."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
             self._writing = None
@@ -100,12 +95,7 @@ def _time(at: float) -> str:
 
 
 class Account:
-    """Times of one invocation, and the counts of its variant.
-
-    Args:
-        monotonic: seconds, as all times here.
-        access_log: None where nobody wants one.
-    """
+    """One invocation's times, in monotonic seconds, and their counting."""
 
     __slots__ = (
         "_access_log",
@@ -126,13 +116,12 @@ class Account:
         self._answered_at = 0.0
         self.admitted: Admitted | None = None
         self._hit: bool | None = None
-        """The model it names was loaded already; None before it was looked for."""
+        """already loaded; None before the look-up"""
         self.received_at = 0.0
-        """When all of it was here."""
+        """request complete"""
         self.sent_at: float | None = None
-        """When an instance got it, the last time."""
+        """to an instance, the last time"""
         self.instance_id: str | None = None
-        """Which."""
 
     def admit(self, admitted: Admitted) -> None:
         self.admitted = admitted
@@ -145,15 +134,14 @@ class Account:
         self.instance_id = instance_id
 
     def answer(self) -> None:
-        """All of the instance's answer is here."""
         self._answered_at = self._monotonic()
 
     def look_up(self, hit: bool) -> None:
-        """Its model was looked for; the last time counts."""
+        """The last call counts."""
         self._hit = hit
 
     def count_look_up(self) -> None:
-        """Whatever came of it afterwards. Further calls count nothing."""
+        """Counts the look-up once."""
         hit, self._hit = self._hit, None
         if hit is not None:
             assert self.admitted is not None
@@ -168,7 +156,7 @@ class Account:
         counters.loading_wait_us += round(seconds * 1e6)
 
     def fail(self, status: int) -> None:
-        """Count an error that the model answered with, or no answer at all."""
+        """Counts an error of the model, or a missing answer."""
         assert self.admitted is not None
         counters = self.admitted.variant.counters
         counters.model_errors += 1
@@ -179,13 +167,12 @@ class Account:
         self.end()
 
     def end(self) -> None:
-        """Count what it took."""
         assert self.admitted is not None
         counters = self.admitted.variant.counters
         if self.sent_at is not None:
             now = self._answered_at
             if now < self.sent_at:
-                now = self._monotonic()  # It was not answered.
+                now = self._monotonic()  # not answered
             model_us = int((now - self.sent_at) * 1e6)
             counters.model_latency.seen.append(model_us)
             counters.overhead_latency.seen.append(int((now - self.received_at) * 1e6) - model_us)
@@ -198,7 +185,7 @@ class Account:
         request_bytes: int,
         answer_bytes: int,
     ) -> None:
-        """A line in the access log; of several calls the first one counts."""
+        """Logs the first call only."""
         if self._access_log is None or self._noted:
             return
         self._noted = True

@@ -1,4 +1,4 @@
-"""One invocation's wait for its model: looked for, loaded, loaded again where it was lost."""
+"""An invocation's wait for its model to be found or loaded, and loaded again if it was lost."""
 
 from typing import Protocol
 
@@ -14,32 +14,30 @@ from sagehen.wire.errors import AwsError
 __all__ = ["ModelWait", "ModelWaitCallbacks"]
 
 MAX_MISSES = 2
-"""How often a container may say that it does not hold the model it was asked to load."""
+"""times that a container may lack a model it was asked to load"""
 MAX_LOADS = 4
 
 
 class ModelWaitCallbacks(Protocol):
-    """Whose model it is."""
+    """Callbacks to the invocation."""
 
     deadline: float
 
-    def model_ready(self, model_name: str) -> None:
-        """Its instance holds the model, by that name."""
+    def model_ready(self, model_name: str) -> None: ...
 
     def look_again(self) -> None:
-        """Its instance does not, and may be left for another."""
+        """The instance lacks the model; another may be chosen."""
 
-    def model_refused(self, status: int, message: str) -> None:
-        """The container could not load it."""
+    def model_refused(self, status: int, message: str) -> None: ...
 
     def refused(self) -> None:
-        """Nobody was there to load it."""
+        """The agent cannot load the model here."""
 
     def fail(self, error: AwsError) -> None: ...
 
 
 class ModelWait:
-    """Of a request that names `target_model`."""
+    """Gets one invocation's model loaded."""
 
     __slots__ = (
         "_account",
@@ -62,23 +60,21 @@ class ModelWait:
         self._account = account
         self._invoker = invoker
         self._holder = ""
-        """Where the model is looked for."""
+        """`RoutedInstance.holder` of the instance that is asked"""
         self._misses = 0
         self._loads = 0
         self._since: float | None = None
-        """When it began to wait, while it does."""
+        """start of the current wait"""
         self._short_of_memory = False
-        """The container held the model, but had no memory to answer with it."""
+        """the container lacked memory to answer"""
         self.failure: str | None = None
-        """Why no instance could be had to load it, as the last one has it."""
+        """the last instance's reason"""
 
     @property
     def is_on(self) -> bool:
-        """The model is being loaded."""
         return self._since is not None
 
     def begin(self, instance: RoutedInstance) -> None:
-        """Find the model on an instance, or have it loaded there."""
         self._holder = instance.holder
         name = self._invoker.models.find(self._holder, self._target_model)
         if name is None or self._short_of_memory:
@@ -89,7 +85,6 @@ class ModelWait:
             self._owner.model_ready(name)
 
     def load(self) -> None:
-        """Have it loaded where it was looked for last."""
         self._loads += 1
         self._since = now = self._invoker.monotonic()
         wait_seconds = self._owner.deadline - now
@@ -98,7 +93,7 @@ class ModelWait:
         )
 
     def lost(self, status: int) -> None:
-        """The container does not hold it after all, or had no room for its work: a 507."""
+        """The container lacks the model or, with 507, memory to use it."""
         self._misses += 1
         self._short_of_memory = status == 507
         self._account.look_up(False)
@@ -106,29 +101,28 @@ class ModelWait:
         self._owner.look_again()
 
     def is_miss(self, answer: ContainerAnswer) -> bool:
-        """Whether an answer says that the container does not hold the model."""
+        """Whether the container lacks the model."""
         if answer.status not in (404, 507):
             return False
         return self._misses < MAX_MISSES and not answer.is_by_model
 
     def late(self) -> AwsError:
-        """It has taken too long."""
         self._invoker.limit_hits[Limit.LOADING] += 1
         return still_loading(self._target_model)
 
     def let_go(self) -> None:
-        """Wait for nothing any more; the owner is told of nothing any more."""
-        # They know each other: apart, both are freed at once.
+        """Stops waiting and calling the owner."""
+        # Breaks the reference cycle.
         del self._owner
         if self._since is not None:
             self._end()
             self._invoker.models.leave(self._holder, self._target_model, self)
 
-    # What those who have it loaded call
+    # Called by LoadedModels
 
     def model_loaded(self, model: ModelHolder) -> None:
         if model.hit and not self._misses:
-            # Another gateway had it loaded: nothing was waited for but the agent.
+            # Another gateway loaded it: only the agent's answer was waited for.
             self._since = None
             self._account.look_up(True)
         self._end()
@@ -138,7 +132,7 @@ class ModelWait:
     def model_failed(self, failure: LoadFailure) -> None:
         self._end()
         if failure.status == 429 and self._may_wait_on():
-            # Whoever asked first had less time left than this request has.
+            # The first waiter had less time than this request has.
             self._owner.look_again()
         elif failure.status == 429:
             self._invoker.limit_hits[Limit.LOADING] += 1

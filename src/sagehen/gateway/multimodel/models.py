@@ -1,7 +1,5 @@
-"""Which models multi-model instances hold, and having them loaded, once for all who wait.
-
-Models that were lent by an agent, and are given back when no request needs them any more.
-"""
+"""Models on multi-model instances: loaded once for all waiters, and returned to the agent when
+unused."""
 
 import asyncio
 import logging
@@ -22,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Lent(NamedTuple):
-    """What is owed to the agent of an instance."""
+    """A model to return to an agent."""
 
     model_name: str
     times: int
@@ -30,11 +28,7 @@ class Lent(NamedTuple):
 
 
 class Returns:
-    """Tells an agent at once, and what comes while it is being told all together next.
-
-    Args:
-        tell: tells the agent of an instance how many of each model are given back.
-    """
+    """Returns models to agents; those added during a call share the next call."""
 
     def __init__(self, tell: Callable[[str, dict[str, int]], Awaitable[None]]) -> None:
         self._tell = tell
@@ -42,7 +36,7 @@ class Returns:
         self._telling: set[str] = set()
 
     def add(self, instance_id: str, model_name: str, times: int) -> bool:
-        """Note what is given back; whether `tell` has to be called for that."""
+        """Returns whether the caller must call `tell`."""
         counts = self._counts.setdefault(instance_id, {})
         counts[model_name] = counts.get(model_name, 0) + times
         if instance_id in self._telling:
@@ -61,24 +55,24 @@ class Returns:
 MODELS_REMEMBERED = 100_000
 RETURN_SECONDS = 5.0
 ANSWER_SLACK_SECONDS = 5.0
-"""What the agent may take to answer beyond the time it was asked to wait."""
+"""for the agent's answer, beyond the wait asked for"""
 
 
 class ModelHolder(msgspec.Struct, frozen=True):
-    """The agent's answer: `model_name` is opaque, for `/models/{model_name}/invoke`.
+    """A model lent by the agent until no request here needs it.
 
-    It is lent: the agent is told when no request here needs it any more.
+    `model_name` is opaque, for `/models/{model_name}/invoke`.
     """
 
     model_name: str
     hit: bool = False
     keep: bool = True
-    """False: it is unloaded when it is given back, and is to be asked for each time."""
+    """False: unloaded when returned, and requested each time"""
 
 
 @dataclass(frozen=True)
 class LoadFailure:
-    """Why there is no model: the agent's status, code and sentence."""
+    """The agent's status and message."""
 
     status: int
     message: str
@@ -89,7 +83,7 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class ModelWaiter(Protocol):
-    """A request that needs a model before it can be sent."""
+    """A request that waits for a model."""
 
     def model_loaded(self, model: ModelHolder) -> None: ...
 
@@ -97,20 +91,20 @@ class ModelWaiter(Protocol):
 
 
 _Key = tuple[str, str]
-"""(instance, target model)."""
+"""(instance, target model)"""
 
 
 class LoadedModels:
-    """What this process knows; the agent knows better, and containers best.
+    """Models known here; agents and containers know better.
 
-    Instances are told apart by what is `Instance.holder`.
+    Instances are identified by `RoutedInstance.holder`.
     """
 
     def __init__(self, agent: Pool) -> None:
         self._agent = agent
         self._names: dict[_Key, str] = {}
         self._users: dict[_Key, int] = {}
-        """Requests that have their place at an instance, by the model they are for."""
+        """requests placed on an instance"""
         self._lent: dict[_Key, Lent] = {}
         self._waiting: dict[_Key, list[ModelWaiter]] = {}
         self._used: dict[str, set[str]] = {}
@@ -119,20 +113,18 @@ class LoadedModels:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def find(self, instance_id: str, target_model: str) -> str | None:
-        """The name of a model that the instance holds, as far as is known here."""
         return self._names.get((instance_id, target_model))
 
     def holds(self, instance_id: str, target_model: str) -> bool:
-        """Whether an instance holds a model, as far as is known here."""
         return (instance_id, target_model) in self._names
 
     def begin(self, instance_id: str, target_model: str) -> None:
-        """A request has its place there."""
+        """A request was placed on the instance."""
         key = (instance_id, target_model)
         self._users[key] = self._users.get(key, 0) + 1
 
     def end(self, instance_id: str, target_model: str) -> None:
-        """And has left it."""
+        """A request has left the instance."""
         key = (instance_id, target_model)
         name = self._names.get(key)
         if name is not None:
@@ -153,9 +145,9 @@ class LoadedModels:
         wait_seconds: float,
         short_of_memory: bool = False,
     ) -> None:
-        """Have the instance load a model; joins those who wait for the same already.
+        """Loads a model once for all waiters.
 
-        `short_of_memory`: it holds the model, but had no memory to answer with it.
+        `short_of_memory`: the instance holds it but lacked memory to answer.
         """
         key = (instance_id, target_model)
         waiting = self._waiting.get(key)
@@ -166,18 +158,16 @@ class LoadedModels:
         self._spawn(self._ask(key, wait_seconds, short_of_memory))
 
     def leave(self, instance_id: str, target_model: str, waiter: ModelWaiter) -> None:
-        """`waiter` does not wait any more; the loading goes on."""
+        """Stops waiting; the loading goes on."""
         waiting = self._waiting.get((instance_id, target_model), [])
         if waiter in waiting:
             waiting.remove(waiter)
 
     def forget(self, instance_id: str, target_model: str) -> None:
-        """The container says that it does not hold the model."""
         self._names.pop((instance_id, target_model), None)
 
     def keep_only(self, runs: Mapping[str, str]) -> None:
-        """Forget instances that have left the routes or were started again: `runs` has the run of
-        each that is there."""
+        """Forgets instances that are gone or restarted; `runs`: run ids by instance."""
         same = {one for one, run in runs.items() if self._runs.get(one, run) == run}
         self._runs = runs
         self._names = {key: name for key, name in self._names.items() if key[0] in same}
@@ -185,7 +175,7 @@ class LoadedModels:
         self._used = {one: names for one, names in self._used.items() if one in same}
 
     async def tell_use(self, timeout_seconds: float) -> None:
-        """Tell the agent what was used since the last time, so that it unloads something else."""
+        """Tells agents which models were used, so that they unload others."""
         for key in self._users:
             if (name := self._names.get(key)) is not None:
                 self._note_use(key[0], name)
@@ -241,7 +231,7 @@ class LoadedModels:
         for waiter in waiting:
             waiter.model_loaded(outcome)
         if key not in self._users and key in self._lent:
-            self._give_back(key)  # Nobody has waited so long.
+            self._give_back(key)  # all waiters have left
 
     def _give_back(self, key: _Key) -> None:
         lent = self._lent.pop(key)
@@ -254,7 +244,7 @@ class LoadedModels:
         try:
             await self._touch(instance_id, {"given_back": counts}, RETURN_SECONDS)
         except Unavailable as error:
-            # It finds out by itself, since nobody tells that they are used.
+            # The agent notices by itself, as the models are not reported used.
             log.debug("The agent was not given back models: %s", error)
 
     async def _touch(self, instance_id: str, said: object, timeout_seconds: float) -> None:

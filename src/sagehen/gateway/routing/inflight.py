@@ -1,11 +1,11 @@
-"""How many requests each instance works on, over all gateways: a file that they share in memory.
+"""The requests in flight on each instance, counted by all gateways in a memory-mapped file.
 
         column 0   column 1   …    a column for each instance, as the route table says
 row 0       3          1           gateway 0 writes here, and nobody else
 row 1       2          0           gateway 1
             5          1           what all of them see
 
-Beside each count stands since when a request has waited there for that column's variant.
+Beside each count is the time since when a request has waited for that column's variant.
 """
 
 import mmap
@@ -19,14 +19,14 @@ __all__ = ["InflightTable", "clear_row", "make_board", "open_board"]
 
 CELL_BYTES = 8
 ROW_CELLS = 2 * BOARD_COLUMNS
-"""First the counts, then since when somebody waits."""
+"""first the counts, then the waiting times"""
 ROW_BYTES = ROW_CELLS * CELL_BYTES
 
 
 class InflightTable:
-    """The whole board, with one row of it to write to.
+    """The shared table.
 
-    No lock is needed: a cell has one writer, and is read and written in one piece.
+    No lock is needed: each cell has one writer, and is read and written atomically.
     """
 
     __slots__ = ("_cells", "_others", "_own", "_rows", "shared")
@@ -37,18 +37,15 @@ class InflightTable:
         self._rows = tuple(range(0, len(cells), ROW_CELLS))
         self._others = tuple(one + BOARD_COLUMNS for one in self._rows if one != self._own)
         self.shared = bool(self._others)
-        """There are other gateways."""
+        """there are other gateways"""
 
     def take(self, column: int) -> None:
-        """This gateway has sent an instance one more request."""
         self._cells[self._own + column] += 1
 
     def give(self, column: int, count: int = 1) -> None:
-        """An instance has done with `count` of what this gateway has sent it."""
         self._cells[self._own + column] -= count
 
     def outstanding(self, column: int) -> int:
-        """What an instance works on, for all gateways together."""
         cells = self._cells
         total = 0
         for row in self._rows:
@@ -56,11 +53,11 @@ class InflightTable:
         return total
 
     def wait_since(self, column: int, microseconds: int | None) -> None:
-        """The time, above 0, since when this gateway's first has waited; None: nobody waits."""
+        """`microseconds`: since when the first waiter waits, above 0; None: no waiter."""
         self._cells[self._own + BOARD_COLUMNS + column] = microseconds or 0
 
     def oldest_elsewhere(self, column: int) -> int | None:
-        """Since when somebody has waited at another gateway; None: nobody waits."""
+        """Returns since when another gateway's first waiter waits, in microseconds."""
         oldest: int | None = None
         for row in self._others:
             since = self._cells[row + column]
@@ -70,22 +67,22 @@ class InflightTable:
 
 
 def make_board(path: Path, rows: int) -> None:
-    """A new board with nothing on it, in place of the one of an earlier server."""
+    """Replaces an earlier server's table."""
     beside = path.with_name(path.name + ".new")
     beside.write_bytes(bytes(rows * ROW_BYTES))
     os.replace(beside, path)
 
 
 def open_board(path: Path, row: int) -> InflightTable:
-    """The board as the gateway of a row sees it; what another left in that row is gone."""
+    """Clears the row first: an earlier gateway may have left counts in it."""
     cells = _map(path)
     _clear(cells, row)
     return InflightTable(cells, row)
 
 
 def clear_row(path: Path, row: int) -> None:
-    """The gateway of a row has ended: nobody works for it any more."""
-    # Without the file there is nothing to clear, and the gateway says so itself when it starts.
+    """For a gateway that has ended."""
+    # Without the file there is nothing to clear; gateways clear their row when they start, too.
     with suppress(OSError):
         _clear(_map(path), row)
 

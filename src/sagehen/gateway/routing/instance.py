@@ -1,4 +1,4 @@
-"""One instance as a gateway uses it: what it works on, and the connections to its containers."""
+"""An instance as a gateway uses it: slots, requests in flight, and connections."""
 
 from typing import NamedTuple
 
@@ -12,23 +12,22 @@ __all__ = ["RoutedInstance", "Stage"]
 
 
 class Stage(NamedTuple):
-    """One container of an instance whose containers work one after the other."""
+    """One container of a pipeline."""
 
     hostname: str
     pool: Pool
     multi_model: bool
     counters: VariantCounters
-    """Of the container, over all instances of the variant."""
+    """over all instances of the variant"""
 
 
 class RoutedInstance:
-    """One instance; it stays the same object for as long as it is in the table.
-
-    Where containers are invoked directly, each of them is one of these.
+    """An instance, or a container of it that is invoked directly; the same object while in the
+    route table.
 
     Args:
-        hostname: the container's, where the instance has others beside it.
-        stages: all containers of a pipeline; empty where there is only one to send to.
+        hostname: of a container invoked directly.
+        stages: a pipeline's containers; else empty.
     """
 
     __slots__ = (
@@ -59,16 +58,16 @@ class RoutedInstance:
         self.stages = stages
         self.pool = stages[0].pool if stages else Pool(route.address, clock)
         self.holder = f"{route.instance_id}/containers/{hostname}" if hostname else self.instance_id
-        """By what its agent knows who holds models."""
+        """the agent's id for what holds models"""
         self._board = board
         column = route.board_column
         self.column = column if column is not None and 0 <= column < BOARD_COLUMNS else None
-        """Of the board; None where it has none, or not any more."""
+        """in the in-flight table, if any"""
         self.slots = max(1, route.slots)
         self._own = 0
-        """Requests of this process that it works on."""
+        """in flight, of this process"""
         self.has_left = False
-        """It is in no table any more."""
+        """removed from the route table"""
 
     @property
     def pools(self) -> tuple[Pool, ...]:
@@ -76,30 +75,27 @@ class RoutedInstance:
 
     @property
     def outstanding(self) -> int:
-        """Requests that it works on: of all gateways, where it has a column of the board."""
+        """Requests in flight, of all gateways if there is a column."""
         column = self.column
         return self._own if column is None else self._board.outstanding(column)
 
     @property
     def is_free(self) -> bool:
-        """It may get one more request."""
         return self.outstanding < self.slots
 
     def take(self) -> None:
-        """It gets one more request."""
         self._own += 1
         if self.column is not None:
             self._board.take(self.column)
 
     def give(self) -> None:
-        """It has done with a request."""
         self._own -= 1
         if self.column is not None:
             self._board.give(self.column)
 
     def leave(self) -> None:
-        """It is in no table any more. What it still works on goes on, counted here alone: its
-        column may be another instance's now."""
+        """Counts the remaining requests in this process only: the column may be another instance's
+        now."""
         self.has_left = True
         if self.column is not None:
             self._board.give(self.column, self._own)

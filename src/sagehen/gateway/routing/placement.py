@@ -1,4 +1,4 @@
-"""Where one invocation is worked on: chosen, waited for, given back, chosen again."""
+"""Chooses an invocation's instance, waits for a slot, and tries others if one refuses."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,22 +11,21 @@ from sagehen.gateway.routing.instance import RoutedInstance
 __all__ = ["Placed", "Placement"]
 
 BUSY_FROM = 32
-"""Requests on each instance that holds a model from which on another one gets a copy; SageMaker's
-own threshold is not published."""
+"""requests per instance holding a model, from which another gets a copy; SageMaker's threshold is
+not published"""
 
 
 class Placed(Protocol):
-    """Who is to be worked on."""
+    """Callbacks to the placed request."""
 
-    def placed(self, instance: RoutedInstance) -> None:
-        """It has a slot there."""
+    def placed(self, instance: RoutedInstance) -> None: ...
 
     def nowhere(self) -> None:
-        """There is no instance left that could."""
+        """No instance is left to try."""
 
 
 class _Nobody:
-    """In the place of who has let go."""
+    """Replaces an owner that has let go."""
 
     def placed(self, instance: RoutedInstance) -> None: ...
 
@@ -37,10 +36,9 @@ _NOBODY = _Nobody()
 
 
 class Placement:
-    """One invocation's place among the instances of its variant.
+    """One invocation's slot, or wait for one.
 
-    Args:
-        waiting_since: monotonic seconds; who came first is served first.
+    `waiting_since`: monotonic seconds; the earliest is served first.
     """
 
     __slots__ = (
@@ -69,14 +67,12 @@ class Placement:
         self._random = random
         self._tried: list[RoutedInstance] = []
         self._in_line = False
-        """It waits for a slot."""
         self._had_slot = False
         self.instance: RoutedInstance | None = None
-        """Where it is counted as outstanding."""
+        """counts this request"""
         self.waiting_since = waiting_since
 
     def find(self) -> None:
-        """Choose an instance among those not tried yet, or wait until one of them is free."""
         line = self._admitted.variant.line
         instances = self._untried()
         if not instances:
@@ -91,12 +87,11 @@ class Placement:
             self._take(instance)
 
     def elsewhere(self) -> None:
-        """What was chosen provably did not begin: another may."""
+        """Tries another instance, as this one provably did not begin."""
         self._tried.append(self.leave())
         self.find()
 
     def leave(self) -> RoutedInstance:
-        """Give the slot back."""
         instance, self.instance = self.instance, None
         assert instance is not None
         instance.give()
@@ -107,8 +102,8 @@ class Placement:
         return instance
 
     def let_go(self) -> None:
-        """Hold and wait for nothing any more; the owner is told of nothing any more."""
-        # They know each other: apart, both are freed at once. The collector's pauses are long.
+        """Releases everything; stops calling the owner."""
+        # Breaks the reference cycle: pauses of the garbage collector are long.
         self._owner = _NOBODY
         if self._in_line:
             self._admitted.variant.line.leave(self)
@@ -116,7 +111,7 @@ class Placement:
         if self.instance is not None:
             self.leave()
 
-    # What the line calls
+    # Called by the slot queue
 
     def may_go_to(self, instance: RoutedInstance) -> bool:
         holder = self._admitted.instance
@@ -132,7 +127,7 @@ class Placement:
     def slot_free(self) -> None:
         instance = self._choose(self._untried())
         if instance is None:
-            # Another gateway has taken it in this very moment.
+            # Another gateway has just taken the slot.
             self._admitted.variant.line.join(self, again=True)
         else:
             self._left_line()
@@ -156,7 +151,7 @@ class Placement:
         self._owner.placed(instance)
 
     def _untried(self) -> Sequence[RoutedInstance]:
-        """Of a multi-model variant in the order in which they are to hold the model."""
+        """In order of preference for the model, if any."""
         variant = self._admitted.variant.line.variant
         target_model = self._admitted.target_model
         if (holder := self._admitted.instance) is not None:
@@ -169,7 +164,6 @@ class Placement:
         return instances
 
     def _choose(self, instances: Sequence[RoutedInstance]) -> RoutedInstance | None:
-        """One of `instances` that has a free slot."""
         target_model = self._admitted.target_model
         if target_model is not None:
             if len(instances) == 1:

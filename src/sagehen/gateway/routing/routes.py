@@ -1,4 +1,4 @@
-"""The route table as this process uses it: each endpoint's instances with their connections."""
+"""The route table as this process uses it, with connections to instances."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,20 +24,20 @@ from sagehen.gateway.routing.slot_queue import SlotQueue
 __all__ = ["Endpoint", "Routes", "Variant"]
 
 RANKS_KEPT = 10_000
-"""Models per variant whose order of instances is remembered."""
+"""models per variant with a cached order of instances"""
 
 _InstanceKey = tuple[str, str, tuple[str, ...], int | None]
-"""(id, run, addresses, column of the board)."""
+"""(id, run, addresses, column in the in-flight table)"""
 _LineKey = tuple[str, str, str, bool]
-"""(endpoint, variant, container that is invoked directly, whether it is a shadow): a copy must not
-find itself in the line of the production variant that its shadow has become."""
+"""(endpoint, variant, container invoked directly, is a shadow); the last separates copies from the
+production variant that their shadow may become"""
 
 
 class Variant:
-    """One production or shadow variant, as of one version of the table.
+    """A production or shadow variant in one version of the table.
 
-    Where its containers are invoked directly, each of them is one of these, with the variant's name
-    and weight; the variant itself has no instances then.
+    If containers are invoked directly, each is a Variant with the same name and weight, and this
+    one has no instances.
     """
 
     __slots__ = (
@@ -63,20 +63,20 @@ class Variant:
     ) -> None:
         self.route = route
         self.hostname = hostname
-        """Of the container that gets requests first."""
+        """of the first container"""
         self.direct = direct
-        """The containers by their hostnames, where requests name one; else None."""
+        """containers invoked directly, by hostname"""
         self.instances = instances
         self.instance_share = 1 / len(instances) if instances else 0.0
-        """What a request adds to InvocationsPerInstance."""
+        """what a request adds to InvocationsPerInstance"""
         self.counters = counters
         self.line = line
-        """Where requests wait for a slot; it knows the variant as of the table in force."""
+        """knows the variant of the current table"""
         self.invoked_field = b"x-Amzn-Invoked-Production-Variant: %b\r\n" % route.name.encode()
         self._ranks: dict[str, list[RoutedInstance]] = {}
 
     def ranked(self, model: str) -> list[RoutedInstance]:
-        """The instances, the one to hold `model` first."""
+        """Returns the preferred holder of `model` first."""
         ranks = self._ranks.get(model)
         if ranks is None:
             if len(self._ranks) >= RANKS_KEPT:
@@ -87,7 +87,7 @@ class Variant:
 
 
 class Endpoint:
-    """One endpoint, as of one version of the table."""
+    """An endpoint in one version of the table."""
 
     __slots__ = ("is_asynchronous", "name", "shadow", "shadow_share", "variants", "weights")
 
@@ -100,16 +100,16 @@ class Endpoint:
     ) -> None:
         self.name = name
         self.is_asynchronous = is_asynchronous
-        """Control takes its requests, and gives them to its instances."""
+        """handled by control"""
         self.variants = variants
         self.weights = tuple(variant.route.weight for variant in variants)
         self.shadow = shadow
-        """Gets copies of requests, and is no variant that can be asked for."""
+        """gets copies; cannot be a target variant"""
         self.shadow_share = 0.0 if shadow is None else _share(shadow.route.weight, self.weights)
-        """Of the requests, how many are copied."""
+        """share of requests that are copied"""
 
     def lined_up(self) -> Iterator[Variant]:
-        """All before which requests may wait."""
+        """Yields all variants with a queue."""
         for variant in (*self.variants, *filter(None, (self.shadow,))):
             yield variant
             yield from (variant.direct or {}).values()
@@ -122,7 +122,7 @@ class Endpoint:
 
 
 class Routes:
-    """Follows the file that control writes; what was read last stays in force without it."""
+    """Follows the route file; the last table read stays in force."""
 
     def __init__(self, file: Path, counters: Counters, clock: Clock, board: InflightTable) -> None:
         self._file = RouteFileReader(file, clock)
@@ -130,7 +130,7 @@ class Routes:
         self._clock = clock
         self._board = board
         self.version = 0
-        """Of the table in force: grows with each change."""
+        """grows with each new table"""
         self._endpoints: dict[str, Endpoint] = {}
         self._instances: dict[_InstanceKey, RoutedInstance] = {}
         self._lines: dict[_LineKey, SlotQueue] = {}
@@ -142,29 +142,28 @@ class Routes:
 
     @property
     def are_known(self) -> bool:
-        """Whether control has said which endpoints there are, or who serves them."""
+        """Whether control's route file was ever read."""
         return self._file.is_read
 
     @property
     def leader(self) -> str | None:
-        """Whose control works on the endpoints, where that is another server's."""
+        """Another server that serves the endpoints."""
         return self._file.table.leader
 
     def instances(self) -> Iterable[RoutedInstance]:
         return self._instances.values()
 
     def pools(self) -> list[Pool]:
-        """Those of all instances, and of those that have left and still work on something."""
+        """Includes removed instances that still have requests."""
         serving = (pool for one in self._instances.values() for pool in one.pools)
         return [*serving, *self._leaving]
 
     @property
     def queued(self) -> int:
-        """Requests of this process that wait for a slot."""
         return sum(line.length for line in self._lines.values())
 
     def refresh(self) -> bool:
-        """Read the file if it has changed; whether the table in force is another one now."""
+        """Returns whether there is a new table."""
         return self._apply_if(self._file.refresh())
 
     def _apply_if(self, changed: bool) -> bool:
@@ -230,14 +229,14 @@ class Routes:
         is_shadow: bool = False,
         direct: Mapping[str, Variant] | None = None,
     ) -> Variant:
-        """What gets its requests, waits and counts for itself: a variant, or a container of one."""
+        """For a variant or one container of it."""
         instances = []
         for place in route.instances:
             addresses = tuple(one.address for one in place.containers) or (place.address,)
             key = (place.instance_id, place.run_id, addresses, place.board_column)
             instance = self._instances.get(key) or before.get(key)
             instance = instance or self._instance(endpoint, route, place, container)
-            # It may have become quicker or slower, and is the same all the same.
+            # Only slots may have changed.
             instance.slots = max(1, place.slots)
             self._instances[key] = instance
             instances.append(instance)
@@ -263,7 +262,7 @@ class Routes:
 
 
 def _alone(route: VariantRoute, number: int) -> VariantRoute:
-    """The route to one of the containers of a variant, as if there were no others."""
+    """Makes a route to one container only."""
     instances = tuple(
         replace(
             one,

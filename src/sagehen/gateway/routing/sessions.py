@@ -1,7 +1,7 @@
-"""Sticky sessions: which instance holds the state of one, known to every gateway.
+"""Sticky sessions, in files shared by all gateways.
 
-A session is one small file, named by endpoint and id, as old as the time it ends at. So it outlives
-its gateway, costs nothing to requests without a session, and no memory.
+A file is named by endpoint and id, and its modification time is the session's expiry. Sessions thus
+outlive gateways and cost other requests nothing.
 """
 
 import logging
@@ -21,11 +21,11 @@ from sagehen.gateway.routing.instance import RoutedInstance
 __all__ = ["NEW_SESSION", "Sessions", "StickySession"]
 
 NEW_SESSION = "NEW_SESSION"
-"""What a caller gives as SessionId to begin one."""
+"""SessionId that begins a session"""
 SESSION_SECONDS = 1200.0
-"""Of a session whose container does not say when it ends; the containers' own default."""
+"""without an expiry; the containers' own default"""
 DRAFT_SECONDS = 60.0
-"""How long a file is left alone beyond its time, as one that is being written has no time yet."""
+"""grace for files being written, which have no expiry yet"""
 
 _BEGUN = (b"x-amzn-sagemaker-new-session-id", b"x-amzn-sagemaker-session-id")
 _CLOSED = (b"x-amzn-sagemaker-closed-session-id",)
@@ -41,9 +41,9 @@ class StickySession(msgspec.Struct, frozen=True):
     variant: str
     instance_id: str
     run_id: str
-    """The instance's: one that was started again remembers nothing."""
+    """restarted instances have lost their sessions"""
     expires: float
-    """Seconds since the epoch."""
+    """seconds since the epoch"""
 
     def is_held_by(self, instance: RoutedInstance) -> bool:
         return (self.instance_id, self.run_id) == (instance.instance_id, instance.run_id)
@@ -58,7 +58,7 @@ class Sessions:
         folder.mkdir(mode=0o700, exist_ok=True)
 
     def find(self, endpoint: str, session_id: str) -> StickySession | None:
-        """None if it was never begun, or has ended. Raises OSError: it cannot be read."""
+        """Returns None for an ended or unknown session. Raises OSError."""
         try:
             content = self._file(endpoint, session_id).read_bytes()
             session = msgspec.json.decode(content, type=StickySession)
@@ -69,10 +69,8 @@ class Sessions:
     def answered(
         self, asked_id: str, endpoint: str, variant: str, instance: RoutedInstance, headers: Headers
     ) -> bytes:
-        """Begin or end what a container's answer says; the header lines that tell the caller.
-
-        Raises OSError: it cannot be kept.
-        """
+        """Begins or ends a session as the container says; returns the caller's header lines. Raises
+        OSError."""
         if asked_id != NEW_SESSION:
             closed = _first(headers, _CLOSED)
             if closed is None:
@@ -89,8 +87,7 @@ class Sessions:
         return b"X-Amzn-SageMaker-New-Session-Id: %b\r\n" % begun
 
     def sweep(self) -> None:
-        """Remove what has expired, and is a session or a draft of one. Slow where there are many:
-        not for the event loop."""
+        """Removes expired files. May be slow: not for the event loop."""
         now = self._clock.now()
         with os.scandir(self._folder) as entries:
             for entry in entries:
@@ -103,11 +100,11 @@ class Sessions:
                     continue  # another gateway was quicker
 
     def _file(self, endpoint: str, session_id: str) -> Path:
-        # An id may be longer than a file's name, and file systems may not tell case apart.
+        # Ids may be too long for file names, and file systems may ignore case.
         return self._folder / sha256(f"{endpoint}\0{session_id}".encode()).hexdigest()
 
     def _read(self, said: str) -> tuple[str, float]:
-        """`<id>; Expires=<time>`"""
+        """Parses `<id>; Expires=<time>`."""
         session_id, _, rest = said.partition(";")
         expires = self._clock.now() + SESSION_SECONDS
         if (match := _EXPIRES.search(rest)) is not None:

@@ -1,8 +1,7 @@
-"""Copies of requests, sent to shadow variants beside the requests themselves.
+"""Copies of requests for shadow variants.
 
-A copy shares with its request nothing but the bytes of the body. Nobody waits for it, its answer is
-thrown away, and its bounds are its own: a shadow that is slow, full or broken takes nothing from
-production. Each copy counts once: as an invocation of the shadow, or as dropped if never sent.
+Copies have their own limits and their answers are dropped, so a slow, full or broken shadow takes
+nothing from production. Each counts as an invocation, or as dropped if never sent.
 """
 
 import asyncio
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["Shadows"]
 
 SHARE_OF_ONE_SHADOW = 0.25
-"""Of the bytes for all of them: one shadow that hangs leaves room for the copies of the others."""
+"""of the bytes: a hanging shadow leaves room for the others"""
 
 
 @dataclass(slots=True)
 class _Held:
-    """The copies for one shadow, or for all."""
+    """Copies for one shadow, or all."""
 
     copies: set["_Copy"] = field(default_factory=set)
     size: int = 0
-    """Of their bodies."""
+    """of bodies"""
 
     def add(self, copy: "_Copy") -> None:
         self.copies.add(copy)
@@ -53,11 +52,7 @@ class _Held:
 
 
 class Shadows:
-    """All copies of this process, and their bounds.
-
-    Args:
-        random: gives numbers in [0, 1).
-    """
+    """All copies, within limits. `random` returns numbers in [0, 1)."""
 
     def __init__(
         self,
@@ -79,25 +74,20 @@ class Shadows:
         self._max_bytes = settings.max_shadow_body_bytes
         self._all = _Held()
         self._by_shadow: dict[SlotQueue, _Held] = {}
-        """Of the shadows that have any; by their line, which is the same in all tables."""
+        """by queue, which survives new route tables"""
 
     def __len__(self) -> int:
-        """How many copies are under way."""
         return len(self._all.copies)
 
     def copy(self, admitted: Admitted, parts: Sequence[bytes], streamed: bool) -> None:
-        """Send the endpoint's shadow a copy of a request, if it falls into the share.
+        """Copies a request to its endpoint's shadow, if sampled.
 
-        Only decided here. The work is done in the next turn of the event loop: by then the request
-        itself is on its way.
-
-        Args:
-            parts: of the body.
-            streamed: the answer may go on for the time of a stream, once it has begun.
+        Sends in the event loop's next turn, after the request itself. `streamed`: a begun answer
+        gets a stream's time-out.
         """
         endpoint = admitted.endpoint
         shadow = endpoint.shadow
-        # What belongs to a session is known to one instance of production and nobody else.
+        # Only one production instance knows the session.
         if shadow is None or admitted.session_id is not None:
             return
         if self.random() >= endpoint.shadow_share:
@@ -117,7 +107,6 @@ class Shadows:
         asyncio.get_running_loop().call_soon(copy.begin)
 
     def leave(self, copy: "_Copy") -> None:
-        """It is done with."""
         variant = copy.admitted.variant
         held = self._by_shadow[variant.line]
         held.remove(copy)
@@ -127,7 +116,7 @@ class Shadows:
         variant.counters.in_flight.leave()
 
     def expire(self) -> None:
-        """End the copies whose time is over. To be called several times a second."""
+        """Call several times a second."""
         now = self.monotonic()
         for copy in [one for one in self._all.copies if one.deadline <= now]:
             copy.expire()
@@ -139,10 +128,10 @@ class Shadows:
 
 
 class _Copy:
-    """One copy: waits for a slot and a connection as a request does, and reads past the answer."""
+    """Waits for a slot and a connection like a request, and discards the answer."""
 
     _upstream: Upstream | None = None
-    """Where it was sent, until all of the answer is here."""
+    """set until the answer is complete"""
     _status = 0
     _not_started = False
 
@@ -164,16 +153,15 @@ class _Copy:
         self._placement = Placement(admitted, self, shadows.models, shadows.random, now)
         self.deadline = now + shadows.patience_seconds
 
-    # What its keeper calls
+    # Called by Shadows
 
     def begin(self) -> None:
         self._placement.find()
 
     def expire(self) -> None:
-        """Whatever it waits for has taken too long."""
         self._fail()
 
-    # What its placement calls
+    # Called by the placement
 
     def placed(self, instance: RoutedInstance) -> None:
         upstream = instance.pool.take(self)
@@ -183,7 +171,7 @@ class _Copy:
     def nowhere(self) -> None:
         self._fail()
 
-    # What the pool of connections calls
+    # Called by the connection pool
 
     def connected(self, upstream: Upstream) -> None:
         assert self._placement.instance is not None
@@ -198,7 +186,7 @@ class _Copy:
     def refused(self) -> None:
         self._placement.elsewhere()
 
-    # What the container's connection calls
+    # Called by the container's connection
 
     def answer_interim(self, status: int, headers: Headers) -> None: ...
 
@@ -230,14 +218,14 @@ class _Copy:
         else:
             self._fail()
 
-    def upstream_full(self) -> None: ...  # The body is all here: there is nobody to pause.
+    def upstream_full(self) -> None: ...  # the body is complete
 
     def upstream_drained(self) -> None: ...
 
     # The end
 
     def _fail(self) -> None:
-        """It has come to nothing: by the shadow's fault, if it was sent."""
+        """Counts as the shadow's error if sent, else as dropped."""
         if self._account.sent_at is None:
             self.admitted.variant.counters.shadow_copies_dropped += 1
         else:
@@ -245,7 +233,6 @@ class _Copy:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Hold nothing any more, whatever was under way."""
         if self._upstream is not None:
             self._upstream.abandon()
             self._upstream = None

@@ -1,4 +1,4 @@
-"""The requests of one variant that found no free slot: each goes to whatever frees first."""
+"""Requests of a variant that wait for a free slot."""
 
 import asyncio
 from collections import OrderedDict
@@ -15,46 +15,46 @@ if TYPE_CHECKING:
 __all__ = ["SlotQueue", "Waiter"]
 
 LOOK_SECONDS = 0.001
-"""How soon a slot that another gateway freed is noticed, while anybody waits."""
+"""delay in noticing slots freed by other gateways"""
 LOOKED_AT = 64
-"""How many who wait, from the first on, may be chosen from."""
+"""waiters, from the first on, to choose from"""
 LOOKS_GIVEN = 2
-"""How often this line looks at a free slot that it leaves to a gateway where somebody has waited
-longer, before it takes it: by then the other has looked too, and does not want it."""
+"""times that a free slot is left to a gateway with an older waiter: then that gateway has looked
+too, and does not use it"""
 MOST_PASSED = 16
-"""How often others may go before the first because a free instance holds their model."""
+"""times that the first may be overtaken by waiters whose model a free instance holds"""
 YIELD_MICROSECONDS = 5_000
-"""By how much longer a request must have waited at another gateway to go before those here. Each
-time a slot stays free for up to LOOK_SECONDS, so that they do not take turns for every request."""
+"""Lead of another gateway's waiter that makes ours yield. Yielding leaves a slot free for up to
+LOOK_SECONDS, so it must be rare."""
 
 
 class Waiter(Protocol):
     """A request that waits for a slot."""
 
     waiting_since: float
-    """Monotonic seconds; the same for all processes of a machine."""
+    """monotonic seconds, the same for all processes of a machine"""
 
     def may_go_to(self, instance: "RoutedInstance") -> bool: ...
 
     def prefers(self, instance: "RoutedInstance") -> bool:
-        """It is worth waiting a little for this one."""
+        """Whether to overtake others for this instance."""
 
     def slot_free(self) -> None:
-        """It is not in the line any more: at least one that it may go to has a free slot."""
+        """Removed from the queue: a usable instance is free."""
 
     def line_ends(self) -> None:
-        """It is not in the line any more: there is none left that it may go to."""
+        """Removed from the queue: no usable instance is left."""
 
 
 class SlotQueue:
-    """First come, first served, at this gateway and, within some milliseconds, over all.
+    """First come, first served, here and, within milliseconds, across gateways.
 
-    The gateways tell each other by the board since when the first of each line has waited: under
-    the lowest column of the variant's instances, on which they all agree.
+    Gateways publish their oldest waiter in the in-flight table, under the lowest column of the
+    variant's instances.
     """
 
     variant: "Variant"
-    """As of the table in force."""
+    """of the current route table"""
 
     def __init__(self, board: InflightTable) -> None:
         self._board = board
@@ -67,11 +67,9 @@ class SlotQueue:
 
     @property
     def length(self) -> int:
-        """How many wait."""
         return len(self._waiting)
 
     def follow(self, variant: "Variant") -> None:
-        """There is a new table."""
         self.variant = variant
         if self._board.shared:
             self._tell(None)
@@ -88,7 +86,7 @@ class SlotQueue:
         self._turn_away(())
 
     def _turn_away(self, instances: Sequence["RoutedInstance"]) -> None:
-        """Nobody waits for what cannot come."""
+        """Ends waits that no instance can satisfy."""
         for one in list(self._waiting):
             if not any(map(one.may_go_to, instances)):
                 del self._waiting[one]
@@ -96,11 +94,11 @@ class SlotQueue:
 
     @property
     def taken(self) -> bool:
-        """Somebody waits already, here or at another gateway: who comes now goes behind."""
+        """Whether new requests must queue, behind waiters here or elsewhere."""
         return bool(self._waiting) or self._oldest_elsewhere() is not None
 
     def join(self, one: Waiter, again: bool = False) -> None:
-        """`again`: it had a slot already, without use; it goes before the others."""
+        """`again`: goes first, as it had a slot but could not use it."""
         self._waiting[one] = None
         if again:
             self._waiting.move_to_end(one, last=False)
@@ -112,7 +110,7 @@ class SlotQueue:
         self._tell_first()
 
     def wake(self) -> None:
-        """Something may be free: look in the next turn of the event loop."""
+        """Looks for free slots in the loop's next turn."""
         if self._waiting and not self._woken:
             self._woken = True
             asyncio.get_running_loop().call_soon(self._serve)
@@ -133,14 +131,14 @@ class SlotQueue:
         self._look_again()
 
     def _gives_way(self) -> bool:
-        """Whether a free slot is left to another gateway for now."""
+        """Whether another gateway may have the free slot."""
         if not self._is_longer_elsewhere():
             return False
         self._looks_given = self._looks_given or 0
         return self._looks_given < LOOKS_GIVEN
 
     def _choose(self, free: Sequence["RoutedInstance"]) -> Waiter | None:
-        """The first who may go to one of `free`, but before it one that prefers it."""
+        """Returns the first waiter that may use one of `free`, or a later one that prefers it."""
         first = None
         for one in islice(self._waiting, LOOKED_AT):
             usable = [instance for instance in free if one.may_go_to(instance)]
