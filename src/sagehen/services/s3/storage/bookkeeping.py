@@ -1,4 +1,4 @@
-"""What every store keeps on this machine: which buckets there are, drafts, and parts of uploads."""
+"""Keeps what every object store has on this machine: buckets, drafts and parts of uploads."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Keeping:
-    """How long files are kept that no row names."""
+    """How long files without a row are kept."""
 
     trash_seconds: float = 86_400
-    """In the trash, until they are deleted."""
+    """seconds from the trash to deletion"""
     grace_seconds: float = 3600
-    """Where they are, from when they were written: they may be on their way to a row."""
+    """seconds from the write of a file to the trash; its row may not be committed yet"""
 
 
 DEFAULT_KEEPING = Keeping()
@@ -41,7 +41,7 @@ class Bookkeeping:
 
     Args:
         root: the folder of drafts and parts.
-        writes: share their waits for the disk with others' of this process; its own where None.
+        writes: a group commit to share with the process's other writes; None makes a separate one.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Bookkeeping:
         return self._files.draft(algorithm)
 
     def put_rows(self, connection: Connection, smalls: Sequence[SmallObject]) -> list[bool]:
-        # No store but our own has its objects in the state.
+        # Only LocalObjectStore keeps objects in the state database.
         return [False] * len(smalls)
 
     def read_rows(
@@ -110,7 +110,7 @@ class Bookkeeping:
 
     def sweep(self) -> int:
         if not self._is_pair():
-            # To another state all files look as if nobody needed them.
+            # With another installation's state, all files would look unused.
             about: dict[str, object] = {"action": "sweep_files"}
             log.error(
                 "The files of objects are not swept: nothing shows that they belong to this state.",
@@ -148,7 +148,8 @@ class Bookkeeping:
             return rows.known_blobs(connection, blob_ids)
 
     def _drop_bucket(self, connection: Connection, name: str) -> list[str]:
-        """An empty bucket and its uploads go; the files that are nobody's then."""
+        """Deletes an empty bucket and its uploads; returns ids of blobs whose files may be
+        removed."""
         uploads = rows.uploads_of(connection, name)
         gone = [blob for upload in uploads for blob in self.uploads.drop(connection, upload)]
         rows.delete_bucket(connection, name)
@@ -156,11 +157,7 @@ class Bookkeeping:
 
 
 def find_bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket:
-    """With `lock`, nobody else changes what it holds until the transaction ends.
-
-    Raises:
-        NoSuchBucket
-    """
+    """With `lock`, locks the bucket until the transaction ends. Raises NoSuchBucket."""
     bucket = rows.find_bucket(connection, name, lock=lock)
     if bucket is None:
         raise NoSuchBucket(f"There is no bucket {name}.")

@@ -1,6 +1,6 @@
-"""CRCs of whole blocks, many lanes at a time with numpy.
+"""Computes CRCs of large blocks with numpy.
 
-A block is cut into lanes of equal length, all lanes advance together, and their results are joined.
+A block is cut into lanes of equal length; all lanes advance together, and their results are joined.
 """
 
 from functools import cached_property
@@ -28,8 +28,8 @@ class Lanes:
         self._table = np.array(crc.steps, self._dtype)
 
     def advance(self, register: int, block: memoryview) -> int:
-        # Zeroes in front of a register of zero change nothing, so they may fill up the lanes. The
-        # register so far is mixed into the first bytes, which comes to the same.
+        # Leading zeroes leave a zero register unchanged, so they may fill up the lanes. The current
+        # register is XORed into the first bytes, which is equivalent.
         lanes = 1 << (-(-len(block) // _LANE_BYTES) - 1).bit_length()
         padded = np.zeros(lanes * _LANE_BYTES, np.uint8)
         start, size = len(padded) - len(block), self._crc.size
@@ -43,7 +43,7 @@ class Lanes:
         return self._fold(state)
 
     def _fold(self, state: Words) -> int:
-        """Join the lanes, halving them at each turn: left of each pair moves on by one length."""
+        """Joins the lanes pairwise: each left one is moved on by the length of the right one."""
         byte = self._dtype.type(0xFF)
         for shift in self._lane_shifts[: len(state).bit_length() - 1]:
             left, right = state[0::2], state[1::2]
@@ -61,7 +61,7 @@ class Lanes:
 
     @cached_property
     def _lane_shifts(self) -> list[tuple[Words, ...]]:
-        """Per turn of folding, tables by register byte that move a register past that length."""
+        """Returns, per round of `_fold`, tables by register byte that move a register that far."""
         matrix = self._crc.shift_one_byte()
         for _ in range(_LANE_BYTES.bit_length() - 1):
             matrix = square(matrix)

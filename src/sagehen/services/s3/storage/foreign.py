@@ -1,8 +1,8 @@
-"""Any other S3 as the object store, through obstore.
+"""Keeps objects in another S3 service, through obstore.
 
-A bucket is the first segment of the path behind the store's prefix; which buckets there are is
-kept in the state. Bytes are drafts on the local disk until they are whole, and then sent; parts
-of uploads stay here until their upload is completed.
+A bucket is the first path segment behind the store's prefix; the list of buckets is kept in the
+state. Objects are drafts on the local disk until they are whole and sent; parts of uploads stay
+local until the upload is completed.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ _OF_NO_EFFECT = {
     ("x-amz-server-side-encryption", "AES256"),
     ("x-amz-server-side-encryption-bucket-key-enabled", "false"),
 }
-"""Headers that ask for what every object is said to have."""
+"""headers that ask for what every object is reported to have anyway"""
 _LAST_CHARACTER = "\U0010ffff"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -124,7 +124,7 @@ class ForeignObjectStore(Bookkeeping):
     def copy(self, copy: Copy) -> ObjectInfo:
         with self.open(copy.source_bucket, copy.source_key) as source:
             attributes = copy.describe(source.info)
-            # Through a draft: obstore's own copy cannot change what is kept with the object.
+            # obstore's own copy cannot change an object's attributes.
             draft = self.draft(copy.algorithm)
             try:
                 for chunk in source.chunks():
@@ -137,7 +137,7 @@ class ForeignObjectStore(Bookkeeping):
         if condition != ALWAYS:
             raise NotSupported("Conditional deletes are not possible with this object store.")
         self.bucket(bucket)
-        # What cannot be stored is not there to be deleted.
+        # Keys that cannot be stored do not exist.
         paths = [path for key in keys if (path := _path_or_none(bucket, key))]
         with _ours(), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._remote, paths)
@@ -163,7 +163,7 @@ class ForeignObjectStore(Bookkeeping):
         return info
 
     def completed(self, bucket: str, key: str, upload_id: str) -> ObjectInfo:
-        # The remote does not remember which upload made an object.
+        # The remote does not record which upload made an object.
         raise NoSuchUpload(f"There is no upload {upload_id} of {key}.")
 
     def _send(
@@ -212,11 +212,11 @@ class ForeignObjectStore(Bookkeeping):
     def _keys_from(
         self, bucket: str, prefix: str, start: bytes, inclusive: bool
     ) -> Iterator[ObjectInfo]:
-        # The remote's prefixes are whole segments of the path, and its offsets are exclusive; so
-        # both are given as far as they go and the rest is sifted here.
+        # The remote takes only whole path segments as prefix, and exclusive offsets. Both are
+        # passed as far as possible, and the rest is filtered here.
         folder = _clean(f"{bucket}/{prefix}".rpartition("/")[0])
         if inclusive and start:
-            # It comes from a common prefix, whose last byte was raised by one.
+            # `fold` made `start` from a common prefix by raising its last byte by one.
             offset = (start[:-1] + bytes([start[-1] - 1])).decode() + _LAST_CHARACTER
         else:
             offset = start.decode()
@@ -239,7 +239,7 @@ class ForeignObjectStore(Bookkeeping):
 
 
 class ForeignObject:
-    """An object by its ETag: a read fails when the key has another object by then."""
+    """An object pinned by its ETag: reads fail once the key holds another object."""
 
     parts: Sequence[Blob] = ()
 
@@ -253,8 +253,7 @@ class ForeignObject:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Nothing is held."""
+    def close(self) -> None: ...
 
     def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self.info.size if length is None else offset + length
@@ -271,7 +270,7 @@ class ForeignObject:
 
 @contextlib.contextmanager
 def _ours(key: str = "") -> Iterator[None]:
-    """obstore's errors become ours."""
+    """Translates obstore's errors to those of this package."""
     try:
         yield
     except (NotFoundError, FileNotFoundError) as error:
@@ -291,7 +290,7 @@ def _ours(key: str = "") -> Iterator[None]:
 
 
 def _check_kept(attributes: Attributes) -> None:
-    """Raises NotSupported for what the remote would drop without a word."""
+    """Raises NotSupported for attributes that the remote would drop silently."""
     if attributes.tags:
         raise NotSupported("Object tags are not possible with this object store.")
     _check_acl(attributes.acl)
@@ -312,7 +311,7 @@ def _check_acl(acl: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    # The rest is obstore's own debugging output, which may hold addresses and headers.
+    # Later lines are obstore's debugging output, which may hold addresses and headers.
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -324,7 +323,7 @@ def _path_or_none(bucket: str, key: str) -> str | None:
 
 
 def _path(bucket: str, key: str) -> str:
-    """The remote path. Raises KeyNotStorable where the remote would store another key."""
+    """Returns the remote path. Raises KeyNotStorable where the remote would store another key."""
     if _clean(key) != key:
         raise KeyNotStorable(
             "This object store holds no keys with empty, `.` or `..` segments, a slash at an end, "
@@ -334,7 +333,7 @@ def _path(bucket: str, key: str) -> str:
 
 
 def _clean(path: str) -> str:
-    """As much of the path's front as the remote takes for one."""
+    """Returns the leading segments of the path that the remote takes unchanged."""
     clean = []
     for part in path.split("/"):
         if part in ("", ".", "..") or _CONTROL.search(part):

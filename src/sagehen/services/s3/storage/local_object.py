@@ -1,4 +1,4 @@
-"""One object of our own store, held open."""
+"""One object of the built-in store, held open."""
 
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
@@ -26,8 +26,8 @@ class LocalObject:
         self._files = files
         self._open: dict[str, BinaryIO] = {}
         try:
-            # An object of very many parts would take very many descriptors; the rest is opened
-            # when it is read, and the read fails if the object was deleted meanwhile.
+            # Bounds the open descriptors. Further parts are opened when read, and the read fails if
+            # the object was deleted meanwhile.
             for blob in parts[:_MOST_OPEN_FILES]:
                 self._open[blob.blob_id] = files.open(blob.blob_id)
         except BaseException:
@@ -61,7 +61,7 @@ class LocalObject:
             offset = 0
 
     def link(self, blob: Blob) -> str:
-        """A second blob of one part's bytes. Raises NoSuchKey where the object is gone."""
+        """Links one part's bytes to a new blob. Raises NoSuchKey where the object is gone."""
         try:
             return self._files.link(blob.blob_id)
         except FileNotFoundError:
