@@ -1,6 +1,6 @@
-"""Reads of settings that a bucket here never has: S3 answers what it answers where none is set.
+"""Answers reads of settings that buckets here never have, as S3 does where none is set.
 
-Tools ask for them when they look at a bucket. Writing any of them is refused.
+Tools ask for them when they inspect a bucket. Writing them is refused.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which checksum a request speaks of, and the headers that speak of a stored one."""
+"""Reads and writes checksum headers."""
 
 import base64
 import binascii
@@ -35,11 +35,11 @@ _ELEMENTS = {
 
 @dataclass(frozen=True)
 class ChecksumRequest:
-    """A checksum that the body has to have."""
+    """A checksum that the body must have."""
 
     algorithm: str
     value: str | None
-    """Base64; None where it comes in the trailer."""
+    """base64; None if it comes in the trailer"""
 
     @property
     def header(self) -> str:
@@ -47,10 +47,10 @@ class ChecksumRequest:
 
 
 def read_asked(headers: Mapping[str, str]) -> ChecksumRequest | None:
-    """The checksum that the headers give or announce for the body.
+    """Returns the body's checksum as sent or announced.
 
     Raises:
-        AwsError: more than one, a value that cannot be one, an algorithm that is not there.
+        AwsError: several checksums, a malformed value or an unknown algorithm.
     """
     given = {n: v for n, v in headers.items() if n.startswith(_HEADER) and n not in _NOT_VALUES}
     announced = headers.get("x-amz-trailer", "").strip().lower()
@@ -75,9 +75,9 @@ def read_asked(headers: Mapping[str, str]) -> ChecksumRequest | None:
 
 
 def read_object_checksum(headers: Mapping[str, str]) -> str | None:
-    """The checksum that the object of an upload has to have, where the client says it.
+    """Returns the checksum required of a completed upload.
 
-    Of a composite one the number of parts may stand behind it.
+    Removes the number of parts that may follow a composite one.
     """
     for name, value in headers.items():
         algorithm = name.removeprefix(_HEADER)
@@ -88,13 +88,12 @@ def read_object_checksum(headers: Mapping[str, str]) -> str | None:
 
 
 def read_algorithm(headers: Mapping[str, str]) -> str | None:
-    """The algorithm that `x-amz-checksum-algorithm` asks for, of what is yet to come."""
+    """Returns the algorithm in `x-amz-checksum-algorithm`."""
     given = headers.get(f"{_HEADER}algorithm")
     return _known(given.lower(), f"{_HEADER}algorithm: {given}") if given else None
 
 
 def checksum_headers(checksum: Checksum | None) -> dict[str, str]:
-    """The headers that tell of a stored checksum."""
     if checksum is None:
         return {}
     return {
@@ -104,7 +103,6 @@ def checksum_headers(checksum: Checksum | None) -> dict[str, str]:
 
 
 def checksum_elements(checksum: Checksum | None) -> str:
-    """The same in an answer's document."""
     if checksum is None:
         return ""
     return text(element_name(checksum.algorithm), checksum.value) + text(

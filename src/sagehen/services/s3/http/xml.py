@@ -1,9 +1,4 @@
-"""The XML of S3, written and read.
-
-Times as S3's documents write them.
-
-Versions: there is one of each object, whose id is `null`.
-"""
+"""Reads and writes S3's XML, its timestamps and its version ids."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -33,41 +28,34 @@ _ESCAPES = {
     ord("<"): "&lt;",
     ord(">"): "&gt;",
     ord('"'): "&quot;",
-    # A bare carriage return would be read as a line feed.
+    # XML parsers read a bare carriage return as a line feed.
     **{code: f"&#x{code:x};" for code in range(32) if code not in (9, 10)},
 }
 
 
 def text(name: str, value: str | int) -> str:
-    """An element that holds text."""
     return f"<{name}>{str(value).translate(_ESCAPES)}</{name}>"
 
 
 def element(name: str, *inner: str) -> str:
-    """An element that holds elements; empty strings among them are nothing."""
     return f"<{name}>{''.join(inner)}</{name}>"
 
 
 def document(name: str, inner: Iterable[str]) -> bytes:
-    """A whole answer."""
     body = "".join(inner)
     head = '<?xml version="1.0" encoding="UTF-8"?>\n'
     return f'{head}<{name} xmlns="{NAMESPACE}">{body}</{name}>'.encode()
 
 
 class _NoDoctype(ElementTree.TreeBuilder):
-    """A document type could define entities; no S3 client sends one."""
+    """Refuses document types, which could define entities; no S3 client sends one."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         raise malformed_xml()
 
 
 def parse(data: bytes, root: str) -> ElementTree.Element:
-    """Read a request's document, whose outermost element has to be `root`.
-
-    Raises:
-        AwsError: MalformedXML.
-    """
+    """Parses a document with the root `root`. Raises AwsError MalformedXML."""
     parser = ElementTree.XMLParser(target=_NoDoctype())
     try:
         parser.feed(data)
@@ -80,12 +68,12 @@ def parse(data: bytes, root: str) -> ElementTree.Element:
 
 
 def children(parent: ElementTree.Element, name: str) -> list[ElementTree.Element]:
-    """The elements of that name right below, in whatever namespace."""
+    """Returns direct children of that name, in any namespace."""
     return [child for child in parent if _local(child) == name]
 
 
 def child_text(parent: ElementTree.Element, name: str) -> str | None:
-    """The text of the first such element; None where there is none."""
+    """Returns the first such child's text."""
     for child in children(parent, name):
         return child.text or ""
     return None
@@ -96,18 +84,18 @@ def _local(found: ElementTree.Element) -> str:
 
 
 def iso_time(seconds: float) -> str:
-    """2026-11-01T09:30:00.000Z; whole seconds, so that it agrees with the Last-Modified header."""
+    """Returns 2026-11-01T09:30:00.000Z, in whole seconds to agree with Last-Modified."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
 NULL_VERSION = "null"
 
 _VERSION_ID = re.compile(r"[A-Za-z0-9._+/=-]{32,1024}")
-"""What S3's ids look like: 32 characters of late, 64 or so before."""
+"""S3's ids have 32 characters today, and about 64 in earlier years."""
 
 
 def check_version(query: Mapping[str, str], key: str) -> None:
-    """Raises AwsError where a version is asked for that cannot be there."""
+    """Raises AwsError for a version other than `null`, the only one of each object."""
     given = query.get("versionId", NULL_VERSION)
     if given == NULL_VERSION:
         return
