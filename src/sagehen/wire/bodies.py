@@ -1,7 +1,6 @@
-"""Reads and writes the JSON and CBOR bodies that a service's model describes.
+"""Reads and writes bodies in JSON and CBOR.
 
-Structures, lists and maps are handled here. Each format passes a table of functions for scalars by
-type name; types not in the table are strings.
+Each format passes a table of functions for scalars by type name; other types are strings.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,12 +15,12 @@ Scalars = Mapping[str, Callable[[Shape, Any], Any]]
 
 
 def read_tree(shape: Shape, sent: Any, scalars: Scalars) -> dict[str, Any]:
-    """Returns the members sent; ignores those not in the shape. Raises MalformedValue."""
+    """Ignores members not in the shape. Raises MalformedValue."""
     return _structure(shape, sent, scalars)
 
 
 def written_tree(shape: Shape, result: Any, scalars: Scalars) -> Any:
-    """Returns the members of `shape` that `result` has and that are not None."""
+    """Omits None."""
     kind = shape.type_name
     if kind == "structure":
         return _write_structure(shape, result, scalars)

@@ -59,7 +59,7 @@ _READERS: Scalars = {
 
 
 def _write_date(_: Shape, value: datetime | float) -> cbor2.CBORTag:
-    """Seconds since the epoch, to the millisecond as in AWS."""
+    """milliseconds, as in AWS"""
     return cbor2.CBORTag(_EPOCH_TAG, round(values.as_utc(value).timestamp(), 3))
 
 

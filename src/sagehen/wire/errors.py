@@ -1,5 +1,4 @@
-"""The exception that becomes an AWS error response, and errors shared by several sagemaker-runtime
-operations."""
+"""The exception that becomes an AWS error response, and errors of several runtime operations."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Requests and responses as the protocols see them, and decompression of request bodies."""
+"""Requests, responses, and decompression of bodies."""
 
 import zlib
 from collections.abc import AsyncIterator, Mapping
@@ -36,8 +36,8 @@ _GZIP = 16 + zlib.MAX_WBITS
 def decompressed(request: Request, largest_bytes: int) -> Request:
     """Decompresses the body, e.g. of boto3's PutMetricData from 10 KiB on.
 
-    The signature covers the compressed body: check it first. Raises AwsError for malformed bodies
-    and for those that expand to more than `largest_bytes`.
+    Check the signature first: it covers the compressed body. Raises AwsError for malformed bodies
+    and those larger than `largest_bytes`.
     """
     coding = request.headers.get("content-encoding", "").strip().lower()
     if coding != "gzip":

@@ -52,7 +52,7 @@ def _no_text(sent: Any) -> Any:
 
 
 def _write_date(_: Shape, value: datetime | float) -> float:
-    """Seconds since the epoch, to the millisecond as in AWS."""
+    """milliseconds, as in AWS"""
     return round(values.as_utc(value).timestamp(), 3)
 
 

@@ -37,8 +37,6 @@ _LABEL = re.compile(r"\{(\w+)(\+?)\}")
 
 @dataclass(frozen=True)
 class _Rule:
-    """The binding of one operation."""
-
     operation: str
     method: str
     path: re.Pattern[str]
@@ -67,7 +65,6 @@ def find_operation(service_name: str, request: Request) -> str | None:
 
 
 def path_labels(request_uri: str, raw_path: str) -> dict[str, str]:
-    """Returns the decoded labels of a binding such as `/{Bucket}/{Key+}`."""
     match = _path_pattern(request_uri.partition("?")[0]).fullmatch(raw_path)
     return {k: unquote(v) for k, v in match.groupdict().items()} if match else {}
 
@@ -126,7 +123,7 @@ _RPC_PATH = re.compile(r"/service/([^/]+)/operation/([^/]+)")
 """Smithy's RPC v2"""
 
 _RPC_PROTOCOLS = ("json", CBOR, "query")
-"""protocols whose requests name the operation; REST implies it by method and path"""
+"""protocols whose requests name the operation"""
 
 _SIGN_AS_SAGEMAKER = (
     ("sagemaker-metrics", "/Batch(Get|Put)Metrics"),
@@ -137,8 +134,7 @@ _SIGN_AS_SAGEMAKER = (
     ("sagemakerjobruntime", "/complete-rollout|/sample(-with-response-stream)?|/update-reward"),
     ("sagemakertrainingsessionruntime", "(/v1)?/training-sessions/.*"),
 )
-"""unserved REST services that sign as `sagemaker`, with regular expressions of their paths;
-SageMaker itself has one path and names operations in a header"""
+"""unserved REST services that sign as `sagemaker`, by path; SageMaker itself has one path"""
 
 _UNSIGNED_BY_DESIGN = ("AssumeRoleWithSAML", "AssumeRoleWithWebIdentity")
 """STS operations whose callers have no keys yet"""
@@ -177,7 +173,7 @@ def unsigned_by_design(request: Request) -> str | None:
 
 
 def likely_model(request: Request) -> ServiceModel:
-    """Guesses the service, for the error form of a request refused before `match`; never fails."""
+    """Guesses the service, for the errors of requests refused before `match`; never fails."""
     name = _api_of(likely_service(request), request)
     if name not in SERVED:
         name = "sts" if is_form(request) else "sagemaker-runtime"
@@ -185,14 +181,13 @@ def likely_model(request: Request) -> ServiceModel:
 
 
 def _api_of(signed_service: str, request: Request) -> str:
-    """Returns botocore's service name: two services sign as `sagemaker`, one as `monitoring`."""
+    """Two botocore services sign as `sagemaker`, and one as `monitoring`."""
     if signed_service == "sagemaker" and request.raw_path.startswith("/endpoints/"):
         return "sagemaker-runtime"
     return "cloudwatch" if signed_service == "monitoring" else signed_service
 
 
 def _spoken_to(name: str, request: Request) -> ServiceModel:
-    """Returns the service's model in the protocol that the request uses."""
     offered = PROTOCOLS.get(name)
     if offered is None:
         return service(name)
@@ -212,7 +207,7 @@ def _protocol(request: Request) -> str:
 
 
 def _check_named_once(model: ServiceModel, request: Request) -> None:
-    """Refuses ambiguous requests: a proxy or other reader might choose another name."""
+    """Refuses ambiguous requests: another reader might choose another name."""
     given = parameters_of(request.raw_query)
     if model.protocol == "query" or is_form(request):
         given += parameters_of(request.body.decode("latin-1"))

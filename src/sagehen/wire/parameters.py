@@ -1,4 +1,4 @@
-"""The one reader of query and form parameters, so that all code sees the same values."""
+"""The one reader of query and form parameters."""
 
 from urllib.parse import parse_qsl
 
@@ -20,11 +20,7 @@ def is_form(request: Request) -> bool:
 
 
 def form_parameters(request: Request) -> Parameters:
-    """Returns the parameters of a Query protocol request, from body and query.
-
-    Raises:
-        AwsError: InvalidQueryParameter for a repeated name.
-    """
+    """Body parameters precede those of the query. Raises AwsError InvalidQueryParameter."""
     given = parameters_of(request.body.decode("latin-1")) + parameters_of(request.raw_query)
     check_each_once(given)
     return given
@@ -34,8 +30,7 @@ def check_each_once(given: Parameters) -> None:
     """Refuses repeated parameters: readers differ in taking the first or the last, and signatures
     do not cover the order.
 
-    Raises:
-        AwsError: InvalidQueryParameter.
+    Raises AwsError InvalidQueryParameter.
     """
     seen = set()
     for name, _ in given:
@@ -46,5 +41,5 @@ def check_each_once(given: Parameters) -> None:
 
 
 def spellings(given: Parameters, name: str) -> list[str]:
-    """Returns names that a lenient reader may take for `name`, ignoring case and blanks."""
+    """Ignores case and blanks, as lenient readers do."""
     return [sent for sent, _ in given if sent.strip("\0 \t\r\n\v\f").casefold() == name.casefold()]

@@ -15,10 +15,7 @@ _CODES = {"query": "MalformedInput", "rest-xml": "MalformedXML"}
 
 
 def parse(request: Request, operation: OperationModel) -> dict[str, Any]:
-    """Returns the input members sent, named and typed as in the model.
-
-    Timestamps are datetimes in UTC. Members not sent are absent. Raises AwsError.
-    """
+    """Timestamps are datetimes in UTC. Members not sent are absent. Raises AwsError."""
     shape = operation.input_shape
     if shape is None:
         return {}

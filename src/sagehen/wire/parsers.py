@@ -34,8 +34,6 @@ def read_with_moto(request: Request, operation: OperationModel) -> dict[str, Any
 
 
 class _Headers(dict[str, str]):
-    """Lower-case header names with case-insensitive lookup."""
-
     def __contains__(self, name: object) -> bool:
         return super().__contains__(str(name).lower())
 
@@ -44,7 +42,7 @@ class _Headers(dict[str, str]):
 
 
 class _Values(dict[str, str]):
-    """Query parameters; lookups return the first of repeated ones, or a list on request."""
+    """Lookups return the first of repeated parameters, or a list on request."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         super().__init__(reversed(pairs))

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class RequestHead(Protocol):
-    """A request without its body, e.g. `wire.http.Request`."""
+    """A request without its body."""
 
     @property
     def method(self) -> str: ...
@@ -50,7 +50,6 @@ class Scope(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Returns the scope as it appears in a string to sign."""
         return f"{self.date}/{self.region}/{self.service}/aws4_request"
 
 
@@ -129,14 +128,14 @@ def likely_service(head: RequestHead) -> str:
 
 
 def authorization_parts(authorization: str) -> dict[str, str]:
-    """Returns a SigV4 Authorization header's parts; the first of repeated ones."""
+    """The first of repeated parts wins."""
     parts = authorization.partition(" ")[2].split(",")
     pairs = [part.strip(" \t").partition("=") for part in parts]
     return {name: value for name, _, value in reversed(pairs)}
 
 
 def link_parameters(raw_query: str) -> dict[str, str]:
-    """Returns a presigned URL's parameters; the first of repeated ones."""
+    """The first of repeated parameters wins."""
     return dict(reversed(parameters_of(raw_query)))
 
 

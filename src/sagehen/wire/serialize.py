@@ -23,7 +23,6 @@ _NAMESPACES = {"cloudwatch": "com.amazonaws.cloudwatch", "sqs": "com.amazonaws.s
 """namespaces in the error types of services that left Query"""
 
 _HOST_ID = "sagehen"
-"""S3 names the host that answered."""
 
 
 def serialize(
@@ -57,11 +56,8 @@ def serialize(
 def serialize_error(
     service: ServiceModel, operation: OperationModel | None, error: AwsError, request_id: str
 ) -> Response:
-    """Serializes an error in its service's protocol.
-
-    The status is the error's, else the service model's, else 400. The body is set even for HEAD;
-    the caller must not send it then.
-    """
+    """The status is the error's, else the service model's, else 400. The body is set even for HEAD;
+    the caller must not send it then."""
     shape = _error_shapes(service).get(error.code)
     status = error.status or _modelled_status(shape) or 400
     write = _ERROR_WRITERS.get(service.service_name) or _ERROR_WRITERS[service.protocol]
@@ -102,7 +98,6 @@ def _type(shape: Shape | None, error: AwsError) -> str:
 def _query_headers(
     service: ServiceModel, shape: Shape | None, error: AwsError, status: int
 ) -> dict[str, str]:
-    """Returns the header that carries the service's Query error code."""
     if not service.is_query_compatible:
         return {}
     return {"x-amzn-query-error": f"{_query_code(shape, error)};{_whose(status)}"}
@@ -186,6 +181,6 @@ def _modelled_status(shape: Shape | None) -> int | None:
 
 @functools.cache
 def _error_shapes(service: ServiceModel) -> Mapping[str, Shape]:
-    """Returns error shapes by shape name and by wire code, which differ in IAM."""
+    """By shape name and wire code, which differ in IAM."""
     by_code = {shape.error_code: shape for shape in service.error_shapes}
     return by_code | {shape.name: shape for shape in service.error_shapes}

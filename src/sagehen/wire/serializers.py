@@ -36,7 +36,7 @@ _S3_ROOTS = {
     "ListObjectsV2": "ListBucketResult",
     "ListParts": "ListPartsResult",
 }
-"""root elements that differ from the name of the output's payload; absent from botocore's model"""
+"""roots that differ from the payload's name; absent from botocore's model"""
 
 
 def write_with_moto(operation: OperationModel, result: Any, request_id: str) -> Response:
@@ -52,8 +52,6 @@ def write_with_moto(operation: OperationModel, result: Any, request_id: str) -> 
 
 
 class _Dates:
-    """Converts dates to UTC; must precede moto's class in the bases."""
-
     def _serialize_type_timestamp(
         self, serialized: Any, value: Any, shape: Shape, key: str
     ) -> None:
@@ -63,15 +61,11 @@ class _Dates:
 
 
 class _Xml(_Dates):
-    """Escapes control characters in XML; must precede moto's class in the bases."""
-
     def _serialize_body(self, body: Any) -> str:
         return escape_controls(super()._serialize_body(body))  # type: ignore[misc]
 
 
 class _Rest:
-    """Leaves bodies unencoded; must precede moto's class in the bases."""
-
     operation_model: OperationModel
 
     def _serialize_result(self, response: dict[str, Any], result: Any) -> dict[str, Any]:
@@ -100,7 +94,7 @@ class _Query(_Xml, moto.QuerySerializer):  # type: ignore[misc]
 
 
 class _Sqs(_Query):
-    """Uses the names of SQS's Query protocol, from moto's additions to the model."""
+    """Takes the Query protocol's names from moto's additions to the model."""
 
     def get_serialized_name(self, shape: Shape, default_name: str) -> str:
         plain = super().get_serialized_name(shape, default_name)

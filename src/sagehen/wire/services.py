@@ -44,7 +44,7 @@ PROTOCOLS: Mapping[str, tuple[str, ...]] = {
     "cloudwatch": ("json", CBOR, "query"),
     "sqs": ("json", "query"),
 }
-"""services with several protocols; current boto3's comes first"""
+"""current boto3's comes first"""
 
 
 def service(name: str, protocol: str | None = None) -> ServiceModel:
@@ -60,7 +60,7 @@ def service(name: str, protocol: str | None = None) -> ServiceModel:
     """
     if name not in SERVED:
         raise not_served(name)
-    # Without the lock, first calls in parallel would each parse JSON for half a second.
+    # Parallel first calls would each parse JSON for half a second.
     with _READING:
         return _model(name, protocol or next(iter(PROTOCOLS.get(name, ())), None))
 
@@ -91,8 +91,7 @@ def not_served(name: str) -> AwsError:
 
 
 def not_implemented(service_name: str, operation: str) -> AwsError:
-    """The status is 400 as above; the code is the one S3 has for this, or
-    `UnsupportedOperation`."""
+    """The status is 400 as above."""
     code = "NotImplemented" if service_name == "s3" else "UnsupportedOperation"
     return AwsError(
         code,
@@ -103,7 +102,7 @@ def not_implemented(service_name: str, operation: str) -> AwsError:
 
 
 class _Loader(Loader):  # type: ignore[misc]
-    """Avoids botocore's search through all of its 400 services."""
+    """Avoids a search through 400 services."""
 
     def list_available_services(self, type_name: str) -> list[str]:
         return list(SERVED)

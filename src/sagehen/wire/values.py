@@ -29,7 +29,7 @@ class MalformedValue(Exception):
 
 
 def as_meant(value: str) -> str:
-    """Decodes UTF-8, which the SDKs send, from a latin-1 field; leaves other values as they are."""
+    """Decodes UTF-8, which the SDKs send, from latin-1; leaves other values unchanged."""
     if value.isascii():
         return value
     try:
@@ -83,7 +83,7 @@ def blob(value: Any) -> bytes:
 
 
 def timestamp(value: Any) -> datetime:
-    """Reads seconds since the epoch, an ISO 8601 date or an HTTP date; returns UTC."""
+    """Takes seconds since the epoch, ISO 8601 or HTTP dates."""
     try:
         return _seconds(value) if isinstance(value, (int, float)) else _date(value)
     except (ValueError, OverflowError, OSError, TypeError):
@@ -129,5 +129,5 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")
 
 
 def escape_controls(xml: str) -> str:
-    """Writes forbidden characters in XML text as character references."""
+    """Writes forbidden characters as references."""
     return _CONTROLS.sub(lambda found: f"&#x{ord(found[0]):x};", xml)

@@ -1,7 +1,5 @@
-"""Answers reads of settings that buckets here never have, as S3 does where none is set.
-
-Tools ask for them when they inspect a bucket. Writing them is refused.
-"""
+"""Answers reads of settings that buckets here never have; tools inspect them. Writes are
+refused."""
 
 from collections.abc import Mapping
 

@@ -1,8 +1,5 @@
-"""Canned access control lists, which are kept and described but grant nothing.
-
-A bucket with today's defaults (BucketOwnerEnforced) refuses requests that set one. One account owns
-everything, and every request is signed by one of its keys.
-"""
+"""Canned access control lists, which are kept but grant nothing: every request is signed by a key
+of the one account that owns everything."""
 
 import hashlib
 from collections.abc import Mapping
@@ -33,7 +30,7 @@ _EXPECTATIONS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-ow
 
 
 def check_expected_owner(exchange: S3Exchange) -> None:
-    """Raises AwsError AccessDenied where the caller expects another owner."""
+    """Raises AwsError AccessDenied."""
     for name in _EXPECTATIONS:
         given = exchange.headers.get(name)
         if given is not None and given != exchange.call.settings.account_id:
@@ -50,7 +47,7 @@ def owner_element(account_id: str, name: str = "Owner") -> str:
 
 
 def canonical_id(account_id: str) -> str:
-    """Returns S3's canonical user id of an account: 64 hexadecimal digits."""
+    """Returns S3's user id of an account: 64 hexadecimal digits."""
     return hashlib.sha256(account_id.encode()).hexdigest()
 
 
@@ -73,7 +70,6 @@ _GRANTS: Mapping[str, Grants] = {
     "authenticated-read": ((_ANY_ACCOUNT, "READ"),),
     "log-delivery-write": ((_LOG_DELIVERY, "WRITE"), (_LOG_DELIVERY, "READ_ACP")),
 }
-"""what canned lists grant besides the owner's control"""
 _PUBLIC = ("public-read", "public-read-write", "authenticated-read")
 _OF_BUCKETS_ONLY = "log-delivery-write"
 _OWNERS_ALONE = ("bucket-owner-read", _OWNERS_CONTROL)
@@ -82,7 +78,7 @@ _EXEC_READ = "aws-exec-read"
 
 
 async def written_acl(exchange: S3Exchange) -> str:
-    """Returns the canned list for the object being written. Raises AwsError."""
+    """Returns the object's canned list. Raises AwsError."""
     given = exchange.headers.get(_HEADER)
     if given is None:
         return _PRIVATE
@@ -179,11 +175,8 @@ def _canned(given: str, *, of_object: bool) -> str:
 
 
 def _check_allowed(acl: str, settings: BucketSettings, *, is_owners: bool) -> None:
-    """Raises AwsError where the bucket does not take the list.
-
-    Args:
-        is_owners: the request explicitly asks for the owner's control.
-    """
+    """Raises AwsError if the bucket refuses the list. `is_owners` means the request names
+    `bucket-owner-full-control`."""
     if not settings.takes_acls:
         if not is_owners:
             raise _not_supported()
@@ -205,7 +198,6 @@ def _not_supported() -> AwsError:
 
 
 def _read_policy(exchange: S3Exchange, data: bytes, settings: BucketSettings) -> str:
-    """Returns the canned list equivalent to the document."""
     lists = children(parse(data, "AccessControlPolicy"), "AccessControlList")
     if len(lists) != 1:
         raise malformed_xml()

@@ -26,20 +26,16 @@ __all__ = ["handle"]
 async def handle(
     request: Request, stream: AsyncIterator[bytes], call: RequestContext, identity: Identity
 ) -> Response:
-    """Handles a request whose signature is right; its body is still to be verified.
-
-    Args:
-        stream: the body; the first read makes the client send it.
-    """
+    """The signature is verified, the body is not. The first read of `stream` makes the client send
+    it."""
     body = BodyStream(stream)
     try:
         response = await _answer(request, body, call, identity)
     except AwsError as error:
         response = serialize_error(service("s3"), None, error, call.request_id)
         if not body.begun and "expect" in request.headers:
-            # With `Expect`, the client may or may not send the body, which could not be told from a
-            # next request. Without it the body arrives and is discarded: closing early could lose
-            # the response.
+            # With `Expect`, the client may or may not send the body next. Without it the body is
+            # discarded: closing early could lose the response.
             response.headers["connection"] = "close"
     response.headers.setdefault("x-amz-request-id", call.request_id)
     return response

@@ -1,7 +1,6 @@
-"""Bucket settings that are kept and described, mainly for deploy scripts that set them.
+"""Bucket settings that are kept and described, but do not change how objects are stored.
 
-None changes how objects are stored; those that would, such as versioning or KMS encryption, are
-refused by name.
+Other settings, such as versioning or KMS encryption, are refused by name.
 """
 
 from collections.abc import Mapping
@@ -70,7 +69,7 @@ async def put_encryption(exchange: S3Exchange) -> Response:
 
 
 async def delete_encryption(exchange: S3Exchange) -> Response:
-    """Resets the bucket key; the default encryption AES256 always stays."""
+    """AES256 encryption always stays."""
     await _change(exchange, bucket_key=False, blocked_encryptions=())
     return Response(204)
 
@@ -134,7 +133,7 @@ async def delete_ownership_controls(exchange: S3Exchange) -> Response:
 
 
 def read_ownership(headers: Mapping[str, str]) -> Ownership | None:
-    """Returns CreateBucket's ownership, if any. Raises AwsError InvalidArgument."""
+    """Raises AwsError InvalidArgument."""
     given = headers.get("x-amz-object-ownership")
     if given is None:
         return None
@@ -164,7 +163,7 @@ async def delete_tagging(exchange: S3Exchange) -> Response:
 
 
 async def get_versioning(exchange: S3Exchange) -> Response:
-    """Answers empty: versioning cannot be switched on."""
+    """Empty unless suspended; versioning cannot be switched on."""
     suspended = (await _settings(exchange)).versioning_suspended
     return _answer("VersioningConfiguration", text("Status", "Suspended") if suspended else "")
 
@@ -223,7 +222,6 @@ def _answer(name: str, *inner: str) -> Response:
 
 
 def _only(parent: Element, name: str) -> Element:
-    """Returns the element of that name, which must occur once."""
     found = children(parent, name)
     if len(found) != 1:
         raise malformed_xml()
@@ -231,7 +229,6 @@ def _only(parent: Element, name: str) -> Element:
 
 
 def _switch(parent: Element, name: str) -> bool:
-    """Parses a boolean that defaults to false."""
     given = (child_text(parent, name) or "false").strip().lower()
     if given not in ("true", "false"):
         raise malformed_xml()

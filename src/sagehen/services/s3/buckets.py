@@ -125,7 +125,6 @@ def _has(settings: BucketSettings, changes: Mapping[str, Any]) -> bool:
 
 
 def _read_changes(exchange: S3Exchange, data: bytes) -> dict[str, Any]:
-    """Returns the settings that the request names."""
     changes: dict[str, Any] = {}
     location = None
     if data.strip():

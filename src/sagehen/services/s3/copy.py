@@ -29,7 +29,7 @@ _WEBSITE = "x-amz-website-redirect-location"
 
 
 def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
-    """Returns the source's bucket and key. Raises AwsError InvalidArgument."""
+    """Raises AwsError InvalidArgument."""
     given = headers[_SOURCE]
     path, has_version, version = given.partition("?versionId=")
     try:
@@ -48,7 +48,7 @@ def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
 
 
 def check_source(headers: Mapping[str, str], source: ObjectInfo) -> None:
-    """Raises AwsError where a condition on the source fails."""
+    """Raises AwsError if a condition fails."""
     verdict, header = judge(headers, source, prefix=f"{_SOURCE}-")
     if verdict is not ConditionResult.GO_ON:
         raise precondition_failed(f"x-amz-copy-source-{header}")
@@ -88,8 +88,7 @@ async def copy_object(exchange: S3Exchange) -> Response:
 def _describer(
     exchange: S3Exchange, bucket: str, key: str, said: Attributes
 ) -> Callable[[ObjectInfo], Attributes]:
-    """Returns a function from source to the copy's attributes, which raises AwsError where a source
-    cannot be copied."""
+    """The returned function raises AwsError for sources that cannot be copied."""
     headers = exchange.headers
     replace = _directive(headers, "x-amz-metadata-directive")
     replace_tags = _directive(headers, "x-amz-tagging-directive")

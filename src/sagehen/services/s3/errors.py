@@ -45,7 +45,6 @@ _ANSWERS: dict[type[SagehenError], tuple[str, int, str | None]] = {
 
 @contextmanager
 def speaking_s3(bucket: str, key: str, upload_id: str = "") -> Iterator[None]:
-    """Translates store errors to AwsError, with the members that name the resource."""
     try:
         yield
     except faults.ConditionFailed as error:
@@ -104,5 +103,5 @@ def malformed_xml() -> AwsError:
 
 
 def not_implemented(what: str) -> AwsError:
-    """The status is 501, which SDKs do not retry."""
+    """SDKs do not retry status 501."""
     return AwsError("NotImplemented", f"{what} is not implemented by Sagehen's S3.", 501)

@@ -69,7 +69,6 @@ async def list_objects_v2(exchange: S3Exchange) -> Response:
 
 
 async def list_object_versions(exchange: S3Exchange) -> Response:
-    """Lists every object as its only version."""
     marker = exchange.query.get("key-marker", "")
     page = await _page(exchange, marker)
     encode = name_encoder(exchange)
@@ -87,7 +86,7 @@ async def list_object_versions(exchange: S3Exchange) -> Response:
 
 
 def name_encoder(exchange: S3Exchange) -> Encode:
-    """Returns the encoder for `encoding-type`. Raises AwsError."""
+    """Raises AwsError."""
     given = exchange.query.get("encoding-type")
     if given is None:
         return str
@@ -99,7 +98,7 @@ def name_encoder(exchange: S3Exchange) -> Encode:
 
 
 def read_limit(exchange: S3Exchange, name: str) -> int:
-    """Returns the limit, at most 1000. Raises AwsError."""
+    """At most 1000. Raises AwsError."""
     given = exchange.query.get(name)
     return min(read_int(name, given), MOST_NAMES) if given is not None else MOST_NAMES
 

@@ -1,4 +1,4 @@
-"""Operations on multipart uploads: create, upload a part, complete, abort."""
+"""Operations on multipart uploads."""
 
 import re
 from xml.etree.ElementTree import Element
@@ -128,7 +128,7 @@ async def complete_multipart_upload(exchange: S3Exchange) -> Response:
             upload = exchange.store.uploads.get(exchange.bucket, exchange.key, upload_id)
             return exchange.store.complete(upload, completion)
         except NoSuchUpload:
-            # The client may repeat the request after losing the first response.
+            # The client may retry after losing the first response.
             return exchange.store.completed(exchange.bucket, exchange.key, upload_id)
 
     info = await exchange.run(act)

@@ -79,7 +79,7 @@ _LOCK_BUCKET = _FIND_BUCKET.with_for_update()
 
 
 def find_bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket | None:
-    """With `lock`, locks the bucket until the transaction ends."""
+    """`lock` holds until the transaction ends."""
     row = connection.execute(_LOCK_BUCKET if lock else _FIND_BUCKET, {"of_name": name}).first()
     return _read_bucket(row) if row else None
 
@@ -119,7 +119,7 @@ def find_object(connection: Connection, bucket: str, key: str) -> ObjectInfo | N
 def open_object(
     connection: Connection, bucket: str, key: str
 ) -> tuple[ObjectInfo, bytes | None] | None:
-    """Returns the object, and its bytes if its row holds them."""
+    """The bytes are None unless the row holds them."""
     row = connection.execute(_OPEN_OBJECT, _object_key(bucket, key)).first()
     if row is None:
         return None
@@ -129,13 +129,13 @@ def open_object(
 
 
 def put_object(connection: Connection, info: ObjectInfo, data: bytes | None = None) -> None:
-    """Inserts or replaces an object; `data` is None where blobs hold its bytes."""
+    """Upserts; `data` is None where blobs hold the bytes."""
     connection.execute(_put_object(connection.dialect.name), _object_row(info, data))
 
 
 def put_objects(connection: Connection, objects: Sequence[tuple[ObjectInfo, bytes]]) -> None:
-    """Inserts or replaces objects; the last of equal keys wins."""
-    # Sorted, so that concurrent transactions cannot deadlock.
+    """Upserts; the last of equal keys wins."""
+    # Sorted to prevent deadlocks.
     inside = sorted(objects, key=lambda one: (one[0].bucket, one[0].key))
     values = [_object_row(info, data) for info, data in inside]
     if values:
@@ -143,7 +143,7 @@ def put_objects(connection: Connection, objects: Sequence[tuple[ObjectInfo, byte
 
 
 def in_files(connection: Connection, keys: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Returns those of the keys whose bytes are in files."""
+    """Filters keys of objects with bytes in files."""
     return {
         (given["of_bucket"], key.decode())
         for given in _by_bucket(keys)
@@ -154,7 +154,7 @@ def in_files(connection: Connection, keys: Sequence[tuple[str, str]]) -> set[tup
 def read_objects(
     connection: Connection, keys: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str, bytes, Attributes]]:
-    """Returns those of the objects whose bytes are in rows."""
+    """Returns objects whose bytes are in rows."""
     return [
         (given["of_bucket"], key.decode(), data, msgspec.json.decode(attributes, type=Attributes))
         for given in _by_bucket(keys)
@@ -168,14 +168,12 @@ def set_attributes(connection: Connection, info: ObjectInfo, attributes: Attribu
 
 
 def delete_object(connection: Connection, bucket: str, key: str) -> None:
-    """Ignores a missing object."""
     connection.execute(delete(OBJECTS).where(*_object(bucket, key)))
 
 
 def list_objects(
     connection: Connection, bucket: str, prefix: bytes, start: bytes, inclusive: bool, limit: int
 ) -> list[ObjectInfo]:
-    """Returns objects by key, from `start` on."""
     where = [OBJECTS.c.bucket == bucket, *_key_range(OBJECTS.c.key, prefix, start, inclusive)]
     statement = select(*_INFO_COLUMNS).where(*where).order_by(OBJECTS.c.key).limit(limit)
     return [_read_object(row._asdict()) for row in connection.execute(statement)]
@@ -192,7 +190,7 @@ def insert_upload(connection: Connection, upload: Upload) -> None:
 
 
 def find_upload(connection: Connection, upload_id: str, *, lock: bool = False) -> Upload | None:
-    """With `lock`, locks the upload until the transaction ends."""
+    """`lock` holds until the transaction ends."""
     statement = select(UPLOADS).where(UPLOADS.c.upload_id == upload_id)
     row = connection.execute(statement.with_for_update() if lock else statement).first()
     return _read_upload(row) if row else None
@@ -206,7 +204,7 @@ def delete_upload(connection: Connection, upload_id: str) -> None:
 def list_uploads(
     connection: Connection, bucket: str, prefix: str, after: tuple[str, str], limit: int
 ) -> list[Upload]:
-    """Returns uploads by key and id after `after`; an empty id skips all of that key."""
+    """An empty id in `after` skips all uploads of that key."""
     key, upload_id = after[0].encode(), after[1]
     behind: ColumnElement[bool] = UPLOADS.c.key > key
     if upload_id:
@@ -223,7 +221,7 @@ def uploads_of(connection: Connection, bucket: str) -> list[str]:
 
 
 def put_blob(connection: Connection, blob: Blob) -> str | None:
-    """Inserts or replaces the owner's blob of that number; returns the replaced blob's id."""
+    """Upserts; returns the replaced blob's id."""
     where = (BLOBS.c.owner_id == blob.owner_id, BLOBS.c.number == blob.number)
     old = connection.execute(select(BLOBS.c.blob_id).where(*where)).scalar()
     values = msgspec.structs.asdict(blob)
@@ -244,7 +242,7 @@ def insert_blobs(connection: Connection, blobs: Sequence[Blob]) -> None:
 def list_blobs(
     connection: Connection, owner_id: str, after: int = 0, limit: int | None = None
 ) -> list[Blob]:
-    """Returns the owner's blobs by number, from after number `after`."""
+    """Returns blobs by number."""
     columns = [BLOBS.c[name] for name in Blob.__struct_fields__]
     where = (BLOBS.c.owner_id == owner_id, BLOBS.c.number > after)
     statement = select(*columns).where(*where).order_by(BLOBS.c.number).limit(limit)
@@ -252,7 +250,7 @@ def list_blobs(
 
 
 def delete_blobs(connection: Connection, owner_id: str, keep: Iterable[int] = ()) -> list[str]:
-    """Deletes blobs except those numbered in `keep`; returns the deleted ids."""
+    """Returns the deleted ids."""
     kept = set(keep)
     rows = connection.execute(
         select(BLOBS.c.number, BLOBS.c.blob_id).where(BLOBS.c.owner_id == owner_id)
@@ -267,13 +265,13 @@ def delete_blobs(connection: Connection, owner_id: str, keep: Iterable[int] = ()
 
 
 def known_blobs(connection: Connection, blob_ids: list[str]) -> set[str]:
-    """Returns those of the ids that have a row."""
+    """Filters ids that have a row."""
     statement = select(BLOBS.c.blob_id).where(BLOBS.c.blob_id.in_(blob_ids))
     return set(connection.execute(statement).scalars())
 
 
 def state_id(connection: Connection) -> str | None:
-    """The id shared by this state and its object files; None before the first start."""
+    """The id shared with the object files; None before the first start."""
     found: str | None = connection.scalar(select(STATE_IDENTITY.c.state_id))
     return found
 
@@ -297,7 +295,6 @@ def _key_range(
 
 
 def _by_bucket(keys: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Returns a statement's parameters per bucket."""
     of_bucket: dict[str, list[bytes]] = {}
     # PostgreSQL rejects text with a NUL, so no bucket name holds one.
     for bucket, key in dict.fromkeys(one for one in keys if "\0" not in one[0]):

@@ -152,7 +152,7 @@ async def get_object(exchange: S3Exchange) -> Response:
 
 
 async def _send(found: OpenObject, start: int, length: int) -> AsyncIterator[bytes]:
-    """Yields the bytes, reading each chunk while the previous one is sent."""
+    """Reads each chunk while the previous one is sent."""
     chunks = found.chunks(start, length)
     reading = asyncio.create_task(asyncio.to_thread(next, chunks, b""))
     try:
@@ -160,13 +160,12 @@ async def _send(found: OpenObject, start: int, length: int) -> AsyncIterator[byt
             reading = asyncio.create_task(asyncio.to_thread(next, chunks, b""))
             yield chunk
     finally:
-        # The thread must finish with the files before they are closed.
+        # The thread must finish before the files close.
         await asyncio.wait([reading])
         found.close()
 
 
 def _answer(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tuple[Response, Span]:
-    """Returns the response without its bytes, and their span."""
     verdict, header = judge(exchange.headers, info)
     if verdict is ConditionResult.FAILED:
         raise precondition_failed(header)
@@ -181,7 +180,7 @@ def _answer(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tu
         if parts and "-" in info.etag:
             headers["x-amz-mp-parts-count"] = str(len(parts))
     if span is None:
-        # On a range, the whole object's checksum would fail clients.
+        # The whole object's checksum would fail on a range.
         if exchange.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED":
             headers.update(checksum_headers(info.checksum))
         headers["content-length"] = str(info.size)
@@ -272,7 +271,7 @@ def _number(exchange: S3Exchange, name: str, otherwise: int) -> int:
 
 
 def _checksum(checksum: Checksum) -> str:
-    # Without the number of parts that ends a composite one.
+    # A composite one ends in the number of parts.
     value = text(element_name(checksum.algorithm), checksum.value.partition("-")[0])
     return element("Checksum", value, text("ChecksumType", checksum.kind.value))
 

@@ -1,4 +1,4 @@
-"""Finds the operation of a request and its handler."""
+"""Finds a request's operation and handler."""
 
 import functools
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **bucket_settings.OPERATIONS,
 }
 
-# Operations that differ from others only in a header or a query value.
+# operations that differ from others only in a header or query value
 _PLAIN = {
     ("GET", 0): "ListBuckets",
     ("GET", 1): "ListObjects",
@@ -80,11 +80,10 @@ _OF_UPLOAD = {
 def find_operation(
     method: str, bucket: str, key: str, query: Mapping[str, str], headers: Mapping[str, str]
 ) -> str:
-    """Returns botocore's name, or method and path for unknown operations.
+    """Returns botocore's name, or method and path.
 
-    Raises:
-        AwsError: InvalidArgument where parameters name several operations, since signatures do not
-            cover their order.
+    Raises AwsError InvalidArgument where parameters name several operations: signatures do not
+    cover their order.
     """
     naming = sorted(query.keys() & _subresources())
     if len(naming) > 1:
@@ -111,11 +110,10 @@ def find_operation(
 
 @functools.cache
 def _operations() -> tuple[dict[tuple[str, int], str], dict[tuple[str, int, str], str]]:
-    """Returns operations by method and path level, without and with a subresource."""
     model = service("s3")
     plain: dict[tuple[str, int], str] = {}
     by_subresource: dict[tuple[str, int, str], str] = {}
-    # Sorted, so that a new operation replaces an old one in the same place: its name is longer.
+    # A new operation's name is longer than the old one's in the same place, so it wins.
     for name in sorted(model.operation_names):
         http = model.operation_model(name).http
         path, _, query = http["requestUri"].partition("?")

@@ -71,7 +71,7 @@ async def list_multipart_uploads(exchange: S3Exchange) -> Response:
 def _page(
     exchange: S3Exchange, prefix: str, delimiter: str, after: tuple[str, str], limit: int
 ) -> UploadListing:
-    """Blocks. Uploads are few, so folded ones are simply skipped one by one."""
+    """Blocks. Walks over folded uploads, as they are few."""
     page = UploadListing(uploads=[], common_prefixes=[])
     last = after
     while True:

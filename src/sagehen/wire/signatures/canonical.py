@@ -14,14 +14,14 @@ _BLANKS = re.compile(r"[ \t]+")
 
 
 def is_plain_path(raw_path: str) -> bool:
-    """Whether normalising and encoding leave a path unchanged; a fast test of the common case."""
+    """A fast test of the common case."""
     return _PLAIN_PATH.fullmatch(raw_path) is not None
 
 
 def canonical_paths(service: str, raw_path: str) -> tuple[str, ...]:
     """Returns the spellings that a client may have signed, likeliest first.
 
-    S3 takes the path as sent; other services normalise it and encode it again.
+    S3 takes the path as sent; other services normalise and encode it again.
     """
     if is_plain_path(raw_path):
         return (raw_path,)
@@ -31,10 +31,8 @@ def canonical_paths(service: str, raw_path: str) -> tuple[str, ...]:
 
 
 def canonical_queries(raw_query: str) -> tuple[str, ...]:
-    """Returns the spellings that a client may have signed, without the signature.
-
-    A plus is a blank here, as in all other readers.
-    """
+    """Returns the spellings that a client may have signed, without the signature. A plus is a
+    blank."""
     if not raw_query:
         return ("",)
     sent = []
@@ -49,7 +47,7 @@ def canonical_queries(raw_query: str) -> tuple[str, ...]:
 
 
 def canonical_headers(headers: Mapping[str, str], names: Iterable[str]) -> str:
-    """Returns a line per name; missing headers are empty.
+    """Missing headers are empty.
 
     Collapses only blanks and tabs: a no-break space's byte is part of many UTF-8 letters.
     """
@@ -61,8 +59,7 @@ def _gathered(value: str) -> str:
 
 
 def _spellings(sent: str, encoded: str) -> tuple[str, ...]:
-    # Clients that leave `!` or `/` bare sign either the canonical form or the form sent. Both
-    # decode to the same request.
+    # Clients that leave `!` or `/` bare sign either form; both decode to the same request.
     return (encoded,) if sent == encoded else (encoded, sent)
 
 

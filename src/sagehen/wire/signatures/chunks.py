@@ -1,7 +1,4 @@
-"""Checks chained signatures of chunks and trailers in a streamed body.
-
-For the `payload_mode` `STREAMING-AWS4-HMAC-SHA256-PAYLOAD`, with or without `-TRAILER`.
-"""
+"""Checks chained signatures of chunks and trailers in a streamed body."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""Parses the unverified signature of a request, from its header or presigned URL."""
+"""Parses unverified signatures from headers and presigned URLs."""
 
 import calendar
 import datetime
@@ -61,11 +61,8 @@ class Link(msgspec.Struct, frozen=True):
 
 
 def read_authorization(authorization: str, family: ErrorFamily) -> Claim:
-    """Parses `AWS4-HMAC-SHA256 Credential=…, SignedHeaders=…, Signature=…`.
-
-    Raises:
-        AwsError: another algorithm; a missing, malformed, repeated or unknown part.
-    """
+    """Raises AwsError for another algorithm and for missing, malformed, repeated or unknown
+    parts."""
     algorithm = authorization.partition(" ")[0]
     if algorithm != ALGORITHM:
         why = f"Unsupported AWS 'algorithm': '{algorithm[:64]}'; use {ALGORITHM}."
@@ -88,11 +85,7 @@ def read_authorization(authorization: str, family: ErrorFamily) -> Claim:
 
 
 def read_link(raw_query: str) -> Link:
-    """Parses the signing parameters of a URL.
-
-    Raises:
-        AwsError: a parameter is missing, malformed, out of range or repeated.
-    """
+    """Raises AwsError for missing, malformed or repeated parameters and for those out of range."""
     pairs = [pair for pair in parameters_of(raw_query) if pair[0] in _ONCE]
     given = dict(pairs)
     scope = read_scope(given.get("X-Amz-Credential", ""))
@@ -124,7 +117,7 @@ def read_link(raw_query: str) -> Link:
 
 def basic_time(date: str) -> float | None:
     """Parses 20261101T093000Z to seconds since the epoch."""
-    # The length check protects the cache: the text may be as long as a request's head.
+    # Checked first to bound the cache: the text may be as long as a request's head.
     return _basic_time(date) if _BASIC_DATE.fullmatch(date) else None
 
 

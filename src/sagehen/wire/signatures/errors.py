@@ -168,7 +168,7 @@ def wrong_service(family: ErrorFamily, given: str, right: str) -> AwsError:
 
 
 def not_signed(family: ErrorFamily, headers: Iterable[str]) -> AwsError:
-    """Refuses unsigned headers that select the operation: anyone could have set them."""
+    """Anyone could have set unsigned headers that select the operation."""
     names = ", ".join(headers)
     if family == "s3":
         return AwsError(
@@ -185,7 +185,6 @@ def not_signed(family: ErrorFamily, headers: Iterable[str]) -> AwsError:
 
 
 def no_digest(given: str | None) -> AwsError:
-    """S3's header for the body's digest is missing or unknown."""
     if given is None:
         return AwsError(
             "InvalidRequest", "Missing required header for this request: x-amz-content-sha256", 400
@@ -202,7 +201,6 @@ def no_digest(given: str | None) -> AwsError:
 
 
 def other_body(signed: str, computed: str) -> AwsError:
-    """S3's body does not match the digest in its header."""
     return AwsError(
         "XAmzContentSHA256Mismatch",
         "The provided 'x-amz-content-sha256' header does not match what was computed.",

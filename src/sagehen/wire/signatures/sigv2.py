@@ -22,19 +22,15 @@ from sagehen.wire.signatures import errors as refusals
 __all__ = ["verify_old_link"]
 
 _SIGNED_PARAMETERS = frozenset(HmacV1Auth.QSAOfInterest)
-"""signed parameters, which select the operation"""
+"""parameters that select the operation"""
 
 _NEED_NOT_BE_SIGNED = frozenset(("list-type", "x-id"))
-"""harmless unsigned parameters among those by which S3's model selects operations"""
+"""harmless unsigned parameters"""
 
 
 def verify_old_link(head: RequestHead, secrets: Mapping[str, str], now: float) -> str:
-    """Returns the access key.
-
-    Raises:
-        AwsError: the link is incomplete, expired or wrongly signed, or an unsigned parameter
-            selects its operation.
-    """
+    """Raises AwsError for incomplete, expired or wrongly signed links, and where an unsigned
+    parameter selects the operation."""
     pairs = parameters_of(head.raw_query)
     check_each_once(pairs)
     given = dict(pairs)
@@ -84,8 +80,7 @@ def _string_to_sign(head: RequestHead, expires: str, resource: str) -> str:
 
 
 def _resources(head: RequestHead, given: Mapping[str, str]) -> list[str]:
-    """Returns the spellings that a client may have signed: a bucket with or without a final
-    slash."""
+    """Clients sign buckets with or without a final slash."""
     raw_path = head.raw_path
     is_bucket = raw_path != "/" and unquote(raw_path).count("/") == 1
     paths = [f"{raw_path}/", raw_path] if is_bucket else [raw_path]
@@ -101,7 +96,6 @@ def _resources(head: RequestHead, given: Mapping[str, str]) -> list[str]:
 
 @functools.cache
 def _subresources() -> frozenset[str]:
-    """Returns the parameters that distinguish operations of one path."""
     model = service("s3")
     uris = (model.operation_model(name).http["requestUri"] for name in model.operation_names)
     return frozenset(name for uri in uris for name, _ in parameters_of(uri.partition("?")[2]))

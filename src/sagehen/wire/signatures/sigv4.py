@@ -1,7 +1,6 @@
 """Verifies AWS Signature Version 4.
 
-Session tokens are not required, since keys are long-lived; one that is sent is covered by the
-signature and otherwise ignored.
+Session tokens are not required, since keys are long-lived; signatures cover those sent.
 """
 
 import functools
@@ -60,14 +59,14 @@ _MOST_GRANTS = 1024
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """The signer of a request, and what later checks of its body need."""
+    """The signer of a request."""
 
     access_key: str
     service: str
     region: str
     payload_mode: str
-    """the signed SHA-256 of the body in hexadecimal (S3 must compare it with the body),
-    `UNSIGNED-PAYLOAD` or a `STREAMING-…` word"""
+    """the body's SHA-256 in hexadecimal (S3 must compare it), `UNSIGNED-PAYLOAD` or a `STREAMING-…`
+    word"""
     timestamp: str
     scope: str
     signing_key: bytes
@@ -78,7 +77,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class _Grant(msgspec.Struct, frozen=True):
-    """An unverified claim with a known key and an acceptable scope."""
+    """An unverified claim with a known key."""
 
     scope: Scope
     scope_text: str
@@ -147,8 +146,7 @@ class Verifier:
         """Refuses bad requests before their body is read, so that clients without a key cannot fill
         memory.
 
-        Raises:
-            AwsError: as `verify`, except for the signature itself and the body.
+        Raises AwsError as `verify`, except for the signature itself and the body.
         """
         now = self._clock.now()
         signing = signing_of(head)
@@ -171,7 +169,6 @@ class Verifier:
             raise refusals.missing(error_family(service or likely_service(head)))
 
     def _check_link(self, link: Link, head: RequestHead, now: float, service: str | None) -> _Grant:
-        """Checks a presigned URL except for its signature."""
         grant = self._grant(link.claim)
         _check_service(grant, service)
         signed_at = _seconds(grant, link.timestamp)
@@ -278,7 +275,6 @@ class Verifier:
 
 @functools.lru_cache(maxsize=64)
 def signing_key(secret: str, scope: Scope) -> bytes:
-    """Derives the key of one day, region and service."""
     key = ("AWS4" + secret).encode()
     for part in (scope.date, scope.region, scope.service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
@@ -298,10 +294,7 @@ def _template(names: tuple[str, ...], signed_headers: str) -> str:
 def _is_plainly_signed(
     head: RequestHead, grant: _Grant, timestamp: str, payload: str, signature: str
 ) -> bool:
-    """Whether the signature fits the request exactly as sent.
-
-    Nearly all requests take this path; others need normalising, which costs more than all the rest.
-    """
+    """Fits most requests; the others need normalising, which costs more than all the rest."""
     if grant.family != "s3" and not is_plain_path(head.raw_path):
         return False
     try:
@@ -368,7 +361,7 @@ def _check_signed_headers(grant: _Grant, headers: Mapping[str, str]) -> None:
 
 
 def _leaves_body_unsigned(head: RequestHead, signing: Signing) -> bool:
-    """Either source is signed: headers that are not are refused, and link parameters always are."""
+    """Both sources are signed."""
     if head.headers.get("x-amz-content-sha256") == UNSIGNED_PAYLOAD:
         return True
     if signing is not Signing.LINK:
@@ -377,7 +370,6 @@ def _leaves_body_unsigned(head: RequestHead, signing: Signing) -> bool:
 
 
 def _payload(grant: _Grant, head: RequestHead, payload_sha256: str | None) -> str:
-    """Returns the body's value in the signed text."""
     if grant.family != "s3":
         if payload_sha256 is None:
             raise ValueError(f"{grant.scope.service} needs the digest of the body.")

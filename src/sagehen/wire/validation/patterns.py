@@ -14,7 +14,7 @@ __all__ = ["Untranslatable", "compile_pattern"]
 
 
 class Untranslatable(ValueError):
-    """A Java pattern has no translation here yet."""
+    """The pattern has no translation yet."""
 
 
 _LINEAR = {
@@ -50,7 +50,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _SAME_ESCAPES = frozenset("AbBdDsSwWtnrf")
-"""escapes with the same meaning in both, under `re.ASCII`"""
+"""escapes that mean the same in both"""
 
 _CLASSES = frozenset((r"\d", r"\D", r"\s", r"\S", r"\w", r"\W"))
 
@@ -122,7 +122,7 @@ def _property(name: str) -> str:
 
 @functools.cache
 def _categories() -> dict[str, str]:
-    """Returns the characters of each category (`L`, `Lu`, …) as the inside of a class."""
+    """Returns characters by category (`L`, `Lu`, …), as the inside of a class."""
     spans: dict[str, list[tuple[int, int]]] = {}
     start = 0
     before = unicodedata.category("\0")

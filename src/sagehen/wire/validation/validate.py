@@ -1,7 +1,4 @@
-"""Checks an operation's parameters against all constraints of its model, in AWS's wording.
-
-Clients check at most required members, types and minima.
-"""
+"""Checks parameters against their model's constraints, in AWS's wording."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -18,8 +15,8 @@ __all__ = ["Constraint", "constraints_of", "validate"]
 _NUMBERS = ("integer", "long", "float", "double")
 
 _CHECKED_BY_SERVICE = frozenset({"QueueAttributeName", "MessageSystemAttributeName"})
-"""Shapes whose enum is not checked here: SQS has its own error for unknown attributes, and accepts
-names of both shapes in AttributeNames, whose model lists only the first."""
+"""Shapes whose enum is not checked: SQS has its own error, and takes names of both in
+AttributeNames."""
 
 
 class Constraint(msgspec.Struct, frozen=True):
@@ -28,15 +25,12 @@ class Constraint(msgspec.Struct, frozen=True):
     text: str
     holds: Callable[[Any], bool]
     is_final: bool = False
-    """Stops further tests on failure: patterns run only over values of bounded length, as some take
-    very long on hostile input."""
+    """Stops further tests: patterns run only over bounded values, as some take very long on hostile
+    input."""
 
 
 def constraints_of(shape: Shape) -> list[Constraint]:
-    """Returns constraints in AWS's order: upper bound, lower bound, pattern, values.
-
-    Raises Untranslatable.
-    """
+    """In AWS's order: upper bound, lower bound, pattern, values. Raises Untranslatable."""
     kind = "value" if shape.type_name in _NUMBERS else "length"
     measure = _value if kind == "value" else len
     found = []
@@ -87,7 +81,7 @@ def _value(value: Any) -> float:
 
 
 _MOST_ERRORS = 50
-"""per response; a request may hold any number"""
+"""per response"""
 _LONGEST_VALUE = 512
 
 Fault = tuple[str, Any, str]
@@ -113,7 +107,6 @@ def validate(operation: OperationModel, params: dict[str, Any]) -> None:
 
 
 def _code(operation: OperationModel) -> str:
-    """SageMaker's runtime, query APIs and CloudWatch Logs have codes of their own."""
     model = operation.service_model
     if model.service_name == "logs":
         return "InvalidParameterException"
@@ -146,13 +139,12 @@ def _plain(value: Any) -> str:
 
 
 def _check_of(shape: Shape) -> Check:
-    """Compiles the check of a shape, cached by name: a member's own traits (its position on the
-    wire) do not constrain its value."""
+    """Cached by name, as a member's own traits do not constrain its value."""
     return _compiled(_ByName(shape))
 
 
 class _ByName:
-    """A shape that compares by its name and its service's shapes."""
+    """Compares shapes by name and service."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape

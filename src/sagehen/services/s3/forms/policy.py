@@ -1,7 +1,8 @@
 """The policy of a browser-based upload: what its signer allows the form to contain.
 
-{"expiration": "2026-11-01T12:00:00Z", "conditions": [{"bucket": "uploads"}, ["starts-with", "$key",
-"user/"], ["content-length-range", 1, 1048576]]}
+{"expiration": "2026-11-01T12:00:00Z", "conditions": [{"bucket": "uploads"},
+
+["starts-with", "$key", "user/"], ["content-length-range", 1, 1048576]]}
 """
 
 import base64
@@ -41,7 +42,6 @@ class _Condition:
             return False
         if self.operation == "eq":
             return given == self.value
-        # S3 takes a content type with commas for a list.
         values = given.split(",") if self.field == "content-type" else [given]
         return all(value.strip().startswith(self.value) for value in values)
 
@@ -57,11 +57,11 @@ class Policy:
     most_bytes: int
 
     def check(self, fields: Mapping[str, str], names: Mapping[str, str], now: float) -> None:
-        """Raises AwsError AccessDenied where the policy forbids the form.
+        """Raises AwsError AccessDenied.
 
         Args:
             fields: form fields and the bucket, by lower-case name.
-            names: the fields' names as sent.
+            names: names as sent.
         """
         if now >= self.expires_at:
             raise _denied("Policy expired.")
@@ -70,7 +70,7 @@ class Policy:
                 said = [condition.operation, condition.name, condition.value]
                 raise _denied(f"Policy Condition failed: {json.dumps(said, ensure_ascii=False)}")
         allowed = {condition.field for condition in self.conditions}.union(_UNCONDITIONAL)
-        # The bucket is in the path; a policy that omits it would be valid for all buckets.
+        # A policy that omits the bucket would be valid for all buckets.
         extra = [
             written
             for name, written in {"bucket": "bucket", **names}.items()
@@ -81,11 +81,8 @@ class Policy:
 
 
 def read_policy(encoded: str, most_bytes: int) -> Policy:
-    """Parses a policy. Raises AwsError InvalidPolicyDocument.
-
-    Args:
-        most_bytes: limit on the file; the policy may set a lower one.
-    """
+    """Raises AwsError InvalidPolicyDocument. `most_bytes` limits the file; the policy may set
+    less."""
     try:
         document = json.loads(base64.b64decode(encoded, validate=True))
     except (binascii.Error, ValueError, RecursionError):

@@ -17,7 +17,7 @@ class FormReader:
     """A form with one file; anything after the file is ignored."""
 
     def __init__(self, content_type: str) -> None:
-        """Raises AwsError MalformedPOSTRequest where the header names no boundary."""
+        """Raises AwsError MalformedPOSTRequest without a boundary."""
         self.fields: dict[str, str] = {}
         """by lower-case name; complete when `has_file`"""
         self.names: dict[str, str] = {}
@@ -57,7 +57,7 @@ class FormReader:
             raise _malformed() from None
 
     def feed(self, data: bytes) -> bytes:
-        """Returns the file's bytes in `data`. Raises AwsError for a malformed form."""
+        """Returns the file's bytes in `data`. Raises AwsError."""
         self._pieces = []
         try:
             self._parser.write(data)
@@ -70,7 +70,7 @@ class FormReader:
         return b"".join(self._pieces)
 
     def finish(self) -> None:
-        """Ends the form. Raises AwsError if it is incomplete or has no file."""
+        """Raises AwsError if the form is incomplete or lacks a file."""
         if not self._ended:
             raise _malformed()
         if not self.has_file:
@@ -131,7 +131,6 @@ class FormReader:
         self._ended = True
 
     def _count(self, size: int) -> None:
-        """Bounds the memory used."""
         self._in_fields += size
         if self._in_fields > _MOST_BYTES_BEFORE_FILE:
             raise _too_much_before_file()

@@ -1,6 +1,6 @@
 """Browser-based uploads: multipart/form-data with a signed policy becomes an object.
 
-The fields precede the file, so they are all checked before a byte is stored.
+All fields are checked before a byte of the file is stored.
 """
 
 import asyncio
@@ -45,12 +45,11 @@ from sagehen.wire.signatures.sigv4 import UNSIGNED_PAYLOAD, Identity, Verifier
 __all__ = ["handle_form", "is_form"]
 
 FIELDS_SECONDS = 20.0
-"""to receive everything before the file, or the rest of a refused form: anyone may send these"""
+"""for reading the fields, or the rest of a refused form, from anyone"""
 
 _BATCH_BYTES = 2**20
 _MOST_DRAINED_BYTES = 2**20
-"""limit on the rest of a refused form, read because a client still sending would not read the
-response"""
+"""the rest of a refused form, since clients that still send would not read the response"""
 
 _BUCKET_PATH = re.compile(r"/[^/]+/?")
 _FILENAME = "${filename}"
@@ -70,7 +69,6 @@ _TOO_SLOW = "RequestTimeout"
 
 
 def is_form(request: Request) -> bool:
-    """Whether the request is such a form, to a bucket and without a signature header."""
     return (
         request.method == "POST"
         and request.headers.get("content-type", "").lower().startswith("multipart/form-data")
@@ -82,7 +80,7 @@ def is_form(request: Request) -> bool:
 async def handle_form(
     request: Request, stream: AsyncIterator[bytes], call: RequestContext, verifier: Verifier
 ) -> Response:
-    """Handles a form whose signature is not yet checked."""
+    """The form's signature is not yet checked."""
     try:
         response = await _answer(request, stream, call, verifier)
     except AwsError as error:
@@ -129,7 +127,7 @@ async def _answer(
 async def _begin(
     request: Request, reader: FormReader, call: RequestContext, verifier: Verifier
 ) -> "_Upload":
-    """Checks all fields. Raises AwsError."""
+    """Raises AwsError."""
     bucket, key_in_path, query = read_target(request)
     if key_in_path:  # as %2F, which `is_form` does not decode
         message = "The specified method is not allowed against this resource."
@@ -170,8 +168,6 @@ async def _begin(
 
 
 class _Upload:
-    """The file of an allowed form."""
-
     def __init__(
         self,
         exchange: S3Exchange,
@@ -204,7 +200,7 @@ class _Upload:
             await self._write()
 
     async def keep(self) -> ObjectInfo:
-        """Makes the complete file an object. Raises AwsError."""
+        """Raises AwsError."""
         if self._size < self._policy.least_bytes:
             raise AwsError(
                 "EntityTooSmall",
@@ -232,7 +228,6 @@ class _Upload:
 
 
 def _headers(fields: Mapping[str, str]) -> dict[str, str]:
-    """Returns the equivalent headers of a PUT."""
     if "content-md5" in fields:
         raise not_implemented("The field Content-MD5 of a form")
     said = {
@@ -271,7 +266,6 @@ def _accepted(request: Request, fields: Mapping[str, str], info: ObjectInfo) -> 
 
 
 async def _drained(stream: AsyncIterator[bytes]) -> bool:
-    """Reads a limited rest of a body; returns whether it was all."""
     size = 0
     try:
         async with asyncio.timeout(FIELDS_SECONDS):

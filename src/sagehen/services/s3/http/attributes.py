@@ -1,4 +1,4 @@
-"""Reads object attributes from request headers and writes them to response headers."""
+"""Converts between headers and object attributes."""
 
 from collections.abc import Mapping
 from email.utils import formatdate
@@ -65,7 +65,7 @@ _REFUSED = (
 
 
 def refuse_unknown(headers: Mapping[str, str]) -> None:
-    """Raises AwsError for headers or values that are not supported."""
+    """Raises AwsError for unsupported headers or values."""
     for name in headers:
         if name.startswith(_REFUSED):
             raise not_implemented(f"The header {name}")
@@ -76,14 +76,10 @@ def refuse_unknown(headers: Mapping[str, str]) -> None:
 
 
 def read_attributes(headers: Mapping[str, str], acl: str = "private") -> Attributes:
-    """Reads a write's attributes; `acl` was read before.
-
-    Raises:
-        AwsError: InvalidStorageClass, InvalidTag, MetadataTooLarge and others.
-    """
+    """Raises AwsError InvalidStorageClass, InvalidTag, MetadataTooLarge and others."""
     kept = {name: headers[name] for name in (*_KEPT, *_ENCRYPTION) if name in headers}
     if "aws-chunked" in kept.get("content-encoding", ""):
-        # aws-chunked is an encoding of the request's body, not of the object.
+        # aws-chunked encodes the request's body, not the object.
         parts = [part.strip() for part in kept.pop("content-encoding").split(",")]
         if others := [part for part in parts if part not in ("", "aws-chunked")]:
             kept["content-encoding"] = ",".join(others)
@@ -98,7 +94,7 @@ def read_attributes(headers: Mapping[str, str], acl: str = "private") -> Attribu
 
 
 def refuse_encryption(headers: Mapping[str, str]) -> None:
-    """Raises AwsError for encryption headers of requests that write no object."""
+    """Raises AwsError, for requests that write no object."""
     for name in _ENCRYPTION:
         if name in headers:
             raise invalid_argument(
@@ -107,7 +103,7 @@ def refuse_encryption(headers: Mapping[str, str]) -> None:
 
 
 def object_headers(info: ObjectInfo) -> dict[str, str]:
-    """Returns a read's headers except for length and checksum."""
+    """Omits length and checksum."""
     attributes = info.attributes
     headers = {
         "content-type": DEFAULT_CONTENT_TYPE,
@@ -134,7 +130,6 @@ def written_headers(info: ObjectInfo) -> dict[str, str]:
 
 
 def encryption_headers(attributes: Attributes) -> dict[str, str]:
-    """Returns the encryption requested, or else the default."""
     asked = {name: attributes.headers[name] for name in _ENCRYPTION if name in attributes.headers}
     return {**_DEFAULT_ENCRYPTION, **asked}
 

@@ -1,4 +1,4 @@
-"""Receives a request's body: decodes it, bounds it and checks it against its headers."""
+"""Receives a request's body and checks it against its headers."""
 
 import asyncio
 import base64
@@ -19,9 +19,9 @@ from sagehen.wire.signatures.chunks import ChunkSignatures
 __all__ = ["LARGEST_OBJECT_BYTES", "SMALL_BYTES", "BodyPlan", "plan_body", "read_document", "take"]
 
 LARGEST_OBJECT_BYTES = 5 * 2**30
-"""of one PUT or part; larger objects are uploaded in parts"""
+"""of one PUT or part"""
 SMALL_BYTES = 256 * 2**10
-"""Smaller bodies are held in memory and written at once."""
+"""Smaller bodies stay in memory."""
 
 _BATCH_BYTES = 2**20
 _MOST_DIGITS = 20
@@ -82,12 +82,8 @@ class _Held:
 
 
 def plan_body(exchange: S3Exchange, algorithm: str | None = None) -> BodyPlan:
-    """Reads the headers of a body that is an object or a part.
-
-    Raises:
-        AwsError: an unknown length, a body too large, or malformed digests.
-    """
-    # aws-chunked bodies have their decoded length in a separate header.
+    """Raises AwsError for an unknown length, a large body or malformed digests."""
+    # A separate header has the decoded length.
     is_encoded = exchange.identity.payload_mode.startswith("STREAMING-")
     if "content-length" not in exchange.headers and not is_encoded:
         raise _no_length("content-length")
@@ -122,7 +118,7 @@ def _plan(
 async def take(exchange: S3Exchange, plan: BodyPlan, keep: Callable[[Draft], Result]) -> Result:
     """Writes the body to a draft, verifies it and calls `keep` in a thread.
 
-    Raises AwsError, and keeps nothing, if the body is cut short or does not fit its headers.
+    Keeps nothing of an incomplete or wrong body; raises AwsError.
     """
     if plan.size <= SMALL_BYTES and not plan.chunked:
         data = await _whole(exchange, plan)
@@ -155,7 +151,7 @@ async def take(exchange: S3Exchange, plan: BodyPlan, keep: Callable[[Draft], Res
 
 
 async def read_document(exchange: S3Exchange, *, is_checked_later: bool = False) -> bytes:
-    """Returns a small document's verified bytes.
+    """Returns a small, verified document.
 
     Args:
         is_checked_later: the checksum headers do not describe this document.
@@ -192,7 +188,6 @@ class _Intake:
             self._write(piece)
 
     def finish(self) -> None:
-        """Checks the complete body."""
         plan = self._plan
         if self._decoder:
             self._decoder.finish()
@@ -251,7 +246,6 @@ async def _whole(exchange: S3Exchange, plan: BodyPlan) -> bytes:
 
 
 async def _pump(exchange: S3Exchange, intake: _Intake) -> None:
-    """Hashes and writes one batch in a thread while receiving the next."""
     working: asyncio.Task[None] | None = None
     pieces: list[bytes] = []
     size = 0
@@ -269,7 +263,7 @@ async def _pump(exchange: S3Exchange, intake: _Intake) -> None:
         working = _start(exchange, intake, pieces)
         await working
     finally:
-        # The thread must finish with the draft before it may be discarded.
+        # The thread must finish before the draft is discarded.
         if working and not working.done():
             await asyncio.wait([working])
 

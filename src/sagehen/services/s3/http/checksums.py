@@ -35,8 +35,6 @@ _ELEMENTS = {
 
 @dataclass(frozen=True)
 class ChecksumRequest:
-    """A checksum that the body must have."""
-
     algorithm: str
     value: str | None
     """base64; None if it comes in the trailer"""
@@ -47,11 +45,7 @@ class ChecksumRequest:
 
 
 def read_asked(headers: Mapping[str, str]) -> ChecksumRequest | None:
-    """Returns the body's checksum as sent or announced.
-
-    Raises:
-        AwsError: several checksums, a malformed value or an unknown algorithm.
-    """
+    """Raises AwsError for several checksums, a malformed value or an unknown algorithm."""
     given = {n: v for n, v in headers.items() if n.startswith(_HEADER) and n not in _NOT_VALUES}
     announced = headers.get("x-amz-trailer", "").strip().lower()
     if len(given) + bool(announced) > 1:
@@ -75,10 +69,7 @@ def read_asked(headers: Mapping[str, str]) -> ChecksumRequest | None:
 
 
 def read_object_checksum(headers: Mapping[str, str]) -> str | None:
-    """Returns the checksum required of a completed upload.
-
-    Removes the number of parts that may follow a composite one.
-    """
+    """Removes the number of parts that may follow a composite one."""
     for name, value in headers.items():
         algorithm = name.removeprefix(_HEADER)
         if name.startswith(_HEADER) and algorithm in ALGORITHMS:
@@ -88,7 +79,6 @@ def read_object_checksum(headers: Mapping[str, str]) -> str | None:
 
 
 def read_algorithm(headers: Mapping[str, str]) -> str | None:
-    """Returns the algorithm in `x-amz-checksum-algorithm`."""
     given = headers.get(f"{_HEADER}algorithm")
     return _known(given.lower(), f"{_HEADER}algorithm: {given}") if given else None
 

@@ -33,8 +33,6 @@ class _Expecting(Enum):
 
 
 class ChunkedDecoder:
-    """Decodes an aws-chunked body."""
-
     def __init__(self, signatures: ChunkSignatures | None) -> None:
         """`signatures` is None for unsigned chunks."""
         self.trailers: dict[str, str] = {}
@@ -48,10 +46,8 @@ class ChunkedDecoder:
         self._trailer_text = b""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yields decoded bytes. Raises AwsError for malformed input.
-
-        Yields bytes before their chunk's signature is checked: use none before `finish`.
-        """
+        """Yields bytes before their signature is checked: use none before `finish`. Raises
+        AwsError."""
         self._buffer += data
         while self._buffer:
             if self._expecting is _Expecting.NOTHING:
@@ -64,7 +60,7 @@ class ChunkedDecoder:
                 return
 
     def finish(self) -> None:
-        """Ends the body. Raises AwsError if it is cut short."""
+        """Raises AwsError if the body is cut short."""
         if self._expecting is not _Expecting.NOTHING:
             raise AwsError(
                 "IncompleteBody",

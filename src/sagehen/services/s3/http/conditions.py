@@ -23,7 +23,7 @@ class ConditionResult(Enum):
 def judge(
     headers: Mapping[str, str], info: ObjectInfo, prefix: str = ""
 ) -> tuple[ConditionResult, str]:
-    """Evaluates `if-match` and its like, named with `prefix`; also returns the deciding header.
+    """Evaluates `if-match` and its like; also returns the deciding header.
 
     Dates count only without ETags (RFC 9110, 13.2.2).
     """
@@ -52,7 +52,7 @@ def precondition_failed(header: str) -> AwsError:
 
 
 def read_write_condition(headers: Mapping[str, str]) -> WriteCondition:
-    """Raises AwsError NotImplemented for conditions that S3 lacks too."""
+    """Raises AwsError NotImplemented."""
     none_match = headers.get("if-none-match")
     if none_match not in (None, "*"):
         raise not_implemented("If-None-Match of a write with anything but *")
@@ -63,10 +63,9 @@ def read_write_condition(headers: Mapping[str, str]) -> WriteCondition:
 
 
 def read_range(given: str | None, size: int) -> tuple[int, int] | None:
-    """Returns the first byte and length of a Range header; None for the whole object.
+    """Returns the first byte and length, or None for the whole object.
 
-    Ignores headers other than one byte range, as S3 and RFC 9110 do. Raises AwsError InvalidRange
-    where the range misses the object.
+    Ignores headers other than one byte range, as in RFC 9110. Raises AwsError InvalidRange.
     """
     unit, _, spans = (given or "").replace(" ", "").partition("=")
     first, dash, last = spans.partition("-")
@@ -97,7 +96,7 @@ def _names(given: str, etag: str) -> bool:
 
 
 def _is_after(info: ObjectInfo, date: str | None) -> bool | None:
-    """None for a malformed date; compares whole seconds."""
+    """Compares whole seconds; None for a malformed date."""
     if date is None:
         return None
     try:

@@ -60,7 +60,7 @@ class BodyStream:
 
 @dataclass(frozen=True)
 class S3Exchange:
-    """The context of an operation. `bucket` and `key` are empty where the path lacks them."""
+    """The context of an operation; the path may lack `bucket` and `key`, which are empty then."""
 
     request: Request
     query: Mapping[str, str]
@@ -80,7 +80,7 @@ class S3Exchange:
         return store
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Runs blocking work in a thread; translates store errors to S3's."""
+        """Runs blocking work in a thread; translates store errors."""
         with speaking_s3(self.bucket, self.key, self.query.get("uploadId", "")):
             return await asyncio.to_thread(work)
 
@@ -89,12 +89,9 @@ Operation = Callable[[S3Exchange], Awaitable[Response]]
 
 
 def read_target(request: Request) -> tuple[str, str, dict[str, str]]:
-    """Returns bucket, key and query of a path-style request.
+    """Splits a path-style request; decodes the path first, as signature checks do.
 
-    Decodes the path before splitting it, as signature checks do.
-
-    Raises:
-        AwsError: InvalidURI, KeyTooLongError, InvalidArgument.
+    Raises AwsError InvalidURI, KeyTooLongError, InvalidArgument.
     """
     try:
         path = unquote(request.raw_path, errors="strict")
@@ -123,10 +120,9 @@ def check_key(key: str) -> None:
 def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
     """Adds the headers that a presigned URL carries as parameters.
 
-    Not for SigV2 links, which leave such parameters unsigned: anyone could add some.
+    Not for SigV2 links, which leave them unsigned: anyone could add some.
 
-    Raises:
-        AwsError: InvalidArgument for a repeated parameter or an invalid header value.
+    Raises AwsError InvalidArgument for repeated or invalid ones.
     """
     if signing_of(request) is not Signing.LINK:
         return request
@@ -143,7 +139,7 @@ def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
 
 
 def header_value(name: str, value: str) -> str:
-    """Converts text to a header value as received. Raises AwsError InvalidArgument."""
+    """Raises AwsError InvalidArgument."""
     if not _HEADER_NAME.fullmatch(name.lower()) or _CONTROL.search(value):
         raise invalid_argument("Invalid header name or value.", name, value)
     # Received headers have one character per byte.
@@ -156,7 +152,7 @@ def _read_query(raw: str) -> dict[str, str]:
         raw_name, _, raw_value = pair.partition("=")
         name = unquote_plus(raw_name, errors="strict")
         value = unquote_plus(raw_value, errors="strict")
-        # Signatures do not cover the order, so anyone with the request could swap them.
+        # Signatures do not cover the order, so anyone could swap repeated parameters.
         if query.setdefault(name, value) != value:
             raise invalid_argument("The parameter comes more than once.", name, value)
     return query

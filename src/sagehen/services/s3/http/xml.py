@@ -48,14 +48,14 @@ def document(name: str, inner: Iterable[str]) -> bytes:
 
 
 class _NoDoctype(ElementTree.TreeBuilder):
-    """Refuses document types, which could define entities; no S3 client sends one."""
+    """Refuses document types, which could define entities."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         raise malformed_xml()
 
 
 def parse(data: bytes, root: str) -> ElementTree.Element:
-    """Parses a document with the root `root`. Raises AwsError MalformedXML."""
+    """Raises AwsError MalformedXML, also for another root."""
     parser = ElementTree.XMLParser(target=_NoDoctype())
     try:
         parser.feed(data)
@@ -68,12 +68,11 @@ def parse(data: bytes, root: str) -> ElementTree.Element:
 
 
 def children(parent: ElementTree.Element, name: str) -> list[ElementTree.Element]:
-    """Returns direct children of that name, in any namespace."""
+    """Ignores namespaces."""
     return [child for child in parent if _local(child) == name]
 
 
 def child_text(parent: ElementTree.Element, name: str) -> str | None:
-    """Returns the first such child's text."""
     for child in children(parent, name):
         return child.text or ""
     return None
@@ -84,7 +83,7 @@ def _local(found: ElementTree.Element) -> str:
 
 
 def iso_time(seconds: float) -> str:
-    """Returns 2026-11-01T09:30:00.000Z, in whole seconds to agree with Last-Modified."""
+    """Truncates to whole seconds, as in Last-Modified."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
@@ -95,7 +94,7 @@ _VERSION_ID = re.compile(r"[A-Za-z0-9._+/=-]{32,1024}")
 
 
 def check_version(query: Mapping[str, str], key: str) -> None:
-    """Raises AwsError for a version other than `null`, the only one of each object."""
+    """Raises AwsError unless the version is `null`, the only one."""
     given = query.get("versionId", NULL_VERSION)
     if given == NULL_VERSION:
         return

@@ -30,7 +30,7 @@ _LATE = {
     "open_object_store": "opening",
     "open_remote": "opening",
 }
-"""Names imported on first use: their modules load SQLAlchemy or obstore."""
+"""imported on first use, to avoid loading SQLAlchemy or obstore"""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Keeps what every object store has on this machine: buckets, drafts and parts of uploads."""
+"""What every object store keeps on this machine: buckets, drafts and parts of uploads."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -30,18 +30,18 @@ class Keeping:
     trash_seconds: float = 86_400
     """seconds from the trash to deletion"""
     grace_seconds: float = 3600
-    """seconds from the write of a file to the trash; its row may not be committed yet"""
+    """seconds; a new file's row may not be committed yet"""
 
 
 DEFAULT_KEEPING = Keeping()
 
 
 class Bookkeeping:
-    """The part of an ObjectStore that does not depend on where its objects are.
+    """The part of an ObjectStore that does not depend on where objects are.
 
     Args:
         root: the folder of drafts and parts.
-        writes: a group commit to share with the process's other writes; None makes a separate one.
+        writes: the group commit; None makes one.
     """
 
     def __init__(
@@ -91,7 +91,6 @@ class Bookkeeping:
         return self._files.draft(algorithm)
 
     def put_rows(self, connection: Connection, smalls: Sequence[SmallObject]) -> list[bool]:
-        # Only LocalObjectStore keeps objects in the state database.
         return [False] * len(smalls)
 
     def read_rows(
@@ -110,7 +109,7 @@ class Bookkeeping:
 
     def sweep(self) -> int:
         if not self._is_pair():
-            # With another installation's state, all files would look unused.
+            # Another installation's state would make all files look unused.
             about: dict[str, object] = {"action": "sweep_files"}
             log.error(
                 "The files of objects are not swept: nothing shows that they belong to this state.",
@@ -148,8 +147,7 @@ class Bookkeeping:
             return rows.known_blobs(connection, blob_ids)
 
     def _drop_bucket(self, connection: Connection, name: str) -> list[str]:
-        """Deletes an empty bucket and its uploads; returns ids of blobs whose files may be
-        removed."""
+        """Returns ids of blobs whose files may be removed."""
         uploads = rows.uploads_of(connection, name)
         gone = [blob for upload in uploads for blob in self.uploads.drop(connection, upload)]
         rows.delete_bucket(connection, name)
@@ -157,7 +155,7 @@ class Bookkeeping:
 
 
 def find_bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket:
-    """With `lock`, locks the bucket until the transaction ends. Raises NoSuchBucket."""
+    """`lock` holds until the transaction ends. Raises NoSuchBucket."""
     bucket = rows.find_bucket(connection, name, lock=lock)
     if bucket is None:
         raise NoSuchBucket(f"There is no bucket {name}.")

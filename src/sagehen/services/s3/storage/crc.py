@@ -1,8 +1,4 @@
-"""CRC-32, CRC-32C and CRC-64/NVME, and joining the CRCs of two consecutive pieces.
-
-CRC-32, which most clients use, comes from zlib; the others go through a table byte by byte, or
-through numpy for large inputs.
-"""
+"""CRC-32, CRC-32C and CRC-64/NVME, and joining CRCs of consecutive pieces."""
 
 import zlib
 from functools import cached_property, lru_cache
@@ -18,26 +14,25 @@ _LEAST_BYTES_FOR_LANES = 4096
 
 
 class Crc:
-    """A reflected CRC whose register is inverted at the start and the end."""
+    """A reflected CRC with an inverted register."""
 
     def __init__(self, bits: int, polynomial: int) -> None:
-        """`polynomial` is in its reflected form."""
+        """`polynomial` is reflected."""
         self.size = bits // 8
         self.steps = [_step(byte, polynomial) for byte in range(256)]
-        """by lowest byte of a register: what to XOR into the register once the byte is shifted
-        out"""
+        """what shifting out the lowest byte XORs into the register"""
         self._bits = bits
         self._mask = (1 << bits) - 1
 
     @cached_property
     def _lanes(self) -> "Lanes":
-        # Imported here because numpy costs memory and start time that most processes can save.
+        # numpy costs memory and start time.
         from sagehen.services.s3.storage.crc_lanes import Lanes
 
         return Lanes(self)
 
     def update(self, value: int, data: bytes | bytearray | memoryview) -> int:
-        """Returns the CRC of the data behind `value` followed by `data`. Start with 0."""
+        """Continues the CRC `value`; start with 0."""
         view = memoryview(data).cast("B")
         register = value ^ self._mask
         for start in range(0, len(view), _BLOCK_BYTES):
@@ -49,7 +44,7 @@ class Crc:
         return register ^ self._mask
 
     def join(self, first: int, second: int, second_size: int) -> int:
-        """Returns the CRC of two consecutive pieces; `second_size` is in bytes."""
+        """`second_size` is in bytes."""
         matrix = self.shift_one_byte()
         size = second_size
         while size:
@@ -61,7 +56,7 @@ class Crc:
         return first ^ second
 
     def shift_one_byte(self) -> tuple[int, ...]:
-        """Returns the matrix, as columns over GF(2), that moves a register past one zero byte."""
+        """Returns the matrix, as columns over GF(2), for one zero byte."""
         return tuple(self.steps[(1 << bit) & 0xFF] ^ ((1 << bit) >> 8) for bit in range(self._bits))
 
     def _advance(self, register: int, view: memoryview) -> int:
@@ -83,7 +78,7 @@ def _step(byte: int, polynomial: int) -> int:
 
 
 def apply(matrix: tuple[int, ...], vector: int) -> int:
-    """Multiplies a matrix over GF(2), given by its columns, with a vector."""
+    """Multiplies a matrix over GF(2), given by columns, with a vector."""
     result = 0
     for column in matrix:
         if vector & 1:
@@ -96,7 +91,7 @@ def apply(matrix: tuple[int, ...], vector: int) -> int:
 
 @lru_cache(maxsize=256)
 def square(matrix: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the matrix that moves a register twice as far."""
+    """Returns the matrix for twice the length."""
     return tuple(apply(matrix, column) for column in matrix)
 
 

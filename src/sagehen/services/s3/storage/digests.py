@@ -1,4 +1,4 @@
-"""S3's checksum algorithms: running digests, and joining the checksums of parts."""
+"""S3's checksum algorithms, and joining the checksums of parts."""
 
 import base64
 import hashlib
@@ -11,7 +11,7 @@ from sagehen.services.s3.storage.records import Blob, Checksum, ChecksumKind
 __all__ = ["ALGORITHMS", "JOINABLE", "Digest", "base64_of", "joined_checksum", "new_digest"]
 
 JOINABLE: Mapping[str, Crc] = {"crc32": CRC32, "crc32c": CRC32C, "crc64nvme": CRC64NVME}
-"""algorithms whose value over a whole follows from the values over its pieces"""
+"""algorithms that can join checksums of pieces"""
 
 ALGORITHMS: Mapping[str, int] = {
     "crc32": 4,
@@ -22,7 +22,7 @@ ALGORITHMS: Mapping[str, int] = {
     "sha256": 32,
     "sha512": 64,
 }
-"""size of each algorithm's value, in bytes"""
+"""bytes of each algorithm's value"""
 
 
 class Digest(Protocol):
@@ -54,7 +54,6 @@ def base64_of(value: bytes) -> str:
 
 
 def joined_checksum(algorithm: str, kind: ChecksumKind, parts: Sequence[Blob]) -> Checksum:
-    """Returns the checksum of an object whose parts each have a checksum by `algorithm`."""
     values = [base64.b64decode(part.checksum or "") for part in parts]
     if kind is ChecksumKind.COMPOSITE:
         digest = new_digest(algorithm)

@@ -32,11 +32,11 @@ class NoSuchBucket(NotFound):
 
 
 class NoSuchKey(NotFound):
-    """The bucket holds no object of that key."""
+    """The bucket has no such object."""
 
 
 class NoSuchUpload(NotFound):
-    """The upload id is not under way for the key."""
+    """The upload is not under way."""
 
 
 class BucketExists(AlreadyExists):
@@ -48,25 +48,24 @@ class BucketNotEmpty(Conflict):
 
 
 class ConditionFailed(Conflict):
-    """The condition of a write does not hold."""
+    """A write's condition does not hold."""
 
 
 class BadPart(Invalid):
-    """A chosen part was not uploaded, or differs from what was uploaded."""
+    """A chosen part was not uploaded or differs."""
 
     def __init__(self, message: str, number: int = 0, etag: str = "") -> None:
         super().__init__(message)
         self.number = number
         self.etag = etag
-        """as the client named it"""
 
 
 class BadPartOrder(Invalid):
-    """The chosen parts are not in the order of their numbers."""
+    """The parts are not ordered by number."""
 
 
 class PartTooSmall(Invalid):
-    """A part other than the last is smaller than the minimum."""
+    """A part before the last is too small."""
 
     def __init__(
         self, message: str, number: int = 0, etag: str = "", size: int = 0, least: int = 0
@@ -84,7 +83,7 @@ class DigestMismatch(Invalid):
 
 
 class KeyNotStorable(Invalid):
-    """The underlying store cannot hold an object of that key."""
+    """The underlying store cannot hold the key."""
 
 
 class NotSupported(Unavailable):

@@ -1,8 +1,8 @@
-"""Files that hold objects' bytes: opaque names, each file written once and never changed.
+"""Files of objects' bytes, each with an opaque name, written once and never changed.
 
-A small draft stays in memory; a larger one is written to `drafts/` and moves to `blobs/` once it is
-whole and synced. Only a row in the state makes it part of an object. Files without a row move to
-`trash/` and stay there for a while, so that they can be recovered if the wrong state was restored.
+Drafts start in memory, grow in `drafts/` and move to `blobs/` once synced. Files without a row in
+the state move to `trash/` for a while, so that they can be recovered if the wrong state was
+restored.
 """
 
 import contextlib
@@ -23,21 +23,21 @@ from sagehen.state.pairing import BLOB_NAME, folder_id, may_remove
 __all__ = ["MOST_HELD_BYTES", "BlobFiles", "Draft", "Known"]
 
 Known = Callable[[list[str]], set[str]]
-"""returns those of the blob ids that have a row"""
+"""filters blob ids that have a row"""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _SWEEP_BATCH = 500
 _CLOCK_SLACK_SECONDS = 0.1
-"""File systems take times from a clock that runs some milliseconds behind."""
+"""file systems' clocks lag by some milliseconds"""
 
 MOST_HELD_BYTES = 16 * 2**10
-"""Objects up to this size are kept in rows, which are faster to commit and to read than files."""
+"""Smaller objects are kept in rows, which commit and read faster."""
 
 
 MOST_RESERVED_BYTES = 32 * 2**20
 RESERVED_SHARE = 0.05
-"""The smaller of this share of the disk and MOST_RESERVED_BYTES stays free: on a full disk not even
-the row that deletes an object could be written."""
+"""This share of the disk, at most MOST_RESERVED_BYTES, stays free: on a full disk not even a
+deletion could be recorded."""
 
 
 class Draft:
@@ -64,7 +64,7 @@ class Draft:
 
     @property
     def held(self) -> bytes | None:
-        """All that was written, or None once it is in a file."""
+        """None once the bytes are in a file."""
         return bytes(self._held) if self._file is None else None
 
     def write(self, data: bytes) -> None:
@@ -79,14 +79,14 @@ class Draft:
         self.size += len(data)
 
     def settle(self) -> None:
-        """Syncs the draft to disk under its draft name."""
+        """Syncs the draft to disk."""
         file = self._open()
         with _telling_when_full():
             os.fsync(file.fileno())
         file.close()
 
     def discard(self) -> None:
-        """Deletes the draft; has no effect once it is a blob."""
+        """Has no effect once the draft is a blob."""
         if self._file is not None:
             self._file.close()
             self.path.unlink(missing_ok=True)
@@ -94,7 +94,7 @@ class Draft:
     def _open(self) -> BinaryIO:
         if self._file is None:
             with _telling_when_full():
-                # Unbuffered, because callers write large pieces.
+                # Callers write large pieces.
                 file = self.path.open("xb", buffering=0)
             try:
                 self._write_out(file, self._held, 0)
@@ -106,7 +106,7 @@ class Draft:
         return self._file
 
     def _write_out(self, file: BinaryIO, data: bytes | bytearray, before: int) -> None:
-        """Writes at offset `before`; truncates the file to that size on an error."""
+        """Truncates the file to `before` bytes on an error."""
         view = memoryview(data)
         with _telling_when_full():
             _leave_reserve(self.path.parent)
@@ -121,7 +121,7 @@ class Draft:
 
 
 class BlobFiles:
-    """All files of one object store, below `root`."""
+    """The files of one object store."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -133,17 +133,17 @@ class BlobFiles:
 
     @property
     def pair_id(self) -> str | None:
-        """The id shared by these files and their state; None before the first start."""
+        """The id shared with the state; None before the first start."""
         return folder_id(self._root)
 
     def draft(self, algorithm: str | None = None) -> Draft:
-        """Creates an empty draft. Raises StorageFull."""
+        """Raises StorageFull."""
         with _telling_when_full():
             _leave_reserve(self._drafts)
         return Draft(self._drafts / secrets.token_hex(16), algorithm)
 
     def keep(self, draft: Draft) -> str:
-        """Makes the draft a durable blob and returns its blob id."""
+        """Makes the draft a durable blob; returns its id."""
         draft.settle()
         target = self._path(draft.blob_id)
         with _telling_when_full():
@@ -153,11 +153,7 @@ class BlobFiles:
         return draft.blob_id
 
     def link(self, blob_id: str) -> str:
-        """Hard-links a blob and returns the new blob id.
-
-        Raises:
-            FileNotFoundError: the blob was removed meanwhile.
-        """
+        """Hard-links a blob; returns the new id. Raises FileNotFoundError."""
         twin = self._path(secrets.token_hex(16))
         with _telling_when_full():
             self._make_folder(twin.parent)
@@ -166,16 +162,11 @@ class BlobFiles:
         return twin.name
 
     def open(self, blob_id: str) -> BinaryIO:
-        """Opens a blob, which stays readable if it is removed meanwhile.
-
-        Raises:
-            FileNotFoundError: it was removed already.
-        """
+        """Opened blobs survive their removal. Raises FileNotFoundError."""
         return self._path(blob_id).open("rb", buffering=0)
 
     def remove(self, blob_ids: Collection[str]) -> None:
-        """Removes blobs and ignores missing ones. While a backup is made they go to the trash, as
-        the backup may still need them."""
+        """Ignores missing blobs. During a backup, which may need them, they go to the trash."""
         if not blob_ids:
             return
         with may_remove(self._root) as may:
@@ -187,16 +178,14 @@ class BlobFiles:
                     self._throw_away(path, time.time())
 
     def drop_drafts(self, before: float) -> int:
-        """Removes drafts not written to since `before`, seconds since the epoch; returns how
-        many."""
+        """`before` is in seconds since the epoch, as below."""
         return sum(_remove_old(path, before) for path in _files(self._drafts))
 
     def sweep(self, before: float, now: float, known: Known) -> int:
-        """Moves files without a row to the trash; returns how many.
+        """Moves files without a row to the trash.
 
         Args:
-            before: seconds since the epoch; the rows of files changed later may not be committed
-                yet.
+            before: newer files are kept, as their rows may not be committed yet.
         """
         before -= _CLOCK_SLACK_SECONDS
         moved = 0
@@ -205,20 +194,19 @@ class BlobFiles:
                 named = known([path.name for path in batch])
                 gone = [path for path in batch if path.name not in named and _is_old(path, before)]
                 gone = [path for path in gone if self._throw_away(path, now)]
-                # A row may have been committed since the first check.
+                # Rows may have been committed meanwhile.
                 moved += len(gone) - self._put_back(known([path.name for path in gone]))
         return moved
 
     def put_back(self, known: Known) -> int:
-        """Restores files from the trash that do have a row; returns how many."""
+        """Restores files that have a row."""
         return sum(
             self._put_back(known([path.name for path in batch]))
             for batch in _batches(_files(self._trash), _SWEEP_BATCH)
         )
 
     def empty_trash(self, before: float, known: Known) -> int:
-        """Deletes files that were moved to the trash before `before`, unless a backup is being
-        made; returns how many."""
+        """Deletes files moved there before `before`, unless a backup is being made."""
         removed = 0
         with may_remove(self._root) as may:
             if may:
@@ -240,8 +228,7 @@ class BlobFiles:
         return sum(1 for _ in _files(self._trash))
 
     def _throw_away(self, path: Path, now: float) -> bool:
-        # The time is set first, so that a file in the trash always shows when it got there, even
-        # after a crash.
+        # Set the time first: it must be right even after a crash.
         try:
             os.utime(path, (now, now))
             path.rename(self._trash / path.name)
@@ -302,7 +289,6 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yields drafts or blobs; ignores files with other names."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if BLOB_NAME.fullmatch(entry.name):
@@ -323,7 +309,7 @@ def _is_old(path: Path, before: float) -> bool:
 
 
 def _remove_old(path: Path, before: float, by_modified: bool = False) -> bool:
-    # Another sweep, or a discarded draft, may remove the file at any time.
+    # A sweep or a discard may remove the file at any time.
     try:
         found = path.stat()
         if (found.st_mtime if by_modified else found.st_ctime) >= before:

@@ -1,8 +1,7 @@
 """Keeps objects in another S3 service, through obstore.
 
-A bucket is the first path segment behind the store's prefix; the list of buckets is kept in the
-state. Objects are drafts on the local disk until they are whole and sent; parts of uploads stay
-local until the upload is completed.
+A bucket is the first path segment behind the store's prefix. The list of buckets, drafts and parts
+of unfinished uploads stay local.
 """
 
 import contextlib
@@ -67,13 +66,13 @@ _OF_NO_EFFECT = {
     ("x-amz-server-side-encryption", "AES256"),
     ("x-amz-server-side-encryption-bucket-key-enabled", "false"),
 }
-"""headers that ask for what every object is reported to have anyway"""
+"""headers that match every object's defaults"""
 _LAST_CHARACTER = "\U0010ffff"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class ForeignObjectStore(Bookkeeping):
-    """An ObjectStore over an obstore store. Tags are refused: obstore cannot read them."""
+    """An ObjectStore over obstore, which cannot read tags: they are refused."""
 
     def __init__(
         self,
@@ -124,7 +123,7 @@ class ForeignObjectStore(Bookkeeping):
     def copy(self, copy: Copy) -> ObjectInfo:
         with self.open(copy.source_bucket, copy.source_key) as source:
             attributes = copy.describe(source.info)
-            # obstore's own copy cannot change an object's attributes.
+            # obstore's copy cannot change attributes.
             draft = self.draft(copy.algorithm)
             try:
                 for chunk in source.chunks():
@@ -163,7 +162,7 @@ class ForeignObjectStore(Bookkeeping):
         return info
 
     def completed(self, bucket: str, key: str, upload_id: str) -> ObjectInfo:
-        # The remote does not record which upload made an object.
+        # The remote does not record uploads.
         raise NoSuchUpload(f"There is no upload {upload_id} of {key}.")
 
     def _send(
@@ -212,11 +211,11 @@ class ForeignObjectStore(Bookkeeping):
     def _keys_from(
         self, bucket: str, prefix: str, start: bytes, inclusive: bool
     ) -> Iterator[ObjectInfo]:
-        # The remote takes only whole path segments as prefix, and exclusive offsets. Both are
-        # passed as far as possible, and the rest is filtered here.
+        # The remote takes only whole path segments as prefix, and exclusive offsets; the rest is
+        # filtered here.
         folder = _clean(f"{bucket}/{prefix}".rpartition("/")[0])
         if inclusive and start:
-            # `fold` made `start` from a common prefix by raising its last byte by one.
+            # `fold` raised the last byte by one.
             offset = (start[:-1] + bytes([start[-1] - 1])).decode() + _LAST_CHARACTER
         else:
             offset = start.decode()
@@ -239,7 +238,7 @@ class ForeignObjectStore(Bookkeeping):
 
 
 class ForeignObject:
-    """An object pinned by its ETag: reads fail once the key holds another object."""
+    """An object pinned by its ETag: reads fail once it is replaced."""
 
     parts: Sequence[Blob] = ()
 
@@ -270,7 +269,6 @@ class ForeignObject:
 
 @contextlib.contextmanager
 def _ours(key: str = "") -> Iterator[None]:
-    """Translates obstore's errors to those of this package."""
     try:
         yield
     except (NotFoundError, FileNotFoundError) as error:
@@ -290,7 +288,7 @@ def _ours(key: str = "") -> Iterator[None]:
 
 
 def _check_kept(attributes: Attributes) -> None:
-    """Raises NotSupported for attributes that the remote would drop silently."""
+    """Raises NotSupported for attributes that the remote would drop."""
     if attributes.tags:
         raise NotSupported("Object tags are not possible with this object store.")
     _check_acl(attributes.acl)
@@ -311,7 +309,7 @@ def _check_acl(acl: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    # Later lines are obstore's debugging output, which may hold addresses and headers.
+    # Later lines may hold addresses and headers.
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -323,7 +321,7 @@ def _path_or_none(bucket: str, key: str) -> str | None:
 
 
 def _path(bucket: str, key: str) -> str:
-    """Returns the remote path. Raises KeyNotStorable where the remote would store another key."""
+    """Raises KeyNotStorable where the remote would store another key."""
     if _clean(key) != key:
         raise KeyNotStorable(
             "This object store holds no keys with empty, `.` or `..` segments, a slash at an end, "
@@ -333,7 +331,7 @@ def _path(bucket: str, key: str) -> str:
 
 
 def _clean(path: str) -> str:
-    """Returns the leading segments of the path that the remote takes unchanged."""
+    """Returns the leading segments that the remote takes unchanged."""
     clean = []
     for part in path.split("/"):
         if part in ("", ".", "..") or _CONTROL.search(part):

@@ -15,7 +15,7 @@ __all__ = ["LateObjectStore"]
 
 
 class LateObjectStore:
-    """Saves an agent that has nothing to fetch the database and its 14 MiB."""
+    """Delays loading the database (14 MiB) until an agent first fetches something."""
 
     def __init__(self, settings: "Settings", home: Home, clock: Clock) -> None:
         self._settings = settings

@@ -7,11 +7,11 @@ from sagehen.services.s3.storage.records import Listing, ListingQuery, ObjectInf
 __all__ = ["common_prefix", "fold"]
 
 Fetch = Callable[[bytes, bool, int], list[ObjectInfo]]
-"""`fetch(start, inclusive, limit)` returns objects with the prefix, by key, from `start` on"""
+"""`fetch(start, inclusive, limit)`"""
 
 
 def common_prefix(key: str, prefix: str, delimiter: str) -> str | None:
-    """Returns the common prefix of a key that starts with `prefix`, if it has one."""
+    """`key` starts with `prefix`."""
     if not delimiter:
         return None
     end = key.find(delimiter, len(prefix))
@@ -19,7 +19,7 @@ def common_prefix(key: str, prefix: str, delimiter: str) -> str | None:
 
 
 def fold(query: ListingQuery, fetch: Fetch) -> Listing:
-    """Returns one page of names. Skips all keys of a common prefix with one query."""
+    """Skips all keys of a common prefix with one query."""
     listing = Listing(objects=[], common_prefixes=[])
     if query.limit == 0:
         return listing
@@ -64,6 +64,6 @@ def _start(query: ListingQuery) -> tuple[bytes, bool]:
 
 
 def _behind(common: str) -> tuple[bytes, bool]:
-    """Returns the first key after all that start with `common`."""
+    """Returns the first possible key after the prefix."""
     raw = common.encode()
     return raw[:-1] + bytes([raw[-1] + 1]), True

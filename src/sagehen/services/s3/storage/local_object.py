@@ -1,4 +1,4 @@
-"""One object of the built-in store, held open."""
+"""Open objects of the built-in store."""
 
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
@@ -14,20 +14,19 @@ _MOST_OPEN_FILES = 64
 
 
 class LocalObject:
-    """An object held open by its files, or in memory where it is small."""
+    """An object held open by its files or in memory."""
 
     def __init__(
         self, info: ObjectInfo, parts: Sequence[Blob], files: BlobFiles, data: bytes | None
     ) -> None:
-        """Raises FileNotFoundError where its files are gone."""
+        """Raises FileNotFoundError."""
         self.info = info
         self.parts = parts
         self.data = data
         self._files = files
         self._open: dict[str, BinaryIO] = {}
         try:
-            # Bounds the open descriptors. Further parts are opened when read, and the read fails if
-            # the object was deleted meanwhile.
+            # Bounds open descriptors. Reading later parts fails if the object was deleted.
             for blob in parts[:_MOST_OPEN_FILES]:
                 self._open[blob.blob_id] = files.open(blob.blob_id)
         except BaseException:
@@ -61,7 +60,7 @@ class LocalObject:
             offset = 0
 
     def link(self, blob: Blob) -> str:
-        """Links one part's bytes to a new blob. Raises NoSuchKey where the object is gone."""
+        """Raises NoSuchKey."""
         try:
             return self._files.link(blob.blob_id)
         except FileNotFoundError:

@@ -24,13 +24,9 @@ def open_object_store(
     clock: Clock,
     writes: GroupCommit | None = None,
 ) -> ObjectStore:
-    """Opens the object store; any number of processes may, but only one may sweep it.
+    """Opens the store; any number of processes may, but only one may sweep.
 
-    Args:
-        writes: this process's group commit, to share waits for the disk.
-
-    Raises:
-        SettingError: obstore rejects `object_store_url` or its options.
+    Raises SettingError where obstore rejects `object_store_url` or its options.
     """
     remote = open_remote(settings)
     keeping = Keeping(settings.object_trash_seconds, settings.object_grace_seconds)
@@ -42,24 +38,20 @@ def open_object_store(
 
 
 def open_remote(settings: "Settings") -> Any:
-    """Returns the obstore store of the settings; None where objects are kept in the home.
-
-    Makes no connection. Raises SettingError where obstore rejects `object_store_url` or its
-    options.
-    """
+    """None where objects are kept in the home. Makes no connection. Raises SettingError."""
     if settings.object_store_url is None:
         return None
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 
     options: Any = settings.object_store_options
-    # obstore needs this option as well for an address without TLS.
+    # obstore needs this for addresses without TLS.
     plain = any(value.startswith("http://") for value in options.values())
     client: Any = {"allow_http": True} if plain else None
     try:
         return from_url(settings.object_store_url, config=options or None, client_options=client)
     except (BaseError, ValueError, TypeError) as error:
-        # Later lines are a dump of obstore's structures.
+        # Later lines dump obstore's structures.
         said = str(error).partition("\n")[0]
         raise SettingError(f"object_store_url or object_store_options: {said}") from error
     except BaseException as error:

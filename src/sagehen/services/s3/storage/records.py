@@ -1,4 +1,4 @@
-"""Records of the object store: buckets and their settings, objects, uploads and listings."""
+"""Records of buckets, objects, uploads and listings."""
 
 import ipaddress
 import re
@@ -29,10 +29,10 @@ __all__ = [
 
 
 class Ownership(StrEnum):
-    """S3's ObjectOwnership: whether a bucket has access control lists."""
+    """Whether a bucket has access control lists."""
 
     ENFORCED = "BucketOwnerEnforced"
-    """no lists: a request that sets one is refused"""
+    """without lists: requests that set one are refused"""
     PREFERRED = "BucketOwnerPreferred"
     WRITER = "ObjectWriter"
 
@@ -41,7 +41,7 @@ class PublicAccessBlock(msgspec.Struct, frozen=True, kw_only=True):
     """S3's four switches against public access."""
 
     block_public_acls: bool = False
-    """refuses requests that set a public access control list"""
+    """refuses requests that set a public list"""
     ignore_public_acls: bool = False
     block_public_policy: bool = False
     restrict_public_buckets: bool = False
@@ -50,17 +50,17 @@ class PublicAccessBlock(msgspec.Struct, frozen=True, kw_only=True):
 class BucketSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a bucket.
 
-    The defaults are for buckets made before settings were kept: they still take access control
-    lists, as on AWS after its change of defaults in April 2023.
+    The defaults are for buckets made before settings were kept, and allow access control lists, as
+    AWS does for buckets made before April 2023.
     """
 
     ownership: Ownership | None = None
-    """None where the controls were deleted; access control lists are allowed then"""
+    """None, after deletion of the controls, allows lists"""
     acl: str = "private"
-    """`private`, or a canned list that grants more than the owner's control"""
+    """a canned list that grants more than the owner's control, or `private`"""
     public_access_block: PublicAccessBlock | None = None
     bucket_key: bool = False
-    """BucketKeyEnabled of the default encryption, which is always AES256"""
+    """BucketKeyEnabled of the default encryption"""
     blocked_encryptions: tuple[str, ...] = ()
     """BlockedEncryptionTypes of the default encryption"""
     versioning_suspended: bool = False
@@ -80,39 +80,38 @@ NEW_BUCKET = BucketSettings(
         restrict_public_buckets=True,
     ),
 )
-"""defaults of a new bucket"""
 
 
 class ChecksumKind(StrEnum):
-    """What the checksum of a multipart object covers."""
+    """What a multipart object's checksum covers."""
 
     FULL_OBJECT = "FULL_OBJECT"
-    """all bytes in order, as for an object uploaded at once"""
+    """all bytes in order"""
     COMPOSITE = "COMPOSITE"
-    """the checksums of the parts"""
+    """the parts' checksums"""
 
 
 class Checksum(msgspec.Struct, frozen=True):
-    """A checksum stored with an object."""
+    """A stored checksum."""
 
     algorithm: str
     """a key of `digests.ALGORITHMS`"""
     value: str
-    """base64 of the big-endian bytes; a composite one ends in `-` and the number of parts"""
+    """base64, big-endian; a composite one ends in `-` and the number of parts"""
     kind: ChecksumKind = ChecksumKind.FULL_OBJECT
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says about an object when writing it, unchanged."""
+    """What a client says about an object."""
 
     headers: Mapping[str, str] = {}
-    """headers that reads repeat: `content-type`, `cache-control`, encryption and the like"""
+    """headers that reads repeat, e.g. `content-type`"""
     metadata: Mapping[str, str] = {}
-    """user metadata, without `x-amz-meta-`"""
+    """without `x-amz-meta-`"""
     tags: Mapping[str, str] = {}
     storage_class: str = "STANDARD"
     acl: str = "private"
-    """`private`, or a canned list that grants more than the owner's control"""
+    """as in BucketSettings"""
 
 
 class Bucket(msgspec.Struct, frozen=True):
@@ -128,7 +127,7 @@ class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):
     bucket: str
     key: str
     object_id: str
-    """different for each write of a key"""
+    """different for each write"""
     size: int
     etag: str
     """without quotes"""
@@ -139,7 +138,7 @@ class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blob(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of bytes: an object's, or a part's."""
+    """One file of an object or part."""
 
     blob_id: str
     owner_id: str
@@ -150,7 +149,7 @@ class Blob(msgspec.Struct, frozen=True, kw_only=True):
     etag: str
     modified_at: float
     checksum: str | None = None
-    """base64, by the object's or upload's algorithm"""
+    """base64"""
 
 
 class Upload(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,24 +165,24 @@ class Upload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteCondition(msgspec.Struct, frozen=True):
-    """What must hold of the key at the moment of the write."""
+    """What must hold at the moment of the write."""
 
     absent: bool = False
     etag: str | None = None
-    """the ETag that the object must have, or `*` for any"""
+    """the required ETag, or `*` for any"""
 
 
 ALWAYS = WriteCondition()
 
 
 class ListingQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What part of a bucket to list. Keys sort by their UTF-8 bytes."""
+    """What part of a bucket to list. Keys sort by UTF-8 bytes."""
 
     prefix: str = ""
     delimiter: str = ""
-    """unless empty, keys that hold it after the prefix are folded into common prefixes"""
+    """folds keys with it after the prefix into common prefixes"""
     after: str = ""
-    """only names greater than this one; a common prefix stands for all that it folds"""
+    """exclusive; a common prefix stands for all that it folds"""
     limit: int = 1000
 
 
@@ -191,7 +190,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     objects: list[ObjectInfo]
     common_prefixes: list[str]
     last: str = ""
-    """the last name listed, to be the next query's `after`"""
+    """the next query's `after`"""
     truncated: bool = False
 
 

@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 __all__ = ["CHUNK_BYTES", "Copy", "ObjectStore", "OpenObject", "SmallObject"]
 
 CHUNK_BYTES = 2**20
-"""bytes of an object in memory at once while it is read"""
+"""bytes in memory at once while an object is read"""
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
-    """A copy to make inside the store."""
+    """A copy inside the store."""
 
     source_bucket: str
     source_key: str
     bucket: str
     key: str
     describe: Callable[[ObjectInfo], Attributes]
-    """Returns the copy's attributes, from the source at the moment of the copy. An exception stops
-    the copy, so conditions on the source belong here."""
+    """Returns the copy's attributes, at the moment of the copy. An exception stops the copy, so
+    conditions on the source belong here."""
     algorithm: str | None = None
-    """of the copy's checksum; None keeps the source's"""
+    """of the checksum; None keeps the source's"""
     condition: WriteCondition = ALWAYS
 
 
 class SmallObject(msgspec.Struct, frozen=True):
-    """An object held in memory as a whole."""
+    """An object in memory."""
 
     bucket: str
     key: str
@@ -56,17 +56,17 @@ class SmallObject(msgspec.Struct, frozen=True):
 
 
 class OpenObject(Protocol):
-    """An open object: reads belong to `info` even if the key is overwritten."""
+    """An open object; overwriting the key does not affect reads."""
 
     @property
     def info(self) -> ObjectInfo: ...
 
     @property
     def parts(self) -> Sequence[Blob]:
-        """The object's parts, where the store knows them."""
+        """Empty where the store does not know them."""
 
     def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """Yields at most CHUNK_BYTES at once, from `offset` for `length` bytes or to the end."""
+        """Yields at most CHUNK_BYTES at once."""
 
     def close(self) -> None: ...
 
@@ -76,7 +76,7 @@ class OpenObject(Protocol):
 
 
 class ObjectStore(Protocol):
-    """Buckets of objects. Its errors are those of `storage.errors`."""
+    """Buckets of objects. Errors are in `storage.errors`."""
 
     uploads: "Uploads"
 
@@ -89,16 +89,12 @@ class ObjectStore(Protocol):
     def change_bucket(
         self, name: str, change: Callable[[BucketSettings], BucketSettings]
     ) -> Bucket:
-        """Replaces a bucket's settings by the result of `change`, in one transaction.
+        """Applies `change` in one transaction. Raises NoSuchBucket, and what `change` raises."""
 
-        Raises NoSuchBucket, and what `change` raises.
-        """
-
-    def buckets(self) -> list[Bucket]:
-        """Returns all buckets by name."""
+    def buckets(self) -> list[Bucket]: ...
 
     def delete_bucket(self, name: str) -> None:
-        """Ends the bucket's uploads as well. Raises NoSuchBucket, BucketNotEmpty."""
+        """Ends the bucket's uploads. Raises NoSuchBucket, BucketNotEmpty."""
 
     def head(self, bucket: str, key: str) -> ObjectInfo:
         """Raises NoSuchBucket, NoSuchKey."""
@@ -110,7 +106,7 @@ class ObjectStore(Protocol):
         """Raises NoSuchBucket."""
 
     def draft(self, algorithm: str | None = None) -> Draft:
-        """Creates a draft for an object's bytes; then `put` or `discard` it."""
+        """Creates a draft to `put` or `discard`."""
 
     def put(
         self,
@@ -120,22 +116,22 @@ class ObjectStore(Protocol):
         attributes: Attributes,
         condition: WriteCondition = ALWAYS,
     ) -> ObjectInfo:
-        """Makes the draft the object of that key: durable on return, absent after an error.
+        """The object is durable on return and absent after an error.
 
         Raises NoSuchBucket, ConditionFailed, NoSuchKey (a condition on an absent object),
         KeyNotStorable, StorageFull.
         """
 
     def put_rows(self, connection: "Connection", smalls: Sequence[SmallObject]) -> list[bool]:
-        """Puts objects as part of a transaction on the state: they exist once it commits.
+        """Puts objects as part of a transaction on the state.
 
-        Returns False for each object that was not written here: use `put`, which gives the reason.
+        Returns False for each that was not written: `put` raises the reason.
         """
 
     def read_rows(
         self, connection: "Connection", places: Sequence[tuple[str, str]]
     ) -> list[SmallObject]:
-        """Returns those of the objects, by bucket and key, that the transaction can read."""
+        """Returns the objects that the transaction can read."""
 
     def copy(self, copy: Copy) -> ObjectInfo:
         """Raises what `head` and `put` raise."""
@@ -147,24 +143,20 @@ class ObjectStore(Protocol):
         """Raises NoSuchBucket, NoSuchKey, NotSupported."""
 
     def set_acl(self, bucket: str, key: str, acl: str) -> None:
-        """Sets an object's canned access control list. Raises NoSuchBucket, NoSuchKey,
-        NotSupported."""
+        """Raises NoSuchBucket, NoSuchKey, NotSupported."""
 
     def complete(self, upload: Upload, completion: "Completion") -> ObjectInfo:
-        """Joins the chosen parts to the object and drops the others.
-
-        Raises what `Uploads.check` and `put` raise, and NoSuchUpload.
-        """
+        """Drops parts not chosen. Raises NoSuchUpload, and what `Uploads.check` and `put` raise."""
 
     def completed(self, bucket: str, key: str, upload_id: str) -> ObjectInfo:
-        """Returns the object made by that upload. Raises NoSuchUpload if another write made it."""
+        """Raises NoSuchUpload if another write made the object."""
 
     def recover(self) -> int:
-        """Restores files from the trash that have a row; returns how many. Call before serving."""
+        """Restores trashed files that have a row. Call before serving."""
 
     def sweep(self) -> int:
-        """Moves files without a row to the trash and deletes expired trash; returns how many were
-        moved. Does nothing unless files and state are known to be a pair."""
+        """Moves files without a row to the trash and deletes expired trash; returns how many moved.
+        Does nothing unless files and state are known to be a pair."""
 
     def measured(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
-        """Returns values for Prometheus."""
+        """Values for Prometheus."""

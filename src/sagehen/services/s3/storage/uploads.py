@@ -1,4 +1,4 @@
-"""Multipart uploads: parts are files and rows until the upload is completed or aborted."""
+"""Multipart uploads, until they are completed or aborted."""
 
 import hashlib
 import itertools
@@ -35,11 +35,11 @@ from sagehen.state.group_commit import GroupCommit
 __all__ = ["LEAST_PART_BYTES", "ChosenPart", "Completion", "Joined", "Uploads"]
 
 LEAST_PART_BYTES = 5 * 2**20
-"""bytes; for every part but the last"""
+"""bytes; except for the last part"""
 
 
 class ChosenPart(msgspec.Struct, frozen=True):
-    """A part that the client names to complete the upload."""
+    """A part that the client names."""
 
     number: int
     etag: str
@@ -47,18 +47,18 @@ class ChosenPart(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """The client's request to complete an upload."""
+    """A request to complete an upload."""
 
     parts: list[ChosenPart]
     checksum: str | None = None
-    """expected checksum of the object, if given"""
+    """expected, if given"""
     size: int | None = None
-    """expected size of the object in bytes, if given"""
+    """expected bytes, if given"""
     condition: WriteCondition = ALWAYS
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """The parts joined to an object."""
+    """The joined parts."""
 
     blobs: list[Blob]
     size: int
@@ -67,7 +67,7 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 class Uploads:
-    """The uploads under way in one object store."""
+    """One object store's uploads."""
 
     def __init__(
         self, database: Database, writes: GroupCommit, files: BlobFiles, clock: Clock
@@ -115,7 +115,7 @@ class Uploads:
         return upload
 
     def put_part(self, upload: Upload, number: int, draft: Draft) -> Blob:
-        """Keeps the draft as a part and replaces an earlier one. Raises NoSuchUpload."""
+        """Replaces an earlier part. Raises NoSuchUpload."""
         blob_id = draft.blob_id
         try:
             self._files.keep(draft)
@@ -143,14 +143,14 @@ class Uploads:
         return blob
 
     def parts(self, upload: Upload, after: int = 0, limit: int | None = None) -> list[Blob]:
-        """Returns the parts by number, from after number `after`."""
+        """Returns parts by number."""
         with self._database.read() as connection:
             return rows.list_blobs(connection, upload.upload_id, after, limit)
 
     def list_page(
         self, bucket: str, prefix: str, after: tuple[str, str], limit: int
     ) -> list[Upload]:
-        """Returns uploads by key and id that come after `after`. Raises NoSuchBucket."""
+        """Returns uploads by key and id. Raises NoSuchBucket."""
         with self._database.read() as connection:
             if rows.find_bucket(connection, bucket) is None:
                 raise NoSuchBucket(f"There is no bucket {bucket}.")
@@ -164,18 +164,15 @@ class Uploads:
         self._files.remove(self._writes.run(drop))
 
     def drop(self, connection: Connection, upload_id: str, keep: Sequence[int] = ()) -> list[str]:
-        """Ends an upload within a transaction and drops its parts but those numbered in `keep`.
-        Returns the ids of the blobs whose files may be removed after the commit."""
+        """Drops parts but those numbered in `keep`. Returns ids of blobs whose files may be removed
+        after the commit."""
         if rows.find_upload(connection, upload_id, lock=True) is None:
             return []
         rows.delete_upload(connection, upload_id)
         return rows.delete_blobs(connection, upload_id, keep)
 
     def check(self, upload: Upload, uploaded: Sequence[Blob], completion: Completion) -> Joined:
-        """Joins the chosen parts of those uploaded.
-
-        Raises BadPart, BadPartOrder, PartTooSmall, DigestMismatch.
-        """
+        """Raises BadPart, BadPartOrder, PartTooSmall, DigestMismatch."""
         blobs = _choose(uploaded, completion.parts)
         size = sum(blob.size for blob in blobs)
         if completion.size not in (None, size):
