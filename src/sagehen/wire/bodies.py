@@ -20,7 +20,7 @@ def read_tree(shape: Shape, sent: Any, scalars: Scalars) -> dict[str, Any]:
 
 
 def written_tree(shape: Shape, result: Any, scalars: Scalars) -> Any:
-    """Omits None."""
+    """Returns the members of `shape` that are not None."""
     kind = shape.type_name
     if kind == "structure":
         return _write_structure(shape, result, scalars)

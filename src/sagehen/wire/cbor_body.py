@@ -59,7 +59,7 @@ _READERS: Scalars = {
 
 
 def _write_date(_: Shape, value: datetime | float) -> cbor2.CBORTag:
-    """milliseconds, as in AWS"""
+    """Rounds to milliseconds, as AWS does."""
     return cbor2.CBORTag(_EPOCH_TAG, round(values.as_utc(value).timestamp(), 3))
 
 

@@ -52,7 +52,7 @@ def _no_text(sent: Any) -> Any:
 
 
 def _write_date(_: Shape, value: datetime | float) -> float:
-    """milliseconds, as in AWS"""
+    """Rounds to milliseconds, as AWS does."""
     return round(values.as_utc(value).timestamp(), 3)
 
 

@@ -45,7 +45,7 @@ class _Rule:
     parameters: frozenset[str]
     headers: frozenset[str]
     weight: tuple[int, int]
-    """of two bindings that fit, the heavier, more specific one wins"""
+    """how specific the binding is; of two that fit, the heavier one wins"""
 
     def fits(self, request: Request, query: Mapping[str, str]) -> bool:
         return (
@@ -134,7 +134,8 @@ _SIGN_AS_SAGEMAKER = (
     ("sagemakerjobruntime", "/complete-rollout|/sample(-with-response-stream)?|/update-reward"),
     ("sagemakertrainingsessionruntime", "(/v1)?/training-sessions/.*"),
 )
-"""unserved REST services that sign as `sagemaker`, by path; SageMaker itself has one path"""
+"""REST services that sign as `sagemaker` but are not served, with their paths; SageMaker itself has
+only one path"""
 
 _UNSIGNED_BY_DESIGN = ("AssumeRoleWithSAML", "AssumeRoleWithWebIdentity")
 """STS operations whose callers have no keys yet"""

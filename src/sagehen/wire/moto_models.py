@@ -1,8 +1,8 @@
-"""Adds moto's extras to the models of services.
+"""Adds moto's extras to service models.
 
-moto brings boto3, requests and more (15 MB, 0.15 s), so only its parsers and serializers import it,
-on first use. Parse only in the event loop's thread: moto imports some modules lazily, and two
-threads that do so race.
+Only moto's parsers and serializers may import moto, and only on first use: it brings boto3,
+requests and more (15 MB, 0.15 s). Parse only in the event loop's thread: moto imports some modules
+lazily, and two threads that do so race.
 """
 
 import functools

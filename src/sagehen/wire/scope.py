@@ -128,14 +128,14 @@ def likely_service(head: RequestHead) -> str:
 
 
 def authorization_parts(authorization: str) -> dict[str, str]:
-    """The first of repeated parts wins."""
+    """Parses a SigV4 Authorization header; the first of repeated parts wins."""
     parts = authorization.partition(" ")[2].split(",")
     pairs = [part.strip(" \t").partition("=") for part in parts]
     return {name: value for name, _, value in reversed(pairs)}
 
 
 def link_parameters(raw_query: str) -> dict[str, str]:
-    """The first of repeated parameters wins."""
+    """Parses a presigned URL; the first of repeated parameters wins."""
     return dict(reversed(parameters_of(raw_query)))
 
 

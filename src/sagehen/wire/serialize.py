@@ -181,6 +181,6 @@ def _modelled_status(shape: Shape | None) -> int | None:
 
 @functools.cache
 def _error_shapes(service: ServiceModel) -> Mapping[str, Shape]:
-    """By shape name and wire code, which differ in IAM."""
+    """Returns error shapes by shape name and by wire code, which differ in IAM."""
     by_code = {shape.error_code: shape for shape in service.error_shapes}
     return by_code | {shape.name: shape for shape in service.error_shapes}

@@ -44,7 +44,7 @@ PROTOCOLS: Mapping[str, tuple[str, ...]] = {
     "cloudwatch": ("json", CBOR, "query"),
     "sqs": ("json", "query"),
 }
-"""current boto3's comes first"""
+"""services with several protocols; current boto3's comes first"""
 
 
 def service(name: str, protocol: str | None = None) -> ServiceModel:
@@ -81,7 +81,7 @@ def description(name: str, protocol: str | None = None) -> dict[str, Any]:
 
 
 def not_served(name: str) -> AwsError:
-    """The status is 400, since SDKs retry many 5xx responses."""
+    """Uses the status 400, since SDKs retry many 5xx responses."""
     known = ", ".join(SERVED)
     return AwsError(
         "UnsupportedOperation",
@@ -91,7 +91,7 @@ def not_served(name: str) -> AwsError:
 
 
 def not_implemented(service_name: str, operation: str) -> AwsError:
-    """The status is 400 as above."""
+    """Uses the status 400 for the same reason as `not_served`."""
     code = "NotImplemented" if service_name == "s3" else "UnsupportedOperation"
     return AwsError(
         code,
@@ -102,7 +102,7 @@ def not_implemented(service_name: str, operation: str) -> AwsError:
 
 
 class _Loader(Loader):  # type: ignore[misc]
-    """Avoids a search through 400 services."""
+    """Avoids botocore's search through all of its 400 services."""
 
     def list_available_services(self, type_name: str) -> list[str]:
         return list(SERVED)

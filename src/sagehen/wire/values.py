@@ -29,7 +29,7 @@ class MalformedValue(Exception):
 
 
 def as_meant(value: str) -> str:
-    """Decodes UTF-8, which the SDKs send, from latin-1; leaves other values unchanged."""
+    """Decodes UTF-8, which the SDKs send, from a latin-1 header; leaves other values unchanged."""
     if value.isascii():
         return value
     try:
@@ -129,5 +129,5 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")
 
 
 def escape_controls(xml: str) -> str:
-    """Writes forbidden characters as references."""
+    """Writes characters that XML forbids as references."""
     return _CONTROLS.sub(lambda found: f"&#x{ord(found[0]):x};", xml)

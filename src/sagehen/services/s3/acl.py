@@ -30,7 +30,7 @@ _EXPECTATIONS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-ow
 
 
 def check_expected_owner(exchange: S3Exchange) -> None:
-    """Raises AwsError AccessDenied."""
+    """Raises AwsError AccessDenied if the request expects another owner."""
     for name in _EXPECTATIONS:
         given = exchange.headers.get(name)
         if given is not None and given != exchange.call.settings.account_id:

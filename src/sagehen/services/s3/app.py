@@ -26,8 +26,8 @@ __all__ = ["handle"]
 async def handle(
     request: Request, stream: AsyncIterator[bytes], call: RequestContext, identity: Identity
 ) -> Response:
-    """The signature is verified, the body is not. The first read of `stream` makes the client send
-    it."""
+    """Handles a request with a verified signature but an unverified body. The first read of
+    `stream` makes the client send the body."""
     body = BodyStream(stream)
     try:
         response = await _answer(request, body, call, identity)

@@ -69,7 +69,7 @@ async def put_encryption(exchange: S3Exchange) -> Response:
 
 
 async def delete_encryption(exchange: S3Exchange) -> Response:
-    """AES256 encryption always stays."""
+    """Resets the bucket key; AES256 encryption always stays."""
     await _change(exchange, bucket_key=False, blocked_encryptions=())
     return Response(204)
 
@@ -163,7 +163,7 @@ async def delete_tagging(exchange: S3Exchange) -> Response:
 
 
 async def get_versioning(exchange: S3Exchange) -> Response:
-    """Empty unless suspended; versioning cannot be switched on."""
+    """Returns an empty document unless suspended; versioning cannot be switched on."""
     suspended = (await _settings(exchange)).versioning_suspended
     return _answer("VersioningConfiguration", text("Status", "Suspended") if suspended else "")
 

@@ -48,7 +48,7 @@ def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
 
 
 def check_source(headers: Mapping[str, str], source: ObjectInfo) -> None:
-    """Raises AwsError if a condition fails."""
+    """Raises AwsError if a condition on the source fails."""
     verdict, header = judge(headers, source, prefix=f"{_SOURCE}-")
     if verdict is not ConditionResult.GO_ON:
         raise precondition_failed(f"x-amz-copy-source-{header}")

@@ -98,7 +98,7 @@ def name_encoder(exchange: S3Exchange) -> Encode:
 
 
 def read_limit(exchange: S3Exchange, name: str) -> int:
-    """At most 1000. Raises AwsError."""
+    """Returns at most 1000. Raises AwsError."""
     given = exchange.query.get(name)
     return min(read_int(name, given), MOST_NAMES) if given is not None else MOST_NAMES
 

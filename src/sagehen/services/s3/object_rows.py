@@ -79,7 +79,7 @@ _LOCK_BUCKET = _FIND_BUCKET.with_for_update()
 
 
 def find_bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket | None:
-    """`lock` holds until the transaction ends."""
+    """With `lock`, locks the row until the transaction ends."""
     row = connection.execute(_LOCK_BUCKET if lock else _FIND_BUCKET, {"of_name": name}).first()
     return _read_bucket(row) if row else None
 
@@ -119,7 +119,7 @@ def find_object(connection: Connection, bucket: str, key: str) -> ObjectInfo | N
 def open_object(
     connection: Connection, bucket: str, key: str
 ) -> tuple[ObjectInfo, bytes | None] | None:
-    """The bytes are None unless the row holds them."""
+    """Returns None for bytes that are not in the row."""
     row = connection.execute(_OPEN_OBJECT, _object_key(bucket, key)).first()
     if row is None:
         return None
@@ -143,7 +143,7 @@ def put_objects(connection: Connection, objects: Sequence[tuple[ObjectInfo, byte
 
 
 def in_files(connection: Connection, keys: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Filters keys of objects with bytes in files."""
+    """Returns the keys whose objects have their bytes in files."""
     return {
         (given["of_bucket"], key.decode())
         for given in _by_bucket(keys)
@@ -154,7 +154,7 @@ def in_files(connection: Connection, keys: Sequence[tuple[str, str]]) -> set[tup
 def read_objects(
     connection: Connection, keys: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str, bytes, Attributes]]:
-    """Returns objects whose bytes are in rows."""
+    """Returns only objects with their bytes in rows."""
     return [
         (given["of_bucket"], key.decode(), data, msgspec.json.decode(attributes, type=Attributes))
         for given in _by_bucket(keys)
@@ -190,7 +190,7 @@ def insert_upload(connection: Connection, upload: Upload) -> None:
 
 
 def find_upload(connection: Connection, upload_id: str, *, lock: bool = False) -> Upload | None:
-    """`lock` holds until the transaction ends."""
+    """With `lock`, locks the row until the transaction ends."""
     statement = select(UPLOADS).where(UPLOADS.c.upload_id == upload_id)
     row = connection.execute(statement.with_for_update() if lock else statement).first()
     return _read_upload(row) if row else None
@@ -265,13 +265,13 @@ def delete_blobs(connection: Connection, owner_id: str, keep: Iterable[int] = ()
 
 
 def known_blobs(connection: Connection, blob_ids: list[str]) -> set[str]:
-    """Filters ids that have a row."""
+    """Returns the ids that have a row."""
     statement = select(BLOBS.c.blob_id).where(BLOBS.c.blob_id.in_(blob_ids))
     return set(connection.execute(statement).scalars())
 
 
 def state_id(connection: Connection) -> str | None:
-    """The id shared with the object files; None before the first start."""
+    """Returns the id shared with the object files; None before the first start."""
     found: str | None = connection.scalar(select(STATE_IDENTITY.c.state_id))
     return found
 

@@ -60,7 +60,7 @@ async def put_object(exchange: S3Exchange) -> Response:
     condition = read_write_condition(exchange.headers)
     plan = plan_body(exchange)
     if plan.size > SMALL_BYTES:
-        # Fails before the body is received, if it can.
+        # Fail before the body is received, if possible.
         await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
     info = await take(
         exchange,
@@ -271,7 +271,7 @@ def _number(exchange: S3Exchange, name: str, otherwise: int) -> int:
 
 
 def _checksum(checksum: Checksum) -> str:
-    # A composite one ends in the number of parts.
+    # The value of a composite checksum ends in the number of parts.
     value = text(element_name(checksum.algorithm), checksum.value.partition("-")[0])
     return element("Checksum", value, text("ChecksumType", checksum.kind.value))
 

@@ -113,7 +113,7 @@ def _operations() -> tuple[dict[tuple[str, int], str], dict[tuple[str, int, str]
     model = service("s3")
     plain: dict[tuple[str, int], str] = {}
     by_subresource: dict[tuple[str, int, str], str] = {}
-    # A new operation's name is longer than the old one's in the same place, so it wins.
+    # Sorted, so that a new operation replaces an old one in the same place: its name is longer.
     for name in sorted(model.operation_names):
         http = model.operation_model(name).http
         path, _, query = http["requestUri"].partition("?")

@@ -71,7 +71,7 @@ async def list_multipart_uploads(exchange: S3Exchange) -> Response:
 def _page(
     exchange: S3Exchange, prefix: str, delimiter: str, after: tuple[str, str], limit: int
 ) -> UploadListing:
-    """Blocks. Walks over folded uploads, as they are few."""
+    """Blocks. Uploads are few, so those folded into a prefix are skipped one by one."""
     page = UploadListing(uploads=[], common_prefixes=[])
     last = after
     while True:

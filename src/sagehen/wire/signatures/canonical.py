@@ -14,7 +14,7 @@ _BLANKS = re.compile(r"[ \t]+")
 
 
 def is_plain_path(raw_path: str) -> bool:
-    """A fast test of the common case."""
+    """Whether normalising and encoding would not change a path: the common case."""
     return _PLAIN_PATH.fullmatch(raw_path) is not None
 
 

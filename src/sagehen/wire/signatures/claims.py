@@ -117,7 +117,8 @@ def read_link(raw_query: str) -> Link:
 
 def basic_time(date: str) -> float | None:
     """Parses 20261101T093000Z to seconds since the epoch."""
-    # Checked first to bound the cache: the text may be as long as a request's head.
+    # Checked before the cache, whose keys must be short: the text may be as long as a request's
+    # head.
     return _basic_time(date) if _BASIC_DATE.fullmatch(date) else None
 
 

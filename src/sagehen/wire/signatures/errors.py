@@ -168,7 +168,7 @@ def wrong_service(family: ErrorFamily, given: str, right: str) -> AwsError:
 
 
 def not_signed(family: ErrorFamily, headers: Iterable[str]) -> AwsError:
-    """Anyone could have set unsigned headers that select the operation."""
+    """Refuses unsigned headers that select the operation: anyone could have set them."""
     names = ", ".join(headers)
     if family == "s3":
         return AwsError(

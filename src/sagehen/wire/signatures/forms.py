@@ -1,7 +1,6 @@
 """Checks the policy signature of browser-based uploads to S3, by the form's fields.
 
 SigV4: x-amz-algorithm, x-amz-credential, x-amz-date, x-amz-signature
-
 SigV2, boto3's default: AWSAccessKeyId, signature
 """
 

@@ -25,7 +25,7 @@ _SIGNED_PARAMETERS = frozenset(HmacV1Auth.QSAOfInterest)
 """parameters that select the operation"""
 
 _NEED_NOT_BE_SIGNED = frozenset(("list-type", "x-id"))
-"""harmless unsigned parameters"""
+"""unsigned parameters that change nothing beyond what the link allows"""
 
 
 def verify_old_link(head: RequestHead, secrets: Mapping[str, str], now: float) -> str:

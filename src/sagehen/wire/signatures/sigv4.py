@@ -294,7 +294,8 @@ def _template(names: tuple[str, ...], signed_headers: str) -> str:
 def _is_plainly_signed(
     head: RequestHead, grant: _Grant, timestamp: str, payload: str, signature: str
 ) -> bool:
-    """Fits most requests; the others need normalising, which costs more than all the rest."""
+    """Whether the signature fits the request exactly as sent, as most do; others need normalising,
+    which costs more than all the rest."""
     if grant.family != "s3" and not is_plain_path(head.raw_path):
         return False
     try:
@@ -361,7 +362,7 @@ def _check_signed_headers(grant: _Grant, headers: Mapping[str, str]) -> None:
 
 
 def _leaves_body_unsigned(head: RequestHead, signing: Signing) -> bool:
-    """Both sources are signed."""
+    """Both places are signed: unsigned headers are refused, and links sign their parameters."""
     if head.headers.get("x-amz-content-sha256") == UNSIGNED_PAYLOAD:
         return True
     if signing is not Signing.LINK:

@@ -50,7 +50,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _SAME_ESCAPES = frozenset("AbBdDsSwWtnrf")
-"""escapes that mean the same in both"""
+"""escapes that mean the same in Java and Python"""
 
 _CLASSES = frozenset((r"\d", r"\D", r"\s", r"\S", r"\w", r"\W"))
 

@@ -15,8 +15,8 @@ __all__ = ["Constraint", "constraints_of", "validate"]
 _NUMBERS = ("integer", "long", "float", "double")
 
 _CHECKED_BY_SERVICE = frozenset({"QueueAttributeName", "MessageSystemAttributeName"})
-"""Shapes whose enum is not checked: SQS has its own error, and takes names of both in
-AttributeNames."""
+"""Shapes whose enum is not checked here: SQS has its own error for unknown attributes, and takes
+names of both shapes in AttributeNames, whose model lists only the first."""
 
 
 class Constraint(msgspec.Struct, frozen=True):
@@ -30,7 +30,8 @@ class Constraint(msgspec.Struct, frozen=True):
 
 
 def constraints_of(shape: Shape) -> list[Constraint]:
-    """In AWS's order: upper bound, lower bound, pattern, values. Raises Untranslatable."""
+    """Returns constraints in AWS's order: upper bound, lower bound, pattern, values. Raises
+    Untranslatable."""
     kind = "value" if shape.type_name in _NUMBERS else "length"
     measure = _value if kind == "value" else len
     found = []

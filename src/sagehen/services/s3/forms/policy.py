@@ -1,7 +1,6 @@
 """The policy of a browser-based upload: what its signer allows the form to contain.
 
 {"expiration": "2026-11-01T12:00:00Z", "conditions": [{"bucket": "uploads"},
-
 ["starts-with", "$key", "user/"], ["content-length-range", 1, 1048576]]}
 """
 
@@ -57,7 +56,7 @@ class Policy:
     most_bytes: int
 
     def check(self, fields: Mapping[str, str], names: Mapping[str, str], now: float) -> None:
-        """Raises AwsError AccessDenied.
+        """Raises AwsError AccessDenied if the policy forbids the form.
 
         Args:
             fields: form fields and the bucket, by lower-case name.

@@ -34,7 +34,7 @@ class FormReader:
         self._value = bytearray()
         self._headers: dict[str, str] = {}
         self._name: str | None = None
-        """of the current part; None after the file"""
+        """name of the current part; None after the file"""
         self._field = bytearray()
         boundary = parse_options_header(content_type)[1].get(b"boundary", b"")
         if not boundary:

@@ -45,11 +45,12 @@ from sagehen.wire.signatures.sigv4 import UNSIGNED_PAYLOAD, Identity, Verifier
 __all__ = ["handle_form", "is_form"]
 
 FIELDS_SECONDS = 20.0
-"""for reading the fields, or the rest of a refused form, from anyone"""
+"""limit for reading the fields, or the rest of a refused form: anyone may send these"""
 
 _BATCH_BYTES = 2**20
 _MOST_DRAINED_BYTES = 2**20
-"""the rest of a refused form, since clients that still send would not read the response"""
+"""most bytes read of a refused form's rest, since a client that still sends would not read the
+response"""
 
 _BUCKET_PATH = re.compile(r"/[^/]+/?")
 _FILENAME = "${filename}"

@@ -94,7 +94,7 @@ def read_attributes(headers: Mapping[str, str], acl: str = "private") -> Attribu
 
 
 def refuse_encryption(headers: Mapping[str, str]) -> None:
-    """Raises AwsError, for requests that write no object."""
+    """Raises AwsError for encryption headers of requests that write no object."""
     for name in _ENCRYPTION:
         if name in headers:
             raise invalid_argument(
@@ -103,7 +103,7 @@ def refuse_encryption(headers: Mapping[str, str]) -> None:
 
 
 def object_headers(info: ObjectInfo) -> dict[str, str]:
-    """Omits length and checksum."""
+    """Returns a read's headers except for length and checksum."""
     attributes = info.attributes
     headers = {
         "content-type": DEFAULT_CONTENT_TYPE,

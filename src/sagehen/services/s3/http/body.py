@@ -82,8 +82,8 @@ class _Held:
 
 
 def plan_body(exchange: S3Exchange, algorithm: str | None = None) -> BodyPlan:
-    """Raises AwsError for an unknown length, a large body or malformed digests."""
-    # A separate header has the decoded length.
+    """Raises AwsError for an unknown length, a body too large or malformed digests."""
+    # aws-chunked bodies have their decoded length in a separate header.
     is_encoded = exchange.identity.payload_mode.startswith("STREAMING-")
     if "content-length" not in exchange.headers and not is_encoded:
         raise _no_length("content-length")
@@ -118,7 +118,7 @@ def _plan(
 async def take(exchange: S3Exchange, plan: BodyPlan, keep: Callable[[Draft], Result]) -> Result:
     """Writes the body to a draft, verifies it and calls `keep` in a thread.
 
-    Keeps nothing of an incomplete or wrong body; raises AwsError.
+    Raises AwsError and keeps nothing if the body is incomplete or wrong.
     """
     if plan.size <= SMALL_BYTES and not plan.chunked:
         data = await _whole(exchange, plan)

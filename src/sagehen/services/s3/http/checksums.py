@@ -69,7 +69,7 @@ def read_asked(headers: Mapping[str, str]) -> ChecksumRequest | None:
 
 
 def read_object_checksum(headers: Mapping[str, str]) -> str | None:
-    """Removes the number of parts that may follow a composite one."""
+    """Returns the expected checksum without the number of parts that may follow a composite one."""
     for name, value in headers.items():
         algorithm = name.removeprefix(_HEADER)
         if name.startswith(_HEADER) and algorithm in ALGORITHMS:

@@ -52,7 +52,7 @@ def precondition_failed(header: str) -> AwsError:
 
 
 def read_write_condition(headers: Mapping[str, str]) -> WriteCondition:
-    """Raises AwsError NotImplemented."""
+    """Raises AwsError NotImplemented for conditions that S3 lacks too."""
     none_match = headers.get("if-none-match")
     if none_match not in (None, "*"):
         raise not_implemented("If-None-Match of a write with anything but *")
@@ -96,7 +96,7 @@ def _names(given: str, etag: str) -> bool:
 
 
 def _is_after(info: ObjectInfo, date: str | None) -> bool | None:
-    """Compares whole seconds; None for a malformed date."""
+    """Compares whole seconds; returns None for a malformed date."""
     if date is None:
         return None
     try:

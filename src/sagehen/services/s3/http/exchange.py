@@ -60,7 +60,7 @@ class BodyStream:
 
 @dataclass(frozen=True)
 class S3Exchange:
-    """The context of an operation; the path may lack `bucket` and `key`, which are empty then."""
+    """The context of an operation; `bucket` and `key` are empty if the path lacks them."""
 
     request: Request
     query: Mapping[str, str]

@@ -68,7 +68,7 @@ def parse(data: bytes, root: str) -> ElementTree.Element:
 
 
 def children(parent: ElementTree.Element, name: str) -> list[ElementTree.Element]:
-    """Ignores namespaces."""
+    """Returns direct children of that name, in any namespace."""
     return [child for child in parent if _local(child) == name]
 
 
@@ -83,7 +83,7 @@ def _local(found: ElementTree.Element) -> str:
 
 
 def iso_time(seconds: float) -> str:
-    """Truncates to whole seconds, as in Last-Modified."""
+    """Returns whole seconds, to agree with Last-Modified."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 

@@ -30,7 +30,7 @@ class Keeping:
     trash_seconds: float = 86_400
     """seconds from the trash to deletion"""
     grace_seconds: float = 3600
-    """seconds; a new file's row may not be committed yet"""
+    """seconds before a new file may go to the trash: its row may not be committed yet"""
 
 
 DEFAULT_KEEPING = Keeping()
@@ -155,7 +155,7 @@ class Bookkeeping:
 
 
 def find_bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket:
-    """`lock` holds until the transaction ends. Raises NoSuchBucket."""
+    """With `lock`, locks the bucket until the transaction ends. Raises NoSuchBucket."""
     bucket = rows.find_bucket(connection, name, lock=lock)
     if bucket is None:
         raise NoSuchBucket(f"There is no bucket {name}.")

@@ -1,4 +1,4 @@
-"""CRC-32, CRC-32C and CRC-64/NVME, and joining CRCs of consecutive pieces."""
+"""CRC-32, CRC-32C and CRC-64/NVME, and joining the CRCs of consecutive pieces."""
 
 import zlib
 from functools import cached_property, lru_cache
@@ -26,13 +26,13 @@ class Crc:
 
     @cached_property
     def _lanes(self) -> "Lanes":
-        # numpy costs memory and start time.
+        # Imported late: numpy costs memory and start time.
         from sagehen.services.s3.storage.crc_lanes import Lanes
 
         return Lanes(self)
 
     def update(self, value: int, data: bytes | bytearray | memoryview) -> int:
-        """Continues the CRC `value`; start with 0."""
+        """Returns the CRC of earlier data, whose CRC is `value`, and `data`. Start with 0."""
         view = memoryview(data).cast("B")
         register = value ^ self._mask
         for start in range(0, len(view), _BLOCK_BYTES):
@@ -44,7 +44,7 @@ class Crc:
         return register ^ self._mask
 
     def join(self, first: int, second: int, second_size: int) -> int:
-        """`second_size` is in bytes."""
+        """Returns the CRC of two consecutive pieces; `second_size` is in bytes."""
         matrix = self.shift_one_byte()
         size = second_size
         while size:
@@ -56,7 +56,7 @@ class Crc:
         return first ^ second
 
     def shift_one_byte(self) -> tuple[int, ...]:
-        """Returns the matrix, as columns over GF(2), for one zero byte."""
+        """Returns the matrix, as columns over GF(2), that moves a register past one zero byte."""
         return tuple(self.steps[(1 << bit) & 0xFF] ^ ((1 << bit) >> 8) for bit in range(self._bits))
 
     def _advance(self, register: int, view: memoryview) -> int:
@@ -91,7 +91,7 @@ def apply(matrix: tuple[int, ...], vector: int) -> int:
 
 @lru_cache(maxsize=256)
 def square(matrix: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the matrix for twice the length."""
+    """Returns the matrix that moves a register twice as far."""
     return tuple(apply(matrix, column) for column in matrix)
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong in the object store. Whoever serves S3 gives these their codes.
+"""Errors of the object store, which `services/s3/errors.py` maps to S3's codes.
 
 SagehenError
 ├── NotFound:      NoSuchBucket, NoSuchKey, NoSuchUpload

@@ -23,7 +23,7 @@ from sagehen.state.pairing import BLOB_NAME, folder_id, may_remove
 __all__ = ["MOST_HELD_BYTES", "BlobFiles", "Draft", "Known"]
 
 Known = Callable[[list[str]], set[str]]
-"""filters blob ids that have a row"""
+"""returns those of the blob ids that have a row"""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _SWEEP_BATCH = 500
@@ -64,7 +64,7 @@ class Draft:
 
     @property
     def held(self) -> bytes | None:
-        """None once the bytes are in a file."""
+        """Returns None once the bytes are in a file."""
         return bytes(self._held) if self._file is None else None
 
     def write(self, data: bytes) -> None:
@@ -133,7 +133,7 @@ class BlobFiles:
 
     @property
     def pair_id(self) -> str | None:
-        """The id shared with the state; None before the first start."""
+        """Returns the id shared with the state; None before the first start."""
         return folder_id(self._root)
 
     def draft(self, algorithm: str | None = None) -> Draft:
@@ -162,7 +162,7 @@ class BlobFiles:
         return twin.name
 
     def open(self, blob_id: str) -> BinaryIO:
-        """Opened blobs survive their removal. Raises FileNotFoundError."""
+        """Returns a file that stays readable if the blob is removed. Raises FileNotFoundError."""
         return self._path(blob_id).open("rb", buffering=0)
 
     def remove(self, blob_ids: Collection[str]) -> None:
@@ -178,7 +178,7 @@ class BlobFiles:
                     self._throw_away(path, time.time())
 
     def drop_drafts(self, before: float) -> int:
-        """`before` is in seconds since the epoch, as below."""
+        """Deletes drafts last written before `before`, in seconds since the epoch."""
         return sum(_remove_old(path, before) for path in _files(self._drafts))
 
     def sweep(self, before: float, now: float, known: Known) -> int:
@@ -194,7 +194,7 @@ class BlobFiles:
                 named = known([path.name for path in batch])
                 gone = [path for path in batch if path.name not in named and _is_old(path, before)]
                 gone = [path for path in gone if self._throw_away(path, now)]
-                # Rows may have been committed meanwhile.
+                # Restore files whose rows were committed meanwhile.
                 moved += len(gone) - self._put_back(known([path.name for path in gone]))
         return moved
 
@@ -206,7 +206,7 @@ class BlobFiles:
         )
 
     def empty_trash(self, before: float, known: Known) -> int:
-        """Deletes files moved there before `before`, unless a backup is being made."""
+        """Deletes files moved to the trash before `before`, unless a backup is being made."""
         removed = 0
         with may_remove(self._root) as may:
             if may:
@@ -228,7 +228,7 @@ class BlobFiles:
         return sum(1 for _ in _files(self._trash))
 
     def _throw_away(self, path: Path, now: float) -> bool:
-        # Set the time first: it must be right even after a crash.
+        # The time is set first, to be right even after a crash.
         try:
             os.utime(path, (now, now))
             path.rename(self._trash / path.name)

@@ -66,7 +66,7 @@ _OF_NO_EFFECT = {
     ("x-amz-server-side-encryption", "AES256"),
     ("x-amz-server-side-encryption-bucket-key-enabled", "false"),
 }
-"""headers that match every object's defaults"""
+"""headers that name what every object has by default"""
 _LAST_CHARACTER = "\U0010ffff"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -215,7 +215,7 @@ class ForeignObjectStore(Bookkeeping):
         # filtered here.
         folder = _clean(f"{bucket}/{prefix}".rpartition("/")[0])
         if inclusive and start:
-            # `fold` raised the last byte by one.
+            # `fold` made `start` from a common prefix by raising its last byte by one.
             offset = (start[:-1] + bytes([start[-1] - 1])).decode() + _LAST_CHARACTER
         else:
             offset = start.decode()

@@ -33,7 +33,7 @@ class LateObjectStore:
             self._database.close()
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for attributes this class lacks, from any thread.
+        # Python calls this only for attributes the class lacks; any thread may be first.
         return getattr(self._opened(), name)
 
     def _opened(self) -> ObjectStore:

@@ -7,7 +7,7 @@ from sagehen.services.s3.storage.records import Listing, ListingQuery, ObjectInf
 __all__ = ["common_prefix", "fold"]
 
 Fetch = Callable[[bytes, bool, int], list[ObjectInfo]]
-"""`fetch(start, inclusive, limit)`"""
+"""`fetch(start, inclusive, limit)` returns objects in key order"""
 
 
 def common_prefix(key: str, prefix: str, delimiter: str) -> str | None:

@@ -19,7 +19,7 @@ class LocalObject:
     def __init__(
         self, info: ObjectInfo, parts: Sequence[Blob], files: BlobFiles, data: bytes | None
     ) -> None:
-        """Raises FileNotFoundError."""
+        """Raises FileNotFoundError if a file is gone."""
         self.info = info
         self.parts = parts
         self.data = data
@@ -60,7 +60,7 @@ class LocalObject:
             offset = 0
 
     def link(self, blob: Blob) -> str:
-        """Raises NoSuchKey."""
+        """Raises NoSuchKey if the object is gone."""
         try:
             return self._files.link(blob.blob_id)
         except FileNotFoundError:

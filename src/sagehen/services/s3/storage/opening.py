@@ -38,7 +38,7 @@ def open_object_store(
 
 
 def open_remote(settings: "Settings") -> Any:
-    """None where objects are kept in the home. Makes no connection. Raises SettingError."""
+    """Returns None where objects are kept in the home. Makes no connection. Raises SettingError."""
     if settings.object_store_url is None:
         return None
     from obstore.exceptions import BaseError

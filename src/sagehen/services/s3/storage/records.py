@@ -32,7 +32,7 @@ class Ownership(StrEnum):
     """Whether a bucket has access control lists."""
 
     ENFORCED = "BucketOwnerEnforced"
-    """without lists: requests that set one are refused"""
+    """Requests that set an access control list are refused."""
     PREFERRED = "BucketOwnerPreferred"
     WRITER = "ObjectWriter"
 
@@ -55,7 +55,7 @@ class BucketSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     ownership: Ownership | None = None
-    """None, after deletion of the controls, allows lists"""
+    """None after deletion of the controls, which allows lists"""
     acl: str = "private"
     """a canned list that grants more than the owner's control, or `private`"""
     public_access_block: PublicAccessBlock | None = None
@@ -180,7 +180,7 @@ class ListingQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     prefix: str = ""
     delimiter: str = ""
-    """folds keys with it after the prefix into common prefixes"""
+    """Keys that hold it after the prefix are folded into common prefixes."""
     after: str = ""
     """exclusive; a common prefix stands for all that it folds"""
     limit: int = 1000

@@ -63,7 +63,7 @@ class OpenObject(Protocol):
 
     @property
     def parts(self) -> Sequence[Blob]:
-        """Empty where the store does not know them."""
+        """Returns the parts, or nothing where the store does not know them."""
 
     def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         """Yields at most CHUNK_BYTES at once."""
@@ -159,4 +159,4 @@ class ObjectStore(Protocol):
         Does nothing unless files and state are known to be a pair."""
 
     def measured(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
-        """Values for Prometheus."""
+        """Returns metric values for Prometheus."""

@@ -35,7 +35,7 @@ from sagehen.state.group_commit import GroupCommit
 __all__ = ["LEAST_PART_BYTES", "ChosenPart", "Completion", "Joined", "Uploads"]
 
 LEAST_PART_BYTES = 5 * 2**20
-"""bytes; except for the last part"""
+"""bytes; the last part may be smaller"""
 
 
 class ChosenPart(msgspec.Struct, frozen=True):
