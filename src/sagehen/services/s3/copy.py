@@ -29,7 +29,7 @@ _WEBSITE = "x-amz-website-redirect-location"
 
 
 def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
-    """Raises AwsError InvalidArgument."""
+    """Raises AwsError InvalidArgument unless the header is `bucket/key`."""
     given = headers[_SOURCE]
     path, has_version, version = given.partition("?versionId=")
     try:

@@ -104,7 +104,7 @@ def read_limit(exchange: S3Exchange, name: str) -> int:
 
 
 def read_int(name: str, given: str) -> int:
-    """Parses 31 bits. Raises AwsError InvalidArgument."""
+    """Parses a number of at most 31 bits. Raises AwsError InvalidArgument."""
     digits = given.removeprefix("-")
     is_number = digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
     number = int(given) if is_number else _MOST_INT + 1

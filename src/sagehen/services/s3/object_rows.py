@@ -318,7 +318,7 @@ def _object_key(bucket: str, key: str) -> dict[str, Any]:
 
 @functools.cache
 def _put_object(dialect: str) -> Upsert:
-    # Cached: building the statement takes longer than running it.
+    # Built once, because building the statement takes longer than running it.
     names = [column.name for column in OBJECTS.columns]
     statement = upsert_for(dialect, OBJECTS).values({name: bindparam(name) for name in names})
     return statement.on_conflict_do_update(

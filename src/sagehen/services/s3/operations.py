@@ -80,7 +80,7 @@ _OF_UPLOAD = {
 def find_operation(
     method: str, bucket: str, key: str, query: Mapping[str, str], headers: Mapping[str, str]
 ) -> str:
-    """Returns botocore's name, or method and path.
+    """Returns botocore's name, or method and path for unknown operations.
 
     Raises AwsError InvalidArgument where parameters name several operations: signatures do not
     cover their order.

@@ -77,7 +77,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class _Grant(msgspec.Struct, frozen=True):
-    """An unverified claim with a known key."""
+    """An unverified claim with a known key and an acceptable scope."""
 
     scope: Scope
     scope_text: str

@@ -27,7 +27,7 @@ class FormReader:
         self._ended = False
         self._pieces: list[bytes] = []
         self._fed = 0
-        """bytes before the file"""
+        """bytes before the file, with delimiters and headers"""
         self._in_fields = 0
         """bytes of fields, and of a trailing part's headers"""
         self._header = bytearray()

@@ -81,7 +81,7 @@ def is_form(request: Request) -> bool:
 async def handle_form(
     request: Request, stream: AsyncIterator[bytes], call: RequestContext, verifier: Verifier
 ) -> Response:
-    """The form's signature is not yet checked."""
+    """Handles a form whose signature is not yet checked."""
     try:
         response = await _answer(request, stream, call, verifier)
     except AwsError as error:

@@ -94,7 +94,7 @@ class Draft:
     def _open(self) -> BinaryIO:
         if self._file is None:
             with _telling_when_full():
-                # Callers write large pieces.
+                # Unbuffered, as callers write large pieces.
                 file = self.path.open("xb", buffering=0)
             try:
                 self._write_out(file, self._held, 0)
@@ -166,7 +166,8 @@ class BlobFiles:
         return self._path(blob_id).open("rb", buffering=0)
 
     def remove(self, blob_ids: Collection[str]) -> None:
-        """Ignores missing blobs. During a backup, which may need them, they go to the trash."""
+        """Removes blobs; ignores missing ones. During a backup, which may need them, they go to the
+        trash."""
         if not blob_ids:
             return
         with may_remove(self._root) as may:
@@ -185,7 +186,8 @@ class BlobFiles:
         """Moves files without a row to the trash.
 
         Args:
-            before: newer files are kept, as their rows may not be committed yet.
+            before: seconds since the epoch; newer files are kept, as their rows may not be
+                committed yet.
         """
         before -= _CLOCK_SLACK_SECONDS
         moved = 0

@@ -309,7 +309,7 @@ def _check_acl(acl: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    # Later lines may hold addresses and headers.
+    # Later lines are debugging output, which may hold addresses and headers.
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

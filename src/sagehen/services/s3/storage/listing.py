@@ -64,6 +64,6 @@ def _start(query: ListingQuery) -> tuple[bytes, bool]:
 
 
 def _behind(common: str) -> tuple[bytes, bool]:
-    """Returns the first possible key after the prefix."""
+    """Returns the first possible key after all that start with `common`."""
     raw = common.encode()
     return raw[:-1] + bytes([raw[-1] + 1]), True

@@ -275,7 +275,7 @@ def _object(connection: Connection, bucket: str, key: str) -> ObjectInfo:
 
 
 def _missing(connection: Connection, bucket: str, key: str) -> NoSuchKey:
-    """Raises NoSuchBucket."""
+    """Raises NoSuchBucket if the bucket is missing too."""
     find_bucket(connection, bucket)
     return NoSuchKey(f"There is no object {key} in {bucket}.")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["CHUNK_BYTES", "Copy", "ObjectStore", "OpenObject", "SmallObject"]
 
 CHUNK_BYTES = 2**20
-"""bytes in memory at once while an object is read"""
+"""most bytes in memory at once while an object is read"""
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the copy's attributes, at the moment of the copy. An exception stops the copy, so
     conditions on the source belong here."""
     algorithm: str | None = None
-    """of the checksum; None keeps the source's"""
+    """of the copy's checksum; None keeps the source's"""
     condition: WriteCondition = ALWAYS
 
 

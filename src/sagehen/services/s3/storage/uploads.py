@@ -67,7 +67,7 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 class Uploads:
-    """One object store's uploads."""
+    """The uploads under way in one object store."""
 
     def __init__(
         self, database: Database, writes: GroupCommit, files: BlobFiles, clock: Clock
