@@ -1,1 +1,1 @@
-"""The AWS protocols in both directions, from botocore's service models. No I/O, no SQL."""
+"""The AWS protocols in both directions, by botocore's service models. No I/O, no SQL."""

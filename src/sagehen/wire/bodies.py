@@ -1,7 +1,6 @@
-"""A body that is one tree of values, in JSON or in CBOR, by the shapes of a service's model.
+"""Reads and writes bodies in JSON and CBOR.
 
-What is the same in both stands here: structures, lists and maps. How a scalar is written is the
-form's own affair, and comes as a table by the type's name; a type that is not in it is a string.
+Each format passes a table of functions for scalars by type name; other types are strings.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,16 +15,12 @@ Scalars = Mapping[str, Callable[[Shape, Any], Any]]
 
 
 def read_tree(shape: Shape, sent: Any, scalars: Scalars) -> dict[str, Any]:
-    """The members of a structure that were sent. Members that the shape lacks are ignored.
-
-    Raises:
-        Malformed: a value is not of its member's type.
-    """
+    """Ignores members not in the shape. Raises MalformedValue."""
     return _structure(shape, sent, scalars)
 
 
 def written_tree(shape: Shape, result: Any, scalars: Scalars) -> Any:
-    """The members of `shape` that `result` has and that are not None, as the form has them."""
+    """Returns the members of `shape` that are not None."""
     kind = shape.type_name
     if kind == "structure":
         return _write_structure(shape, result, scalars)

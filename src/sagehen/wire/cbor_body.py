@@ -1,4 +1,4 @@
-"""A CBOR body as an operation's parameters, and a result as a CBOR body: Smithy's RPC v2."""
+"""Reads and writes the CBOR bodies of Smithy's RPC v2."""
 
 from datetime import datetime
 from typing import Any
@@ -17,11 +17,7 @@ _EPOCH_TAG = 1
 
 
 def read_cbor(shape: Shape, body: bytes) -> dict[str, Any]:
-    """The members of `shape` that the body has. Members that the shape lacks are ignored.
-
-    Raises:
-        Malformed: the body is not CBOR, or a value is not of its member's type.
-    """
+    """Raises MalformedValue."""
     if not body:
         return {}
     try:
@@ -32,7 +28,6 @@ def read_cbor(shape: Shape, body: bytes) -> dict[str, Any]:
 
 
 def write_cbor(shape: Shape, result: Any) -> bytes:
-    """The members of `shape` that `result` has and that are not None."""
     return encode_cbor(written_tree(shape, result, _WRITERS))
 
 
@@ -47,7 +42,7 @@ def _of(kind: type | tuple[type, ...], sent: Any) -> Any:
 
 
 def _read_date(_: Shape, sent: Any) -> datetime:
-    if isinstance(sent, datetime):  # What the library makes of a tagged number.
+    if isinstance(sent, datetime):  # cbor2's form of a tagged number
         return values.as_utc(sent)
     return values.timestamp(_of((int, float), sent))
 
@@ -64,7 +59,7 @@ _READERS: Scalars = {
 
 
 def _write_date(_: Shape, value: datetime | float) -> cbor2.CBORTag:
-    """Seconds since the epoch, to the millisecond as AWS has them."""
+    """Rounds to milliseconds, as AWS does."""
     return cbor2.CBORTag(_EPOCH_TAG, round(values.as_utc(value).timestamp(), 3))
 
 

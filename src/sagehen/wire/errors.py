@@ -1,7 +1,4 @@
-"""The one exception that becomes an AWS error answer.
-
-Errors of sagemaker-runtime that more than one of its operations answers with.
-"""
+"""The exception that becomes an AWS error response, and errors of several runtime operations."""
 
 from typing import Any
 
@@ -9,13 +6,13 @@ __all__ = ["AwsError", "endpoint_not_found", "unavailable", "validation_error"]
 
 
 class AwsError(Exception):
-    """An error as an AWS client is told of it.
+    """An error to send to an AWS client.
 
     Args:
         code: the service's error code, e.g. `ValidationException`.
-        message: the sentence, in AWS's wording where it is known.
-        status: the HTTP status; the service model's (or 400) where None.
-        members: further modelled members of the error shape, e.g. `OriginalStatusCode`.
+        message: in AWS's wording where it is known.
+        status: the HTTP status; None takes the service model's, or 400.
+        members: further members of the error shape, e.g. `OriginalStatusCode`.
     """
 
     def __init__(self, code: str, message: str, status: int | None = None, **members: Any) -> None:
@@ -27,7 +24,7 @@ class AwsError(Exception):
 
 
 def validation_error(message: str) -> AwsError:
-    """The runtime's name for it is `ValidationError`, not `ValidationException`."""
+    """The runtime's code is `ValidationError`, not `ValidationException`."""
     return AwsError("ValidationError", message, 400)
 
 
@@ -36,5 +33,5 @@ def endpoint_not_found(name: str, account_id: str) -> AwsError:
 
 
 def unavailable(message: str) -> AwsError:
-    """Nothing was begun: asking again may help, and the SDKs do so by themselves."""
+    """Nothing was begun; the SDKs retry this error."""
     return AwsError("ServiceUnavailable", message, 503)

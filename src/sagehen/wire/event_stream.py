@@ -1,9 +1,9 @@
-"""AWS's event stream: the frames that an answer in pieces is sent in.
+"""Frames of AWS's event stream.
 
-    total length · headers' length · CRC of these two · headers · payload · CRC of all before
+total length · headers' length · CRC of these two · headers · payload · CRC of all before
 
-Numbers are big-endian and 32 bits wide. A header is its name's length (8 bits), its name, its type
-(8 bits; 7 is text), its value's length (16 bits) and its value.
+Numbers are 32-bit big-endian. A header is its name's length (8 bits), name, type (8 bits; 7 is
+text), value's length (16 bits) and value.
 """
 
 import json
@@ -21,12 +21,11 @@ _OVERHEAD_BYTES = 16
 
 
 def event(event_type: str, payload: bytes) -> bytes:
-    """A frame of an event whose member is the payload itself."""
     return _framed(_event_headers(event_type), payload)
 
 
 def exception(exception_type: str, members: Mapping[str, str]) -> bytes:
-    """A frame that makes clients raise; nothing may follow it."""
+    """Returns a frame that makes clients raise; it must be the last."""
     headers = {
         ":exception-type": exception_type,
         ":content-type": "application/json",
@@ -43,7 +42,7 @@ def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
 def _framed(headers: bytes, payload: bytes) -> bytes:
     lengths = _LENGTHS.pack(_OVERHEAD_BYTES + len(headers) + len(payload), len(headers))
     prelude = lengths + _NUMBER.pack(crc32(lengths))
-    # The CRC goes on over the parts, so that a payload is copied only once.
+    # A running CRC, so that the payload is copied only once.
     crc = crc32(payload, crc32(headers, crc32(prelude)))
     return b"".join((prelude, headers, payload, _NUMBER.pack(crc)))
 

@@ -1,7 +1,4 @@
-"""A request and a response, as the protocols see them.
-
-A request whose body came compressed, as boto3 sends PutMetricData's from 10 KiB on.
-"""
+"""Requests, responses, and decompression of bodies."""
 
 import zlib
 from collections.abc import AsyncIterator, Mapping
@@ -14,15 +11,15 @@ __all__ = ["Request", "Response", "decompressed"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request. The body is whole here; S3 hands streams beside it, with `body` empty."""
+    """One HTTP request with its whole body; S3 streams its bodies and leaves `body` empty."""
 
     method: str
     raw_path: str
-    """As sent: percent-encoded, without the query."""
+    """percent-encoded as sent, without the query"""
     raw_query: str
-    """As sent, without the question mark."""
+    """as sent, without the question mark"""
     headers: Mapping[str, str]
-    """Names in lower case; repeated headers joined by commas."""
+    """lower-case names; repeated headers joined by commas"""
     body: bytes = b""
 
 
@@ -37,12 +34,10 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 def decompressed(request: Request, largest_bytes: int) -> Request:
-    """The same request with its body as it was before it was compressed.
+    """Decompresses the body, e.g. of boto3's PutMetricData from 10 KiB on.
 
-    Its signature is made over the compressed body: check it first.
-
-    Raises:
-        AwsError: the body is not what its header says, or becomes larger than `largest_bytes`.
+    Check the signature first: it covers the compressed body. Raises AwsError for malformed bodies
+    and those larger than `largest_bytes`.
     """
     coding = request.headers.get("content-encoding", "").strip().lower()
     if coding != "gzip":

@@ -1,8 +1,7 @@
-"""A JSON body as an operation's parameters, and an operation's result as a JSON body.
+"""Reads and writes JSON bodies.
 
-Our own and not moto's: that one takes a string for a list, drops the fraction of a number that
-should be whole, reads a body that is not JSON as a message, and writes what is under an empty key
-of a map into the structure around it.
+moto's are not used: they take a string for a list, drop the fraction of a number meant to be whole,
+read non-JSON as a message, and misplace values under a map's empty key.
 """
 
 import base64
@@ -21,11 +20,7 @@ __all__ = ["read_json", "write_json"]
 
 
 def read_json(shape: Shape, body: bytes) -> dict[str, Any]:
-    """The members of `shape` that the body has. Members that the shape lacks are ignored.
-
-    Raises:
-        Malformed: the body is not JSON, or a value is not of its member's type.
-    """
+    """Raises MalformedValue."""
     if not body:
         return {}
     try:
@@ -36,7 +31,6 @@ def read_json(shape: Shape, body: bytes) -> dict[str, Any]:
 
 
 def write_json(shape: Shape, result: Any) -> bytes:
-    """The members of `shape` that `result` has and that are not None."""
     return msgspec.json.encode(written_tree(shape, result, _WRITERS))
 
 
@@ -58,7 +52,7 @@ def _no_text(sent: Any) -> Any:
 
 
 def _write_date(_: Shape, value: datetime | float) -> float:
-    """Seconds since the epoch, to the millisecond as AWS has them."""
+    """Rounds to milliseconds, as AWS does."""
     return round(values.as_utc(value).timestamp(), 3)
 
 

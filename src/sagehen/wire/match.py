@@ -1,7 +1,4 @@
-"""Which operation of which service a request asks for: all services share one port.
-
-Which operation of a REST service a method, a path and a query stand for.
-"""
+"""Finds the service and operation of a request: all services share one port."""
 
 import functools
 import re
@@ -40,17 +37,15 @@ _LABEL = re.compile(r"\{(\w+)(\+?)\}")
 
 @dataclass(frozen=True)
 class _Rule:
-    """One operation's binding; it fits where all that it names is there."""
-
     operation: str
     method: str
     path: re.Pattern[str]
     literals: Mapping[str, str]
-    """Query parameters of the binding itself, as in `/{Bucket}?list-type=2`."""
+    """query parameters of the binding itself, as in `/{Bucket}?list-type=2`"""
     parameters: frozenset[str]
     headers: frozenset[str]
     weight: tuple[int, int]
-    """How much it names: where two fit, the one that names more is meant."""
+    """how specific the binding is; of two that fit, the heavier one wins"""
 
     def fits(self, request: Request, query: Mapping[str, str]) -> bool:
         return (
@@ -62,7 +57,6 @@ class _Rule:
 
 
 def find_operation(service_name: str, request: Request) -> str | None:
-    """The operation's name; None if no binding of the service fits."""
     query = dict(parse_qsl(request.raw_query, keep_blank_values=True))
     for rule in _rules(service_name).get(request.method, ()):
         if rule.fits(request, query):
@@ -71,7 +65,6 @@ def find_operation(service_name: str, request: Request) -> str | None:
 
 
 def path_labels(request_uri: str, raw_path: str) -> dict[str, str]:
-    """The values of the labels in a binding such as `/{Bucket}/{Key+}`, decoded."""
     match = _path_pattern(request_uri.partition("?")[0]).fullmatch(raw_path)
     return {k: unquote(v) for k, v in match.groupdict().items()} if match else {}
 
@@ -82,7 +75,7 @@ def _rules(service_name: str) -> Mapping[str, list[_Rule]]:
     by_method: dict[str, list[_Rule]] = {}
     for name in model.operation_names:
         operation = model.operation_model(name)
-        if not operation.deprecated:  # S3 kept the bindings of some under newer names.
+        if not operation.deprecated:  # S3 kept deprecated operations' bindings under newer names.
             rule = _rule(operation)
             by_method.setdefault(rule.method, []).append(rule)
     for rules in by_method.values():
@@ -127,10 +120,10 @@ def _path_pattern(path: str) -> re.Pattern[str]:
 
 
 _RPC_PATH = re.compile(r"/service/([^/]+)/operation/([^/]+)")
-"""Of Smithy's RPC v2."""
+"""Smithy's RPC v2"""
 
 _RPC_PROTOCOLS = ("json", CBOR, "query")
-"""Those that name the operation, where REST has it follow from method and path."""
+"""protocols whose requests name the operation"""
 
 _SIGN_AS_SAGEMAKER = (
     ("sagemaker-metrics", "/Batch(Get|Put)Metrics"),
@@ -141,22 +134,20 @@ _SIGN_AS_SAGEMAKER = (
     ("sagemakerjobruntime", "/complete-rollout|/sample(-with-response-stream)?|/update-reward"),
     ("sagemakertrainingsessionruntime", "(/v1)?/training-sessions/.*"),
 )
-"""REST services that are not served, and how the paths of each are known: their signatures say
-`sagemaker`, as those of SageMaker itself, which has one path and names operations in a header."""
+"""REST services that sign as `sagemaker` but are not served, with their paths; SageMaker itself has
+only one path"""
 
 _UNSIGNED_BY_DESIGN = ("AssumeRoleWithSAML", "AssumeRoleWithWebIdentity")
-"""Operations of STS whose callers have no keys yet."""
+"""STS operations whose callers have no keys yet"""
 
 
 def match(request: Request, signed_service: str) -> tuple[ServiceModel, OperationModel]:
-    """The service and the operation of a request that is signed for `signed_service`.
+    """Returns the service and operation of a request.
 
-    This alone decides what is asked for: whoever lets a request pass, reads or answers it goes by
-    the result.
+    All code that authorizes, parses or answers a request must use this result.
 
     Raises:
-        AwsError: the service is not served, it has no such operation, or the request names one
-            more than once.
+        AwsError: the service or operation is not served, or the request names more than one.
     """
     model = _spoken_to(_api_of(signed_service, request), request)
     if model.signing_name != signed_service:
@@ -169,9 +160,9 @@ def match(request: Request, signed_service: str) -> tuple[ServiceModel, Operatio
 
 
 def unsigned_by_design(request: Request) -> str | None:
-    """The operation of STS that an unsigned request asks for and that AWS does not want signed.
+    """Returns the request's STS operation if AWS leaves it unsigned.
 
-    Only for an error that names it: nothing may be done for such a request.
+    For error messages only: such a request must not be executed.
     """
     if signing_of(request) is not Signing.NOWHERE or likely_service(request) != "sts":
         return None
@@ -183,10 +174,7 @@ def unsigned_by_design(request: Request) -> str | None:
 
 
 def likely_model(request: Request) -> ServiceModel:
-    """The service whose form of error the sender of a request can most likely read.
-
-    Never fails: for requests that are refused before `match` could say whom they are for.
-    """
+    """Guesses the service, for the errors of requests refused before `match`; never fails."""
     name = _api_of(likely_service(request), request)
     if name not in SERVED:
         name = "sts" if is_form(request) else "sagemaker-runtime"
@@ -194,14 +182,13 @@ def likely_model(request: Request) -> ServiceModel:
 
 
 def _api_of(signed_service: str, request: Request) -> str:
-    """botocore's name: two of its services sign as `sagemaker`, and one as `monitoring`."""
+    """Two botocore services sign as `sagemaker`, and one as `monitoring`."""
     if signed_service == "sagemaker" and request.raw_path.startswith("/endpoints/"):
         return "sagemaker-runtime"
     return "cloudwatch" if signed_service == "monitoring" else signed_service
 
 
 def _spoken_to(name: str, request: Request) -> ServiceModel:
-    """The service's model, in that of its protocols which the request is in."""
     offered = PROTOCOLS.get(name)
     if offered is None:
         return service(name)
@@ -221,8 +208,7 @@ def _protocol(request: Request) -> str:
 
 
 def _check_named_once(model: ServiceModel, request: Request) -> None:
-    """Refuse what can be read in two ways: whoever looks at a request before us, or after, might
-    take another of its names than we do."""
+    """Refuses ambiguous requests: another reader might choose another name."""
     given = parameters_of(request.raw_query)
     if model.protocol == "query" or is_form(request):
         given += parameters_of(request.body.decode("latin-1"))

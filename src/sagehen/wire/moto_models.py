@@ -1,9 +1,8 @@
-"""Services as moto's parsers and serializers want them.
+"""Adds moto's extras to service models.
 
-Only those two import moto, and nobody imports them before the first request of such a protocol: it
-brings boto3, requests and more along, 15 MB and 0.15 s, which a gateway has no use for, and which a
-control that starts again has not to wait for. Who parses stays in the event loop's thread: moto
-imports some of its own modules as they are needed, and two threads that do so at once race.
+Only moto's parsers and serializers may import moto, and only on first use: it brings boto3,
+requests and more (15 MB, 0.15 s). Parse only in the event loop's thread: moto imports some modules
+lazily, and two threads that do so race.
 """
 
 import functools
@@ -16,7 +15,6 @@ __all__ = ["as_motos"]
 
 
 def as_motos(operation: OperationModel) -> moto.OperationModel:
-    """The same operation with moto's additions."""
     model = operation.service_model
     return _service(model.service_name, model.protocol).operation_model(operation.name)
 

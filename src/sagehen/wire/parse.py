@@ -1,4 +1,4 @@
-"""A request as the parameters of its operation."""
+"""Parses a request to its operation's parameters."""
 
 from typing import Any
 
@@ -15,14 +15,7 @@ _CODES = {"query": "MalformedInput", "rest-xml": "MalformedXML"}
 
 
 def parse(request: Request, operation: OperationModel) -> dict[str, Any]:
-    """The members of the operation's input that the request has, named and typed as in its model.
-
-    Timestamps are datetimes in UTC. What was not sent is not there, so that it is never mistaken
-    for something empty.
-
-    Raises:
-        AwsError: the request cannot be read as the operation's parameters.
-    """
+    """Timestamps are datetimes in UTC. Members not sent are absent. Raises AwsError."""
     shape = operation.input_shape
     if shape is None:
         return {}

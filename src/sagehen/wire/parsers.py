@@ -1,9 +1,9 @@
-"""moto's parsers of the query and REST protocols, mended where our tests showed them wrong.
+"""moto's parsers of the query and REST protocols, with fixes found by our tests.
 
-- A value that is not of its type is refused, not taken as near as it comes.
-- An element that comes twice where one is meant is refused; it was handed on as XML nodes.
-- A required blob that is the whole body is a parameter also where it is empty.
-- A label or header that is missing is left out, not None.
+- Values of the wrong type are refused, not coerced.
+- Repeated elements are refused where one is expected; moto returned XML nodes.
+- An empty required blob body is passed as a parameter.
+- Missing labels and headers are absent, not None.
 """
 
 from typing import Any
@@ -23,11 +23,7 @@ __all__ = ["read_with_moto"]
 
 
 def read_with_moto(request: Request, operation: OperationModel) -> dict[str, Any]:
-    """The parameters of a request of the query, REST-JSON or REST-XML protocol.
-
-    Raises:
-        Malformed: it cannot be read as the operation's parameters.
-    """
+    """Raises MalformedValue."""
     protocol = operation.service_model.protocol
     parser = _PARSERS[protocol](as_motos(operation), values.timestamp, values.blob)
     try:
@@ -38,8 +34,6 @@ def read_with_moto(request: Request, operation: OperationModel) -> dict[str, Any
 
 
 class _Headers(dict[str, str]):
-    """Header names in lower case, asked for in any."""
-
     def __contains__(self, name: object) -> bool:
         return super().__contains__(str(name).lower())
 
@@ -48,7 +42,7 @@ class _Headers(dict[str, str]):
 
 
 class _Values(dict[str, str]):
-    """Query parameters; of one that comes twice the first, unless a list is asked for."""
+    """Lookups return the first of repeated parameters, or a list on request."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         super().__init__(reversed(pairs))
@@ -77,7 +71,7 @@ def _request_dict(request: Request, operation: OperationModel, protocol: str) ->
 
 
 def _of_path(request: Request, operation: OperationModel) -> list[tuple[str, str]]:
-    """SQS's queue, which the oldest clients name by the URL that they send to and nothing else."""
+    """Returns SQS's queue, which the oldest clients name only by the URL's path."""
     if operation.service_model.service_name != "sqs" or request.raw_path.strip("/") == "":
         return []
     return [("QueueUrl", f"http://{request.headers.get('host', '')}{unquote(request.raw_path)}")]
@@ -102,7 +96,7 @@ class _Query(moto.QueryParser):  # type: ignore[misc]
 
 
 class _Rest:
-    """What both REST parsers need mended; stands before moto's class."""
+    """Fixes for both REST parsers; must precede moto's class in the bases."""
 
     def _parse_shape(self, shape: Shape, node: Any) -> Any:
         if isinstance(node, list) and shape.type_name not in ("list", "map"):
@@ -149,7 +143,6 @@ class _RestXML(_Rest, moto.RestXMLParser):  # type: ignore[misc]
 
 
 def _text(node: Any) -> Any:
-    """An XML element's text; anything else as it is."""
     return (node.text or "").strip() if hasattr(node, "text") else node
 
 

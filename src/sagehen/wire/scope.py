@@ -1,4 +1,4 @@
-"""Whom a request is for: the service named by its signature, or the likeliest one without it."""
+"""Finds the service that a request is signed for, or probably meant for."""
 
 from collections.abc import Mapping
 from enum import Enum, auto
@@ -23,25 +23,25 @@ __all__ = [
 
 
 class RequestHead(Protocol):
-    """A request without its body; `wire.http.Request` is one."""
+    """A request without its body."""
 
     @property
     def method(self) -> str: ...
 
     @property
     def raw_path(self) -> str:
-        """As sent: percent-encoded, without the query."""
+        """Percent-encoded as sent, without the query."""
 
     @property
     def raw_query(self) -> str: ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Names in lower case; repeated headers joined by commas."""
+        """Lower-case names; repeated headers joined by commas."""
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What a credential says: whose key signs, and for which day, region and service."""
+    """A credential scope: access key, day, region and service."""
 
     access_key: str
     date: str
@@ -50,7 +50,6 @@ class Scope(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As it stands in a string to sign."""
         return f"{self.date}/{self.region}/{self.service}/aws4_request"
 
 
@@ -59,17 +58,16 @@ class Signing(Enum):
 
     NOWHERE = auto()
     HEADER = auto()
-    """In `Authorization`."""
+    """`Authorization`"""
     LINK = auto()
-    """In the query, by SigV4: `X-Amz-Signature` and its like."""
+    """SigV4 in the query: `X-Amz-Signature` and others"""
     OLD_LINK = auto()
-    """In the query, by S3's older signature: `Signature` and `AWSAccessKeyId`."""
+    """S3's SigV2 in the query: `Signature` and `AWSAccessKeyId`"""
     SEVERAL = auto()
-    """In more than one of these places, which nobody accepts."""
+    """several of these places, always refused"""
 
 
 def signing_of(head: RequestHead) -> Signing:
-    """Where a request is signed. Whoever treats signed requests in another way asks this."""
     by_header = "authorization" in head.headers
     if not head.raw_query:
         return Signing.HEADER if by_header else Signing.NOWHERE
@@ -87,11 +85,11 @@ def signing_of(head: RequestHead) -> Signing:
 
 
 ErrorFamily = str
-"""How a service tells of a refused signature: `json`, `query` or `s3`."""
+"""the service's style of signature errors: `json`, `query` or `s3`"""
 
 _QUERY = ("iam", "monitoring", "sns", "sqs", "sts")
 _FAMILIES = {"s3": "s3", **dict.fromkeys(_QUERY, "query")}
-"""Services that once spoke Query only kept its codes in the protocols that came later."""
+"""Former Query services keep its error codes in their later protocols."""
 
 
 def error_family(service: str | None) -> ErrorFamily:
@@ -99,9 +97,9 @@ def error_family(service: str | None) -> ErrorFamily:
 
 
 def read_scope(credential: str) -> Scope | None:
-    """The parts of `KEY/20261101/us-east-1/sagemaker/aws4_request`; None if it is not of that form.
+    """Parses `KEY/20261101/us-east-1/sagemaker/aws4_request`.
 
-    An access key may hold slashes itself, so the parts are counted from the end.
+    Counts parts from the end, since an access key may hold slashes.
     """
     parts = credential.rsplit("/", 4)
     if len(parts) != 5 or parts[4] != "aws4_request" or not all(parts):
@@ -110,10 +108,10 @@ def read_scope(credential: str) -> Scope | None:
 
 
 def likely_service(head: RequestHead) -> str:
-    """The service in the credential scope; without one, the service such a request is mostly for.
+    """Returns the credential scope's service, or a guess; never fails.
 
-    Never fails: it also says in whose form a request is refused that nobody could have signed. What
-    is done differently for one service must have `Verifier.verify` told that it is this one.
+    The guess also picks the error form of unsigned requests. Code that treats a service specially
+    must pass it to `Verifier.verify`.
     """
     signing = signing_of(head)
     scope = read_scope(_credential(head, signing))
@@ -130,14 +128,14 @@ def likely_service(head: RequestHead) -> str:
 
 
 def authorization_parts(authorization: str) -> dict[str, str]:
-    """The parts of a SigV4 Authorization header by name; of one that comes twice, the first."""
+    """Parses a SigV4 Authorization header; the first of repeated parts wins."""
     parts = authorization.partition(" ")[2].split(",")
     pairs = [part.strip(" \t").partition("=") for part in parts]
     return {name: value for name, _, value in reversed(pairs)}
 
 
 def link_parameters(raw_query: str) -> dict[str, str]:
-    """The parameters of a presigned URL; of one that comes twice, the first."""
+    """Parses a presigned URL; the first of repeated parameters wins."""
     return dict(reversed(parameters_of(raw_query)))
 
 

@@ -1,4 +1,4 @@
-"""An operation's result, or its error, as a response."""
+"""Serializes an operation's result or error to a response."""
 
 import functools
 from collections.abc import Mapping
@@ -20,21 +20,20 @@ _NO_CBOR_HEADERS = {"smithy-protocol": "rpc-v2-cbor"}
 _CBOR_HEADERS = {"Content-Type": "application/cbor", **_NO_CBOR_HEADERS}
 
 _NAMESPACES = {"cloudwatch": "com.amazonaws.cloudwatch", "sqs": "com.amazonaws.sqs"}
-"""Of the types of errors, where a service has written them out since it left Query."""
+"""namespaces in the error types of services that left Query"""
 
 _HOST_ID = "sagehen"
-"""S3 tells which of its hosts answered; there is one."""
 
 
 def serialize(
     operation: OperationModel, result: Mapping[str, Any] | None, request_id: str
 ) -> Response:
-    """The answer to an operation that went well.
+    """Serializes a successful result.
 
     Args:
-        result: output members by the names that botocore's model gives them. Those that are None
-            are left out, at any depth. Dates are datetimes, or seconds since the epoch. A
-            streaming body may be bytes or an asynchronous iterator of them.
+        result: output members by botocore's names; None is left out at any depth. Dates are
+            datetimes or seconds since the epoch. A streaming body is bytes or an asynchronous
+            iterator of bytes.
     """
     service = operation.service_model
     shape = operation.output_shape
@@ -57,11 +56,8 @@ def serialize(
 def serialize_error(
     service: ServiceModel, operation: OperationModel | None, error: AwsError, request_id: str
 ) -> Response:
-    """The answer to a request that failed, in the form of its service's protocol.
-
-    The status is the error's own; where it has none, the one in the service's model, else 400.
-    The body is there also for HEAD, to which none may be sent.
-    """
+    """The status is the error's, else the service model's, else 400. The body is set even for HEAD;
+    the caller must not send it then."""
     shape = _error_shapes(service).get(error.code)
     status = error.status or _modelled_status(shape) or 400
     write = _ERROR_WRITERS.get(service.service_name) or _ERROR_WRITERS[service.protocol]
@@ -88,8 +84,7 @@ def _cbor_error(
 
 
 def _error_body(service: ServiceModel, shape: Shape | None, error: AwsError) -> dict[str, Any]:
-    # Clients fill a modelled error's own `Message` only from a key of the same case; errors that
-    # are not in the model come with the small letter.
+    # Clients read a modelled error's `Message` case-sensitively; other errors have `message`.
     modelled = shape is not None and "Message" in shape.members
     namespace = _NAMESPACES.get(service.service_name)
     kind = f"{namespace}#{_type(shape, error)}" if namespace else error.code
@@ -103,7 +98,6 @@ def _type(shape: Shape | None, error: AwsError) -> str:
 def _query_headers(
     service: ServiceModel, shape: Shape | None, error: AwsError, status: int
 ) -> dict[str, str]:
-    """The code as the Query protocol has it, which clients know a service's errors by."""
     if not service.is_query_compatible:
         return {}
     return {"x-amzn-query-error": f"{_query_code(shape, error)};{_whose(status)}"}
@@ -164,7 +158,7 @@ def _elements(values: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    # What came from a client must not make its own error unreadable.
+    # Control characters from a client would make the error unreadable.
     kept = "".join([c if c in "\t\n\r" or c >= " " else "\ufffd" for c in str(value)])
     return escape_controls(escape(kept))
 
@@ -187,6 +181,6 @@ def _modelled_status(shape: Shape | None) -> int | None:
 
 @functools.cache
 def _error_shapes(service: ServiceModel) -> Mapping[str, Shape]:
-    """By the name of the shape and by the code on the wire, which differ in IAM."""
+    """Returns error shapes by shape name and by wire code, which differ in IAM."""
     by_code = {shape.error_code: shape for shape in service.error_shapes}
     return by_code | {shape.name: shape for shape in service.error_shapes}

@@ -1,10 +1,10 @@
-"""moto's serializers of the query and REST protocols, mended where our tests showed them wrong.
+"""moto's serializers of the query and REST protocols, with fixes found by our tests.
 
-- Dates are turned to UTC first; they were written in whatever zone they were given in.
-- Carriage returns and control characters in XML are escaped, as S3 does; they were lost or raw.
-- A REST body that is a stream or bytes is handed on as it is, and the `Content-Type` that the
-  operation gives it stays; it was encoded in base64 first, and the type replaced.
-- S3's answers have their documented root elements and namespace.
+- Dates are converted to UTC.
+- Carriage returns and control characters in XML are escaped, as in S3.
+- REST bodies that are streams or bytes are sent unchanged with the operation's `Content-Type`; moto
+  encoded them in base64.
+- S3 responses have their documented root elements and namespace.
 """
 
 from typing import Any
@@ -36,11 +36,10 @@ _S3_ROOTS = {
     "ListObjectsV2": "ListBucketResult",
     "ListParts": "ListPartsResult",
 }
-"""Where they are not the name of the output's payload; botocore's model does not have them."""
+"""roots that differ from the payload's name; absent from botocore's model"""
 
 
 def write_with_moto(operation: OperationModel, result: Any, request_id: str) -> Response:
-    """The answer with the members of `result` that are not None."""
     model = operation.service_model
     kind = _SERIALIZERS.get(model.service_name) or _SERIALIZERS[model.protocol]
     serializer = kind(as_motos(operation), context=moto.SerializationContext(request_id))
@@ -53,8 +52,6 @@ def write_with_moto(operation: OperationModel, result: Any, request_id: str) -> 
 
 
 class _Dates:
-    """Dates in UTC; stands before moto's class."""
-
     def _serialize_type_timestamp(
         self, serialized: Any, value: Any, shape: Shape, key: str
     ) -> None:
@@ -64,15 +61,11 @@ class _Dates:
 
 
 class _Xml(_Dates):
-    """XML that says what it was given; stands before moto's class."""
-
     def _serialize_body(self, body: Any) -> str:
         return escape_controls(super()._serialize_body(body))  # type: ignore[misc]
 
 
 class _Rest:
-    """Bodies that are not encoded; stands before moto's class."""
-
     operation_model: OperationModel
 
     def _serialize_result(self, response: dict[str, Any], result: Any) -> dict[str, Any]:
@@ -101,7 +94,7 @@ class _Query(_Xml, moto.QuerySerializer):  # type: ignore[misc]
 
 
 class _Sqs(_Query):
-    """With the names of SQS's Query protocol, as moto's additions to its model have them."""
+    """Takes the Query protocol's names from moto's additions to the model."""
 
     def get_serialized_name(self, shape: Shape, default_name: str) -> str:
         plain = super().get_serialized_name(shape, default_name)

@@ -1,4 +1,4 @@
-"""The AWS services that are served, as botocore's models describe them."""
+"""The AWS services served, as botocore's models describe them."""
 
 import functools
 import importlib.util
@@ -39,28 +39,28 @@ SERVED = (
 )
 
 CBOR = "smithy-rpc-v2-cbor"
-"""botocore's name of that protocol."""
 
 PROTOCOLS: Mapping[str, tuple[str, ...]] = {
     "cloudwatch": ("json", CBOR, "query"),
     "sqs": ("json", "query"),
 }
-"""The protocols of a service that has several, the one that today's boto3 speaks first."""
+"""services with several protocols; current boto3's comes first"""
 
 
 def service(name: str, protocol: str | None = None) -> ServiceModel:
-    """The model of a service, by botocore's name for it.
+    """Returns a service's model.
 
     Args:
-        protocol: the one that it is spoken to in; where None, the first one. It is the model's
-            own `protocol`: everything that reads or answers a request goes by that.
+        name: botocore's name.
+        protocol: set as the model's `protocol`, by which requests are parsed and answered; None
+            takes the service's first.
 
     Raises:
-        AwsError: it is not served.
+        AwsError: the service is not served.
     """
     if name not in SERVED:
         raise not_served(name)
-    # Whoever comes first after a start would each read half a second's JSON.
+    # Parallel first calls would each parse JSON for half a second.
     with _READING:
         return _model(name, protocol or next(iter(PROTOCOLS.get(name, ())), None))
 
@@ -74,7 +74,6 @@ def _model(name: str, protocol: str | None) -> ServiceModel:
 
 
 def description(name: str, protocol: str | None = None) -> dict[str, Any]:
-    """What a model is made from."""
     read: dict[str, Any] = _loader(name).load_service_model(name, "service-2")
     if protocol is None:
         return read
@@ -82,10 +81,7 @@ def description(name: str, protocol: str | None = None) -> dict[str, Any]:
 
 
 def not_served(name: str) -> AwsError:
-    """What a request to a whole service that is not there is answered.
-
-    The status is 400: SDKs repeat a request on many a 5xx, and nothing is won by that here.
-    """
+    """Uses the status 400, since SDKs retry many 5xx responses."""
     known = ", ".join(SERVED)
     return AwsError(
         "UnsupportedOperation",
@@ -95,11 +91,7 @@ def not_served(name: str) -> AwsError:
 
 
 def not_implemented(service_name: str, operation: str) -> AwsError:
-    """What an operation that AWS has and Sagehen has not yet is answered; 400 as above.
-
-    The code is `NotImplemented` for S3, which has that code itself, and `UnsupportedOperation` for
-    the others.
-    """
+    """Uses the status 400 for the same reason as `not_served`."""
     code = "NotImplemented" if service_name == "s3" else "UnsupportedOperation"
     return AwsError(
         code,
@@ -110,7 +102,7 @@ def not_implemented(service_name: str, operation: str) -> AwsError:
 
 
 class _Loader(Loader):  # type: ignore[misc]
-    """botocore's, but that it does not look through all of its 400 services to find one."""
+    """Avoids botocore's search through all of its 400 services."""
 
     def list_available_services(self, type_name: str) -> list[str]:
         return list(SERVED)
@@ -127,8 +119,7 @@ def _plain() -> Loader:
 
 @functools.cache
 def _with_motos_extras() -> Loader:
-    """botocore's model of SQS lost the names and codes of its Query protocol when its clients
-    learned JSON; moto has kept them, as additions to that model."""
+    """Adds moto's SQS extras: botocore dropped the Query protocol's names and codes."""
     found = importlib.util.find_spec("moto")
     if found is None or found.origin is None:
         raise ModuleNotFoundError("moto", name="moto")

@@ -1,7 +1,4 @@
-"""Single values as they stand on the wire, read strictly: what is not of its type is refused.
-
-Text in XML.
-"""
+"""Reads single values strictly, and escapes XML text."""
 
 import base64
 import binascii
@@ -28,14 +25,11 @@ _BITS = {"integer": 31, "long": 63}
 
 
 class MalformedValue(Exception):
-    """What came cannot be read as what it should be; `str()` says why, in a sentence's end."""
+    """A value cannot be read; the message completes a sentence."""
 
 
 def as_meant(value: str) -> str:
-    """A header's value as its sender means it: fields are latin-1, and the SDKs send UTF-8.
-
-    What is not UTF-8 stays as it came.
-    """
+    """Decodes UTF-8, which the SDKs send, from a latin-1 header; leaves other values unchanged."""
     if value.isascii():
         return value
     try:
@@ -45,7 +39,7 @@ def as_meant(value: str) -> str:
 
 
 def integer(value: Any, type_name: str) -> int:
-    """`type_name`: `integer` for 32 bits, `long` for 64."""
+    """`type_name` is `integer` (32 bits) or `long` (64)."""
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -59,7 +53,7 @@ def integer(value: Any, type_name: str) -> int:
 
 
 def number(value: Any) -> float:
-    """A number, or one of the three words for those that JSON does not have."""
+    """Accepts numbers and the three strings for those that JSON lacks."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -89,7 +83,7 @@ def blob(value: Any) -> bytes:
 
 
 def timestamp(value: Any) -> datetime:
-    """Seconds since the epoch, an ISO 8601 date or an HTTP date, as a datetime in UTC."""
+    """Takes seconds since the epoch, ISO 8601 or HTTP dates."""
     try:
         return _seconds(value) if isinstance(value, (int, float)) else _date(value)
     except (ValueError, OverflowError, OSError, TypeError):
@@ -97,7 +91,7 @@ def timestamp(value: Any) -> datetime:
 
 
 def as_utc(value: datetime | float) -> datetime:
-    """A moment given with its zone, without one (then in UTC), or in seconds since the epoch."""
+    """Takes a naive datetime as UTC."""
     if not isinstance(value, datetime):
         return datetime.fromtimestamp(value, UTC)
     return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
@@ -135,5 +129,5 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")
 
 
 def escape_controls(xml: str) -> str:
-    """XML text with what it cannot hold raw as character references."""
+    """Writes characters that XML forbids as references."""
     return _CONTROLS.sub(lambda found: f"&#x{ord(found[0]):x};", xml)

@@ -1,7 +1,5 @@
-"""Reads of settings that a bucket here never has: S3 answers what it answers where none is set.
-
-Tools ask for them when they look at a bucket. Writing any of them is refused.
-"""
+"""Answers reads of settings that buckets here never have; tools inspect them. Writes are
+refused."""
 
 from collections.abc import Mapping
 

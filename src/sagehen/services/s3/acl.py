@@ -1,10 +1,5 @@
-"""Access control lists: canned ones are kept and described, as far as the bucket takes any.
-
-A bucket of today's defaults takes none (BucketOwnerEnforced) and refuses every request that sets
-one. No list opens anything here: every request is signed by a key of the account.
-
-The one owner of everything: the account.
-"""
+"""Canned access control lists, which are kept but grant nothing: every request is signed by a key
+of the one account that owns everything."""
 
 import hashlib
 from collections.abc import Mapping
@@ -35,7 +30,7 @@ _EXPECTATIONS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-ow
 
 
 def check_expected_owner(exchange: S3Exchange) -> None:
-    """Raises AwsError AccessDenied where the caller expects another owner."""
+    """Raises AwsError AccessDenied if the request expects another owner."""
     for name in _EXPECTATIONS:
         given = exchange.headers.get(name)
         if given is not None and given != exchange.call.settings.account_id:
@@ -52,7 +47,7 @@ def owner_element(account_id: str, name: str = "Owner") -> str:
 
 
 def canonical_id(account_id: str) -> str:
-    """S3's other name of an account: 64 hexadecimal digits."""
+    """Returns S3's user id of an account: 64 hexadecimal digits."""
     return hashlib.sha256(account_id.encode()).hexdigest()
 
 
@@ -66,7 +61,7 @@ _ANY_ACCOUNT = f"{_GROUPS}global/AuthenticatedUsers"
 _LOG_DELIVERY = f"{_GROUPS}s3/LogDelivery"
 
 Grants = tuple[tuple[str, str], ...]
-"""Groups, by URI, and what each may do."""
+"""group URI and permission"""
 
 _GRANTS: Mapping[str, Grants] = {
     _PRIVATE: (),
@@ -75,20 +70,15 @@ _GRANTS: Mapping[str, Grants] = {
     "authenticated-read": ((_ANY_ACCOUNT, "READ"),),
     "log-delivery-write": ((_LOG_DELIVERY, "WRITE"), (_LOG_DELIVERY, "READ_ACP")),
 }
-"""What a canned list grants besides the owner's control."""
 _PUBLIC = ("public-read", "public-read-write", "authenticated-read")
 _OF_BUCKETS_ONLY = "log-delivery-write"
 _OWNERS_ALONE = ("bucket-owner-read", _OWNERS_CONTROL)
-"""One account owns bucket and object, so these grant it what it has."""
+"""lists without effect, as one account owns buckets and objects"""
 _EXEC_READ = "aws-exec-read"
 
 
 async def written_acl(exchange: S3Exchange) -> str:
-    """The canned list that a write asks for its object, as it is kept.
-
-    Raises:
-        AwsError: NoSuchBucket; the bucket takes no such list, or there is none of that name.
-    """
+    """Returns the object's canned list. Raises AwsError."""
     given = exchange.headers.get(_HEADER)
     if given is None:
         return _PRIVATE
@@ -99,7 +89,7 @@ async def written_acl(exchange: S3Exchange) -> str:
 
 
 def new_bucket_acl(headers: Mapping[str, str], settings: BucketSettings) -> str:
-    """The canned list that CreateBucket asks for, as it is kept. Raises AwsError."""
+    """Returns CreateBucket's canned list. Raises AwsError."""
     given = headers.get(_HEADER)
     if given is None:
         return _PRIVATE
@@ -185,11 +175,8 @@ def _canned(given: str, *, of_object: bool) -> str:
 
 
 def _check_allowed(acl: str, settings: BucketSettings, *, is_owners: bool) -> None:
-    """Raises AwsError where the bucket does not take the list.
-
-    Args:
-        is_owners: the request asks for the owner's control and says so.
-    """
+    """Raises AwsError if the bucket refuses the list. `is_owners` means the request names
+    `bucket-owner-full-control`."""
     if not settings.takes_acls:
         if not is_owners:
             raise _not_supported()
@@ -211,7 +198,6 @@ def _not_supported() -> AwsError:
 
 
 def _read_policy(exchange: S3Exchange, data: bytes, settings: BucketSettings) -> str:
-    """The canned list that grants what the document grants."""
     lists = children(parse(data, "AccessControlPolicy"), "AccessControlList")
     if len(lists) != 1:
         raise malformed_xml()

@@ -1,4 +1,4 @@
-"""S3's front door: a signed request in, an answer out, bodies streaming both ways."""
+"""Handles signed S3 requests, with bodies streaming both ways."""
 
 from collections.abc import AsyncIterator
 
@@ -26,20 +26,16 @@ __all__ = ["handle"]
 async def handle(
     request: Request, stream: AsyncIterator[bytes], call: RequestContext, identity: Identity
 ) -> Response:
-    """Answer a request whose signature is right, but for what it says of its body.
-
-    Args:
-        stream: the body as it comes. Reading it is what asks the client to send it.
-    """
+    """Handles a request with a verified signature but an unverified body. The first read of
+    `stream` makes the client send the body."""
     body = BodyStream(stream)
     try:
         response = await _answer(request, body, call, identity)
     except AwsError as error:
         response = serialize_error(service("s3"), None, error, call.request_id)
         if not body.begun and "expect" in request.headers:
-            # The client may send the body after all, or not: it cannot be told from the next
-            # request. Without `Expect` the body comes, and is discarded: closing the connection
-            # while it comes would take the answer from whoever is still sending.
+            # With `Expect`, the client may or may not send the body next. Without it the body is
+            # discarded: closing early could lose the response.
             response.headers["connection"] = "close"
     response.headers.setdefault("x-amz-request-id", call.request_id)
     return response

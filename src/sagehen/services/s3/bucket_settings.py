@@ -1,7 +1,6 @@
-"""Settings of a bucket that are kept and described: what deploy scripts set in passing.
+"""Bucket settings that are kept and described, but do not change how objects are stored.
 
-None of them changes how objects are stored. Whatever would need more than that, as versioning or
-encryption by KMS do, is refused by name.
+Other settings, such as versioning or KMS encryption, are refused by name.
 """
 
 from collections.abc import Mapping
@@ -70,7 +69,7 @@ async def put_encryption(exchange: S3Exchange) -> Response:
 
 
 async def delete_encryption(exchange: S3Exchange) -> Response:
-    """Resets what can be reset: a bucket always has the default encryption AES256."""
+    """Resets the bucket key; AES256 encryption always stays."""
     await _change(exchange, bucket_key=False, blocked_encryptions=())
     return Response(204)
 
@@ -134,11 +133,7 @@ async def delete_ownership_controls(exchange: S3Exchange) -> Response:
 
 
 def read_ownership(headers: Mapping[str, str]) -> Ownership | None:
-    """The ownership that CreateBucket asks for; None where it asks for none.
-
-    Raises:
-        AwsError: InvalidArgument.
-    """
+    """Raises AwsError InvalidArgument."""
     given = headers.get("x-amz-object-ownership")
     if given is None:
         return None
@@ -168,7 +163,7 @@ async def delete_tagging(exchange: S3Exchange) -> Response:
 
 
 async def get_versioning(exchange: S3Exchange) -> Response:
-    """Empty where versioning was never spoken of; it cannot be switched on."""
+    """Returns an empty document unless suspended; versioning cannot be switched on."""
     suspended = (await _settings(exchange)).versioning_suspended
     return _answer("VersioningConfiguration", text("Status", "Suspended") if suspended else "")
 
@@ -227,7 +222,6 @@ def _answer(name: str, *inner: str) -> Response:
 
 
 def _only(parent: Element, name: str) -> Element:
-    """The element of that name, of which there has to be one."""
     found = children(parent, name)
     if len(found) != 1:
         raise malformed_xml()
@@ -235,7 +229,6 @@ def _only(parent: Element, name: str) -> Element:
 
 
 def _switch(parent: Element, name: str) -> bool:
-    """A boolean that is false where it is left out."""
     given = (child_text(parent, name) or "false").strip().lower()
     if given not in ("true", "false"):
         raise malformed_xml()

@@ -1,4 +1,4 @@
-"""The operations on buckets themselves."""
+"""The operations on buckets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -99,7 +99,7 @@ def _create(exchange: S3Exchange, changes: Mapping[str, Any]) -> None:
     except faults.BucketExists:
         kept = exchange.store.bucket(exchange.bucket).settings
         if exchange.call.settings.region == _FIRST_REGION and _has(kept, changes):
-            # The first region has always answered so when the bucket is the caller's own.
+            # us-east-1 answers so when the bucket is the caller's own.
             return
         raise AwsError(
             "BucketAlreadyOwnedByYou",
@@ -125,7 +125,6 @@ def _has(settings: BucketSettings, changes: Mapping[str, Any]) -> bool:
 
 
 def _read_changes(exchange: S3Exchange, data: bytes) -> dict[str, Any]:
-    """The settings that the request gives its bucket; those it does not name are left out."""
     changes: dict[str, Any] = {}
     location = None
     if data.strip():

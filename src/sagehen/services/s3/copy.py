@@ -1,4 +1,4 @@
-"""Copies: of an object to an object, and of a range of one to a part."""
+"""Copies objects, and ranges of objects to parts."""
 
 from collections.abc import Callable, Mapping
 from urllib.parse import unquote
@@ -29,11 +29,7 @@ _WEBSITE = "x-amz-website-redirect-location"
 
 
 def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
-    """The bucket and key to copy from.
-
-    Raises:
-        AwsError: InvalidArgument where the header is not `bucket/key`.
-    """
+    """Raises AwsError InvalidArgument unless the header is `bucket/key`."""
     given = headers[_SOURCE]
     path, has_version, version = given.partition("?versionId=")
     try:
@@ -52,7 +48,7 @@ def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
 
 
 def check_source(headers: Mapping[str, str], source: ObjectInfo) -> None:
-    """Raises AwsError where the conditions on the source do not hold."""
+    """Raises AwsError if a condition on the source fails."""
     verdict, header = judge(headers, source, prefix=f"{_SOURCE}-")
     if verdict is not ConditionResult.GO_ON:
         raise precondition_failed(f"x-amz-copy-source-{header}")
@@ -92,7 +88,7 @@ async def copy_object(exchange: S3Exchange) -> Response:
 def _describer(
     exchange: S3Exchange, bucket: str, key: str, said: Attributes
 ) -> Callable[[ObjectInfo], Attributes]:
-    """What the copy of a source has; it raises AwsError where that cannot be copied."""
+    """The returned function raises AwsError for sources that cannot be copied."""
     headers = exchange.headers
     replace = _directive(headers, "x-amz-metadata-directive")
     replace_tags = _directive(headers, "x-amz-tagging-directive")
@@ -138,7 +134,7 @@ def _check_size(source: ObjectInfo) -> None:
 
 
 def _is_of_one_write(header: str) -> bool:
-    """Encryption and redirects are never copied, only asked for."""
+    """Encryption and redirects are never copied, only requested."""
     return header.startswith("x-amz-")
 
 

@@ -1,4 +1,4 @@
-"""The object store's faults, and S3's own refusals, as the errors that S3's clients know."""
+"""Translates object store errors to S3's, and defines S3's own refusals."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,7 +45,6 @@ _ANSWERS: dict[type[SagehenError], tuple[str, int, str | None]] = {
 
 @contextmanager
 def speaking_s3(bucket: str, key: str, upload_id: str = "") -> Iterator[None]:
-    """Turns the store's faults into AwsError, with the members that say what was meant."""
     try:
         yield
     except faults.ConditionFailed as error:
@@ -104,5 +103,5 @@ def malformed_xml() -> AwsError:
 
 
 def not_implemented(what: str) -> AwsError:
-    """What S3 has and Sagehen has not. 501 is a status that SDKs do not retry."""
+    """SDKs do not retry status 501."""
     return AwsError("NotImplemented", f"{what} is not implemented by Sagehen's S3.", 501)

@@ -36,7 +36,7 @@ async def list_objects(exchange: S3Exchange) -> Response:
     page = await _page(exchange, marker)
     encode = name_encoder(exchange)
     owner = owner_element(exchange.call.settings.account_id)
-    # Without a delimiter clients go on from the last key themselves.
+    # Without a delimiter, clients continue from the last key.
     next_marker = page.truncated and bool(query.get("delimiter"))
     inner = [
         *_said(exchange, encode),
@@ -69,7 +69,6 @@ async def list_objects_v2(exchange: S3Exchange) -> Response:
 
 
 async def list_object_versions(exchange: S3Exchange) -> Response:
-    """Every object is its only version."""
     marker = exchange.query.get("key-marker", "")
     page = await _page(exchange, marker)
     encode = name_encoder(exchange)
@@ -87,11 +86,7 @@ async def list_object_versions(exchange: S3Exchange) -> Response:
 
 
 def name_encoder(exchange: S3Exchange) -> Encode:
-    """How names are written: as they are, or as in a URL, where the client asks for that.
-
-    Raises:
-        AwsError: another encoding is asked for.
-    """
+    """Raises AwsError."""
     given = exchange.query.get("encoding-type")
     if given is None:
         return str
@@ -103,17 +98,13 @@ def name_encoder(exchange: S3Exchange) -> Encode:
 
 
 def read_limit(exchange: S3Exchange, name: str) -> int:
-    """How many names are asked for, at most 1000.
-
-    Raises:
-        AwsError: it is no number.
-    """
+    """Returns at most 1000. Raises AwsError."""
     given = exchange.query.get(name)
     return min(read_int(name, given), MOST_NAMES) if given is not None else MOST_NAMES
 
 
 def read_int(name: str, given: str) -> int:
-    """A number of 31 bits. Raises AwsError InvalidArgument where it is none."""
+    """Parses a number of at most 31 bits. Raises AwsError InvalidArgument."""
     digits = given.removeprefix("-")
     is_number = digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
     number = int(given) if is_number else _MOST_INT + 1

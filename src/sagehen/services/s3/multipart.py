@@ -1,4 +1,4 @@
-"""Uploads in parts: begin, add a part, complete, abort."""
+"""Operations on multipart uploads."""
 
 import re
 from xml.etree.ElementTree import Element
@@ -112,7 +112,7 @@ async def upload_part_copy(exchange: S3Exchange) -> Response:
 
 
 async def complete_multipart_upload(exchange: S3Exchange) -> Response:
-    # Its checksum headers are of the object, not of this document.
+    # The checksum headers describe the object, not this document.
     data = await read_document(exchange, is_checked_later=True)
     size = exchange.headers.get("x-amz-mp-object-size", "")
     completion = Completion(
@@ -128,7 +128,7 @@ async def complete_multipart_upload(exchange: S3Exchange) -> Response:
             upload = exchange.store.uploads.get(exchange.bucket, exchange.key, upload_id)
             return exchange.store.complete(upload, completion)
         except NoSuchUpload:
-            # A client whose first answer was lost asks again.
+            # The client may retry after losing the first response.
             return exchange.store.completed(exchange.bucket, exchange.key, upload_id)
 
     info = await exchange.run(act)
@@ -153,7 +153,7 @@ async def abort_multipart_upload(exchange: S3Exchange) -> Response:
 
 
 async def get_upload(exchange: S3Exchange) -> Upload:
-    """The upload that the query names. Raises AwsError NoSuchUpload."""
+    """Raises AwsError NoSuchUpload."""
     upload_id = exchange.query["uploadId"]
     return await exchange.run(
         lambda: exchange.store.uploads.get(exchange.bucket, exchange.key, upload_id)

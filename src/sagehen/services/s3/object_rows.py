@@ -1,4 +1,4 @@
-"""The rows of the object store: which buckets, objects, uploads and files of bytes there are."""
+"""SQL of the object store: buckets, objects, uploads and blobs."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -79,43 +79,39 @@ _LOCK_BUCKET = _FIND_BUCKET.with_for_update()
 
 
 def find_bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket | None:
-    """A bucket; with `lock`, nobody else changes what it holds until the transaction ends."""
+    """With `lock`, locks the row until the transaction ends."""
     row = connection.execute(_LOCK_BUCKET if lock else _FIND_BUCKET, {"of_name": name}).first()
     return _read_bucket(row) if row else None
 
 
 def list_buckets(connection: Connection) -> list[Bucket]:
-    """All buckets by name."""
     rows = connection.execute(select(BUCKETS).order_by(BUCKETS.c.name))
     return [_read_bucket(row) for row in rows]
 
 
 def insert_bucket(connection: Connection, bucket: Bucket) -> bool:
-    """Add a bucket; False where its name is taken."""
+    """Returns False if the name is taken."""
     values = {**msgspec.structs.asdict(bucket), "settings": _json(bucket.settings)}
     statement = upsert(connection, BUCKETS).values(**values)
     return inserts(connection, statement.on_conflict_do_nothing())
 
 
 def set_bucket_settings(connection: Connection, name: str, settings: BucketSettings) -> None:
-    """Replace a bucket's settings."""
     where = BUCKETS.c.name == name
     connection.execute(update(BUCKETS).where(where).values(settings=_json(settings)))
 
 
 def delete_bucket(connection: Connection, name: str) -> None:
-    """Take a bucket away; what it holds must be gone already."""
+    """The bucket must be empty."""
     connection.execute(delete(BUCKETS).where(BUCKETS.c.name == name))
 
 
 def holds_object(connection: Connection, bucket: str) -> bool:
-    """Whether the bucket holds an object at all."""
     statement = select(OBJECTS.c.bucket).where(OBJECTS.c.bucket == bucket).limit(1)
     return connection.execute(statement).first() is not None
 
 
 def find_object(connection: Connection, bucket: str, key: str) -> ObjectInfo | None:
-    """The object of that key, without its bytes."""
     row = connection.execute(_FIND_OBJECT, _object_key(bucket, key)).first()
     return _read_object(row._asdict()) if row else None
 
@@ -123,7 +119,7 @@ def find_object(connection: Connection, bucket: str, key: str) -> ObjectInfo | N
 def open_object(
     connection: Connection, bucket: str, key: str
 ) -> tuple[ObjectInfo, bytes | None] | None:
-    """The object of that key, and its bytes where they are in the row."""
+    """Returns None for bytes that are not in the row."""
     row = connection.execute(_OPEN_OBJECT, _object_key(bucket, key)).first()
     if row is None:
         return None
@@ -133,17 +129,13 @@ def open_object(
 
 
 def put_object(connection: Connection, info: ObjectInfo, data: bytes | None = None) -> None:
-    """Write the object over the one of the same key, if there is any.
-
-    Args:
-        data: its bytes; None where blobs hold them.
-    """
+    """Upserts; `data` is None where blobs hold the bytes."""
     connection.execute(_put_object(connection.dialect.name), _object_row(info, data))
 
 
 def put_objects(connection: Connection, objects: Sequence[tuple[ObjectInfo, bytes]]) -> None:
-    """Write objects with their bytes over those of the same keys, the last of a key last."""
-    # In the order of their keys, so that no two transactions wait for each other's row.
+    """Upserts; the last of equal keys wins."""
+    # Sorted to prevent deadlocks.
     inside = sorted(objects, key=lambda one: (one[0].bucket, one[0].key))
     values = [_object_row(info, data) for info, data in inside]
     if values:
@@ -151,7 +143,7 @@ def put_objects(connection: Connection, objects: Sequence[tuple[ObjectInfo, byte
 
 
 def in_files(connection: Connection, keys: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Those of the buckets and keys whose object's bytes are in files."""
+    """Returns the keys whose objects have their bytes in files."""
     return {
         (given["of_bucket"], key.decode())
         for given in _by_bucket(keys)
@@ -162,7 +154,7 @@ def in_files(connection: Connection, keys: Sequence[tuple[str, str]]) -> set[tup
 def read_objects(
     connection: Connection, keys: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str, bytes, Attributes]]:
-    """Those of the buckets and keys whose object's bytes are in its row, with both."""
+    """Returns only objects with their bytes in rows."""
     return [
         (given["of_bucket"], key.decode(), data, msgspec.json.decode(attributes, type=Attributes))
         for given in _by_bucket(keys)
@@ -171,27 +163,23 @@ def read_objects(
 
 
 def set_attributes(connection: Connection, info: ObjectInfo, attributes: Attributes) -> None:
-    """Change what is kept with the object, which stays the same object."""
     where = _object(info.bucket, info.key)
     connection.execute(update(OBJECTS).where(*where).values(attributes=_json(attributes)))
 
 
 def delete_object(connection: Connection, bucket: str, key: str) -> None:
-    """Take an object away; a key without object is passed over."""
     connection.execute(delete(OBJECTS).where(*_object(bucket, key)))
 
 
 def list_objects(
     connection: Connection, bucket: str, prefix: bytes, start: bytes, inclusive: bool, limit: int
 ) -> list[ObjectInfo]:
-    """Objects in the order of their keys, from `start` on, with the prefix."""
     where = [OBJECTS.c.bucket == bucket, *_key_range(OBJECTS.c.key, prefix, start, inclusive)]
     statement = select(*_INFO_COLUMNS).where(*where).order_by(OBJECTS.c.key).limit(limit)
     return [_read_object(row._asdict()) for row in connection.execute(statement)]
 
 
 def insert_upload(connection: Connection, upload: Upload) -> None:
-    """Begin an upload."""
     values = {
         **msgspec.structs.asdict(upload),
         "key": upload.key.encode(),
@@ -202,24 +190,21 @@ def insert_upload(connection: Connection, upload: Upload) -> None:
 
 
 def find_upload(connection: Connection, upload_id: str, *, lock: bool = False) -> Upload | None:
-    """An upload; with `lock`, it stays until the transaction ends."""
+    """With `lock`, locks the row until the transaction ends."""
     statement = select(UPLOADS).where(UPLOADS.c.upload_id == upload_id)
     row = connection.execute(statement.with_for_update() if lock else statement).first()
     return _read_upload(row) if row else None
 
 
 def delete_upload(connection: Connection, upload_id: str) -> None:
-    """End an upload; its blobs are another matter."""
+    """Leaves the upload's blobs."""
     connection.execute(delete(UPLOADS).where(UPLOADS.c.upload_id == upload_id))
 
 
 def list_uploads(
     connection: Connection, bucket: str, prefix: str, after: tuple[str, str], limit: int
 ) -> list[Upload]:
-    """Uploads by key and then id, behind the key and upload id `after`.
-
-    With an empty upload id, all uploads of that key are passed over.
-    """
+    """An empty id in `after` skips all uploads of that key."""
     key, upload_id = after[0].encode(), after[1]
     behind: ColumnElement[bool] = UPLOADS.c.key > key
     if upload_id:
@@ -231,13 +216,12 @@ def list_uploads(
 
 
 def uploads_of(connection: Connection, bucket: str) -> list[str]:
-    """The ids of all uploads under way in the bucket."""
     statement = select(UPLOADS.c.upload_id).where(UPLOADS.c.bucket == bucket)
     return list(connection.execute(statement).scalars())
 
 
 def put_blob(connection: Connection, blob: Blob) -> str | None:
-    """Write a blob over the owner's one of the same number; that one's id, if there was one."""
+    """Upserts; returns the replaced blob's id."""
     where = (BLOBS.c.owner_id == blob.owner_id, BLOBS.c.number == blob.number)
     old = connection.execute(select(BLOBS.c.blob_id).where(*where)).scalar()
     values = msgspec.structs.asdict(blob)
@@ -251,7 +235,6 @@ def put_blob(connection: Connection, blob: Blob) -> str | None:
 
 
 def insert_blobs(connection: Connection, blobs: Sequence[Blob]) -> None:
-    """Add blobs of a new owner."""
     if blobs:
         connection.execute(insert(BLOBS), [msgspec.structs.asdict(blob) for blob in blobs])
 
@@ -259,7 +242,7 @@ def insert_blobs(connection: Connection, blobs: Sequence[Blob]) -> None:
 def list_blobs(
     connection: Connection, owner_id: str, after: int = 0, limit: int | None = None
 ) -> list[Blob]:
-    """The owner's blobs by number, those behind number `after`."""
+    """Returns blobs by number."""
     columns = [BLOBS.c[name] for name in Blob.__struct_fields__]
     where = (BLOBS.c.owner_id == owner_id, BLOBS.c.number > after)
     statement = select(*columns).where(*where).order_by(BLOBS.c.number).limit(limit)
@@ -267,7 +250,7 @@ def list_blobs(
 
 
 def delete_blobs(connection: Connection, owner_id: str, keep: Iterable[int] = ()) -> list[str]:
-    """Take away the owner's blobs but those of the numbers in `keep`; the ids of those gone."""
+    """Returns the deleted ids."""
     kept = set(keep)
     rows = connection.execute(
         select(BLOBS.c.number, BLOBS.c.blob_id).where(BLOBS.c.owner_id == owner_id)
@@ -282,13 +265,13 @@ def delete_blobs(connection: Connection, owner_id: str, keep: Iterable[int] = ()
 
 
 def known_blobs(connection: Connection, blob_ids: list[str]) -> set[str]:
-    """Those of the ids that belong to an object or an upload."""
+    """Returns the ids that have a row."""
     statement = select(BLOBS.c.blob_id).where(BLOBS.c.blob_id.in_(blob_ids))
     return set(connection.execute(statement).scalars())
 
 
 def state_id(connection: Connection) -> str | None:
-    """The id that this state has in common with its objects' files; None before the first start."""
+    """Returns the id shared with the object files; None before the first start."""
     found: str | None = connection.scalar(select(STATE_IDENTITY.c.state_id))
     return found
 
@@ -306,15 +289,14 @@ def _key_range(
     elif prefix:
         where.append(column >= prefix)
     if prefix:
-        # UTF-8 has no byte 0xFF, so the last byte of a prefix can always be raised by one.
+        # UTF-8 has no byte 0xFF, so a last byte can always be raised.
         where.append(column < prefix[:-1] + bytes([prefix[-1] + 1]))
     return where
 
 
 def _by_bucket(keys: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Parameters of a statement for each bucket that may be there."""
     of_bucket: dict[str, list[bytes]] = {}
-    # PostgreSQL takes no text with this character, so no bucket has it.
+    # PostgreSQL rejects text with a NUL, so no bucket name holds one.
     for bucket, key in dict.fromkeys(one for one in keys if "\0" not in one[0]):
         of_bucket.setdefault(bucket, []).append(key.encode())
     return [{"of_bucket": bucket, "of_keys": keys} for bucket, keys in sorted(of_bucket.items())]
@@ -336,7 +318,7 @@ def _object_key(bucket: str, key: str) -> dict[str, Any]:
 
 @functools.cache
 def _put_object(dialect: str) -> Upsert:
-    # Made once: making such a statement takes longer than running it.
+    # Built once, because building the statement takes longer than running it.
     names = [column.name for column in OBJECTS.columns]
     statement = upsert_for(dialect, OBJECTS).values({name: bindparam(name) for name in names})
     return statement.on_conflict_do_update(

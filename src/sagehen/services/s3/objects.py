@@ -1,9 +1,4 @@
-"""Writing and deleting objects.
-
-GetObject and HeadObject: the same answer, with the bytes or without.
-
-GetObjectAttributes: what is known of an object, each fact only where it is asked for.
-"""
+"""Operations on objects: put, get, head, delete and GetObjectAttributes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -65,7 +60,7 @@ async def put_object(exchange: S3Exchange) -> Response:
     condition = read_write_condition(exchange.headers)
     plan = plan_body(exchange)
     if plan.size > SMALL_BYTES:
-        # Better to refuse before the body than after it.
+        # Fail before the body is received, if possible.
         await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
     info = await take(
         exchange,
@@ -120,7 +115,7 @@ async def delete_objects(exchange: S3Exchange) -> Response:
 
 
 Span = tuple[int, int]
-"""First byte and number of bytes."""
+"""first byte and length"""
 
 
 async def head_object(exchange: S3Exchange) -> Response:
@@ -157,7 +152,7 @@ async def get_object(exchange: S3Exchange) -> Response:
 
 
 async def _send(found: OpenObject, start: int, length: int) -> AsyncIterator[bytes]:
-    """The bytes, each piece read while the one before it is sent."""
+    """Reads each chunk while the previous one is sent."""
     chunks = found.chunks(start, length)
     reading = asyncio.create_task(asyncio.to_thread(next, chunks, b""))
     try:
@@ -165,13 +160,12 @@ async def _send(found: OpenObject, start: int, length: int) -> AsyncIterator[byt
             reading = asyncio.create_task(asyncio.to_thread(next, chunks, b""))
             yield chunk
     finally:
-        # The thread must be done with the files before they are closed.
+        # The thread must finish before the files close.
         await asyncio.wait([reading])
         found.close()
 
 
 def _answer(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tuple[Response, Span]:
-    """The answer without its bytes, and which those are."""
     verdict, header = judge(exchange.headers, info)
     if verdict is ConditionResult.FAILED:
         raise precondition_failed(header)
@@ -186,7 +180,7 @@ def _answer(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tu
         if parts and "-" in info.etag:
             headers["x-amz-mp-parts-count"] = str(len(parts))
     if span is None:
-        # A checksum of the whole would fail a client that checks only what it got.
+        # The whole object's checksum would fail on a range.
         if exchange.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED":
             headers.update(checksum_headers(info.checksum))
         headers["content-length"] = str(info.size)
@@ -277,13 +271,13 @@ def _number(exchange: S3Exchange, name: str, otherwise: int) -> int:
 
 
 def _checksum(checksum: Checksum) -> str:
-    # Without the number of parts, which a composite one has elsewhere.
+    # The value of a composite checksum ends in the number of parts.
     value = text(element_name(checksum.algorithm), checksum.value.partition("-")[0])
     return element("Checksum", value, text("ChecksumType", checksum.kind.value))
 
 
 def _parts(parts: Sequence[Blob], checksum: Checksum | None, marker: int, limit: int) -> str:
-    """How many parts there are; what is known of each only where they have checksums, as in S3."""
+    """Describes parts only where they have checksums, as S3 does."""
     count = text("PartsCount", len(parts))
     if checksum is None or not all(part.checksum for part in parts):
         return element("ObjectParts", count)

@@ -1,4 +1,4 @@
-"""Which operation a request asks for, and what answers it."""
+"""Finds a request's operation and handler."""
 
 import functools
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **bucket_settings.OPERATIONS,
 }
 
-# Those that share method and path with others, and differ in a header or a query's value.
+# operations that differ from others only in a header or query value
 _PLAIN = {
     ("GET", 0): "ListBuckets",
     ("GET", 1): "ListObjects",
@@ -80,11 +80,10 @@ _OF_UPLOAD = {
 def find_operation(
     method: str, bucket: str, key: str, query: Mapping[str, str], headers: Mapping[str, str]
 ) -> str:
-    """The operation's name, as in botocore's model; for what is not in it, its method and path.
+    """Returns botocore's name, or method and path for unknown operations.
 
-    Raises:
-        AwsError: InvalidArgument, where several parameters name one. A signature says nothing of
-            their order.
+    Raises AwsError InvalidArgument where parameters name several operations: signatures do not
+    cover their order.
     """
     naming = sorted(query.keys() & _subresources())
     if len(naming) > 1:
@@ -111,12 +110,10 @@ def find_operation(
 
 @functools.cache
 def _operations() -> tuple[dict[tuple[str, int], str], dict[tuple[str, int, str], str]]:
-    """By method and level of the path, without and with the subresource in the query."""
     model = service("s3")
     plain: dict[tuple[str, int], str] = {}
     by_subresource: dict[tuple[str, int, str], str] = {}
-    # In the order of their names: of an old and a new operation in one place, the new one's name
-    # is the longer and stays.
+    # Sorted, so that a new operation replaces an old one in the same place: its name is longer.
     for name in sorted(model.operation_names):
         http = model.operation_model(name).http
         path, _, query = http["requestUri"].partition("?")

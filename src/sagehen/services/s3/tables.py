@@ -16,13 +16,13 @@ from sagehen.state.rows import METADATA
 
 __all__ = ["BLOBS", "BUCKETS", "OBJECTS", "STATE_IDENTITY", "UPLOADS"]
 
-# Keys are bytes: so they sort as S3 sorts, in every database, and may hold any character.
+# Binary keys sort as in S3, and hold any character.
 BUCKETS = Table(
     "buckets",
     METADATA,
     Column("name", String(63), primary_key=True),
     Column("created_at", Double, nullable=False),
-    # JSON of BucketSettings; empty for a bucket from before they were kept.
+    # BucketSettings; empty for older buckets
     Column("settings", Text),
 )
 OBJECTS = Table(
@@ -36,7 +36,7 @@ OBJECTS = Table(
     Column("modified_at", Double, nullable=False),
     Column("attributes", Text, nullable=False),
     Column("checksum", Text),
-    # The bytes of a small object; larger ones are in files.
+    # small objects only
     Column("data", LargeBinary),
 )
 UPLOADS = Table(
@@ -51,7 +51,7 @@ UPLOADS = Table(
     Column("kind", String(16), nullable=False),
     Index(None, "bucket", "key", "upload_id"),
 )
-# One row: the id that this state has in common with the folder of object files.
+# one row: the id shared with the object files
 STATE_IDENTITY = Table(
     "state_identity",
     METADATA,

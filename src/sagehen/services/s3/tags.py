@@ -1,4 +1,4 @@
-"""The tags of objects and buckets: their rules, and the operations on those of objects."""
+"""Tags of objects and buckets: their rules, and the operations on objects' tags."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -35,11 +35,7 @@ _OF_THE_SYSTEM: Mapping[Tagged, str] = {
 
 
 def check_tags(pairs: Iterable[tuple[str, str]], tagged: Tagged = "object") -> dict[str, str]:
-    """The tags as a mapping.
-
-    Raises:
-        AwsError: there are too many, one is too long, or two have the same key.
-    """
+    """Raises AwsError for too many, too long or repeated tags."""
     tags: dict[str, str] = {}
     for key, value in pairs:
         if key.lower().startswith("aws:"):
@@ -66,7 +62,7 @@ def check_tags(pairs: Iterable[tuple[str, str]], tagged: Tagged = "object") -> d
 
 
 def read_tag_sets(root: ElementTree.Element, tagged: Tagged = "object") -> dict[str, str]:
-    """The tags of a `Tagging` document. Raises AwsError."""
+    """Raises AwsError."""
     sets = children(root, "TagSet")
     if len(sets) != 1:
         raise malformed_xml()
@@ -74,7 +70,7 @@ def read_tag_sets(root: ElementTree.Element, tagged: Tagged = "object") -> dict[
 
 
 def tags_of(parent: ElementTree.Element, tagged: Tagged) -> dict[str, str]:
-    """The tags right below an element. Raises AwsError."""
+    """Raises AwsError."""
     pairs = []
     for tag in children(parent, "Tag"):
         key, value = child_text(tag, "Key"), child_text(tag, "Value")

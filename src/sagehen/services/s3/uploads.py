@@ -1,4 +1,4 @@
-"""Looking at uploads in parts: which are under way, and what has come of one."""
+"""Lists multipart uploads and their parts."""
 
 from sagehen.services.s3.acl import owner_element
 from sagehen.services.s3.http.checksums import element_name
@@ -71,7 +71,7 @@ async def list_multipart_uploads(exchange: S3Exchange) -> Response:
 def _page(
     exchange: S3Exchange, prefix: str, delimiter: str, after: tuple[str, str], limit: int
 ) -> UploadListing:
-    """Blocks. Uploads are few, so those that a common prefix folds are simply walked over."""
+    """Blocks. Uploads are few, so those folded into a prefix are skipped one by one."""
     page = UploadListing(uploads=[], common_prefixes=[])
     last = after
     while True:

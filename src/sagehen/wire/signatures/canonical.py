@@ -1,4 +1,4 @@
-"""The text that a SigV4 signature is made over, from a request as it came."""
+"""The canonical request text that a SigV4 signature covers."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,15 +14,14 @@ _BLANKS = re.compile(r"[ \t]+")
 
 
 def is_plain_path(raw_path: str) -> bool:
-    """Whether neither normalising nor encoding changes a path: the common case, found quickly."""
+    """Whether normalising and encoding would not change a path: the common case."""
     return _PLAIN_PATH.fullmatch(raw_path) is not None
 
 
 def canonical_paths(service: str, raw_path: str) -> tuple[str, ...]:
-    """The spellings of a path that a client may have signed, the likeliest first.
+    """Returns the spellings that a client may have signed, likeliest first.
 
-    S3 takes a path as it is, encoded once; every other service normalises it and encodes what was
-    sent a second time.
+    S3 takes the path as sent; other services normalise and encode it again.
     """
     if is_plain_path(raw_path):
         return (raw_path,)
@@ -32,10 +31,8 @@ def canonical_paths(service: str, raw_path: str) -> tuple[str, ...]:
 
 
 def canonical_queries(raw_query: str) -> tuple[str, ...]:
-    """The spellings of a query that a client may have signed, without its signature.
-
-    A plus is a blank, as it is to all who read the parameters.
-    """
+    """Returns the spellings that a client may have signed, without the signature. A plus is a
+    blank."""
     if not raw_query:
         return ("",)
     sent = []
@@ -50,9 +47,9 @@ def canonical_queries(raw_query: str) -> tuple[str, ...]:
 
 
 def canonical_headers(headers: Mapping[str, str], names: Iterable[str]) -> str:
-    """One line for each of `names`, in their order; a header that was not sent counts as empty.
+    """Missing headers are empty.
 
-    Blanks and tabs alone are gathered: no-break spaces are a part of many a letter in UTF-8.
+    Collapses only blanks and tabs: a no-break space's byte is part of many UTF-8 letters.
     """
     return "".join([f"{name}:{_gathered(headers.get(name, ''))}\n" for name in names])
 
@@ -62,8 +59,7 @@ def _gathered(value: str) -> str:
 
 
 def _spellings(sent: str, encoded: str) -> tuple[str, ...]:
-    # Services decode what came and encode it by their own rule; a client that leaves `!` or `/`
-    # bare signs either that form or what it sends. Both decode to the same request.
+    # Clients that leave `!` or `/` bare sign either form; both decode to the same request.
     return (encoded,) if sent == encoded else (encoded, sent)
 
 
@@ -77,7 +73,7 @@ def _join(pairs: list[tuple[str, str]]) -> str:
 
 
 def _normalize(path: str) -> str:
-    """Without empty, `.` and `..` segments (RFC 3986, 5.2.4, but for what a final dot leaves)."""
+    """Removes empty, `.` and `..` segments (RFC 3986, 5.2.4, except for a final dot)."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

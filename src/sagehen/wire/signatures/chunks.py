@@ -1,7 +1,4 @@
-"""Signatures inside a body: of every chunk, and of the trailer, each made over the one before.
-
-For bodies whose `payload_mode` is `STREAMING-AWS4-HMAC-SHA256-PAYLOAD`, with or without `-TRAILER`.
-"""
+"""Checks chained signatures of chunks and trailers in a streamed body."""
 
 import hashlib
 import hmac
@@ -16,26 +13,22 @@ _EMPTY = hashlib.sha256().hexdigest()
 
 
 class ChunkSignatures:
-    """Checks the signatures of one body, in the order of its chunks."""
+    """Checks one body's signatures, in order."""
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
         self._previous = identity.seed_signature
 
     def check(self, signature: str, chunk_sha256: str) -> None:
-        """The next chunk's. The last chunk is the empty one.
-
-        Raises:
-            AwsError: it is not the one that the chunk must have.
-        """
+        """Checks the next chunk; the last one is empty. Raises AwsError."""
         self._check("AWS4-HMAC-SHA256-PAYLOAD", f"{_EMPTY}\n{chunk_sha256}", signature)
 
     def check_trailer(self, signature: str, trailer: bytes) -> None:
-        """The trailer's, once all chunks are checked.
+        """Checks the trailer after all chunks. Raises AwsError.
 
         Args:
-            trailer: its lines as they came but for `x-amz-trailer-signature`, each as
-                `name:value` and ended by one newline.
+            trailer: `name:value` lines as sent, each ended by one newline, without
+                `x-amz-trailer-signature`.
         """
         digest = hashlib.sha256(trailer).hexdigest()
         self._check("AWS4-HMAC-SHA256-TRAILER", digest, signature)

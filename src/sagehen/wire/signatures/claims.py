@@ -1,4 +1,4 @@
-"""What a signed request says of its signature, in the header form and in the presigned form."""
+"""Parses unverified signatures from headers and presigned URLs."""
 
 import calendar
 import datetime
@@ -39,13 +39,13 @@ _ONCE = frozenset(f"X-Amz-{name}" for name in (*_LINK_PARAMETERS, "Content-Sha25
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Who says to have signed, and which headers; not yet believed."""
+    """An unverified signature."""
 
     scope: Scope
     signed_headers: str
-    """Names in lower case, joined by `;`."""
+    """lower-case names, joined by `;`"""
     signature: str
-    """In hexadecimal."""
+    """hexadecimal"""
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -53,20 +53,16 @@ class Link(msgspec.Struct, frozen=True):
 
     claim: Claim
     timestamp: str
-    """In the form 20261101T093000Z."""
+    """like 20261101T093000Z"""
     seconds: int
-    """For how long it is good."""
+    """lifetime"""
     payload: str | None
-    """`X-Amz-Content-Sha256`, where the URL has one."""
+    """`X-Amz-Content-Sha256`, where the URL has one"""
 
 
 def read_authorization(authorization: str, family: ErrorFamily) -> Claim:
-    """The header `AWS4-HMAC-SHA256 Credential=…, SignedHeaders=…, Signature=…`.
-
-    Raises:
-        AwsError: it is of another algorithm, or a part of it is missing, malformed, comes twice or
-            is none that such a header has.
-    """
+    """Raises AwsError for another algorithm and for missing, malformed, repeated or unknown
+    parts."""
     algorithm = authorization.partition(" ")[0]
     if algorithm != ALGORITHM:
         why = f"Unsupported AWS 'algorithm': '{algorithm[:64]}'; use {ALGORITHM}."
@@ -89,11 +85,7 @@ def read_authorization(authorization: str, family: ErrorFamily) -> Claim:
 
 
 def read_link(raw_query: str) -> Link:
-    """The parameters that sign a URL.
-
-    Raises:
-        AwsError: one of them is missing, malformed, out of its range or comes twice.
-    """
+    """Raises AwsError for missing, malformed or repeated parameters and for those out of range."""
     pairs = [pair for pair in parameters_of(raw_query) if pair[0] in _ONCE]
     given = dict(pairs)
     scope = read_scope(given.get("X-Amz-Credential", ""))
@@ -124,8 +116,9 @@ def read_link(raw_query: str) -> Link:
 
 
 def basic_time(date: str) -> float | None:
-    """20261101T093000Z as seconds since the epoch; None if it is not of that form."""
-    # Before anything of it is remembered: it may be as long as a head.
+    """Parses 20261101T093000Z to seconds since the epoch."""
+    # Checked before the cache, whose keys must be short: the text may be as long as a request's
+    # head.
     return _basic_time(date) if _BASIC_DATE.fullmatch(date) else None
 
 
@@ -139,7 +132,7 @@ def _basic_time(date: str) -> float | None:
 
 
 def basic_date(http_date: str) -> str | None:
-    """`Sun, 01 Nov 2026 09:30:00 GMT` as 20261101T093000Z; None if it cannot be read."""
+    """Converts `Sun, 01 Nov 2026 09:30:00 GMT` to 20261101T093000Z; None if malformed."""
     try:
         moment = parsedate_to_datetime(http_date)
         if moment.tzinfo is not None:

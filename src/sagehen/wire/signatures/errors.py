@@ -1,7 +1,6 @@
-"""Why a signature is refused, in the words of the three families of AWS services.
+"""Signature errors in the wording of the three families of AWS services.
 
-`query` stands for the services that speak that protocol, or did before others; `s3` for S3; `json`
-for all the rest.
+`query` means services that speak or once spoke that protocol, `json` all others but S3.
 """
 
 from collections.abc import Iterable
@@ -32,7 +31,6 @@ _MISMATCH = {"json": "InvalidSignatureException"}
 
 
 def missing(family: ErrorFamily) -> AwsError:
-    """The request carries no signature at all."""
     if family == "s3":
         return AwsError(
             "AccessDenied", f"Access Denied. The request is not signed. {_GET_KEYS}", 403
@@ -42,7 +40,7 @@ def missing(family: ErrorFamily) -> AwsError:
 
 
 def incomplete(family: ErrorFamily, why: str) -> AwsError:
-    """The Authorization header, or the date, cannot be read. `why`: a sentence."""
+    """`why` is a sentence."""
     if family == "s3":
         return AwsError(
             "AuthorizationHeaderMalformed",
@@ -53,7 +51,7 @@ def incomplete(family: ErrorFamily, why: str) -> AwsError:
 
 
 def incomplete_link(family: ErrorFamily, why: str) -> AwsError:
-    """The signing parameters of a presigned URL cannot be read. `why`: a sentence."""
+    """`why` is a sentence."""
     if family == "s3":
         return AwsError("AuthorizationQueryParametersError", why, 400)
     return AwsError(_INCOMPLETE[family], why, 400)
@@ -84,7 +82,7 @@ def no_such_key(family: ErrorFamily, access_key: str) -> AwsError:
 def wrong_signature(
     family: ErrorFamily, access_key: str, given: str, canonical: str, to_sign: str
 ) -> AwsError:
-    """The signature is not ours. Tells what we made it over, as AWS does; no secret is in that."""
+    """The message holds the signed text, as in AWS; the text contains no secret."""
     head = (
         "The request signature we calculated does not match the signature you provided. Check "
         "your AWS Secret Access Key and signing method."
@@ -108,7 +106,7 @@ def wrong_signature(
 
 
 def outside_skew(family: ErrorFamily, signed: str, now: str, skew_seconds: int) -> AwsError:
-    """The date is too far from the server's. Dates in the form 20261101T093000Z."""
+    """Dates are like 20261101T093000Z."""
     minutes = skew_seconds // 60
     if family == "s3":
         return AwsError(
@@ -130,7 +128,6 @@ def outside_skew(family: ErrorFamily, signed: str, now: str, skew_seconds: int) 
 
 
 def expired_link(family: ErrorFamily, signed: str, seconds: int, now: str) -> AwsError:
-    """A presigned URL is past its time."""
     if family == "s3":
         return AwsError(
             "AccessDenied",
@@ -171,7 +168,7 @@ def wrong_service(family: ErrorFamily, given: str, right: str) -> AwsError:
 
 
 def not_signed(family: ErrorFamily, headers: Iterable[str]) -> AwsError:
-    """Headers that say what is asked are not among the signed ones: anyone could have set them."""
+    """Refuses unsigned headers that select the operation: anyone could have set them."""
     names = ", ".join(headers)
     if family == "s3":
         return AwsError(
@@ -188,7 +185,6 @@ def not_signed(family: ErrorFamily, headers: Iterable[str]) -> AwsError:
 
 
 def no_digest(given: str | None) -> AwsError:
-    """S3 is told of a body's digest by a header, and this one is missing or of no known form."""
     if given is None:
         return AwsError(
             "InvalidRequest", "Missing required header for this request: x-amz-content-sha256", 400
@@ -205,7 +201,6 @@ def no_digest(given: str | None) -> AwsError:
 
 
 def other_body(signed: str, computed: str) -> AwsError:
-    """S3's body is not the one that its header was made for."""
     return AwsError(
         "XAmzContentSHA256Mismatch",
         "The provided 'x-amz-content-sha256' header does not match what was computed.",

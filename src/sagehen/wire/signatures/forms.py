@@ -1,7 +1,7 @@
-"""Signatures of browser-based uploads to S3: of a form's policy, by its fields.
+"""Checks the policy signature of browser-based uploads to S3, by the form's fields.
 
-x-amz-algorithm, x-amz-credential, x-amz-date, x-amz-signature     Signature Version 4
-AWSAccessKeyId, signature                                           the older one, boto3's default
+SigV4: x-amz-algorithm, x-amz-credential, x-amz-date, x-amz-signature
+SigV2, boto3's default: AWSAccessKeyId, signature
 """
 
 import base64
@@ -21,14 +21,7 @@ _OLD = ("AWSAccessKeyId", "Signature")
 
 
 def verify_form(fields: Mapping[str, str], verifier: Verifier) -> str:
-    """The access key that signed the form's policy.
-
-    Args:
-        fields: by their names in lower case.
-
-    Raises:
-        AwsError: the form is not signed, or not rightly.
-    """
+    """Returns the access key; `fields` are by lower-case name. Raises AwsError."""
     for names in (_NEW, _OLD):
         if any(name.lower() in fields for name in names):
             for name in (*names, "policy"):

@@ -1,8 +1,8 @@
-"""The older presigned URLs of S3: boto3 and the AWS CLI still make them for endpoints of one's own.
+"""S3's SigV2 presigned URLs, which boto3 and the AWS CLI still make for custom endpoints.
 
-    …?AWSAccessKeyId=…&Signature=…&Expires=<seconds since the epoch>
+…?AWSAccessKeyId=…&Signature=…&Expires=<seconds since the epoch>
 
-Only such links are taken; a request whose Authorization header is of that age is not.
+SigV2 Authorization headers are refused.
 """
 
 import base64
@@ -22,19 +22,15 @@ from sagehen.wire.signatures import errors as refusals
 __all__ = ["verify_old_link"]
 
 _SIGNED_PARAMETERS = frozenset(HmacV1Auth.QSAOfInterest)
-"""Those that name what is asked for; others are not signed."""
+"""parameters that select the operation"""
 
 _NEED_NOT_BE_SIGNED = frozenset(("list-type", "x-id"))
-"""Of those that S3's model names operations by: they lead to nothing that the link does not."""
+"""unsigned parameters that change nothing beyond what the link allows"""
 
 
 def verify_old_link(head: RequestHead, secrets: Mapping[str, str], now: float) -> str:
-    """The access key that signed the link.
-
-    Raises:
-        AwsError: the link is not whole, past its time, or not rightly signed; or it asks for an
-            operation by a parameter that such links do not sign.
-    """
+    """Raises AwsError for incomplete, expired or wrongly signed links, and where an unsigned
+    parameter selects the operation."""
     pairs = parameters_of(head.raw_query)
     check_each_once(pairs)
     given = dict(pairs)
@@ -84,10 +80,7 @@ def _string_to_sign(head: RequestHead, expires: str, resource: str) -> str:
 
 
 def _resources(head: RequestHead, given: Mapping[str, str]) -> list[str]:
-    """The spellings of what is asked for that a client may have signed.
-
-    A bucket ends in a slash, as S3 would have it, or as it is sent.
-    """
+    """Clients sign buckets with or without a final slash."""
     raw_path = head.raw_path
     is_bucket = raw_path != "/" and unquote(raw_path).count("/") == 1
     paths = [f"{raw_path}/", raw_path] if is_bucket else [raw_path]
@@ -103,7 +96,6 @@ def _resources(head: RequestHead, given: Mapping[str, str]) -> list[str]:
 
 @functools.cache
 def _subresources() -> frozenset[str]:
-    """The parameters that tell operations of one path apart."""
     model = service("s3")
     uris = (model.operation_model(name).http["requestUri"] for name in model.operation_names)
     return frozenset(name for uri in uris for name, _ in parameters_of(uri.partition("?")[2]))

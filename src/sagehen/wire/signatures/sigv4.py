@@ -1,7 +1,6 @@
-"""Whether a request is signed by a key that we know: AWS Signature Version 4.
+"""Verifies AWS Signature Version 4.
 
-A session token is not asked for: keys are long-lived here, and whoever signs with the secret has
-shown all that there is to show. One that is sent is covered by the signature and otherwise ignored.
+Session tokens are not required, since keys are long-lived; signatures cover those sent.
 """
 
 import functools
@@ -45,7 +44,7 @@ from sagehen.wire.signatures.sigv2 import verify_old_link
 __all__ = ["SKEW_SECONDS", "UNSIGNED_PAYLOAD", "Identity", "Verifier", "signing_key"]
 
 SKEW_SECONDS = 15 * 60
-"""How far a request's date may be from ours."""
+"""allowed difference between a request's date and our clock"""
 
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 
@@ -54,20 +53,20 @@ _S3_PAYLOADS = re.compile(
     r"|STREAMING-AWS4-HMAC-SHA256-PAYLOAD(?:-TRAILER)?"
 )
 _GLOBAL_REGIONS = {"iam": "us-east-1", "sts": "us-east-1"}
-"""Services without regions: clients sign for this one, whichever region they are set to."""
+"""services without regions: clients always sign for this one"""
 
 _MOST_GRANTS = 1024
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who signed a request, and what is needed to go on checking its body."""
+    """The signer of a request."""
 
     access_key: str
     service: str
     region: str
     payload_mode: str
-    """What the signature holds for the body: its SHA-256 in hexadecimal (which S3 has to compare
-    with what arrives), `UNSIGNED-PAYLOAD` or one of the `STREAMING-…` words."""
+    """the body's SHA-256 in hexadecimal (S3 must compare it), `UNSIGNED-PAYLOAD` or a `STREAMING-…`
+    word"""
     timestamp: str
     scope: str
     signing_key: bytes
@@ -78,7 +77,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class _Grant(msgspec.Struct, frozen=True):
-    """A claim that may be right: its key is known and its scope is ours."""
+    """An unverified claim with a known key and an acceptable scope."""
 
     scope: Scope
     scope_text: str
@@ -87,14 +86,14 @@ class _Grant(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     name_set: frozenset[str]
     pick: Callable[[Mapping[str, str]], tuple[str, ...]]
-    """The values of `names`; raises KeyError where one was not sent."""
+    """returns the values of `names`; raises KeyError if one is missing"""
     template: str
-    """What is signed of a plain request, with gaps for the rest."""
+    """signed text of a simple request, with placeholders"""
     signing_key: bytes
 
 
 class Verifier:
-    """Checks signatures made with `secrets`: access keys to their secret keys."""
+    """Checks signatures; `secrets` maps access keys to secret keys."""
 
     def __init__(self, secrets: Mapping[str, str], clock: Clock, region: str) -> None:
         self._secrets = secrets
@@ -117,18 +116,17 @@ class Verifier:
         service: str | None = None,
         unsigned_body: bool = False,
     ) -> Identity:
-        """Who signed the request.
+        """Returns the signer.
 
         Args:
-            payload_sha256: of the body as it came, in hexadecimal. None where it is still to
-                come, which only S3 allows: its requests say their body's digest in a header.
-            now: seconds since the epoch; the clock's where None.
-            service: the one that must be signed for, where it is known; any where None.
-            unsigned_body: a body may be left out of the signature, where what is signed says so.
-                S3's always may.
+            payload_sha256: of the raw body, in hexadecimal; None only for S3, whose header has the
+                digest of the body to come.
+            now: seconds since the epoch; None takes the clock's.
+            service: the required service; None allows any.
+            unsigned_body: allows the signed request to leave its body unsigned, as S3 always does.
 
         Raises:
-            AwsError: it is not signed, or not rightly, in the words of the service asked.
+            AwsError: unsigned or wrongly signed, in the service's wording.
         """
         now = self._clock.now() if now is None else now
         signing = signing_of(head)
@@ -145,12 +143,10 @@ class Verifier:
         raise refusals.missing(error_family(likely_service(head)))
 
     def check_head(self, head: RequestHead, service: str | None = None) -> None:
-        """Refuse what cannot be signed rightly, whatever its body will be.
+        """Refuses bad requests before their body is read, so that clients without a key cannot fill
+        memory.
 
-        For requests whose body is signed: so it is kept in memory for nobody who has no key.
-
-        Raises:
-            AwsError: as `verify`, for all reasons but the signature itself and the body.
+        Raises AwsError as `verify`, except for the signature itself and the body.
         """
         now = self._clock.now()
         signing = signing_of(head)
@@ -173,7 +169,6 @@ class Verifier:
             raise refusals.missing(error_family(service or likely_service(head)))
 
     def _check_link(self, link: Link, head: RequestHead, now: float, service: str | None) -> _Grant:
-        """What a presigned URL claims, where all of it can be right but the signature."""
         grant = self._grant(link.claim)
         _check_service(grant, service)
         signed_at = _seconds(grant, link.timestamp)
@@ -188,7 +183,7 @@ class Verifier:
         self, head: RequestHead, payload_sha256: str | None, now: float, service: str | None
     ) -> Identity:
         authorization = head.headers["authorization"]
-        # All but the signature repeats from request to request of a client.
+        # All but the signature repeats in a client's requests.
         remembered, _, signature = authorization.rpartition("Signature=")
         grant = self._grants.get(remembered)
         is_new = grant is None
@@ -254,7 +249,7 @@ class Verifier:
         )
 
     def _remember(self, text: str, grant: _Grant) -> None:
-        # Only what led to a right signature comes here, so nobody else can fill it.
+        # Only valid signatures add entries, so strangers cannot fill the cache.
         if len(self._grants) >= _MOST_GRANTS:
             self._grants.clear()
         self._grants[text] = grant
@@ -280,7 +275,6 @@ class Verifier:
 
 @functools.lru_cache(maxsize=64)
 def signing_key(secret: str, scope: Scope) -> bytes:
-    """The key that signs for one day, region and service."""
     key = ("AWS4" + secret).encode()
     for part in (scope.date, scope.region, scope.service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
@@ -300,11 +294,8 @@ def _template(names: tuple[str, ...], signed_headers: str) -> str:
 def _is_plainly_signed(
     head: RequestHead, grant: _Grant, timestamp: str, payload: str, signature: str
 ) -> bool:
-    """Whether the signature is right for the request just as it stands.
-
-    So it is for nearly every request; the others need their path, query or spaces put into the
-    form that was signed, which costs more than all the rest.
-    """
+    """Whether the signature fits the request exactly as sent, as most do; others need normalising,
+    which costs more than all the rest."""
     if grant.family != "s3" and not is_plain_path(head.raw_path):
         return False
     try:
@@ -371,7 +362,7 @@ def _check_signed_headers(grant: _Grant, headers: Mapping[str, str]) -> None:
 
 
 def _leaves_body_unsigned(head: RequestHead, signing: Signing) -> bool:
-    """By a header, which is signed or refused, or by a link's own parameter, which is signed."""
+    """Both places are signed: unsigned headers are refused, and links sign their parameters."""
     if head.headers.get("x-amz-content-sha256") == UNSIGNED_PAYLOAD:
         return True
     if signing is not Signing.LINK:
@@ -380,7 +371,6 @@ def _leaves_body_unsigned(head: RequestHead, signing: Signing) -> bool:
 
 
 def _payload(grant: _Grant, head: RequestHead, payload_sha256: str | None) -> str:
-    """What stands for the body in the signed text."""
     if grant.family != "s3":
         if payload_sha256 is None:
             raise ValueError(f"{grant.scope.service} needs the digest of the body.")

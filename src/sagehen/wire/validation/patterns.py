@@ -1,7 +1,7 @@
-"""The patterns of AWS's models as Python's: they are written for Java.
+"""Translates the Java patterns of AWS's models to Python.
 
-What Java writes otherwise is translated, and what cannot be is refused, so that no constraint is
-ever dropped in silence (a test goes through every pattern of every service that is served).
+Untranslatable patterns are refused, so that no constraint is dropped silently; a test covers all
+patterns of the services served.
 """
 
 import functools
@@ -14,15 +14,15 @@ __all__ = ["Untranslatable", "compile_pattern"]
 
 
 class Untranslatable(ValueError):
-    """A pattern uses something of Java's that has no translation here yet."""
+    """The pattern has no translation yet."""
 
 
 _LINEAR = {
-    # Spaces fit both parts, so a failing match would try every way to share them out.
+    # Both parts match spaces, so a failing match would backtrack exponentially.
     r".*(?:[ \r\n\t].*)*": r"[^\u0085\u2028\u2029]*",
     r".*(?:[ \r\n\t].*)*.*": r"[^\u0085\u2028\u2029]*",
 }
-"""Patterns that take exponential time on hostile input, and their equals that do not."""
+"""Equivalents of patterns that take exponential time on hostile input."""
 
 _POSIX = {
     "ASCII": r"\x00-\x7f",
@@ -34,7 +34,7 @@ _POSIX = {
     "Print": r"\x20-\x7e",
     "Upper": "A-Z",
 }
-"""Named classes that Java keeps to ASCII."""
+"""Java's ASCII-only named classes."""
 
 _ANY = r"[^\n\r\u0085\u2028\u2029]"
 """Java's dot stops at every kind of line end, Python's only at one."""
@@ -50,23 +50,19 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _SAME_ESCAPES = frozenset("AbBdDsSwWtnrf")
-"""Letters that mean the same after a backslash in both, under `re.ASCII`."""
+"""escapes that mean the same in Java and Python"""
 
 _CLASSES = frozenset((r"\d", r"\D", r"\s", r"\S", r"\w", r"\W"))
 
 
 @functools.cache
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """`pattern` for `fullmatch`.
-
-    Raises:
-        Untranslatable: it cannot be said in Python's way.
-    """
+    """Compiles a pattern for `fullmatch`. Raises Untranslatable."""
     pattern = _LINEAR.get(pattern, pattern)
     if "&&" in pattern:
         raise Untranslatable(f"{pattern!r}: an intersection of classes")
     try:
-        # In Java \\d, \\s and \\w know ASCII only.
+        # Java's \d, \s and \w match ASCII only.
         return re.compile("".join(_translated(pattern)), re.ASCII)
     except re.error as error:
         raise Untranslatable(f"{pattern!r}: {error}") from error
@@ -83,7 +79,7 @@ def _translated(pattern: str) -> Iterator[str]:
         elif token["escape"]:
             yield _escape(token["escape"], pattern)
         elif token["anchor"]:
-            # A repeated end of text (`${1,128}`, a slip in a model) is the end of text.
+            # A repeated end of text (`${1,128}`, a slip in a model) means the end of text.
             yield token[0] if in_class else "$"
         elif in_class:
             in_class = token["other"] != "]"
@@ -97,7 +93,7 @@ def _translated(pattern: str) -> Iterator[str]:
 def _in_class(character: str, pattern: str, after_class: bool) -> str:
     if character == "[":
         raise Untranslatable(f"{pattern!r}: a class within a class")
-    # Between `\\w` and another character Python takes a hyphen for a slip, Java for itself.
+    # After \w, Python rejects a hyphen as a bad range; Java takes it literally.
     return r"\-" if character == "-" and after_class else character
 
 
@@ -126,7 +122,7 @@ def _property(name: str) -> str:
 
 @functools.cache
 def _categories() -> dict[str, str]:
-    """The characters of each general category (`L`, `Lu`, …) as the inside of a class."""
+    """Returns characters by category (`L`, `Lu`, …), as the inside of a class."""
     spans: dict[str, list[tuple[int, int]]] = {}
     start = 0
     before = unicodedata.category("\0")

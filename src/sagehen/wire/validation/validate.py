@@ -1,9 +1,4 @@
-"""Everything of an operation's parameters that its model constrains, in AWS's words.
-
-Clients check required members, types and minima at most; the rest is the service's to refuse.
-
-The constraints that a shape puts on one value, each with AWS's sentence for it.
-"""
+"""Checks parameters against their model's constraints, in AWS's wording."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -20,26 +15,23 @@ __all__ = ["Constraint", "constraints_of", "validate"]
 _NUMBERS = ("integer", "long", "float", "double")
 
 _CHECKED_BY_SERVICE = frozenset({"QueueAttributeName", "MessageSystemAttributeName"})
-"""Shapes whose enum is not AWS's check: SQS has an error of its own for an unknown attribute, and
-takes names of both shapes in ReceiveMessage's AttributeNames, whose model lists only the first."""
+"""Shapes whose enum is not checked here: SQS has its own error for unknown attributes, and takes
+names of both shapes in AttributeNames, whose model lists only the first."""
 
 
 class Constraint(msgspec.Struct, frozen=True):
-    """A test and what it asks for."""
+    """A test and its message."""
 
     text: str
     holds: Callable[[Any], bool]
     is_final: bool = False
-    """Nothing further is tested once it fails: a pattern is only run over values of a bounded
-    length, since some take very long over a hostile one."""
+    """Stops further tests: patterns run only over bounded values, as some take very long on hostile
+    input."""
 
 
 def constraints_of(shape: Shape) -> list[Constraint]:
-    """In the order in which AWS tells of them: upper bound, lower bound, pattern, values.
-
-    Raises:
-        Untranslatable: the shape has a pattern that cannot be tested.
-    """
+    """Returns constraints in AWS's order: upper bound, lower bound, pattern, values. Raises
+    Untranslatable."""
     kind = "value" if shape.type_name in _NUMBERS else "length"
     measure = _value if kind == "value" else len
     found = []
@@ -90,21 +82,17 @@ def _value(value: Any) -> float:
 
 
 _MOST_ERRORS = 50
-"""Told in one answer: a request may hold any number of them."""
+"""per response"""
 _LONGEST_VALUE = 512
 
 Fault = tuple[str, Any, str]
-"""Path, value, and what it should be."""
+"""path, value, and the constraint's message"""
 Check = Callable[[str, Any], Iterator[Fault]]
 
 
 def validate(operation: OperationModel, params: dict[str, Any]) -> None:
-    """Check parsed parameters against every constraint of the operation's input.
-
-    Raises:
-        AwsError: with all that is wrong, in the form `2 validation errors detected: Value 'x' at
-            'productionVariants.1.member.modelName' failed to satisfy constraint: …; Value …`.
-    """
+    """Raises an AwsError of all violations, like `2 validation errors detected: Value 'x' at
+    'productionVariants.1.member.modelName' failed to satisfy constraint: …; Value …`."""
     shape = operation.input_shape
     if shape is None:
         return
@@ -120,8 +108,6 @@ def validate(operation: OperationModel, params: dict[str, Any]) -> None:
 
 
 def _code(operation: OperationModel) -> str:
-    """SageMaker's runtime, unlike SageMaker itself, has its own name for it, as query APIs and
-    CloudWatch Logs do."""
     model = operation.service_model
     if model.service_name == "logs":
         return "InvalidParameterException"
@@ -154,13 +140,12 @@ def _plain(value: Any) -> str:
 
 
 def _check_of(shape: Shape) -> Check:
-    """Compiled once for each shape. The cache is by name: a member's own traits (where it is on
-    the wire) do not constrain its value."""
+    """Cached by name, as a member's own traits do not constrain its value."""
     return _compiled(_ByName(shape))
 
 
 class _ByName:
-    """A shape, told apart by its name and its service's shapes."""
+    """Compares shapes by name and service."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -263,7 +248,7 @@ def _holds(shape: Shape, value: Any) -> bool:
 
 
 def _of_each(shape: Shape, opening: str) -> str:
-    """AWS names all constraints of a collection's scalars where one of them fails."""
+    """AWS names all constraints of a collection's scalars when one fails."""
     return f"{opening}: [{', '.join(one.text for one in constraints_of(shape))}]"
 
 

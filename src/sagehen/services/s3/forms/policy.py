@@ -1,8 +1,7 @@
-"""The policy of a browser-based upload: what its signer allows the form to be.
+"""The policy of a browser-based upload: what its signer allows the form to contain.
 
-{"expiration": "2026-11-01T12:00:00Z",
- "conditions": [{"bucket": "uploads"}, ["starts-with", "$key", "user/"],
-                ["content-length-range", 1, 1048576]]}
+{"expiration": "2026-11-01T12:00:00Z", "conditions": [{"bucket": "uploads"},
+["starts-with", "$key", "user/"], ["content-length-range", 1, 1048576]]}
 """
 
 import base64
@@ -28,9 +27,9 @@ _MOST_DIGITS = 18
 @dataclass(frozen=True)
 class _Condition:
     operation: str
-    """`eq` or `starts-with`."""
+    """`eq` or `starts-with`"""
     name: str
-    """As the policy has it, with `$` before it."""
+    """with the policy's leading `$`"""
     value: str
 
     @property
@@ -42,27 +41,26 @@ class _Condition:
             return False
         if self.operation == "eq":
             return given == self.value
-        # S3 takes a content type with commas for a list.
         values = given.split(",") if self.field == "content-type" else [given]
         return all(value.strip().startswith(self.value) for value in values)
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy whose form is right; whether a form is one that it allows, `check` says."""
+    """A well-formed policy."""
 
     expires_at: float
-    """Seconds since the epoch."""
+    """seconds since the epoch"""
     conditions: tuple[_Condition, ...]
     least_bytes: int
     most_bytes: int
 
     def check(self, fields: Mapping[str, str], names: Mapping[str, str], now: float) -> None:
-        """Raises AwsError AccessDenied where the policy does not allow the form.
+        """Raises AwsError AccessDenied if the policy forbids the form.
 
         Args:
-            fields: the form's, with the bucket it is for, by their names in lower case.
-            names: how those that the form has are written in it.
+            fields: form fields and the bucket, by lower-case name.
+            names: names as sent.
         """
         if now >= self.expires_at:
             raise _denied("Policy expired.")
@@ -71,7 +69,7 @@ class Policy:
                 said = [condition.operation, condition.name, condition.value]
                 raise _denied(f"Policy Condition failed: {json.dumps(said, ensure_ascii=False)}")
         allowed = {condition.field for condition in self.conditions}.union(_UNCONDITIONAL)
-        # The bucket is in the path. A policy that does not say which would be good for each.
+        # A policy that omits the bucket would be valid for all buckets.
         extra = [
             written
             for name, written in {"bucket": "bucket", **names}.items()
@@ -82,14 +80,8 @@ class Policy:
 
 
 def read_policy(encoded: str, most_bytes: int) -> Policy:
-    """The policy of a form whose signature is right.
-
-    Args:
-        most_bytes: of a file, where the policy sets no such bound or a higher one.
-
-    Raises:
-        AwsError: InvalidPolicyDocument.
-    """
+    """Raises AwsError InvalidPolicyDocument. `most_bytes` limits the file; the policy may set
+    less."""
     try:
         document = json.loads(base64.b64decode(encoded, validate=True))
     except (binascii.Error, ValueError, RecursionError):

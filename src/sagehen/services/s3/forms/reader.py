@@ -1,4 +1,4 @@
-"""Reads a form of multipart/form-data as it comes: its fields, and then the bytes of its file."""
+"""Parses a multipart/form-data stream: its fields, then its file."""
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
@@ -9,32 +9,32 @@ __all__ = ["FormReader"]
 
 _MOST_BYTES_BEFORE_FILE = 20 * 2**10
 _MOST_FED_BEFORE_FILE = 2 * _MOST_BYTES_BEFORE_FILE
-"""With what stands between the fields."""
+"""including delimiters and headers"""
 _FILE = "file"
 
 
 class FormReader:
-    """A form with one file, behind which nothing counts any more."""
+    """A form with one file; anything after the file is ignored."""
 
     def __init__(self, content_type: str) -> None:
-        """Raises AwsError MalformedPOSTRequest where the header names no boundary."""
+        """Raises AwsError MalformedPOSTRequest without a boundary."""
         self.fields: dict[str, str] = {}
-        """By their names in lower case; complete when `has_file`."""
+        """by lower-case name; complete when `has_file`"""
         self.names: dict[str, str] = {}
-        """The same names as the form writes them."""
+        """names as sent"""
         self.has_file = False
         self.filename: str | None = None
         self._ended = False
         self._pieces: list[bytes] = []
         self._fed = 0
-        """Before the file, with all that is no field."""
+        """bytes before the file, with delimiters and headers"""
         self._in_fields = 0
-        """The fields, and the headers of the part that comes now behind the file."""
+        """bytes of fields, and of a trailing part's headers"""
         self._header = bytearray()
         self._value = bytearray()
         self._headers: dict[str, str] = {}
         self._name: str | None = None
-        """Of the part that is read now; None behind the file."""
+        """name of the current part; None after the file"""
         self._field = bytearray()
         boundary = parse_options_header(content_type)[1].get(b"boundary", b"")
         if not boundary:
@@ -57,7 +57,7 @@ class FormReader:
             raise _malformed() from None
 
     def feed(self, data: bytes) -> bytes:
-        """The bytes of the file that `data` holds. Raises AwsError where this is no such form."""
+        """Returns the file's bytes in `data`. Raises AwsError."""
         self._pieces = []
         try:
             self._parser.write(data)
@@ -70,7 +70,7 @@ class FormReader:
         return b"".join(self._pieces)
 
     def finish(self) -> None:
-        """The body is over. Raises AwsError where the form is not whole or has no file."""
+        """Raises AwsError if the form is incomplete or lacks a file."""
         if not self._ended:
             raise _malformed()
         if not self.has_file:
@@ -131,7 +131,6 @@ class FormReader:
         self._ended = True
 
     def _count(self, size: int) -> None:
-        """Bound what stays in memory."""
         self._in_fields += size
         if self._in_fields > _MOST_BYTES_BEFORE_FILE:
             raise _too_much_before_file()

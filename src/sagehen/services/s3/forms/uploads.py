@@ -1,6 +1,6 @@
-"""Browser-based uploads: a form of multipart/form-data whose policy is signed becomes an object.
+"""Browser-based uploads: multipart/form-data with a signed policy becomes an object.
 
-The form's fields come before its file, so all that they say is checked before a byte is kept.
+All fields are checked before a byte of the file is stored.
 """
 
 import asyncio
@@ -45,12 +45,12 @@ from sagehen.wire.signatures.sigv4 import UNSIGNED_PAYLOAD, Identity, Verifier
 __all__ = ["handle_form", "is_form"]
 
 FIELDS_SECONDS = 20.0
-"""For all before a form's file, and for the rest of one that is refused: like a request's head, it
-is read from anybody."""
+"""limit for reading the fields, or the rest of a refused form: anyone may send these"""
 
 _BATCH_BYTES = 2**20
 _MOST_DRAINED_BYTES = 2**20
-"""Of a refused form's rest: a client that is still sending would not read the answer."""
+"""most bytes read of a refused form's rest, since a client that still sends would not read the
+response"""
 
 _BUCKET_PATH = re.compile(r"/[^/]+/?")
 _FILENAME = "${filename}"
@@ -70,7 +70,6 @@ _TOO_SLOW = "RequestTimeout"
 
 
 def is_form(request: Request) -> bool:
-    """Whether this is a browser-based upload: such a form to a bucket, signed by no header."""
     return (
         request.method == "POST"
         and request.headers.get("content-type", "").lower().startswith("multipart/form-data")
@@ -82,7 +81,7 @@ def is_form(request: Request) -> bool:
 async def handle_form(
     request: Request, stream: AsyncIterator[bytes], call: RequestContext, verifier: Verifier
 ) -> Response:
-    """Answer a form, whose signature is not yet checked."""
+    """Handles a form whose signature is not yet checked."""
     try:
         response = await _answer(request, stream, call, verifier)
     except AwsError as error:
@@ -129,7 +128,7 @@ async def _answer(
 async def _begin(
     request: Request, reader: FormReader, call: RequestContext, verifier: Verifier
 ) -> "_Upload":
-    """Check all that the fields say. Raises AwsError."""
+    """Raises AwsError."""
     bucket, key_in_path, query = read_target(request)
     if key_in_path:  # as %2F, which `is_form` does not decode
         message = "The specified method is not allowed against this resource."
@@ -170,8 +169,6 @@ async def _begin(
 
 
 class _Upload:
-    """The file of a form that is allowed, on its way to become an object."""
-
     def __init__(
         self,
         exchange: S3Exchange,
@@ -204,7 +201,7 @@ class _Upload:
             await self._write()
 
     async def keep(self) -> ObjectInfo:
-        """Make the file, which is whole, the object. Raises AwsError."""
+        """Raises AwsError."""
         if self._size < self._policy.least_bytes:
             raise AwsError(
                 "EntityTooSmall",
@@ -232,7 +229,6 @@ class _Upload:
 
 
 def _headers(fields: Mapping[str, str]) -> dict[str, str]:
-    """What the fields say of the object, as a PUT's headers would."""
     if "content-md5" in fields:
         raise not_implemented("The field Content-MD5 of a form")
     said = {
@@ -242,7 +238,7 @@ def _headers(fields: Mapping[str, str]) -> dict[str, str]:
     }
     if "acl" in fields:
         said["x-amz-acl"] = fields["acl"]
-    # An empty field of a web page's form says nothing.
+    # Web forms send their unused fields empty.
     return {name: header_value(name, value) for name, value in said.items() if value}
 
 
@@ -271,7 +267,6 @@ def _accepted(request: Request, fields: Mapping[str, str], info: ObjectInfo) -> 
 
 
 async def _drained(stream: AsyncIterator[bytes]) -> bool:
-    """Read what is left of a body, if it is not too much; whether nothing is left."""
     size = 0
     try:
         async with asyncio.timeout(FIELDS_SECONDS):

@@ -1,4 +1,4 @@
-"""What a client says about an object in headers, and the headers that say it again."""
+"""Converts between headers and object attributes."""
 
 from collections.abc import Mapping
 from email.utils import formatdate
@@ -32,7 +32,7 @@ OF_THE_CONTENT = (
     "content-type",
     "expires",
 )
-"""Headers that are kept with an object, and that a GET may ask to be others."""
+"""headers kept with an object, which a GET may override"""
 _KEPT = (*OF_THE_CONTENT, "x-amz-website-redirect-location")
 _ENCRYPTION = (
     "x-amz-server-side-encryption",
@@ -65,7 +65,7 @@ _REFUSED = (
 
 
 def refuse_unknown(headers: Mapping[str, str]) -> None:
-    """Raises AwsError for headers that ask for what is not there, and for values that are none."""
+    """Raises AwsError for unsupported headers or values."""
     for name in headers:
         if name.startswith(_REFUSED):
             raise not_implemented(f"The header {name}")
@@ -76,14 +76,10 @@ def refuse_unknown(headers: Mapping[str, str]) -> None:
 
 
 def read_attributes(headers: Mapping[str, str], acl: str = "private") -> Attributes:
-    """What the headers of a write say about the object, whose access control list was read.
-
-    Raises:
-        AwsError: InvalidStorageClass, InvalidTag, MetadataTooLarge and the like.
-    """
+    """Raises AwsError InvalidStorageClass, InvalidTag, MetadataTooLarge and others."""
     kept = {name: headers[name] for name in (*_KEPT, *_ENCRYPTION) if name in headers}
     if "aws-chunked" in kept.get("content-encoding", ""):
-        # That one is of the request's body, not of the object.
+        # aws-chunked encodes the request's body, not the object.
         parts = [part.strip() for part in kept.pop("content-encoding").split(",")]
         if others := [part for part in parts if part not in ("", "aws-chunked")]:
             kept["content-encoding"] = ",".join(others)
@@ -98,7 +94,7 @@ def read_attributes(headers: Mapping[str, str], acl: str = "private") -> Attribu
 
 
 def refuse_encryption(headers: Mapping[str, str]) -> None:
-    """Raises AwsError where a request that writes no object of its own asks for encryption."""
+    """Raises AwsError for encryption headers of requests that write no object."""
     for name in _ENCRYPTION:
         if name in headers:
             raise invalid_argument(
@@ -107,7 +103,7 @@ def refuse_encryption(headers: Mapping[str, str]) -> None:
 
 
 def object_headers(info: ObjectInfo) -> dict[str, str]:
-    """The headers of a read that tell of the object, but for its length and checksum."""
+    """Returns a read's headers except for length and checksum."""
     attributes = info.attributes
     headers = {
         "content-type": DEFAULT_CONTENT_TYPE,
@@ -126,7 +122,6 @@ def object_headers(info: ObjectInfo) -> dict[str, str]:
 
 
 def written_headers(info: ObjectInfo) -> dict[str, str]:
-    """The headers of a write's answer."""
     return {
         "etag": f'"{info.etag}"',
         **encryption_headers(info.attributes),
@@ -135,7 +130,6 @@ def written_headers(info: ObjectInfo) -> dict[str, str]:
 
 
 def encryption_headers(attributes: Attributes) -> dict[str, str]:
-    """The encryption that was asked for, or else the default of every bucket, as S3 says it."""
     asked = {name: attributes.headers[name] for name in _ENCRYPTION if name in attributes.headers}
     return {**_DEFAULT_ENCRYPTION, **asked}
 

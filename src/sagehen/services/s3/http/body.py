@@ -1,4 +1,4 @@
-"""Takes a request's body in: decoded, bounded, and checked against all that its headers say."""
+"""Receives a request's body and checks it against its headers."""
 
 import asyncio
 import base64
@@ -19,9 +19,9 @@ from sagehen.wire.signatures.chunks import ChunkSignatures
 __all__ = ["LARGEST_OBJECT_BYTES", "SMALL_BYTES", "BodyPlan", "plan_body", "read_document", "take"]
 
 LARGEST_OBJECT_BYTES = 5 * 2**30
-"""Of one PUT or part; larger objects come in parts."""
+"""of one PUT or part"""
 SMALL_BYTES = 256 * 2**10
-"""Up to this size a body is taken in one piece."""
+"""Smaller bodies stay in memory."""
 
 _BATCH_BYTES = 2**20
 _MOST_DIGITS = 20
@@ -36,14 +36,14 @@ class BodyPlan:
     """What the headers say of the body."""
 
     size: int
-    """Of the bytes that it carries, without any encoding of chunks."""
+    """bytes, without the encoding of chunks"""
     chunked: bool
     signed_chunks: bool
     sha256: str | None
     md5: bytes | None
     asked: ChecksumRequest | None
     algorithm: str | None
-    """Of the checksum to compute."""
+    """of the checksum to compute"""
 
 
 class _Sink(Protocol):
@@ -59,8 +59,6 @@ class _Sink(Protocol):
 
 
 class _Held:
-    """Holds a small body in memory."""
-
     def __init__(self, algorithm: str | None) -> None:
         self.data = bytearray()
         self.size = 0
@@ -84,15 +82,8 @@ class _Held:
 
 
 def plan_body(exchange: S3Exchange, algorithm: str | None = None) -> BodyPlan:
-    """Read what the headers say of a body that is an object or a part.
-
-    Args:
-        algorithm: of the checksum to compute; the one that the headers speak of where None.
-
-    Raises:
-        AwsError: it is of no known length, too large, or its digests are malformed.
-    """
-    # What is sent by aws-chunked says how long it is in a header of its own.
+    """Raises AwsError for an unknown length, a body too large or malformed digests."""
+    # aws-chunked bodies have their decoded length in a separate header.
     is_encoded = exchange.identity.payload_mode.startswith("STREAMING-")
     if "content-length" not in exchange.headers and not is_encoded:
         raise _no_length("content-length")
@@ -125,10 +116,9 @@ def _plan(
 
 
 async def take(exchange: S3Exchange, plan: BodyPlan, keep: Callable[[Draft], Result]) -> Result:
-    """Write the body to a draft and, if it is all that it should be, `keep` it, in a thread.
+    """Writes the body to a draft, verifies it and calls `keep` in a thread.
 
-    Raises:
-        AwsError: it breaks off, or is not what the headers say; nothing is kept then.
+    Raises AwsError and keeps nothing if the body is incomplete or wrong.
     """
     if plan.size <= SMALL_BYTES and not plan.chunked:
         data = await _whole(exchange, plan)
@@ -161,10 +151,10 @@ async def take(exchange: S3Exchange, plan: BodyPlan, keep: Callable[[Draft], Res
 
 
 async def read_document(exchange: S3Exchange, *, is_checked_later: bool = False) -> bytes:
-    """The body of a request whose body is a small document, checked as every body is.
+    """Returns a small, verified document.
 
     Args:
-        is_checked_later: the checksum in the headers is not of this document.
+        is_checked_later: the checksum headers do not describe this document.
     """
     asked = None if is_checked_later else read_asked(exchange.headers)
     plan = _plan(exchange, asked, None, _LARGEST_DOCUMENT_BYTES)
@@ -177,7 +167,7 @@ async def read_document(exchange: S3Exchange, *, is_checked_later: bool = False)
 
 
 class _Intake:
-    """Feeds a body, as it comes, to where it is kept. Blocks: for use in threads."""
+    """Writes a body as it arrives. Blocks: use in threads."""
 
     def __init__(self, exchange: S3Exchange, plan: BodyPlan, sink: _Sink) -> None:
         self._plan = plan
@@ -198,7 +188,6 @@ class _Intake:
             self._write(piece)
 
     def finish(self) -> None:
-        """Check all that can be checked now that the body is over."""
         plan = self._plan
         if self._decoder:
             self._decoder.finish()
@@ -257,7 +246,6 @@ async def _whole(exchange: S3Exchange, plan: BodyPlan) -> bytes:
 
 
 async def _pump(exchange: S3Exchange, intake: _Intake) -> None:
-    """Hash and write one batch in a thread while the next one comes in."""
     working: asyncio.Task[None] | None = None
     pieces: list[bytes] = []
     size = 0
@@ -275,7 +263,7 @@ async def _pump(exchange: S3Exchange, intake: _Intake) -> None:
         working = _start(exchange, intake, pieces)
         await working
     finally:
-        # The thread must be done with the draft before anybody may discard it.
+        # The thread must finish before the draft is discarded.
         if working and not working.done():
             await asyncio.wait([working])
 

@@ -1,4 +1,4 @@
-"""Which checksum a request speaks of, and the headers that speak of a stored one."""
+"""Reads and writes checksum headers."""
 
 import base64
 import binascii
@@ -35,11 +35,9 @@ _ELEMENTS = {
 
 @dataclass(frozen=True)
 class ChecksumRequest:
-    """A checksum that the body has to have."""
-
     algorithm: str
     value: str | None
-    """Base64; None where it comes in the trailer."""
+    """base64; None if it comes in the trailer"""
 
     @property
     def header(self) -> str:
@@ -47,11 +45,7 @@ class ChecksumRequest:
 
 
 def read_asked(headers: Mapping[str, str]) -> ChecksumRequest | None:
-    """The checksum that the headers give or announce for the body.
-
-    Raises:
-        AwsError: more than one, a value that cannot be one, an algorithm that is not there.
-    """
+    """Raises AwsError for several checksums, a malformed value or an unknown algorithm."""
     given = {n: v for n, v in headers.items() if n.startswith(_HEADER) and n not in _NOT_VALUES}
     announced = headers.get("x-amz-trailer", "").strip().lower()
     if len(given) + bool(announced) > 1:
@@ -75,10 +69,7 @@ def read_asked(headers: Mapping[str, str]) -> ChecksumRequest | None:
 
 
 def read_object_checksum(headers: Mapping[str, str]) -> str | None:
-    """The checksum that the object of an upload has to have, where the client says it.
-
-    Of a composite one the number of parts may stand behind it.
-    """
+    """Returns the expected checksum without the number of parts that may follow a composite one."""
     for name, value in headers.items():
         algorithm = name.removeprefix(_HEADER)
         if name.startswith(_HEADER) and algorithm in ALGORITHMS:
@@ -88,13 +79,11 @@ def read_object_checksum(headers: Mapping[str, str]) -> str | None:
 
 
 def read_algorithm(headers: Mapping[str, str]) -> str | None:
-    """The algorithm that `x-amz-checksum-algorithm` asks for, of what is yet to come."""
     given = headers.get(f"{_HEADER}algorithm")
     return _known(given.lower(), f"{_HEADER}algorithm: {given}") if given else None
 
 
 def checksum_headers(checksum: Checksum | None) -> dict[str, str]:
-    """The headers that tell of a stored checksum."""
     if checksum is None:
         return {}
     return {
@@ -104,7 +93,6 @@ def checksum_headers(checksum: Checksum | None) -> dict[str, str]:
 
 
 def checksum_elements(checksum: Checksum | None) -> str:
-    """The same in an answer's document."""
     if checksum is None:
         return ""
     return text(element_name(checksum.algorithm), checksum.value) + text(

@@ -19,7 +19,7 @@ _MOST_TRAILERS = 8
 _MOST_CHUNK_BYTES = 5 * 2**30
 _TRAILER_SIGNATURE = "x-amz-trailer-signature"
 _SIZE = re.compile(rb"[0-9a-fA-F]{1,16}")
-"""Python's int would read signs, blanks, underscores and `0x` as well."""
+"""Python's int also takes signs, blanks, underscores and `0x`."""
 _SIGNATURE = re.compile(rb"chunk-signature=([0-9a-f]{64})")
 _BLANKS = " \t"
 
@@ -33,12 +33,10 @@ class _Expecting(Enum):
 
 
 class ChunkedDecoder:
-    """Bytes of the encoding in, bytes of the object out."""
-
     def __init__(self, signatures: ChunkSignatures | None) -> None:
-        """Without signatures, chunks are not signed."""
+        """`signatures` is None for unsigned chunks."""
         self.trailers: dict[str, str] = {}
-        """Names in lower case; complete when `finish` has returned."""
+        """by lower-case name; complete after `finish`"""
         self._signatures = signatures
         self._expecting = _Expecting.HEAD
         self._buffer = bytearray()
@@ -48,10 +46,8 @@ class ChunkedDecoder:
         self._trailer_text = b""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The object's bytes that `data` completes. Raises AwsError where it is not the encoding.
-
-        A chunk's bytes come out before its signature is checked: use none before `finish`.
-        """
+        """Yields bytes before their signature is checked: use none before `finish`. Raises
+        AwsError."""
         self._buffer += data
         while self._buffer:
             if self._expecting is _Expecting.NOTHING:
@@ -64,7 +60,7 @@ class ChunkedDecoder:
                 return
 
     def finish(self) -> None:
-        """The body is over. Raises AwsError where it breaks off early."""
+        """Raises AwsError if the body is cut short."""
         if self._expecting is not _Expecting.NOTHING:
             raise AwsError(
                 "IncompleteBody",

@@ -1,4 +1,4 @@
-"""Conditions that headers put on reads, copies and writes, and ranges."""
+"""Condition and range headers."""
 
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -11,12 +11,10 @@ from sagehen.wire.errors import AwsError
 __all__ = ["ConditionResult", "judge", "precondition_failed", "read_range", "read_write_condition"]
 
 _MOST_RANGE_DIGITS = 1000
-"""Far above any size there is, and below what Python refuses to read as one number."""
+"""above any real size, below Python's limit for parsing integers"""
 
 
 class ConditionResult(Enum):
-    """What a read's conditions come to."""
-
     GO_ON = auto()
     NOT_MODIFIED = auto()
     FAILED = auto()
@@ -25,9 +23,9 @@ class ConditionResult(Enum):
 def judge(
     headers: Mapping[str, str], info: ObjectInfo, prefix: str = ""
 ) -> tuple[ConditionResult, str]:
-    """Weigh `if-match` and its like, their names behind `prefix`; also the header that decided.
+    """Evaluates `if-match` and its like; also returns the deciding header.
 
-    As in RFC 9110, 13.2.2: an ETag's word counts, and a date's only where no ETag was given.
+    Dates count only without ETags (RFC 9110, 13.2.2).
     """
     match = headers.get(f"{prefix}if-match")
     if match is not None:
@@ -54,11 +52,7 @@ def precondition_failed(header: str) -> AwsError:
 
 
 def read_write_condition(headers: Mapping[str, str]) -> WriteCondition:
-    """What has to hold for a write.
-
-    Raises:
-        AwsError: NotImplemented for what S3 does not know either.
-    """
+    """Raises AwsError NotImplemented for conditions that S3 lacks too."""
     none_match = headers.get("if-none-match")
     if none_match not in (None, "*"):
         raise not_implemented("If-None-Match of a write with anything but *")
@@ -69,12 +63,9 @@ def read_write_condition(headers: Mapping[str, str]) -> WriteCondition:
 
 
 def read_range(given: str | None, size: int) -> tuple[int, int] | None:
-    """The first byte and the number of bytes that a Range header asks for; None for all of it.
+    """Returns the first byte and length, or None for the whole object.
 
-    What is not one range of bytes is passed over, as S3 and RFC 9110 do.
-
-    Raises:
-        AwsError: InvalidRange, where none of it lies in the object.
+    Ignores headers other than one byte range, as in RFC 9110. Raises AwsError InvalidRange.
     """
     unit, _, spans = (given or "").replace(" ", "").partition("=")
     first, dash, last = spans.partition("-")
@@ -105,7 +96,7 @@ def _names(given: str, etag: str) -> bool:
 
 
 def _is_after(info: ObjectInfo, date: str | None) -> bool | None:
-    """Whether the object was written after that second; None where that is no date."""
+    """Compares whole seconds; returns None for a malformed date."""
     if date is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""One S3 request on its way through an operation."""
+"""The context of one S3 request."""
 
 import asyncio
 import re
@@ -47,7 +47,7 @@ _LINK_PARAMETERS = frozenset(
 
 
 class BodyStream:
-    """The request's body as it comes; knows whether anybody has begun to read it."""
+    """The request's body, which records whether reading began."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self._chunks = chunks
@@ -60,7 +60,7 @@ class BodyStream:
 
 @dataclass(frozen=True)
 class S3Exchange:
-    """What an operation works with. `bucket` and `key` are empty where the path has none."""
+    """The context of an operation; `bucket` and `key` are empty if the path lacks them."""
 
     request: Request
     query: Mapping[str, str]
@@ -80,7 +80,7 @@ class S3Exchange:
         return store
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Do blocking work in a thread; the store's faults come out as S3's errors."""
+        """Runs blocking work in a thread; translates store errors."""
         with speaking_s3(self.bucket, self.key, self.query.get("uploadId", "")):
             return await asyncio.to_thread(work)
 
@@ -89,12 +89,9 @@ Operation = Callable[[S3Exchange], Awaitable[Response]]
 
 
 def read_target(request: Request) -> tuple[str, str, dict[str, str]]:
-    """The bucket, the key and the query of a path-style request.
+    """Splits a path-style request; decodes the path first, as signature checks do.
 
-    The path is decoded before it is divided, as it is where a signature is checked.
-
-    Raises:
-        AwsError: InvalidURI, KeyTooLongError, InvalidArgument.
+    Raises AwsError InvalidURI, KeyTooLongError, InvalidArgument.
     """
     try:
         path = unquote(request.raw_path, errors="strict")
@@ -121,12 +118,11 @@ def check_key(key: str) -> None:
 
 
 def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
-    """The request with those headers that a presigned URL carries as parameters.
+    """Adds the headers that a presigned URL carries as parameters.
 
-    Of the older links none: their signature leaves such parameters out, so anyone could add some.
+    Not for SigV2 links, which leave them unsigned: anyone could add some.
 
-    Raises:
-        AwsError: InvalidArgument, where one could not have come as a header, or comes twice.
+    Raises AwsError InvalidArgument for repeated or invalid ones.
     """
     if signing_of(request) is not Signing.LINK:
         return request
@@ -143,10 +139,10 @@ def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
 
 
 def header_value(name: str, value: str) -> str:
-    """A value from elsewhere as it would have come in a header. Raises AwsError InvalidArgument."""
+    """Raises AwsError InvalidArgument."""
     if not _HEADER_NAME.fullmatch(name.lower()) or _CONTROL.search(value):
         raise invalid_argument("Invalid header name or value.", name, value)
-    # As headers come: each byte a character.
+    # Received headers have one character per byte.
     return value.encode().decode("latin-1")
 
 
@@ -156,7 +152,7 @@ def _read_query(raw: str) -> dict[str, str]:
         raw_name, _, raw_value = pair.partition("=")
         name = unquote_plus(raw_name, errors="strict")
         value = unquote_plus(raw_value, errors="strict")
-        # A signature says nothing of their order: whoever has a request could swap them.
+        # Signatures do not cover the order, so anyone could swap repeated parameters.
         if query.setdefault(name, value) != value:
             raise invalid_argument("The parameter comes more than once.", name, value)
     return query

@@ -1,9 +1,4 @@
-"""The XML of S3, written and read.
-
-Times as S3's documents write them.
-
-Versions: there is one of each object, whose id is `null`.
-"""
+"""Reads and writes S3's XML, its timestamps and its version ids."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -33,41 +28,34 @@ _ESCAPES = {
     ord("<"): "&lt;",
     ord(">"): "&gt;",
     ord('"'): "&quot;",
-    # A bare carriage return would be read as a line feed.
+    # XML parsers read a bare carriage return as a line feed.
     **{code: f"&#x{code:x};" for code in range(32) if code not in (9, 10)},
 }
 
 
 def text(name: str, value: str | int) -> str:
-    """An element that holds text."""
     return f"<{name}>{str(value).translate(_ESCAPES)}</{name}>"
 
 
 def element(name: str, *inner: str) -> str:
-    """An element that holds elements; empty strings among them are nothing."""
     return f"<{name}>{''.join(inner)}</{name}>"
 
 
 def document(name: str, inner: Iterable[str]) -> bytes:
-    """A whole answer."""
     body = "".join(inner)
     head = '<?xml version="1.0" encoding="UTF-8"?>\n'
     return f'{head}<{name} xmlns="{NAMESPACE}">{body}</{name}>'.encode()
 
 
 class _NoDoctype(ElementTree.TreeBuilder):
-    """A document type could define entities; no S3 client sends one."""
+    """Refuses document types, which could define entities."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         raise malformed_xml()
 
 
 def parse(data: bytes, root: str) -> ElementTree.Element:
-    """Read a request's document, whose outermost element has to be `root`.
-
-    Raises:
-        AwsError: MalformedXML.
-    """
+    """Raises AwsError MalformedXML, also for another root."""
     parser = ElementTree.XMLParser(target=_NoDoctype())
     try:
         parser.feed(data)
@@ -80,12 +68,11 @@ def parse(data: bytes, root: str) -> ElementTree.Element:
 
 
 def children(parent: ElementTree.Element, name: str) -> list[ElementTree.Element]:
-    """The elements of that name right below, in whatever namespace."""
+    """Returns direct children of that name, in any namespace."""
     return [child for child in parent if _local(child) == name]
 
 
 def child_text(parent: ElementTree.Element, name: str) -> str | None:
-    """The text of the first such element; None where there is none."""
     for child in children(parent, name):
         return child.text or ""
     return None
@@ -96,18 +83,18 @@ def _local(found: ElementTree.Element) -> str:
 
 
 def iso_time(seconds: float) -> str:
-    """2026-11-01T09:30:00.000Z; whole seconds, so that it agrees with the Last-Modified header."""
+    """Returns whole seconds, to agree with Last-Modified."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
 NULL_VERSION = "null"
 
 _VERSION_ID = re.compile(r"[A-Za-z0-9._+/=-]{32,1024}")
-"""What S3's ids look like: 32 characters of late, 64 or so before."""
+"""S3's ids have 32 characters today, and about 64 in earlier years."""
 
 
 def check_version(query: Mapping[str, str], key: str) -> None:
-    """Raises AwsError where a version is asked for that cannot be there."""
+    """Raises AwsError unless the version is `null`, the only one."""
     given = query.get("versionId", NULL_VERSION)
     if given == NULL_VERSION:
         return

@@ -1,4 +1,4 @@
-"""The object store: S3's operations over local disk, or any other S3 through obstore."""
+"""Stores S3 objects on the local disk, or in another S3 service through obstore."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ _LATE = {
     "open_object_store": "opening",
     "open_remote": "opening",
 }
-"""Where what needs SQLAlchemy or obstore is: who only speaks of a store need not import either."""
+"""imported on first use, to avoid loading SQLAlchemy or obstore"""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What every store keeps on this machine: which buckets there are, drafts, and parts of uploads."""
+"""What every object store keeps on this machine: buckets, drafts and parts of uploads."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -25,23 +25,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Keeping:
-    """How long files are kept that no row names."""
+    """How long files without a row are kept."""
 
     trash_seconds: float = 86_400
-    """In the trash, until they are deleted."""
+    """seconds from the trash to deletion"""
     grace_seconds: float = 3600
-    """Where they are, from when they were written: they may be on their way to a row."""
+    """seconds before a new file may go to the trash: its row may not be committed yet"""
 
 
 DEFAULT_KEEPING = Keeping()
 
 
 class Bookkeeping:
-    """The part of an ObjectStore that does not depend on where its objects are.
+    """The part of an ObjectStore that does not depend on where objects are.
 
     Args:
         root: the folder of drafts and parts.
-        writes: share their waits for the disk with others' of this process; its own where None.
+        writes: the group commit; None makes one.
     """
 
     def __init__(
@@ -91,7 +91,6 @@ class Bookkeeping:
         return self._files.draft(algorithm)
 
     def put_rows(self, connection: Connection, smalls: Sequence[SmallObject]) -> list[bool]:
-        # No store but our own has its objects in the state.
         return [False] * len(smalls)
 
     def read_rows(
@@ -110,7 +109,7 @@ class Bookkeeping:
 
     def sweep(self) -> int:
         if not self._is_pair():
-            # To another state all files look as if nobody needed them.
+            # Another installation's state would make all files look unused.
             about: dict[str, object] = {"action": "sweep_files"}
             log.error(
                 "The files of objects are not swept: nothing shows that they belong to this state.",
@@ -148,7 +147,7 @@ class Bookkeeping:
             return rows.known_blobs(connection, blob_ids)
 
     def _drop_bucket(self, connection: Connection, name: str) -> list[str]:
-        """An empty bucket and its uploads go; the files that are nobody's then."""
+        """Returns ids of blobs whose files may be removed."""
         uploads = rows.uploads_of(connection, name)
         gone = [blob for upload in uploads for blob in self.uploads.drop(connection, upload)]
         rows.delete_bucket(connection, name)
@@ -156,11 +155,7 @@ class Bookkeeping:
 
 
 def find_bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket:
-    """With `lock`, nobody else changes what it holds until the transaction ends.
-
-    Raises:
-        NoSuchBucket
-    """
+    """With `lock`, locks the bucket until the transaction ends. Raises NoSuchBucket."""
     bucket = rows.find_bucket(connection, name, lock=lock)
     if bucket is None:
         raise NoSuchBucket(f"There is no bucket {name}.")

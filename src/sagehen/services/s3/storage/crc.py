@@ -1,8 +1,4 @@
-"""CRC-32, CRC-32C and CRC-64/NVME, and joining the CRCs of two pieces into that of both.
-
-The standard library has CRC-32 only, which is what clients mostly ask for. The others go through
-a table byte by byte, or many lanes at a time where there is enough.
-"""
+"""CRC-32, CRC-32C and CRC-64/NVME, and joining the CRCs of consecutive pieces."""
 
 import zlib
 from functools import cached_property, lru_cache
@@ -18,25 +14,25 @@ _LEAST_BYTES_FOR_LANES = 4096
 
 
 class Crc:
-    """One reflected CRC whose register starts and ends inverted, as all three of ours do."""
+    """A reflected CRC with an inverted register."""
 
     def __init__(self, bits: int, polynomial: int) -> None:
-        """`polynomial` in its reflected form."""
+        """`polynomial` is reflected."""
         self.size = bits // 8
         self.steps = [_step(byte, polynomial) for byte in range(256)]
-        """What a register's lowest byte, shifted out, does to the rest."""
+        """what shifting out the lowest byte XORs into the register"""
         self._bits = bits
         self._mask = (1 << bits) - 1
 
     @cached_property
     def _lanes(self) -> "Lanes":
-        # Not above: numpy takes memory and a good part of a start that mostly does without.
+        # Imported late: numpy costs memory and start time.
         from sagehen.services.s3.storage.crc_lanes import Lanes
 
         return Lanes(self)
 
     def update(self, value: int, data: bytes | bytearray | memoryview) -> int:
-        """The CRC of what `value` is the CRC of, followed by `data`; start with 0."""
+        """Returns the CRC of earlier data, whose CRC is `value`, and `data`. Start with 0."""
         view = memoryview(data).cast("B")
         register = value ^ self._mask
         for start in range(0, len(view), _BLOCK_BYTES):
@@ -48,7 +44,7 @@ class Crc:
         return register ^ self._mask
 
     def join(self, first: int, second: int, second_size: int) -> int:
-        """The CRC of two pieces in a row, from their CRCs and the second's size in bytes."""
+        """Returns the CRC of two consecutive pieces; `second_size` is in bytes."""
         matrix = self.shift_one_byte()
         size = second_size
         while size:
@@ -60,7 +56,7 @@ class Crc:
         return first ^ second
 
     def shift_one_byte(self) -> tuple[int, ...]:
-        """The matrix, as columns, that moves a register past one byte of zeroes."""
+        """Returns the matrix, as columns over GF(2), that moves a register past one zero byte."""
         return tuple(self.steps[(1 << bit) & 0xFF] ^ ((1 << bit) >> 8) for bit in range(self._bits))
 
     def _advance(self, register: int, view: memoryview) -> int:
@@ -71,8 +67,6 @@ class Crc:
 
 
 class _ZlibCrc(Crc):
-    """CRC-32 by the standard library."""
-
     def update(self, value: int, data: bytes | bytearray | memoryview) -> int:
         return zlib.crc32(data, value)
 
@@ -84,7 +78,7 @@ def _step(byte: int, polynomial: int) -> int:
 
 
 def apply(matrix: tuple[int, ...], vector: int) -> int:
-    """The product of a matrix over GF(2), given by its columns, with a vector."""
+    """Multiplies a matrix over GF(2), given by columns, with a vector."""
     result = 0
     for column in matrix:
         if vector & 1:
@@ -97,7 +91,7 @@ def apply(matrix: tuple[int, ...], vector: int) -> int:
 
 @lru_cache(maxsize=256)
 def square(matrix: tuple[int, ...]) -> tuple[int, ...]:
-    """The matrix that moves a register twice as far."""
+    """Returns the matrix that moves a register twice as far."""
     return tuple(apply(matrix, column) for column in matrix)
 
 

@@ -1,7 +1,4 @@
-"""CRCs of whole blocks, many lanes at a time with numpy.
-
-A block is cut into lanes of equal length, all lanes advance together, and their results are joined.
-"""
+"""Computes CRCs of large blocks with numpy, in lanes of equal length that advance together."""
 
 from functools import cached_property
 from typing import Any
@@ -20,7 +17,7 @@ Words = NDArray[Any]
 
 
 class Lanes:
-    """Advances a CRC's register past blocks of at most _LANES * _LANE_BYTES bytes."""
+    """Advances a register over at most _LANES * _LANE_BYTES bytes."""
 
     def __init__(self, crc: Crc) -> None:
         self._crc = crc
@@ -28,8 +25,8 @@ class Lanes:
         self._table = np.array(crc.steps, self._dtype)
 
     def advance(self, register: int, block: memoryview) -> int:
-        # Zeroes in front of a register of zero change nothing, so they may fill up the lanes. The
-        # register so far is mixed into the first bytes, which comes to the same.
+        # Leading zeroes leave a zero register unchanged, so they may fill up the lanes. The current
+        # register is XORed into the first bytes instead.
         lanes = 1 << (-(-len(block) // _LANE_BYTES) - 1).bit_length()
         padded = np.zeros(lanes * _LANE_BYTES, np.uint8)
         start, size = len(padded) - len(block), self._crc.size
@@ -43,7 +40,7 @@ class Lanes:
         return self._fold(state)
 
     def _fold(self, state: Words) -> int:
-        """Join the lanes, halving them at each turn: left of each pair moves on by one length."""
+        """Joins lanes pairwise, shifting the left by the right's length."""
         byte = self._dtype.type(0xFF)
         for shift in self._lane_shifts[: len(state).bit_length() - 1]:
             left, right = state[0::2], state[1::2]
@@ -61,7 +58,7 @@ class Lanes:
 
     @cached_property
     def _lane_shifts(self) -> list[tuple[Words, ...]]:
-        """Per turn of folding, tables by register byte that move a register past that length."""
+        """Returns shift tables by register byte, per round of `_fold`."""
         matrix = self._crc.shift_one_byte()
         for _ in range(_LANE_BYTES.bit_length() - 1):
             matrix = square(matrix)

@@ -1,4 +1,4 @@
-"""The checksums that S3 knows, computed while bytes pass by, and joined from those of parts."""
+"""S3's checksum algorithms, and joining the checksums of parts."""
 
 import base64
 import hashlib
@@ -11,7 +11,7 @@ from sagehen.services.s3.storage.records import Blob, Checksum, ChecksumKind
 __all__ = ["ALGORITHMS", "JOINABLE", "Digest", "base64_of", "joined_checksum", "new_digest"]
 
 JOINABLE: Mapping[str, Crc] = {"crc32": CRC32, "crc32c": CRC32C, "crc64nvme": CRC64NVME}
-"""Those whose value over a whole follows from the values over its pieces."""
+"""algorithms that can join checksums of pieces"""
 
 ALGORITHMS: Mapping[str, int] = {
     "crc32": 4,
@@ -22,7 +22,7 @@ ALGORITHMS: Mapping[str, int] = {
     "sha256": 32,
     "sha512": 64,
 }
-"""Every algorithm's name and the size of its value in bytes."""
+"""bytes of each algorithm's value"""
 
 
 class Digest(Protocol):
@@ -44,7 +44,6 @@ class _CrcDigest:
 
 
 def new_digest(algorithm: str) -> Digest:
-    """A running digest of one of `ALGORITHMS`."""
     if algorithm in JOINABLE:
         return _CrcDigest(JOINABLE[algorithm])
     return hashlib.new(algorithm, usedforsecurity=False)
@@ -55,7 +54,6 @@ def base64_of(value: bytes) -> str:
 
 
 def joined_checksum(algorithm: str, kind: ChecksumKind, parts: Sequence[Blob]) -> Checksum:
-    """The checksum of an object from its parts, each of which has its own of that algorithm."""
     values = [base64.b64decode(part.checksum or "") for part in parts]
     if kind is ChecksumKind.COMPOSITE:
         digest = new_digest(algorithm)

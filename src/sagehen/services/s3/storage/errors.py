@@ -1,4 +1,4 @@
-"""What can go wrong in the object store. Whoever serves S3 gives these their codes.
+"""Errors of the object store, which `services/s3/errors.py` maps to S3's codes.
 
 SagehenError
 ├── NotFound:      NoSuchBucket, NoSuchKey, NoSuchUpload
@@ -28,19 +28,19 @@ __all__ = [
 
 
 class NoSuchBucket(NotFound):
-    """There is no bucket of that name."""
+    """The bucket does not exist."""
 
 
 class NoSuchKey(NotFound):
-    """The bucket holds no object of that key."""
+    """The bucket has no such object."""
 
 
 class NoSuchUpload(NotFound):
-    """No upload of that id is under way for the key."""
+    """The upload is not under way."""
 
 
 class BucketExists(AlreadyExists):
-    """There is a bucket of that name already."""
+    """The bucket exists already."""
 
 
 class BucketNotEmpty(Conflict):
@@ -48,25 +48,24 @@ class BucketNotEmpty(Conflict):
 
 
 class ConditionFailed(Conflict):
-    """What the write was to depend on does not hold."""
+    """A write's condition does not hold."""
 
 
 class BadPart(Invalid):
-    """A part that is to be joined was not uploaded, or differs from what was uploaded."""
+    """A chosen part was not uploaded or differs."""
 
     def __init__(self, message: str, number: int = 0, etag: str = "") -> None:
         super().__init__(message)
         self.number = number
         self.etag = etag
-        """As the client named it."""
 
 
 class BadPartOrder(Invalid):
-    """The parts to be joined are not in the order of their numbers."""
+    """The parts are not ordered by number."""
 
 
 class PartTooSmall(Invalid):
-    """A part that is not the last is under the least size."""
+    """A part before the last is too small."""
 
     def __init__(
         self, message: str, number: int = 0, etag: str = "", size: int = 0, least: int = 0
@@ -75,21 +74,21 @@ class PartTooSmall(Invalid):
         self.number = number
         self.etag = etag
         self.size = size
-        """Bytes, as is `least`."""
+        """bytes, like `least`"""
         self.least = least
 
 
 class DigestMismatch(Invalid):
-    """The bytes do not have the checksum that the client gave for them."""
+    """The bytes do not match the client's checksum."""
 
 
 class KeyNotStorable(Invalid):
-    """The store behind cannot hold an object of that key."""
+    """The underlying store cannot hold the key."""
 
 
 class NotSupported(Unavailable):
-    """The store behind has no such operation."""
+    """The underlying store lacks the operation."""
 
 
 class StorageFull(Unavailable):
-    """There is no room on the disk."""
+    """The disk is full."""

@@ -1,9 +1,8 @@
-"""The files that hold the bytes: opaque names, each file written once and never changed.
+"""Files of objects' bytes, each with an opaque name, written once and never changed.
 
-A draft is written in `drafts/`, unless it is so small that it stays in memory; when it is whole and
-on disk it moves to `blobs/`. Only a row in the state makes it part of an object. A file without a
-row moves to `trash/`, where it stays for a while: should the state turn out to be the wrong one,
-the right one finds its files again.
+Drafts start in memory, grow in `drafts/` and move to `blobs/` once synced. Files without a row in
+the state move to `trash/` for a while, so that they can be recovered if the wrong state was
+restored.
 """
 
 import contextlib
@@ -24,25 +23,25 @@ from sagehen.state.pairing import BLOB_NAME, folder_id, may_remove
 __all__ = ["MOST_HELD_BYTES", "BlobFiles", "Draft", "Known"]
 
 Known = Callable[[list[str]], set[str]]
-"""Of some blob ids, those that have a row."""
+"""returns those of the blob ids that have a row"""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _SWEEP_BATCH = 500
 _CLOCK_SLACK_SECONDS = 0.1
-"""File systems write times by a clock that runs some milliseconds behind."""
+"""file systems' clocks lag by some milliseconds"""
 
 MOST_HELD_BYTES = 16 * 2**10
-"""Objects up to this size need no file: a row is quicker to write for good, and to read."""
+"""Smaller objects are kept in rows, which commit and read faster."""
 
 
 MOST_RESERVED_BYTES = 32 * 2**20
 RESERVED_SHARE = 0.05
-"""Of the disk, or MOST_RESERVED_BYTES where that is less, is left free by objects: with a disk
-filled to its end not even the row that deletes one could be written."""
+"""This share of the disk, at most MOST_RESERVED_BYTES, stays free: on a full disk not even a
+deletion could be recorded."""
 
 
 class Draft:
-    """Bytes on their way in, in memory while they are few. Use from one thread at a time."""
+    """Bytes of an object being received. Use from one thread at a time."""
 
     def __init__(self, path: Path, algorithm: str | None) -> None:
         self.blob_id = path.name
@@ -56,25 +55,20 @@ class Draft:
 
     @property
     def md5(self) -> bytes:
-        """Of what was written so far."""
         return self._md5.digest()
 
     @property
     def checksum(self) -> str | None:
-        """Base64 of the checksum by `algorithm` of what was written so far."""
+        """Base64 of the checksum by `algorithm`."""
         return base64_of(self._digest.digest()) if self._digest else None
 
     @property
     def held(self) -> bytes | None:
-        """All that was written, where it is little enough to be still in memory."""
+        """Returns None once the bytes are in a file."""
         return bytes(self._held) if self._file is None else None
 
     def write(self, data: bytes) -> None:
-        """Add `data`, or nothing of it: what did not fit may be written again later.
-
-        Raises:
-            StorageFull: it does not fit on the disk.
-        """
+        """Writes all of `data` or nothing, so a caller may retry. Raises StorageFull."""
         if self._file is None and self.size + len(data) <= MOST_HELD_BYTES:
             self._held += data
         else:
@@ -85,14 +79,14 @@ class Draft:
         self.size += len(data)
 
     def settle(self) -> None:
-        """Put what was written on disk for good, still under the draft's name."""
+        """Syncs the draft to disk."""
         file = self._open()
         with _telling_when_full():
             os.fsync(file.fileno())
         file.close()
 
     def discard(self) -> None:
-        """Forget it; nothing happens where it has become a blob already."""
+        """Has no effect once the draft is a blob."""
         if self._file is not None:
             self._file.close()
             self.path.unlink(missing_ok=True)
@@ -100,7 +94,7 @@ class Draft:
     def _open(self) -> BinaryIO:
         if self._file is None:
             with _telling_when_full():
-                # Without a buffer of its own: callers hand over large pieces.
+                # Unbuffered, as callers write large pieces.
                 file = self.path.open("xb", buffering=0)
             try:
                 self._write_out(file, self._held, 0)
@@ -112,7 +106,7 @@ class Draft:
         return self._file
 
     def _write_out(self, file: BinaryIO, data: bytes | bytearray, before: int) -> None:
-        """Behind the `before` bytes that are there."""
+        """Truncates the file to `before` bytes on an error."""
         view = memoryview(data)
         with _telling_when_full():
             _leave_reserve(self.path.parent)
@@ -127,7 +121,7 @@ class Draft:
 
 
 class BlobFiles:
-    """All files of one object store, below `root`."""
+    """The files of one object store."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -139,21 +133,17 @@ class BlobFiles:
 
     @property
     def pair_id(self) -> str | None:
-        """The id that these files have in common with their state; None before the first start."""
+        """Returns the id shared with the state; None before the first start."""
         return folder_id(self._root)
 
     def draft(self, algorithm: str | None = None) -> Draft:
-        """A new empty draft, which also computes the checksum by `algorithm`.
-
-        Raises:
-            StorageFull: there is no room for anything new.
-        """
+        """Raises StorageFull."""
         with _telling_when_full():
             _leave_reserve(self._drafts)
         return Draft(self._drafts / secrets.token_hex(16), algorithm)
 
     def keep(self, draft: Draft) -> str:
-        """Make the draft a blob that survives the loss of power; its blob id."""
+        """Makes the draft a durable blob; returns its id."""
         draft.settle()
         target = self._path(draft.blob_id)
         with _telling_when_full():
@@ -163,11 +153,7 @@ class BlobFiles:
         return draft.blob_id
 
     def link(self, blob_id: str) -> str:
-        """A second blob of the same bytes, which cost no room; its blob id.
-
-        Raises:
-            FileNotFoundError: the blob was removed meanwhile.
-        """
+        """Hard-links a blob; returns the new id. Raises FileNotFoundError."""
         twin = self._path(secrets.token_hex(16))
         with _telling_when_full():
             self._make_folder(twin.parent)
@@ -176,16 +162,12 @@ class BlobFiles:
         return twin.name
 
     def open(self, blob_id: str) -> BinaryIO:
-        """The blob's bytes, which stay readable when it is removed meanwhile.
-
-        Raises:
-            FileNotFoundError: it was removed already.
-        """
+        """Returns a file that stays readable if the blob is removed. Raises FileNotFoundError."""
         return self._path(blob_id).open("rb", buffering=0)
 
     def remove(self, blob_ids: Collection[str]) -> None:
-        """Remove blobs; those that are gone are passed over. A backup may need them still: while
-        one is made they go to the trash."""
+        """Removes blobs; ignores missing ones. During a backup, which may need them, they go to the
+        trash."""
         if not blob_ids:
             return
         with may_remove(self._root) as may:
@@ -197,15 +179,15 @@ class BlobFiles:
                     self._throw_away(path, time.time())
 
     def drop_drafts(self, before: float) -> int:
-        """Remove drafts that nobody has written to since `before`, seconds since the epoch: no
-        draft was ever accepted. How many files there were."""
+        """Deletes drafts last written before `before`, in seconds since the epoch."""
         return sum(_remove_old(path, before) for path in _files(self._drafts))
 
     def sweep(self, before: float, now: float, known: Known) -> int:
-        """Move files without a row to the trash; how many.
+        """Moves files without a row to the trash.
 
         Args:
-            before: seconds since the epoch; files changed later may be on their way to a row.
+            before: seconds since the epoch; newer files are kept, as their rows may not be
+                committed yet.
         """
         before -= _CLOCK_SLACK_SECONDS
         moved = 0
@@ -214,20 +196,19 @@ class BlobFiles:
                 named = known([path.name for path in batch])
                 gone = [path for path in batch if path.name not in named and _is_old(path, before)]
                 gone = [path for path in gone if self._throw_away(path, now)]
-                # Its row came in between, whatever the clock said of its age.
+                # Restore files whose rows were committed meanwhile.
                 moved += len(gone) - self._put_back(known([path.name for path in gone]))
         return moved
 
     def put_back(self, known: Known) -> int:
-        """Take files out of the trash that have a row after all; how many."""
+        """Restores files that have a row."""
         return sum(
             self._put_back(known([path.name for path in batch]))
             for batch in _batches(_files(self._trash), _SWEEP_BATCH)
         )
 
     def empty_trash(self, before: float, known: Known) -> int:
-        """Delete what has been in the trash since `before` or longer, but not while a backup is
-        made; how many files."""
+        """Deletes files moved to the trash before `before`, unless a backup is being made."""
         removed = 0
         with may_remove(self._root) as may:
             if may:
@@ -246,11 +227,10 @@ class BlobFiles:
         return removed
 
     def trash_size(self) -> int:
-        """How many files the trash has."""
         return sum(1 for _ in _files(self._trash))
 
     def _throw_away(self, path: Path, now: float) -> bool:
-        # Its time first: a file in the trash is as old as its stay there, whatever ends this.
+        # The time is set first, to be right even after a crash.
         try:
             os.utime(path, (now, now))
             path.rename(self._trash / path.name)
@@ -311,7 +291,6 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Drafts or blobs. What has another name is none of ours."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if BLOB_NAME.fullmatch(entry.name):
@@ -324,7 +303,7 @@ def _batches(paths: Iterator[Path], size: int) -> Iterator[list[Path]]:
 
 
 def _is_old(path: Path, before: float) -> bool:
-    # The change time, not the modification time: becoming a blob counts as well.
+    # The change time, because it includes the rename from draft to blob.
     try:
         return path.stat().st_ctime < before
     except FileNotFoundError:
@@ -332,7 +311,7 @@ def _is_old(path: Path, before: float) -> bool:
 
 
 def _remove_old(path: Path, before: float, by_modified: bool = False) -> bool:
-    # A file may go while we look: another sweep, or a draft that was discarded.
+    # A sweep or a discard may remove the file at any time.
     try:
         found = path.stat()
         if (found.st_mtime if by_modified else found.st_ctime) >= before:

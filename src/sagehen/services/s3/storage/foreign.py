@@ -1,8 +1,7 @@
-"""Any other S3 as the object store, through obstore.
+"""Keeps objects in another S3 service, through obstore.
 
-A bucket is the first segment of the path behind the store's prefix; which buckets there are is
-kept in the state. Bytes are drafts on the local disk until they are whole, and then sent; parts
-of uploads stay here until their upload is completed.
+A bucket is the first path segment behind the store's prefix. The list of buckets, drafts and parts
+of unfinished uploads stay local.
 """
 
 import contextlib
@@ -67,13 +66,13 @@ _OF_NO_EFFECT = {
     ("x-amz-server-side-encryption", "AES256"),
     ("x-amz-server-side-encryption-bucket-key-enabled", "false"),
 }
-"""Headers that ask for what every object is said to have."""
+"""headers that name what every object has by default"""
 _LAST_CHARACTER = "\U0010ffff"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class ForeignObjectStore(Bookkeeping):
-    """An ObjectStore over an obstore store. Tags are refused: obstore cannot read them."""
+    """An ObjectStore over obstore, which cannot read tags: they are refused."""
 
     def __init__(
         self,
@@ -124,7 +123,7 @@ class ForeignObjectStore(Bookkeeping):
     def copy(self, copy: Copy) -> ObjectInfo:
         with self.open(copy.source_bucket, copy.source_key) as source:
             attributes = copy.describe(source.info)
-            # Through a draft: obstore's own copy cannot change what is kept with the object.
+            # obstore's copy cannot change attributes.
             draft = self.draft(copy.algorithm)
             try:
                 for chunk in source.chunks():
@@ -137,7 +136,7 @@ class ForeignObjectStore(Bookkeeping):
         if condition != ALWAYS:
             raise NotSupported("Conditional deletes are not possible with this object store.")
         self.bucket(bucket)
-        # What cannot be stored is not there to be deleted.
+        # Keys that cannot be stored do not exist.
         paths = [path for key in keys if (path := _path_or_none(bucket, key))]
         with _ours(), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._remote, paths)
@@ -163,7 +162,7 @@ class ForeignObjectStore(Bookkeeping):
         return info
 
     def completed(self, bucket: str, key: str, upload_id: str) -> ObjectInfo:
-        # The remote does not remember which upload made an object.
+        # The remote does not record uploads.
         raise NoSuchUpload(f"There is no upload {upload_id} of {key}.")
 
     def _send(
@@ -212,11 +211,11 @@ class ForeignObjectStore(Bookkeeping):
     def _keys_from(
         self, bucket: str, prefix: str, start: bytes, inclusive: bool
     ) -> Iterator[ObjectInfo]:
-        # The remote's prefixes are whole segments of the path, and its offsets are exclusive; so
-        # both are given as far as they go and the rest is sifted here.
+        # The remote takes only whole path segments as prefix, and exclusive offsets; the rest is
+        # filtered here.
         folder = _clean(f"{bucket}/{prefix}".rpartition("/")[0])
         if inclusive and start:
-            # It comes from a common prefix, whose last byte was raised by one.
+            # `fold` made `start` from a common prefix by raising its last byte by one.
             offset = (start[:-1] + bytes([start[-1] - 1])).decode() + _LAST_CHARACTER
         else:
             offset = start.decode()
@@ -239,7 +238,7 @@ class ForeignObjectStore(Bookkeeping):
 
 
 class ForeignObject:
-    """An object by its ETag: a read fails when the key has another object by then."""
+    """An object pinned by its ETag: reads fail once it is replaced."""
 
     parts: Sequence[Blob] = ()
 
@@ -253,8 +252,7 @@ class ForeignObject:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Nothing is held."""
+    def close(self) -> None: ...
 
     def chunks(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self.info.size if length is None else offset + length
@@ -271,7 +269,6 @@ class ForeignObject:
 
 @contextlib.contextmanager
 def _ours(key: str = "") -> Iterator[None]:
-    """obstore's errors become ours."""
     try:
         yield
     except (NotFoundError, FileNotFoundError) as error:
@@ -291,7 +288,7 @@ def _ours(key: str = "") -> Iterator[None]:
 
 
 def _check_kept(attributes: Attributes) -> None:
-    """Raises NotSupported for what the remote would drop without a word."""
+    """Raises NotSupported for attributes that the remote would drop."""
     if attributes.tags:
         raise NotSupported("Object tags are not possible with this object store.")
     _check_acl(attributes.acl)
@@ -312,7 +309,7 @@ def _check_acl(acl: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    # The rest is obstore's own debugging output, which may hold addresses and headers.
+    # Later lines are debugging output, which may hold addresses and headers.
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -324,7 +321,7 @@ def _path_or_none(bucket: str, key: str) -> str | None:
 
 
 def _path(bucket: str, key: str) -> str:
-    """The remote path. Raises KeyNotStorable where the remote would store another key."""
+    """Raises KeyNotStorable where the remote would store another key."""
     if _clean(key) != key:
         raise KeyNotStorable(
             "This object store holds no keys with empty, `.` or `..` segments, a slash at an end, "
@@ -334,7 +331,7 @@ def _path(bucket: str, key: str) -> str:
 
 
 def _clean(path: str) -> str:
-    """As much of the path's front as the remote takes for one."""
+    """Returns the leading segments that the remote takes unchanged."""
     clean = []
     for part in path.split("/"):
         if part in ("", ".", "..") or _CONTROL.search(part):

@@ -1,4 +1,4 @@
-"""An object store that is opened when it is first asked for something."""
+"""Opens the object store on first use."""
 
 import threading
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +15,7 @@ __all__ = ["LateObjectStore"]
 
 
 class LateObjectStore:
-    """For an agent: one that has nothing to fetch yet does without the database and its 14 MiB."""
+    """Delays loading the database (14 MiB) until an agent first fetches something."""
 
     def __init__(self, settings: "Settings", home: Home, clock: Clock) -> None:
         self._settings = settings
@@ -26,7 +26,6 @@ class LateObjectStore:
         self._store: ObjectStore | None = None
 
     def as_store(self) -> ObjectStore:
-        """Itself: it does what a store does."""
         return cast("ObjectStore", self)
 
     def close(self) -> None:
@@ -34,7 +33,7 @@ class LateObjectStore:
             self._database.close()
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for what this class does not have. Any thread may come first.
+        # Python calls this only for attributes the class lacks; any thread may be first.
         return getattr(self._opened(), name)
 
     def _opened(self) -> ObjectStore:

@@ -1,4 +1,4 @@
-"""Folds a row of keys into a listing with common prefixes, as S3 does."""
+"""Folds sorted keys into a listing with common prefixes, as S3 does."""
 
 from collections.abc import Callable
 
@@ -7,11 +7,11 @@ from sagehen.services.s3.storage.records import Listing, ListingQuery, ObjectInf
 __all__ = ["common_prefix", "fold"]
 
 Fetch = Callable[[bytes, bool, int], list[ObjectInfo]]
-"""`fetch(start, inclusive, limit)`: objects with the prefix by key, from `start` on."""
+"""`fetch(start, inclusive, limit)` returns objects in key order"""
 
 
 def common_prefix(key: str, prefix: str, delimiter: str) -> str | None:
-    """What the key is folded into, if anything. The key starts with the prefix."""
+    """`key` starts with `prefix`."""
     if not delimiter:
         return None
     end = key.find(delimiter, len(prefix))
@@ -19,7 +19,7 @@ def common_prefix(key: str, prefix: str, delimiter: str) -> str | None:
 
 
 def fold(query: ListingQuery, fetch: Fetch) -> Listing:
-    """One page of names. Keys that one common prefix folds are skipped at a stroke."""
+    """Skips all keys of a common prefix with one query."""
     listing = Listing(objects=[], common_prefixes=[])
     if query.limit == 0:
         return listing
@@ -64,6 +64,6 @@ def _start(query: ListingQuery) -> tuple[bytes, bool]:
 
 
 def _behind(common: str) -> tuple[bytes, bool]:
-    """The first place behind all keys that start so."""
+    """Returns the first possible key after all that start with `common`."""
     raw = common.encode()
     return raw[:-1] + bytes([raw[-1] + 1]), True

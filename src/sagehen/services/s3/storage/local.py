@@ -1,8 +1,7 @@
-"""The object store of our own: bytes in files (where they are few, in rows), all else in rows.
+"""The built-in object store: bytes in files (small objects in rows), all else in rows.
 
-Order of a write: the file is whole and on disk, then the row says that it is the object, then
-the file it replaces goes. A crash between any two leaves the old object or the new one, and at
-most a file that nobody knows, which a later sweep moves to the trash.
+A write syncs the file, commits the row, then removes the replaced file. A crash leaves the old or
+the new object, and at most an unused file for the sweep.
 """
 
 import contextlib
@@ -45,7 +44,7 @@ _TRIES_WHILE_REPLACED = 5
 
 
 class LocalObjectStore(Bookkeeping):
-    """An ObjectStore over one folder and the state."""
+    """An ObjectStore over one folder and the state database."""
 
     def delete_bucket(self, name: str) -> None:
         def drop(connection: Connection) -> list[str]:
@@ -68,7 +67,7 @@ class LocalObjectStore(Bookkeeping):
                     raise _missing(connection, bucket, key)
                 info, data = found
                 blobs = [] if data is not None else rows.list_blobs(connection, info.object_id)
-            # Its files may have gone since: the key was written or deleted in between.
+            # The object may be replaced before its files are opened.
             with contextlib.suppress(FileNotFoundError):
                 return LocalObject(info, blobs, self._files, data)
         raise NoSuchKey(f"The object {key} of {bucket} is being replaced all the time.")
@@ -105,10 +104,10 @@ class LocalObjectStore(Bookkeeping):
         return info
 
     def put_rows(self, connection: Connection, smalls: Sequence[SmallObject]) -> list[bool]:
-        # PostgreSQL takes no text with this character, so no bucket has it.
+        # PostgreSQL rejects text with a NUL.
         buckets = sorted({small.bucket for small in smalls if "\0" not in small.bucket})
         there = {name for name in buckets if rows.find_bucket(connection, name, lock=True)}
-        # A file that is replaced goes when the transaction is on disk, which others know.
+        # Only `put` removes replaced files, after its commit.
         in_files = rows.in_files(connection, [(small.bucket, small.key) for small in smalls])
         made = [
             self._make_row(small)
@@ -245,7 +244,6 @@ class LocalObjectStore(Bookkeeping):
         condition: WriteCondition,
         data: bytes | None = None,
     ) -> None:
-        """Make these blobs, or the data, the object; remove what was the object until then."""
 
         def replace(connection: Connection) -> list[str]:
             find_bucket(connection, info.bucket, lock=True)
@@ -259,7 +257,7 @@ class LocalObjectStore(Bookkeeping):
 
 
 def check_condition(condition: WriteCondition, old: ObjectInfo | None) -> None:
-    """Raises ConditionFailed, or NoSuchKey where an ETag was asked for and nothing is there."""
+    """Raises ConditionFailed, or NoSuchKey for an ETag of an absent object."""
     if condition.absent and old is not None:
         raise ConditionFailed("If-None-Match")
     if condition.etag is not None:
@@ -277,7 +275,7 @@ def _object(connection: Connection, bucket: str, key: str) -> ObjectInfo:
 
 
 def _missing(connection: Connection, bucket: str, key: str) -> NoSuchKey:
-    """Raises NoSuchBucket where not even that is there."""
+    """Raises NoSuchBucket if the bucket is missing too."""
     find_bucket(connection, bucket)
     return NoSuchKey(f"There is no object {key} in {bucket}.")
 

@@ -1,4 +1,4 @@
-"""One object of our own store, held open."""
+"""Open objects of the built-in store."""
 
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
@@ -14,20 +14,19 @@ _MOST_OPEN_FILES = 64
 
 
 class LocalObject:
-    """An object held open by its files, or in memory where it is small."""
+    """An object held open by its files or in memory."""
 
     def __init__(
         self, info: ObjectInfo, parts: Sequence[Blob], files: BlobFiles, data: bytes | None
     ) -> None:
-        """Raises FileNotFoundError where its files are gone."""
+        """Raises FileNotFoundError if a file is gone."""
         self.info = info
         self.parts = parts
         self.data = data
         self._files = files
         self._open: dict[str, BinaryIO] = {}
         try:
-            # An object of very many parts would take very many descriptors; the rest is opened
-            # when it is read, and the read fails if the object was deleted meanwhile.
+            # Bounds open descriptors. Reading later parts fails if the object was deleted.
             for blob in parts[:_MOST_OPEN_FILES]:
                 self._open[blob.blob_id] = files.open(blob.blob_id)
         except BaseException:
@@ -61,7 +60,7 @@ class LocalObject:
             offset = 0
 
     def link(self, blob: Blob) -> str:
-        """A second blob of one part's bytes. Raises NoSuchKey where the object is gone."""
+        """Raises NoSuchKey if the object is gone."""
         try:
             return self._files.link(blob.blob_id)
         except FileNotFoundError:

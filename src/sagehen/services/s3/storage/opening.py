@@ -1,4 +1,4 @@
-"""Chooses the object store that the settings ask for."""
+"""Opens the object store that the settings name."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,9 @@ def open_object_store(
     clock: Clock,
     writes: GroupCommit | None = None,
 ) -> ObjectStore:
-    """The object store in force. Any number of processes may have it open; one sweeps it.
+    """Opens the store; any number of processes may, but only one may sweep.
 
-    Args:
-        writes: of this process's other writes, to share their waits for the disk.
-
-    Raises:
-        SettingError: `object_store_url` or its options are not what obstore takes.
+    Raises SettingError where obstore rejects `object_store_url` or its options.
     """
     remote = open_remote(settings)
     keeping = Keeping(settings.object_trash_seconds, settings.object_grace_seconds)
@@ -42,30 +38,24 @@ def open_object_store(
 
 
 def open_remote(settings: "Settings") -> Any:
-    """The S3 that objects are kept in, as obstore gives it; None where they are kept in the home.
-
-    Connects to nothing: it only reads the settings.
-
-    Raises:
-        SettingError: `object_store_url` or its options are not what obstore takes.
-    """
+    """Returns None where objects are kept in the home. Makes no connection. Raises SettingError."""
     if settings.object_store_url is None:
         return None
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 
     options: Any = settings.object_store_options
-    # obstore wants to be told twice that an address without TLS is meant.
+    # obstore needs this for addresses without TLS.
     plain = any(value.startswith("http://") for value in options.values())
     client: Any = {"allow_http": True} if plain else None
     try:
         return from_url(settings.object_store_url, config=options or None, client_options=client)
     except (BaseError, ValueError, TypeError) as error:
-        # Its first line: a dump of obstore's own structures follows.
+        # Later lines dump obstore's structures.
         said = str(error).partition("\n")[0]
         raise SettingError(f"object_store_url or object_store_options: {said}") from error
     except BaseException as error:
-        # How obstore answers an option that it does not know: a panic of its Rust side.
+        # obstore answers an unknown option with a Rust panic.
         if type(error).__name__ != "PanicException":
             raise
         raise SettingError(

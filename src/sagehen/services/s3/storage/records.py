@@ -1,9 +1,4 @@
-"""What the object store keeps: buckets, objects, uploads in parts, and pages of their names.
-
-What a bucket may be called.
-
-The settings of a bucket that are kept and described, and what a new bucket begins with.
-"""
+"""Records of buckets, objects, uploads and listings."""
 
 import ipaddress
 import re
@@ -34,10 +29,10 @@ __all__ = [
 
 
 class Ownership(StrEnum):
-    """S3's ObjectOwnership: whether a bucket has access control lists at all."""
+    """Whether a bucket has access control lists."""
 
     ENFORCED = "BucketOwnerEnforced"
-    """It has none: a request that sets one is refused."""
+    """Requests that set an access control list are refused."""
     PREFERRED = "BucketOwnerPreferred"
     WRITER = "ObjectWriter"
 
@@ -46,29 +41,28 @@ class PublicAccessBlock(msgspec.Struct, frozen=True, kw_only=True):
     """S3's four switches against public access."""
 
     block_public_acls: bool = False
-    """Refuses requests that set a public access control list."""
+    """refuses requests that set a public list"""
     ignore_public_acls: bool = False
     block_public_policy: bool = False
     restrict_public_buckets: bool = False
 
 
 class BucketSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What was set on a bucket.
+    """Settings of a bucket.
 
-    The defaults are those of a bucket that was made before its settings were kept. As AWS did when
-    it changed the defaults of new buckets, in April 2023, such a bucket goes on to take access
-    control lists.
+    The defaults are for buckets made before settings were kept, and allow access control lists, as
+    AWS does for buckets made before April 2023.
     """
 
     ownership: Ownership | None = None
-    """None where the controls were deleted; access control lists are taken then."""
+    """None after deletion of the controls, which allows lists"""
     acl: str = "private"
-    """A canned access control list that grants more than the owner's control, or `private`."""
+    """a canned list that grants more than the owner's control, or `private`"""
     public_access_block: PublicAccessBlock | None = None
     bucket_key: bool = False
-    """BucketKeyEnabled of the default encryption, which is always AES256."""
+    """BucketKeyEnabled of the default encryption"""
     blocked_encryptions: tuple[str, ...] = ()
-    """BlockedEncryptionTypes of the default encryption."""
+    """BlockedEncryptionTypes of the default encryption"""
     versioning_suspended: bool = False
     tags: Mapping[str, str] = {}
 
@@ -86,45 +80,44 @@ NEW_BUCKET = BucketSettings(
         restrict_public_buckets=True,
     ),
 )
-"""What a bucket begins with that is made without settings of its own."""
 
 
 class ChecksumKind(StrEnum):
-    """How the checksum of an object that came in parts was made."""
+    """What a multipart object's checksum covers."""
 
     FULL_OBJECT = "FULL_OBJECT"
-    """Over all bytes in their order, as for an object that came in one piece."""
+    """all bytes in order"""
     COMPOSITE = "COMPOSITE"
-    """Over the checksums of the parts."""
+    """the parts' checksums"""
 
 
 class Checksum(msgspec.Struct, frozen=True):
-    """A checksum that travels with an object."""
+    """A stored checksum."""
 
     algorithm: str
-    """As in `objects.digests.ALGORITHMS`."""
+    """a key of `digests.ALGORITHMS`"""
     value: str
-    """Base64 of the big-endian bytes; for a composite one, with `-` and the number of parts."""
+    """base64, big-endian; a composite one ends in `-` and the number of parts"""
     kind: ChecksumKind = ChecksumKind.FULL_OBJECT
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says about an object when it writes it, kept as said."""
+    """What a client says about an object."""
 
     headers: Mapping[str, str] = {}
-    """Those that a read repeats: `content-type`, `cache-control`, encryption and the like."""
+    """headers that reads repeat, e.g. `content-type`"""
     metadata: Mapping[str, str] = {}
-    """The user's own, without `x-amz-meta-`."""
+    """without `x-amz-meta-`"""
     tags: Mapping[str, str] = {}
     storage_class: str = "STANDARD"
     acl: str = "private"
-    """A canned access control list that grants more than the owner's control, or `private`."""
+    """as in BucketSettings"""
 
 
 class Bucket(msgspec.Struct, frozen=True):
     name: str
     created_at: float
-    """Seconds since the epoch."""
+    """seconds since the epoch"""
     settings: BucketSettings = BucketSettings()
 
 
@@ -134,33 +127,33 @@ class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):
     bucket: str
     key: str
     object_id: str
-    """Of one write: another write of the same key has another."""
+    """different for each write"""
     size: int
     etag: str
-    """Without quotes."""
+    """without quotes"""
     modified_at: float
-    """Seconds since the epoch."""
+    """seconds since the epoch"""
     attributes: Attributes = Attributes()
     checksum: Checksum | None = None
 
 
 class Blob(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of bytes: an object's, or one of the parts that make or will make one."""
+    """One file of an object or part."""
 
     blob_id: str
     owner_id: str
-    """An `object_id` or `upload_id`."""
+    """an `object_id` or `upload_id`"""
     number: int
-    """The part number; 1 for an object that came in one piece."""
+    """part number; 1 for an object uploaded at once"""
     size: int
     etag: str
     modified_at: float
     checksum: str | None = None
-    """Base64, of the object's or upload's algorithm."""
+    """base64"""
 
 
 class Upload(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that is coming in parts."""
+    """A multipart upload under way."""
 
     upload_id: str
     bucket: str
@@ -172,25 +165,24 @@ class Upload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteCondition(msgspec.Struct, frozen=True):
-    """What must hold of the key, in the instant of the write, for the write to happen."""
+    """What must hold at the moment of the write."""
 
     absent: bool = False
     etag: str | None = None
-    """The ETag that the object must have now, or `*` for any."""
+    """the required ETag, or `*` for any"""
 
 
 ALWAYS = WriteCondition()
-"""The condition that holds of every key."""
 
 
 class ListingQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What part of a bucket to list. Keys are in the order of their UTF-8 bytes."""
+    """What part of a bucket to list. Keys sort by UTF-8 bytes."""
 
     prefix: str = ""
     delimiter: str = ""
-    """Where not empty, keys that hold it behind the prefix are folded into common prefixes."""
+    """Keys that hold it after the prefix are folded into common prefixes."""
     after: str = ""
-    """Only names greater than this one; a common prefix stands for all that it folds."""
+    """exclusive; a common prefix stands for all that it folds"""
     limit: int = 1000
 
 
@@ -198,7 +190,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     objects: list[ObjectInfo]
     common_prefixes: list[str]
     last: str = ""
-    """The last name given, to be the next query's `after`."""
+    """the next query's `after`"""
     truncated: bool = False
 
 
@@ -216,7 +208,7 @@ _RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 
 
 def is_bucket_name(name: str) -> bool:
-    """Whether S3's rules for general purpose buckets allow it."""
+    """Checks S3's rules for general purpose buckets."""
     return (
         _NAME.fullmatch(name) is not None
         and ".." not in name

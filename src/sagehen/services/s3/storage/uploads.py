@@ -1,4 +1,4 @@
-"""Uploads in parts: the parts are files and rows until the upload is completed or aborted."""
+"""Multipart uploads, until they are completed or aborted."""
 
 import hashlib
 import itertools
@@ -35,11 +35,11 @@ from sagehen.state.group_commit import GroupCommit
 __all__ = ["LEAST_PART_BYTES", "ChosenPart", "Completion", "Joined", "Uploads"]
 
 LEAST_PART_BYTES = 5 * 2**20
-"""Of every part but the last."""
+"""bytes; the last part may be smaller"""
 
 
 class ChosenPart(msgspec.Struct, frozen=True):
-    """A part as the client names it when it completes the upload."""
+    """A part that the client names."""
 
     number: int
     etag: str
@@ -47,18 +47,18 @@ class ChosenPart(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What the client wants the parts to become."""
+    """A request to complete an upload."""
 
     parts: list[ChosenPart]
     checksum: str | None = None
-    """What the object's checksum has to be, where the client says it."""
+    """expected, if given"""
     size: int | None = None
-    """What the object's size has to be, where the client says it."""
+    """expected bytes, if given"""
     condition: WriteCondition = ALWAYS
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """What the parts make together."""
+    """The joined parts."""
 
     blobs: list[Blob]
     size: int
@@ -85,7 +85,7 @@ class Uploads:
         algorithm: str | None = None,
         kind: ChecksumKind = ChecksumKind.FULL_OBJECT,
     ) -> Upload:
-        """Begin an upload. Raises NoSuchBucket."""
+        """Raises NoSuchBucket."""
         upload = Upload(
             upload_id=secrets.token_hex(32),
             bucket=bucket,
@@ -115,7 +115,7 @@ class Uploads:
         return upload
 
     def put_part(self, upload: Upload, number: int, draft: Draft) -> Blob:
-        """Keep the draft as the part of that number, over an earlier one. Raises NoSuchUpload."""
+        """Replaces an earlier part. Raises NoSuchUpload."""
         blob_id = draft.blob_id
         try:
             self._files.keep(draft)
@@ -143,21 +143,20 @@ class Uploads:
         return blob
 
     def parts(self, upload: Upload, after: int = 0, limit: int | None = None) -> list[Blob]:
-        """The parts by number, those behind number `after`."""
+        """Returns parts by number."""
         with self._database.read() as connection:
             return rows.list_blobs(connection, upload.upload_id, after, limit)
 
     def list_page(
         self, bucket: str, prefix: str, after: tuple[str, str], limit: int
     ) -> list[Upload]:
-        """Uploads by key and id, behind the key and upload id `after`. Raises NoSuchBucket."""
+        """Returns uploads by key and id. Raises NoSuchBucket."""
         with self._database.read() as connection:
             if rows.find_bucket(connection, bucket) is None:
                 raise NoSuchBucket(f"There is no bucket {bucket}.")
             return rows.list_uploads(connection, bucket, prefix, after, limit)
 
     def abort(self, upload: Upload) -> None:
-        """End the upload and drop its parts."""
 
         def drop(connection: Connection) -> list[str]:
             return self.drop(connection, upload.upload_id)
@@ -165,18 +164,15 @@ class Uploads:
         self._files.remove(self._writes.run(drop))
 
     def drop(self, connection: Connection, upload_id: str, keep: Sequence[int] = ()) -> list[str]:
-        """Within a transaction: end an upload and drop its parts, but those of the numbers in
-        `keep`. The ids of the blobs whose files may go when the transaction is on disk."""
+        """Drops parts but those numbered in `keep`. Returns ids of blobs whose files may be removed
+        after the commit."""
         if rows.find_upload(connection, upload_id, lock=True) is None:
             return []
         rows.delete_upload(connection, upload_id)
         return rows.delete_blobs(connection, upload_id, keep)
 
     def check(self, upload: Upload, uploaded: Sequence[Blob], completion: Completion) -> Joined:
-        """What the chosen of the uploaded parts make together.
-
-        Raises BadPart, BadPartOrder, PartTooSmall, DigestMismatch.
-        """
+        """Raises BadPart, BadPartOrder, PartTooSmall, DigestMismatch."""
         blobs = _choose(uploaded, completion.parts)
         size = sum(blob.size for blob in blobs)
         if completion.size not in (None, size):
