@@ -1,7 +1,4 @@
-"""EventBridge: rules over events on the default bus, and where those go. The operations by name.
-
-PutEvents and TestEventPattern: events by hand.
-"""
+"""PutEvents, TestEventPattern and the table of all EventBridge operations."""
 
 import uuid
 from typing import Any
@@ -54,15 +51,16 @@ from sagehen.wire.errors import AwsError
 __all__ = ["OPERATIONS", "match_event_pattern", "put_events"]
 
 LARGEST_BYTES = 2**20
-"""Of all entries of a request (eb-putevents, "Calculating PutEvents event entry size")."""
+"""all entries of a request (eb-putevents, "Calculating PutEvents event entry size")"""
 _TIME_BYTES = 14
 _ROOM = 64
-"""Levels of nesting that an event has left to be read: some thousand are EventBridge's limit."""
+"""nesting levels reserved for reading an event within others; EventBridge's limit is some
+thousand"""
 _OF_EVENTS = ("id", "account", "source", "time", "region", "resources", "detail-type")
 
 
 def put_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Send events on, each for itself: one that cannot be is told, and the others go."""
+    """Sends each event on its own: one that fails is reported and does not stop the others."""
     entries = params["Entries"]
     if "EndpointId" in params:
         raise invalid("Not implemented by Sagehen: EndpointId.")
@@ -79,7 +77,7 @@ def put_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def match_event_pattern(_: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Whether a pattern matches an event; nothing is sent."""
+    """Tests a pattern against an event; sends nothing."""
     check_pattern(params["EventPattern"])
     try:
         event = msgspec.json.decode(params["Event"])
@@ -93,7 +91,7 @@ def match_event_pattern(_: RequestContext, params: dict[str, Any]) -> dict[str, 
 
 
 def _read(call: RequestContext, entry: dict[str, Any]) -> Event | dict[str, str]:
-    """The event, or what its sender is told instead."""
+    """Returns the event, or the error entry for the answer."""
     for name in ("Source", "DetailType", "Detail"):
         if not entry.get(name):
             return _failed(
@@ -125,13 +123,14 @@ def _read(call: RequestContext, entry: dict[str, Any]) -> Event | dict[str, str]
 
 
 def _detail(text: str) -> dict[str, Any] | None:
-    """The object that it is in JSON; None where it is none that a queue could carry."""
+    """Decodes a JSON object; returns None if it is not one, or no queue could carry it."""
     if not is_text(text):
         return None
     try:
         found = msgspec.json.decode(text)
         if text.count("{") + text.count("[") > _ROOM:
-            # What can just be read could not be written with its envelope, or by a template.
+            # Nesting that is barely readable could not be read again inside an envelope or
+            # template.
             msgspec.json.decode("[" * _ROOM + text + "]" * _ROOM)
         return found if isinstance(found, dict) else None
     except (msgspec.DecodeError, RecursionError):

@@ -1,9 +1,10 @@
-"""Filters as SNS and EventBridge have them: JSON that becomes a test of an object.
+"""Compiles the JSON filters of SNS and EventBridge into tests of objects.
 
-Keys are ANDed, the values in a key's list ORed; `$or` has a list of which one is enough. What is
-asked of the objects of a list has to hold of one and the same of them. `exists: false` holds where
-none of them has the key, or, if a key before it in the alphabet has told which one of them is
-meant, where that one does not have it: so it is in AWS's own matcher (aws/event-ruler, ACFinder).
+
+Keys are ANDed, the values in a key's list ORed; of `$or`, one choice is enough. All conditions on a
+list's objects must hold for the same object. `exists: false` holds if no object has the key; but if
+an alphabetically earlier key has selected one object, only that object must lack it, as in AWS's
+matcher (aws/event-ruler, ACFinder).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,13 +22,15 @@ _Find = Callable[[_Objects], bool]
 
 
 def read_rules(rules: Mapping[str, Any], dialect: Dialect, flat: str | None = None) -> Test:
-    """The test that these rules stand for.
+    """Compiles rules into a test.
+
 
     Args:
-        flat: what allows no objects within objects.
+        flat: the scope that forbids nested objects, for the message.
+
 
     Raises:
-        Invalid: they are no rules.
+        Invalid: the rules are not valid.
         RecursionError: they nest too deeply.
     """
     read = _read(rules, dialect, flat)
@@ -38,15 +41,16 @@ def _read(rules: Mapping[str, Any], dialect: Dialect, flat: str | None) -> "_All
     if _is_or("$or", rules.get("$or")):
         rules, counted_out = _settled(rules)
         for key, rule in counted_out:
-            _rule(key, rule, dialect, flat)  # It has to be one all the same.
+            _rule(key, rule, dialect, flat)  # Overridden rules must be valid, too.
     read = {key: _rule(key, rule, dialect, flat) for key, rule in rules.items()}
     return _All(tuple(read[key] for key in sorted(read)))
 
 
 def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[str, Any]]]:
-    """The same with no list for a key beside `$or` and within it: the later of the two counts.
+    """Moves keys that are both beside and within `$or` into its choices; the later list wins.
 
-    So it is in AWS's own compiler (JsonRuleCompiler). Also what does not count any more.
+
+    This follows AWS's compiler (JsonRuleCompiler). Also returns the overridden rules.
     """
     keys, choices = list(rules), rules["$or"]
     twice = {key for key, rule in rules.items() if isinstance(rule, list)} & _lists_in(choices)
@@ -69,7 +73,7 @@ def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[st
 
 
 def _lists_in(choices: list[dict[str, Any]]) -> set[str]:
-    """The keys for which some choice has a list, and none anything else."""
+    """Returns the keys that have a list in some choice and nothing else in any."""
     lists: set[str] = set()
     others: set[str] = set()
     for one in choices:
@@ -115,7 +119,7 @@ class _Leaf:
     conditions: tuple[Condition, ...]
 
     def by_value(self, _: _Objects) -> _Find:
-        # A list, whatever the condition, is as good as its best element.
+        # A list satisfies a condition if any element does.
         return lambda objects: any(
             condition(value)
             for one in objects
@@ -131,7 +135,7 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class _Below:
-    """A key, and what holds of the objects in it."""
+    """A key and the rules for its nested objects."""
 
     key: str
     rules: "_All"
@@ -149,7 +153,7 @@ class _Below:
 
 @dataclass(frozen=True)
 class _Any:
-    """`$or`."""
+    """The choices of `$or`."""
 
     choices: "tuple[_All, ...]"
 
@@ -163,14 +167,15 @@ class _Any:
 
 @dataclass(frozen=True)
 class _All:
-    """The rules of an object, by their keys in the alphabet."""
+    """The rules of an object, sorted by key."""
 
     rules: "tuple[_Rule, ...]"
 
     def by_value(self, among: _Objects) -> _Find:
-        """Whether one of some objects is meant by a value that it has, and all else holds of it.
+        """Finds an object that is selected by a value and for which all other rules hold.
 
-        What is absent before that value, is so in all that might have been meant, `among`.
+
+        Rules before that value by alphabet must be absent from all candidates, `among`.
         """
         finds: list[tuple[_Find, tuple[_Rule, ...]]] = []
         for number, rule in enumerate(self.rules):
@@ -195,7 +200,7 @@ def _holds(rule: _Rule | _All, objects: _Objects) -> bool:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """What is neither list nor object, in lists of lists too."""
+    """Yields scalars, also from nested lists."""
     if isinstance(value, list):
         for one in value:
             yield from _leaves(one)
@@ -204,7 +209,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The objects that a nested rule looks into, in lists of lists too."""
+    """Yields objects, also from nested lists."""
     if isinstance(value, list):
         for one in value:
             yield from _objects(one)

@@ -1,7 +1,5 @@
-"""The outbox as the deliverer uses it: reads off the event loop, writes that share commits.
-
-When a delivery that failed is tried again.
-"""
+"""The deliverer's access to the outbox: reads off the event loop, grouped writes, and retry
+times."""
 
 import asyncio
 import logging
@@ -48,11 +46,11 @@ __all__ = ["DueDeliveries", "Outbox", "next_delay"]
 log = logging.getLogger(__name__)
 
 _JITTER = 0.1
-"""Part of a delay that is left to chance, so that not all who failed together come again so."""
+"""random part of a delay, so that deliveries that failed together do not retry together"""
 
 
 def next_delay(parcel: DeliveryAttempt, source: random.Random, now: float) -> float | None:
-    """Seconds until the next attempt; None: this was the last one."""
+    """Returns seconds until the next attempt, or None after the last."""
     delays = _delays(parcel)
     made = parcel.delivery.attempts
     if made >= len(delays):
@@ -74,7 +72,7 @@ def _delays(parcel: DeliveryAttempt) -> Sequence[float]:
 
 
 def _ends_at(parcel: DeliveryAttempt) -> float:
-    """After which no attempt is made: events grow too old."""
+    """Returns the time after which events are too old to be retried."""
     age = parcel.subscription.attributes.get("MaximumEventAgeInSeconds")
     if parcel.subscription.protocol != PROTOCOL or age is None:
         return math.inf
@@ -85,7 +83,7 @@ T = TypeVar("T")
 
 
 class DueDeliveries(msgspec.Struct, frozen=True):
-    """A subscription, how many a second it takes at most, and what is due for it."""
+    """A subscription, its rate limit and its due deliveries."""
 
     subscription: SubscriptionRecord
     most_per_second: int | None
@@ -93,12 +91,10 @@ class DueDeliveries(msgspec.Struct, frozen=True):
 
 
 SHED_AT_ONCE = 500
-"""In one transaction: others want to write too."""
+"""per transaction, so as not to block other writers"""
 
 
 class Outbox:
-    """Deliveries, and who they are for."""
-
     def __init__(
         self,
         database: Database,
@@ -107,7 +103,7 @@ class Outbox:
         record: Record,
         source: random.Random,
     ) -> None:
-        """`source`: of the jitter."""
+        """`source` provides the jitter."""
         self._database = database
         self._writes = writes
         self._clock = clock
@@ -116,27 +112,26 @@ class Outbox:
 
     @property
     def commits(self) -> Commits:
-        """Of the state that the outbox is in."""
         return self._database.commits
 
     async def due_by_subscription(self) -> dict[str, float]:
-        """When the first delivery of each subscription that has any is due."""
+        """Returns when each subscription's first delivery is due."""
         return await asyncio.to_thread(self._read, deliveries.due_by_subscription)
 
     async def look(
         self, arn: str, now: float, limit: int, without: Collection[int]
     ) -> DueDeliveries | None:
-        """What is due for a subscription but for what is under way; None: it is gone."""
+        """Returns due deliveries except those in `without`, or None if the subscription is gone."""
         return await asyncio.to_thread(
             self._read, lambda connection: _look(connection, arn, now, limit, list(without))
         )
 
     async def drop(self, arn: str) -> None:
-        """Forget what is on its way to a subscription that is gone."""
+        """Drops the deliveries of a subscription that is gone."""
         await self._writes.join(lambda connection: deliveries.drop(connection, [arn]))
 
     async def settle(self, parcel: DeliveryAttempt, answer: ReceiverAnswer) -> None:
-        """Note what came of an attempt."""
+        """Records the result of an attempt."""
         delay = None
         if answer.verdict is DeliveryResult.FAILED:
             delay = next_delay(parcel, self._source, self._clock.now())
@@ -155,7 +150,7 @@ class Outbox:
             self._count(parcel)
 
     async def shed(self, most: int) -> int:
-        """Give up what waits beyond `most` for each subscription; how many deliveries."""
+        """Gives up deliveries beyond `most` per subscription; returns their number."""
         gone = 0
         for arn in await self.due_by_subscription():
             while shed := await self._writes.join(partial(_shed, arn, most)):
@@ -203,7 +198,7 @@ def _look(
 
 
 def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRecord] | None:
-    """A subscription and its topic, or what stands for them; None where either is gone."""
+    """Returns a subscription and its topic, or a target as both; None if either is gone."""
     if is_address(arn):
         return event_targets.find_receiver(connection, arn)
     subscription = subscriptions.get(connection, arn)
@@ -212,8 +207,8 @@ def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRe
 
 
 def _shed(arn: str, most: int, connection: Connection) -> list[DeliveryAttempt]:
-    """Give up some of what is beyond `most`. Nothing of a subscription that is gone: all of it is
-    dropped when it is due."""
+    """Gives up some deliveries beyond `most`. If the subscription is gone, does nothing: they are
+    dropped when due."""
     found = _find(connection, arn)
     if found is None:
         return []
@@ -230,7 +225,7 @@ def _shed(arn: str, most: int, connection: Connection) -> list[DeliveryAttempt]:
 
 
 def _give_up(connection: Connection, parcel: DeliveryAttempt, answer: ReceiverAnswer) -> bool:
-    """Forget a delivery, or have it among the dead letters; False where it is gone already."""
+    """Drops a delivery or moves it to the dead letters; returns False if it is already gone."""
     if not deliveries.finish(connection, parcel.delivery):
         return False
     if parcel.subscription.protocol == PROTOCOL:

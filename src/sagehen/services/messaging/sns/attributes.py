@@ -1,7 +1,4 @@
-"""The attributes of topics and subscriptions: which there are, and what each may be.
-
-EffectiveDeliveryPolicy: what holds where nothing was said.
-"""
+"""Names, checks and effective values of the attributes of SNS topics and subscriptions."""
 
 import re
 from collections.abc import Callable
@@ -42,14 +39,15 @@ Check = Callable[[str], object]
 
 
 def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str, str]:
-    """What is kept of a topic's attributes: an empty value takes one back.
+    """Checks a topic's attributes and drops those with an empty value, which unsets them.
+
 
     Args:
-        within: the parameter that they are members of, for the message: `Attributes` where all are
-            given at once.
+        within: the request parameter the attributes came in, for error messages.
+
 
     Raises:
-        AwsError: there is no such attribute, or its value cannot be.
+        AwsError: an attribute does not exist, or its value is not valid.
     """
     return _kept(given, _TOPIC_CHECKS, within)
 
@@ -57,10 +55,11 @@ def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str,
 def check_subscription_attributes(
     given: dict[str, str], protocol: str, within: str = ""
 ) -> dict[str, str]:
-    """What is kept of all of a subscription's attributes.
+    """Checks all attributes of a subscription and drops those with an empty value.
+
 
     Raises:
-        AwsError: as above, also where they do not go together or with the protocol.
+        AwsError: an attribute is not valid by itself, with the others or with the protocol.
     """
     kept = _kept(given, _SUBSCRIPTION_CHECKS, within)
     for name, protocols in _ONLY_FOR.items():
@@ -94,7 +93,7 @@ def _wrong(name: str, error: Exception, within: str) -> AwsError:
 
 
 def _check_filter(kept: dict[str, str], within: str) -> None:
-    """A policy is read by its scope, whichever of the two came first."""
+    """Check policy and scope together: the scope decides how a policy is read."""
     policy = kept.get("FilterPolicy")
     if policy:
         try:
@@ -138,7 +137,7 @@ def _dead_letters(value: str) -> None:
 
 
 def _any(_: str) -> None:
-    """Kept and told, and without effect here."""
+    """Accept any value: Sagehen stores and returns the attribute without using it."""
 
 
 _TOPIC_CHECKS: dict[str, Check] = {
@@ -166,7 +165,6 @@ _ONLY_FOR = {
 
 
 def effective_topic_policy(topic: TopicRecord) -> str:
-    """As JSON."""
     said = read_topic_policy(topic.attributes.get("DeliveryPolicy")).http
     effective = effective_policy(topic.attributes.get("DeliveryPolicy"), None)
     http: dict[str, Any] = {
@@ -182,7 +180,6 @@ def effective_topic_policy(topic: TopicRecord) -> str:
 
 
 def effective_subscription_policy(topic: TopicRecord, subscription: SubscriptionRecord) -> str:
-    """As JSON."""
     effective = effective_policy(
         topic.attributes.get("DeliveryPolicy"), subscription.attributes.get("DeliveryPolicy")
     )

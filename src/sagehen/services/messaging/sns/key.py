@@ -1,7 +1,8 @@
-"""Makes the key that signs what is posted to subscribers, with its certificate.
+"""Makes, reads and uses the RSA key that signs posted messages, and its certificate.
 
-Run as a program, it makes them at a path. The library takes 8 MiB, which a control that signs
-nothing does without.
+
+As a program, it makes both at a path: `cryptography` takes 8 MiB, which a control that signs
+nothing saves.
 """
 
 import datetime
@@ -24,7 +25,7 @@ _HASHES: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA2
 
 
 def read_key(pem: bytes) -> rsa.RSAPrivateKey:
-    """Raises HomeError: it is of another kind."""
+    """Raises HomeError if the key is not an RSA key."""
     key = serialization.load_pem_private_key(pem, password=None)
     if not isinstance(key, rsa.RSAPrivateKey):
         raise HomeError("The key that signs messages is no RSA key.")
@@ -32,19 +33,19 @@ def read_key(pem: bytes) -> rsa.RSAPrivateKey:
 
 
 def sign(key: rsa.RSAPrivateKey, text: str, version: str) -> bytes:
-    """RSA with PKCS#1 v1.5; `version` is a topic's SignatureVersion."""
+    """Signs with RSA PKCS#1 v1.5; `version` is a topic's SignatureVersion."""
     return key.sign(text.encode(), padding.PKCS1v15(), _HASHES[version])
 
 
 def make_key(path: Path) -> None:
-    """A new key and its certificate, in one file of PEM."""
+    """Writes a new key and its certificate to one PEM file."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
     whole = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     ) + _certificate(key).public_bytes(serialization.Encoding.PEM)
-    # Written whole under another name: a crash half-way must not leave an unreadable key.
+    # Write to another name first: a crash half-way must not leave an unreadable key.
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -64,7 +65,7 @@ def _certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # A receiver's clock may be behind ours.
+        # Allow for a receiver whose clock is behind ours.
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=_CERTIFICATE_DAYS))
         .sign(key, hashes.SHA256())

@@ -1,7 +1,4 @@
-"""Signs what is posted to subscribers, by a key with a certificate: both made at first start.
-
-The certificate that subscribers check signatures with: where SigningCertURL leads.
-"""
+"""Signs messages with a key made at first start, and serves its certificate at SigningCertURL."""
 
 import base64
 import hashlib
@@ -32,15 +29,15 @@ class MessageSigner:
     """Signs as SNS does: RSA with PKCS#1 v1.5, in Base64."""
 
     def __init__(self, pem: bytes, certificate: bytes) -> None:
-        """`pem` has the key; `certificate` is PEM, too."""
+        """`pem` contains the key; `certificate` is also PEM."""
         self._pem = pem
         self.certificate = certificate
         digest = hashlib.sha256(certificate).hexdigest()[:32]
         self.certificate_path = f"/_sagehen/sns/SimpleNotificationService-{digest}.pem"
-        """Of the form that verifiers know from SNS."""
+        """in the form that verifiers expect from SNS"""
 
     def sign(self, text: str, version: str) -> str:
-        """The signature of `text`; `version` is a topic's SignatureVersion."""
+        """`version` is a topic's SignatureVersion."""
         from sagehen.services.messaging.sns.key import sign
 
         return base64.b64encode(sign(self._key, text, version)).decode()
@@ -53,15 +50,16 @@ class MessageSigner:
 
 
 def load_signer(path: Path) -> MessageSigner:
-    """The key and certificate kept at `path`; new ones are made and kept if there are none.
+    """Loads the key and certificate at `path`, and makes them if the file does not exist.
+
 
     Raises:
-        HomeError: the file is there but cannot be read as a key with its certificate.
+        HomeError: the file is not a readable key with its certificate.
     """
     if not path.exists():
         _make(path)
     try:
-        # That they are whole and belong together; what asyncio imports anyway can say that.
+        # Check that key and certificate are whole and match; asyncio imports ssl anyway.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
         kept = path.read_bytes()
         certificate = _certificate_in(kept)
@@ -74,7 +72,7 @@ def load_signer(path: Path) -> MessageSigner:
 
 
 def _make(path: Path) -> None:
-    """In a process of its own, which takes what it needs along when it ends."""
+    """Run in a subprocess, so that its memory is freed when it ends."""
     command = [sys.executable, "-m", "sagehen.services.messaging.sns.key", str(path)]
     made = subprocess.run(
         command, capture_output=True, text=True, timeout=_MAKE_SECONDS, check=False
@@ -85,7 +83,7 @@ def _make(path: Path) -> None:
 
 
 def _certificate_in(pem: bytes) -> bytes:
-    """The first certificate, in lines of the usual length, whatever those of the file are."""
+    """Returns the first certificate, rewrapped to the usual line length."""
     found = _CERTIFICATE.search(pem)
     if found is None:
         raise ValueError("there is no certificate in it")
@@ -94,7 +92,8 @@ def _certificate_in(pem: bytes) -> bytes:
 
 
 def certificate_route(signer: MessageSigner) -> Route:
-    """GET, for anyone; its path changes with the certificate, so that it may be kept."""
+    """Serves the certificate without authentication; clients may cache it, as the path changes with
+    it."""
 
     async def tell(_: Request) -> Response:
         return Response(signer.certificate, media_type="application/x-pem-file")
