@@ -1,4 +1,4 @@
-"""SQS: standard queues. A module per family; the operations by name."""
+"""The table of SQS operations; only standard queues are supported."""
 
 from sagehen.frame.context import AsyncOperation, Operation
 from sagehen.services.messaging.sqs.holding import (
