@@ -16,7 +16,7 @@ _NOT_TEXT = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class EmptyAttribute(Invalid):
-    """An attribute has no value. `str` is SNS's message; SQS words it differently."""
+    """`str` is SNS's message for an empty attribute; SQS words it differently."""
 
     def __init__(self, name: str, kind: str) -> None:
         super().__init__(
@@ -28,17 +28,17 @@ class EmptyAttribute(Invalid):
 
 
 def is_text(text: str) -> bool:
-    """Checks for the characters that messages may have: those of XML 1.0."""
+    """Checks for XML 1.0's characters, the only ones in messages."""
     return _NOT_TEXT.search(text) is None
 
 
 def read_attributes(given: dict[str, Any]) -> dict[str, MessageAttribute]:
-    """Raises Invalid for a wrong name, type or value."""
+    """Raises Invalid."""
     return {name: _read(name, value) for name, value in given.items()}
 
 
 def attributes_size(attributes: dict[str, MessageAttribute]) -> int:
-    """Returns the bytes of names, types and values, as counted towards the message limit."""
+    """Returns bytes, as counted towards the message limit."""
     return sum(
         len(name.encode())
         + len(one.data_type.encode())

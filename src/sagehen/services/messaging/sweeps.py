@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 30.0
 AT_ONCE = 500
-"""rows of a kind per transaction, so as not to block other writers"""
+"""rows per transaction, to let other writers in"""
 
 
 class TopicSweeps:
-    """Runs every half minute; several controls may run it at once.
+    """Runs every half minute; several controls may do so at once.
 
 
     Args:
@@ -44,7 +44,7 @@ class TopicSweeps:
         await keep_sweeping(self.sweep, SWEEP_SECONDS, self._clock, "topics and queues")
 
     async def sweep(self) -> None:
-        # Also at the start: the clock may have been set while no server ran.
+        # The clock may have been set while no server ran.
         if self._jumps.look() is not None or self._is_first:
             await self._writes.join(self._bound_waits)
             self._is_first = False

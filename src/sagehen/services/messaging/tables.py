@@ -26,8 +26,7 @@ __all__ = [
     "TOPICS",
 ]
 
-# SQLite numbers rows only for type INTEGER, which holds 64 bits there, and reuses numbers unless
-# autoincrement is set.
+# SQLite numbers rows only for INTEGER, 64 bits there, and reuses numbers without autoincrement.
 _SEQUENCE = BigInteger().with_variant(Integer, "sqlite")
 
 TOPICS = Table(
@@ -41,7 +40,7 @@ SUBSCRIPTIONS = Table(
     "subscriptions",
     METADATA,
     Column("arn", String(384), primary_key=True),
-    # Digest of topic, protocol and endpoint, which have at most one subscription.
+    # Digest of topic, protocol and endpoint, unique together.
     Column("key", String(64), nullable=False, unique=True),
     Column("topic_arn", String(320), nullable=False),
     Column("protocol", String(32), nullable=False),
@@ -55,7 +54,7 @@ SUBSCRIPTIONS = Table(
     Column("authenticate_on_unsubscribe", Boolean, nullable=False),
     Index(None, "topic_arn", "state"),
 )
-# One notice serves all its deliveries. Its JSON is binary: PostgreSQL's text takes no NUL.
+# One notice serves all its deliveries. JSON as bytes: PostgreSQL's text takes no NUL.
 NOTICES = Table(
     "notices",
     METADATA,
@@ -81,13 +80,13 @@ QUEUES = Table(
     "queues",
     METADATA,
     Column("name", String(80), primary_key=True),
-    # Key of the messages; an emptied queue gets a new one.
+    # Key of the messages; emptying changes it.
     Column("queue_id", String(32), nullable=False),
     Column("created_at", Double, nullable=False),
     Column("modified_at", Double, nullable=False),
     Column("attributes", JSON(none_as_null=True), nullable=False),
 )
-# Queues whose messages are still to be deleted, a few at a time.
+# Queues whose messages are still to be deleted.
 EMPTIED_QUEUES = Table(
     "emptied_queues",
     METADATA,
@@ -101,7 +100,7 @@ MESSAGES = Table(
     Column("queue_id", String(32), nullable=False),
     Column("message_id", String(36), nullable=False),
     Column("body", Text, nullable=False),
-    # JSON: data besides the body, or the envelope of a notice, which has no body.
+    # JSON: what accompanies the body, or a notice's envelope instead of it.
     Column("content", LargeBinary),
     Column("sent_at", Double, nullable=False),
     Column("visible_at", Double, nullable=False),

@@ -1,4 +1,4 @@
-"""DescribeEventBus and ListEventBuses for the only bus, and EventBridge's pages by name."""
+"""EventBridge's only bus, and pagination by name."""
 
 import base64
 import binascii
@@ -22,7 +22,7 @@ def list_event_buses(call: RequestContext, params: dict[str, Any]) -> dict[str, 
 
 
 def check_bus(call: RequestContext, bus: str) -> None:
-    """Raises AwsError unless `bus` is the name or ARN of the default bus."""
+    """Raises AwsError for any other bus than the default."""
     if bus not in (BUS, call.arns.event_bus(BUS)):
         raise no_bus(bus.rpartition("/")[2])
 
@@ -42,7 +42,7 @@ DEFAULT_LIMIT = 100
 
 
 def after(params: dict[str, Any]) -> str:
-    """Returns the name that the page starts after; raises AwsError for a foreign NextToken."""
+    """Raises AwsError for a foreign NextToken."""
     try:
         name = base64.urlsafe_b64decode(params.get("NextToken", "")).decode("ascii")
     except (binascii.Error, ValueError):
@@ -53,13 +53,13 @@ def after(params: dict[str, Any]) -> str:
 
 
 def limit_of(params: dict[str, Any]) -> int:
-    """Returns the page size; callers read one more row to know whether there is a next page."""
+    """Callers read one more row to know whether there is a next page."""
     limit: int = params.get("Limit", DEFAULT_LIMIT)
     return limit
 
 
 def page_of(member: str, found: list[Any], names: list[str], limit: int) -> dict[str, Any]:
-    """Returns one page of `found`, which may have one item more; `names` are its names."""
+    """`found` may have one item more than a page."""
     answer: dict[str, Any] = {member: found[:limit]}
     if len(found) > limit:
         answer["NextToken"] = base64.urlsafe_b64encode(names[limit - 1].encode()).decode()

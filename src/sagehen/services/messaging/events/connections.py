@@ -1,4 +1,4 @@
-"""EventBridge connections: credentials for API destinations, by API key or basic authorization."""
+"""EventBridge connections: credentials of API destinations."""
 
 import copy
 import re
@@ -33,12 +33,11 @@ def create_connection(call: RequestContext, params: dict[str, Any]) -> dict[str,
 
 
 def update_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Replaces the given members; waiting events are sent with the new ones."""
+    """Waiting events are sent with the new members."""
     return _changed(_KIND.update(call, params))
 
 
 def describe_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns a connection without its secrets."""
     record = _KIND.read(call, params["Name"])
     return {
         **_changed(record),
@@ -49,7 +48,6 @@ def describe_connection(call: RequestContext, params: dict[str, Any]) -> dict[st
 
 
 def list_connections(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns one page of connections; all are authorized."""
     prefix, limit = params.get("NamePrefix", ""), limit_of(params)
     with call.database.read() as connection:
         found = EVENT_CONNECTIONS.page(connection, prefix, after(params), limit + 1)
@@ -67,7 +65,7 @@ def list_connections(call: RequestContext, params: dict[str, Any]) -> dict[str, 
 
 
 def delete_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Deletes a connection. Pending events that need it go to the dead-letter queue."""
+    """Pending events that need the connection go to the dead-letter queue."""
     record = _KIND.drop(call, params["Name"])
     return {**_changed(record), "ConnectionState": "DELETING"}
 

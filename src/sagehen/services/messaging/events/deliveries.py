@@ -1,5 +1,4 @@
-"""Presents rule targets called by HTTP to the deliverer as subscriptions with a protocol of their
-own."""
+"""Presents HTTP targets of rules to the deliverer as subscriptions."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -35,14 +34,14 @@ __all__ = [
 PROTOCOL = "event"
 """internal: no client can subscribe by it"""
 DEAD_LETTER = "dead-letter"
-"""protocol whose text is the untransformed event, for dead letters"""
+"""protocol name under which a notice has the untransformed event"""
 SECRET = "WebhookSecret"
-"""kept among the attributes and used for signing, never sent"""
+"""used for signing, never sent"""
 HEADERS, METHOD, TARGET = "Headers", "Method", "Target"
-"""attributes of such a subscription: extra headers as JSON; the HTTP method, absent for webhooks;
-the target's ARN"""
+"""attributes of these subscriptions: extra headers as JSON; HTTP method, absent for webhooks;
+target ARN"""
 _MOST_PER_SECOND = 300
-"""EventBridge's default for API destinations"""
+"""EventBridge's default"""
 
 MAX_RETRIES = 185
 MAX_AGE_SECONDS = 86_400.0
@@ -53,11 +52,10 @@ EVENT_DELAYS = tuple(
     min(float(2**number), _LONGEST) if number < _DOUBLINGS else _LONGEST
     for number in range(MAX_RETRIES)
 )
-"""seconds; from 1 s, doubled up to about 8 minutes: 185 retries in 24 hours, as in EventBridge"""
+"""seconds, doubled from 1 s to about 8 minutes; 24 hours in all, as in EventBridge"""
 
 
 def address_of(rule: RuleRecord, target_id: str) -> str:
-    """Returns the key under which deliveries to a target are stored."""
     return f"{rule.arn.replace(':rule/', ':target/', 1)}/{target_id}"
 
 
@@ -67,13 +65,13 @@ def is_address(arn: str) -> bool:
 
 
 def read_address(address: str) -> tuple[str, str]:
-    """Returns the rule's name and the target's id; neither can contain a slash."""
+    """Returns rule name and target id; neither can contain a slash."""
     _, rule_name, target_id = address.rsplit("/", 2)
     return rule_name, target_id
 
 
 def as_webhook(rule: RuleRecord, target: TargetRecord) -> tuple[SubscriptionRecord, TopicRecord]:
-    """Returns a webhook target as a subscription, and its rule as a topic."""
+    """Returns target and rule in the deliverer's terms."""
     http = target.definition.get("HttpParameters", {})
     url = _with_query(target.target_arn, http.get("QueryStringParameters", {}))
     own = {SECRET: target.secret or "", HEADERS: _json(http.get("HeaderParameters", {}))}
@@ -83,11 +81,7 @@ def as_webhook(rule: RuleRecord, target: TargetRecord) -> tuple[SubscriptionReco
 def as_api(
     rule: RuleRecord, target: TargetRecord, destination: EventResource, connection: EventResource
 ) -> tuple[SubscriptionRecord, TopicRecord]:
-    """Returns an API destination as a subscription, and its rule as a topic.
-
-
-    The connection's parameters override the target's.
-    """
+    """Merges parameters: the connection's override the target's."""
     given, http = destination.definition, target.definition.get("HttpParameters", {})
     authorization = connection.definition["AuthParameters"]
     always = authorization.get("InvocationHttpParameters", {})
@@ -151,7 +145,6 @@ def _topic(rule: RuleRecord, most_per_second: int | None = None) -> TopicRecord:
 
 
 def _with_query(url: str, more: Mapping[str, str]) -> str:
-    """Appends parameters to the URL's query."""
     if not more:
         return url
     parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""API destinations: HTTP APIs that rules can target, each with a connection."""
+"""API destinations: HTTP APIs that rules can target."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,7 +34,7 @@ def create_api_destination(call: RequestContext, params: dict[str, Any]) -> dict
 
 
 def update_api_destination(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Replaces the given members; waiting events are sent to the new endpoint."""
+    """Waiting events are sent to the new endpoint."""
     return _changed(_KIND.update(call, params))
 
 
@@ -44,7 +44,6 @@ def describe_api_destination(call: RequestContext, params: dict[str, Any]) -> di
 
 
 def list_api_destinations(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns one page of API destinations, of one connection or all."""
     prefix, limit = params.get("NamePrefix", ""), limit_of(params)
     wanted = params.get("ConnectionArn")
     with call.database.read() as connection:
@@ -55,7 +54,7 @@ def list_api_destinations(call: RequestContext, params: dict[str, Any]) -> dict[
 
 
 def delete_api_destination(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Deletes an API destination. Its pending events go to the dead-letter queue."""
+    """Pending events go to the dead-letter queue."""
     _KIND.drop(call, params["Name"])
     return {}
 

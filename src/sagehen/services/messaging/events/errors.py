@@ -1,4 +1,4 @@
-"""EventBridge's errors, in EventBridge's wording where known."""
+"""EventBridge's errors, in its own wording where known."""
 
 from sagehen.wire.errors import AwsError
 
@@ -19,7 +19,7 @@ def invalid(message: str) -> AwsError:
 
 
 def not_built(feature: str, instead: str = "") -> AwsError:
-    """`instead` is a sentence about what Sagehen supports."""
+    """`instead` is a sentence about what is supported."""
     return invalid(f"Not implemented by Sagehen: {feature}.{instead and ' ' + instead}")
 
 

@@ -1,4 +1,4 @@
-"""Sends events to the targets of matching rules in the caller's transaction."""
+"""Sends events to the targets of matching rules."""
 
 import logging
 import uuid
@@ -35,11 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def put_event(connection: Connection, event: Event) -> None:
-    """Sends an event to the targets of every enabled rule that matches.
-
-
-    The deliveries are committed or rolled back with the caller's transaction.
-    """
+    """Deliveries are committed or rolled back with the caller's transaction."""
     patterns = event_rules.enabled_patterns(connection)
     if not patterns:
         return
@@ -58,11 +54,11 @@ def put_undelivered(
     why: str,
     tried_out: bool,
 ) -> None:
-    """Puts an undelivered event into the target's dead-letter queue, if it has one.
+    """Puts an event into the target's dead-letter queue, if any.
 
 
     Args:
-        tried_out: retries ended because of their number or the event's age.
+        tried_out: whether retries ended by number or age.
     """
     told = {
         "RULE_ARN": receiver.topic_arn,
@@ -85,7 +81,7 @@ def _wants(rule_name: str, pattern: str, envelope: Mapping[str, object]) -> bool
     try:
         return read_pattern(pattern).matches(envelope)
     except Invalid:
-        # The pattern was checked when it was put. One bad rule must not block the others.
+        # Checked when it was put. One bad rule must not block the others.
         log.exception("A pattern cannot be read.", extra={"action": "event", "rule": rule_name})
         return False
 
@@ -107,11 +103,11 @@ def _send(connection: Connection, event: Event, rule: RuleRecord, target: Target
 def _deliver(
     connection: Connection, event: Event, rule: RuleRecord, target: TargetRecord, text: str
 ) -> bool:
-    """Adds an HTTP delivery; returns False if the target's destination is gone."""
+    """Returns False if the target's destination is gone."""
     address = address_of(rule, target.target_id)
     if event_targets.find_receiver(connection, address) is None:
         return False
-    # Dead letters contain the original event, not what the target would have got.
+    # Dead letters contain the original event, not the target's input.
     texts = {"default": text, DEAD_LETTER: input_for(event, rule, {})}
     deliveries.add(connection, _made(event, rule, target, texts), [address])
     return True
@@ -123,7 +119,7 @@ def _notice(event: Event, rule: RuleRecord, target: TargetRecord, text: str) -> 
 
 
 def _made(event: Event, rule: RuleRecord, target: TargetRecord, texts: dict[str, str]) -> Notice:
-    # One id per event and target, the same on each retry.
+    # The same id on each retry.
     address = f"{address_of(rule, target.target_id)}/{event.event_id}"
     return Notice(
         message_id=str(uuid.uuid5(uuid.NAMESPACE_URL, address)),
@@ -156,7 +152,6 @@ def _note_missing(
 def _put_dead_letter(
     connection: Connection, queue_arn: str | None, body: str, now: float, told: Mapping[str, str]
 ) -> None:
-    """Attributes have EventBridge's names; does nothing without a queue."""
     if queue_arn is None:
         return
     attributes = {name: MessageAttribute("String", value) for name, value in told.items()}

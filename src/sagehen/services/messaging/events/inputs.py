@@ -1,11 +1,8 @@
-"""Computes a target's input: the event, a part of it, a constant, or a filled-in template.
+"""Computes a target's input, as in EventBridge's user guide (eb-transform-target-input).
 
 
-See EventBridge's user guide, eb-transform-target-input. A path that finds nothing becomes `null`,
-or empty text within quotes; text within quotes is escaped as JSON.
-
-
-Supported paths: `$`, `$.detail.name`, `$.resources[0]`, `$.detail['a-b']`.
+In templates, a path that finds nothing becomes `null` or, within quotes, empty; text within quotes
+is escaped as JSON. Paths have the forms `$`, `$.detail.name`, `$.resources[0]`, `$.detail['a-b']`.
 """
 
 import functools
@@ -30,12 +27,12 @@ _STEP = re.compile(
     re.VERBOSE,
 )
 _Step = str | int | None
-"""a key, a list index, or None for all elements of a list"""
+"""key, list index, or None for all elements"""
 
 
 @functools.lru_cache(maxsize=1024)
 def read_path(text: str) -> tuple[_Step, ...]:
-    """Parses a JSON path; raises Invalid."""
+    """Raises Invalid."""
     if not text.startswith("$"):
         raise Invalid(f"a JSON path begins with $, not as {text[:64]!r}")
     steps: list[_Step] = []
@@ -53,7 +50,6 @@ def read_path(text: str) -> tuple[_Step, ...]:
 
 
 def find(path: str, value: Any) -> Any:
-    """Returns the value at `path`, or NOTHING."""
     return _find(read_path(path), value)
 
 
@@ -85,11 +81,11 @@ _OWN = (
     "aws.events.event.json",
 )
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-"""characters not allowed in queue messages; JSON escapes them"""
+"""not allowed in queue messages; JSON escapes them"""
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """A piece of a template: literal text, or a placeholder's name."""
+    """Literal text or a placeholder's name."""
 
     text: str
     is_name: bool = False
@@ -97,7 +93,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def check_input(target: Mapping[str, Any]) -> None:
-    """Checks the input of `target`, as given to PutTargets; raises Invalid."""
+    """Checks a target of PutTargets; raises Invalid."""
     given = [way for way in _WAYS if way in target]
     if len(given) > 1:
         raise Invalid(f"Only one of {', '.join(_WAYS)} must be provided, not {' and '.join(given)}")
@@ -110,7 +106,7 @@ def check_input(target: Mapping[str, Any]) -> None:
 
 
 def input_for(event: Event, rule: RuleRecord, target: Mapping[str, Any]) -> str:
-    """Returns the input as JSON, or as text if the template is not JSON."""
+    """Returns JSON, or text if the template is not JSON."""
     envelope = event.envelope()
     if "Input" in target:
         return str(target["Input"])
@@ -123,7 +119,7 @@ def input_for(event: Event, rule: RuleRecord, target: Mapping[str, Any]) -> str:
 
 
 def text_to_read(text: str) -> str:
-    """Formats an input for people: indented JSON, or a string without quotes."""
+    """Formats for people: indented JSON, or a string without quotes."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -212,7 +208,7 @@ def _ends_in_quotes(text: str, quoted: bool) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def _is_json(template: str) -> bool:
-    """Tells whether the template is JSON once its placeholders are filled in."""
+    """Tells whether the filled-in template is JSON."""
     tried = ["0" if part.is_name else part.text for part in _parts(template)]
     try:
         msgspec.json.decode("".join(tried))

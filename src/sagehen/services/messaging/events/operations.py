@@ -1,4 +1,4 @@
-"""PutEvents, TestEventPattern and the table of all EventBridge operations."""
+"""PutEvents, TestEventPattern and the table of EventBridge operations."""
 
 import uuid
 from typing import Any
@@ -51,16 +51,15 @@ from sagehen.wire.errors import AwsError
 __all__ = ["OPERATIONS", "match_event_pattern", "put_events"]
 
 LARGEST_BYTES = 2**20
-"""all entries of a request (eb-putevents, "Calculating PutEvents event entry size")"""
+"""of a request (eb-putevents, "Calculating PutEvents event entry size")"""
 _TIME_BYTES = 14
 _ROOM = 64
-"""nesting levels reserved for reading an event within others; EventBridge's limit is some
-thousand"""
+"""nesting levels left for reading events within others"""
 _OF_EVENTS = ("id", "account", "source", "time", "region", "resources", "detail-type")
 
 
 def put_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Sends each event on its own: one that fails is reported and does not stop the others."""
+    """One failed entry does not stop the others."""
     entries = params["Entries"]
     if "EndpointId" in params:
         raise invalid("Not implemented by Sagehen: EndpointId.")
@@ -77,7 +76,6 @@ def put_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def match_event_pattern(_: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Tests a pattern against an event; sends nothing."""
     check_pattern(params["EventPattern"])
     try:
         event = msgspec.json.decode(params["Event"])
@@ -91,7 +89,7 @@ def match_event_pattern(_: RequestContext, params: dict[str, Any]) -> dict[str, 
 
 
 def _read(call: RequestContext, entry: dict[str, Any]) -> Event | dict[str, str]:
-    """Returns the event, or the error entry for the answer."""
+    """Returns the event, or the error entry of the answer."""
     for name in ("Source", "DetailType", "Detail"):
         if not entry.get(name):
             return _failed(
@@ -123,14 +121,13 @@ def _read(call: RequestContext, entry: dict[str, Any]) -> Event | dict[str, str]
 
 
 def _detail(text: str) -> dict[str, Any] | None:
-    """Decodes a JSON object; returns None if it is not one, or no queue could carry it."""
+    """Returns None for text that is no JSON object or that queues could not carry."""
     if not is_text(text):
         return None
     try:
         found = msgspec.json.decode(text)
         if text.count("{") + text.count("[") > _ROOM:
-            # Nesting that is barely readable could not be read again inside an envelope or
-            # template.
+            # An envelope or template adds nesting, which must still be readable.
             msgspec.json.decode("[" * _ROOM + text + "]" * _ROOM)
         return found if isinstance(found, dict) else None
     except (msgspec.DecodeError, RecursionError):

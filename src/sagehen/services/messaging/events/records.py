@@ -1,4 +1,4 @@
-"""Records of EventBridge: events, rules, targets, connections and API destinations."""
+"""Records of EventBridge's resources and events."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,9 +15,8 @@ ENABLED, DISABLED = "ENABLED", "DISABLED"
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     event_id: str
-    """UUID; the same on every delivery and retry"""
+    """UUID; same on every delivery and retry"""
     source: str
-    """such as `aws.sagemaker`"""
     detail_type: str
     account: str
     region: str
@@ -26,14 +25,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     resources: tuple[str, ...] = ()
     detail: dict[str, Any] = {}
     put_at: float | None = None
-    """time of sending, if it differs from `happened_at`"""
+    """if not sent at `happened_at`"""
 
     @property
     def sent_at(self) -> float:
         return self.happened_at if self.put_at is None else self.put_at
 
     def envelope(self) -> dict[str, Any]:
-        """Returns EventBridge's JSON (version 0), with keys in its order."""
+        """Returns EventBridge's JSON, with keys in its order."""
         moment = datetime.fromtimestamp(self.happened_at, UTC)
         return {
             "version": "0",
@@ -54,7 +53,6 @@ class RuleRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     """`ENABLED` or `DISABLED`"""
     event_pattern: str
-    """JSON as given"""
     description: str | None = None
     role_arn: str | None = None
     created_at: float
@@ -65,9 +63,8 @@ class EventResource(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     arn: str
-    """ends in an id that, unlike the name, is never reused"""
+    """ends in an id that is never reused, unlike the name"""
     definition: dict[str, Any]
-    """members given at creation, with later updates"""
     created_at: float
     modified_at: float
 

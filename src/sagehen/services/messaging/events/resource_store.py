@@ -10,7 +10,7 @@ __all__ = ["EVENT_CONNECTIONS", "EVENT_DESTINATIONS", "EventResources"]
 
 
 class EventResources:
-    """The records of one kind of resource."""
+    """Records of one kind."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -21,20 +21,18 @@ class EventResources:
         return rows.insert_new(connection, self._table, record)
 
     def get(self, connection: Connection, name: str, lock: bool = False) -> EventResource | None:
-        """Names are case-sensitive; `lock` locks the row."""
         mine = self._c.name == name
         found = rows.select_records(connection, self._table, EventResource, mine, lock=lock)
         return found[0] if found else None
 
     def by_arn(self, connection: Connection, arn: str) -> EventResource | None:
-        """Returns None if a new resource has the ARN's name."""
+        """Returns None if the name now belongs to another resource."""
         found = self.get(connection, arn.split("/")[1]) if arn.count("/") == 2 else None
         return found if found is not None and found.arn == arn else None
 
     def page(
         self, connection: Connection, prefix: str, after: str, limit: int
     ) -> list[EventResource]:
-        """Returns resources sorted by name, with `prefix` and after `after`."""
         # Not LIKE, which ignores case in SQLite.
         wanted = (func.substr(self._c.name, 1, len(prefix)) == prefix) & (self._c.name > after)
         return rows.select_records(
@@ -48,7 +46,6 @@ class EventResources:
         rows.update_where(connection, self._table, record, self._c.name == record.name)
 
     def delete(self, connection: Connection, name: str) -> bool:
-        """Returns False if there is none."""
         return rows.delete_where(connection, self._table, self._c.name == name)
 
 

@@ -1,4 +1,4 @@
-"""Create, update, read and delete operations that connections and API destinations share."""
+"""Operations shared by connections and API destinations."""
 
 import uuid
 from collections.abc import Callable
@@ -16,31 +16,28 @@ from sagehen.services.messaging.events.resource_store import EventResources
 __all__ = ["Check", "EventResourceKind"]
 
 MOST = 3000
-"""EventBridge's quota, for each kind"""
+"""EventBridge's quota per kind"""
 
 Check = Callable[[Connection, dict[str, Any]], None]
-"""raises AwsError for an invalid definition"""
+"""raises AwsError"""
 
 
 @dataclass(frozen=True)
 class EventResourceKind:
-    """One kind of resource. Each method but `get` is a transaction of its own and may raise
-    AwsError."""
+    """Its methods raise AwsError; each but `get` is a transaction."""
 
     records: EventResources
     name: str
-    """in error messages: `ApiDestination`"""
+    """in messages: `ApiDestination`"""
     in_arn: str
     """`api-destination`"""
     subject: str
-    """subject of "does not exist" messages: `An api-destination`"""
+    """starts messages: `An api-destination`"""
     plural: str
     """`API destinations`"""
     check: Check
 
     def create(self, call: RequestContext, name: str, definition: dict[str, Any]) -> EventResource:
-        """Raises AwsError if the definition is invalid, the name is taken or the quota is
-        reached."""
         now = call.clock.now()
         record = EventResource(
             name=name,
@@ -58,7 +55,6 @@ class EventResourceKind:
         return record
 
     def update(self, call: RequestContext, params: dict[str, Any]) -> EventResource:
-        """Replaces the given members of a definition."""
         given = {key: one for key, one in params.items() if key != "Name"}
         with call.database.write() as connection:
             before = self.get(connection, params["Name"], lock=True)
@@ -83,7 +79,7 @@ class EventResourceKind:
         return record
 
     def get(self, connection: Connection, name: str, lock: bool = False) -> EventResource:
-        """Reads within the caller's transaction; raises AwsError."""
+        """Reads within the caller's transaction."""
         record = self.records.get(connection, name, lock)
         if record is None:
             raise missing(f"{self.subject} '{name}'")

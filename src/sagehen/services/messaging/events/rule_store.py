@@ -15,7 +15,6 @@ _PATTERNS = select(_C.name, _C.event_pattern).where(_C.state == ENABLED).order_b
 
 
 def put(connection: Connection, record: RuleRecord) -> None:
-    """Adds or replaces a rule."""
     values = msgspec.to_builtins(record)
     statement = rows.upsert(connection, RULES).values(**values)
     del values["name"], values["created_at"]
@@ -23,18 +22,15 @@ def put(connection: Connection, record: RuleRecord) -> None:
 
 
 def get(connection: Connection, name: str, lock: bool = False) -> RuleRecord | None:
-    """Names are case-sensitive; `lock` locks the row."""
     found = rows.select_records(connection, RULES, RuleRecord, _C.name == name, lock=lock)
     return found[0] if found else None
 
 
 def enabled_patterns(connection: Connection) -> list[tuple[str, str]]:
-    """Returns names and patterns of enabled rules."""
     return [(name, pattern) for name, pattern in connection.execute(_PATTERNS)]
 
 
 def page(connection: Connection, prefix: str, after: str, limit: int) -> list[RuleRecord]:
-    """Returns rules sorted by name, with `prefix` and after `after`."""
     # Not LIKE, which ignores case in SQLite.
     begins = func.substr(_C.name, 1, len(prefix)) == prefix
     wanted = begins & (_C.name > after)
@@ -46,11 +42,11 @@ def count(connection: Connection) -> int:
 
 
 def set_state(connection: Connection, name: str, state: str) -> bool:
-    """Enable or disable a rule; False where there is none."""
+    """Returns False if there is none."""
     statement = update(RULES).where(_C.name == name).values(state=state)
     return connection.execute(statement).rowcount > 0
 
 
 def delete(connection: Connection, name: str) -> bool:
-    """Drop a rule, whose targets are gone already; False where there is none."""
+    """Deletes a rule without targets; returns False if there is none."""
     return rows.delete_where(connection, RULES, _C.name == name)

@@ -40,7 +40,7 @@ __all__ = [
 
 
 def put_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Creates a rule, or replaces all of it but its targets."""
+    """Replaces all of an existing rule but its targets."""
     check_bus(call, params.get("EventBusName", BUS))
     given_tags = read_tags(params.get("Tags", []))
     record = _record(call, params)
@@ -76,8 +76,7 @@ def list_rule_names_by_target(call: RequestContext, params: dict[str, Any]) -> d
 
 
 def delete_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Deletes a rule without targets; an unknown name is no error. Force matters only for AWS's own
-    rules."""
+    """An unknown name is no error. Force matters only for AWS's own rules."""
     check_bus(call, params.get("EventBusName", BUS))
     with call.database.write() as connection:
         rule = event_rules.get(connection, params["Name"], lock=True)
@@ -95,12 +94,12 @@ def enable_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def disable_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Stops a rule from matching; pending deliveries continue."""
+    """Pending deliveries continue."""
     return _set_state(call, params, DISABLED)
 
 
 def existing_rule(connection: Connection, name: str, lock: bool = False) -> RuleRecord:
-    """Raises AwsError if there is none."""
+    """Raises AwsError."""
     rule = event_rules.get(connection, name, lock)
     if rule is None:
         raise no_rule(name)
@@ -108,7 +107,7 @@ def existing_rule(connection: Connection, name: str, lock: bool = False) -> Rule
 
 
 def check_pattern(text: str) -> None:
-    """Raises AwsError if `text` is not an event pattern."""
+    """Raises AwsError."""
     try:
         read_pattern(text)
     except Invalid as error:

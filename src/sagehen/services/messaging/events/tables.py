@@ -1,4 +1,4 @@
-"""Tables of EventBridge's rules, targets, connections and API destinations."""
+"""Tables of EventBridge's resources."""
 
 from sqlalchemy import JSON, Column, Double, Index, String, Table, Text
 

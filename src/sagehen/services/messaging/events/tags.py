@@ -1,4 +1,4 @@
-"""TagResource, UntagResource and ListTagsForResource for EventBridge rules."""
+"""Tags of EventBridge rules."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def tag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 
 def untag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Removes tags; unknown keys are no error."""
+    """Unknown keys are no error."""
     with call.database.write() as connection:
         _check_exists(call, connection, params["ResourceARN"])
         tags.delete(connection, params["ResourceARN"], params["TagKeys"])
@@ -39,7 +39,7 @@ def list_tags_for_resource(call: RequestContext, params: dict[str, Any]) -> dict
 
 
 def read_tags(given: list[dict[str, str]]) -> dict[str, str]:
-    """Returns a request's tags by key; raises AwsError for duplicate keys or too many tags."""
+    """Raises AwsError for duplicate keys or too many tags."""
     found = {tag["Key"]: tag["Value"] for tag in given}
     if len(found) < len(given):
         raise invalid("Parameter Tags is not valid. Reason: a key comes more than once.")
@@ -54,7 +54,7 @@ def _check_count(count: int) -> None:
 
 def _check_exists(call: RequestContext, connection: Connection, arn: str) -> None:
     name = arn.rpartition("/")[2]
-    # ARNs of rules on the default bus may include its name.
+    # The ARN may include the bus name.
     names = (call.arns.event_rule(name), call.arns.event_rule(f"default/{name}"))
     if arn not in names or event_rules.get(connection, name) is None:
         raise no_bus(name) if ":event-bus/" in arn else no_rule(name)

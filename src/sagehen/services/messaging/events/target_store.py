@@ -1,4 +1,4 @@
-"""SQL of rule targets, and lookup of HTTP targets for the deliverer."""
+"""SQL of rule targets."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,6 @@ _C = TARGETS.c
 
 
 def put(connection: Connection, record: TargetRecord) -> None:
-    """Adds or replaces a target."""
     values = msgspec.to_builtins(record)
     statement = rows.upsert(connection, TARGETS).values(**values)
     key = [_C.rule_name, _C.target_id]
@@ -44,7 +43,6 @@ def get(connection: Connection, rule_name: str, target_id: str) -> TargetRecord 
 def of_rule(
     connection: Connection, rule_name: str, after: str = "", limit: int | None = None
 ) -> list[TargetRecord]:
-    """Returns a rule's targets with ids after `after`, sorted."""
     mine = (_C.rule_name == rule_name, _C.target_id > after)
     return rows.select_records(
         connection, TARGETS, TargetRecord, *mine, order=[_C.target_id], limit=limit
@@ -52,7 +50,6 @@ def of_rule(
 
 
 def rules_of(connection: Connection, target_arn: str, after: str, limit: int) -> list[str]:
-    """Returns sorted names, after `after`, of the rules with this target."""
     statement = select(_C.rule_name).where(_C.target_arn == target_arn, _C.rule_name > after)
     return list(connection.scalars(statement.distinct().order_by(_C.rule_name).limit(limit)))
 
@@ -62,7 +59,7 @@ def count(connection: Connection, rule_name: str) -> int:
 
 
 def remove(connection: Connection, rule: RuleRecord, target_ids: Sequence[str]) -> list[str]:
-    """Deletes targets and their pending deliveries; returns the ids that did not exist."""
+    """Also drops pending deliveries; returns unknown ids."""
     missing = []
     for target_id in target_ids:
         mine = (_C.rule_name == rule.name, _C.target_id == target_id)
@@ -76,7 +73,7 @@ def remove(connection: Connection, rule: RuleRecord, target_ids: Sequence[str]) 
 def find_receiver(
     connection: Connection, address: str
 ) -> tuple[SubscriptionRecord, TopicRecord] | None:
-    """Returns an HTTP target as subscription and topic, or None if any part of it is gone."""
+    """Returns an HTTP target in the deliverer's terms, or None if any part is gone."""
     rule_name, target_id = read_address(address)
     rule = event_rules.get(connection, rule_name)
     target = get(connection, rule_name, target_id)

@@ -1,5 +1,4 @@
-"""PutTargets, RemoveTargets and ListTargetsByRule. A target is a topic, a queue, an API destination
-or, in Sagehen only, a URL."""
+"""Operations on rule targets: topics, queues, API destinations and, in Sagehen only, URLs."""
 
 import re
 from typing import Any
@@ -54,7 +53,7 @@ _NOT_TO_SET = {
 
 
 def check_target(call: RequestContext, target: dict[str, Any]) -> None:
-    """Raises AwsError for a target that cannot work or has unsupported members."""
+    """Raises AwsError."""
     name = target["Id"]
     for member in _OF_OTHERS:
         if member in target:
@@ -81,7 +80,7 @@ def is_webhook(target: dict[str, Any]) -> bool:
 
 
 def is_destination(target: dict[str, Any]) -> bool:
-    """Tells an API destination's ARN, also of other servers."""
+    """Accepts ARNs of other servers, too."""
     parts = str(target["Arn"]).split(":", 5)
     return parts[2:3] == ["events"] and parts[-1].startswith("api-destination/")
 
@@ -180,7 +179,7 @@ def put_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def remove_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Removes targets and their pending HTTP deliveries; reports unknown ids."""
+    """Also drops pending HTTP deliveries; reports unknown ids."""
     check_bus(call, params.get("EventBusName", BUS))
     with call.database.write() as connection:
         rule = existing_rule(connection, params["Rule"], lock=True)
@@ -197,7 +196,7 @@ def remove_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, An
 
 
 def list_targets_by_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns one page of targets; webhooks include their signing secret."""
+    """Webhooks include their signing secret."""
     check_bus(call, params.get("EventBusName", BUS))
     limit = limit_of(params)
     with call.database.read() as connection:
@@ -208,7 +207,7 @@ def list_targets_by_rule(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def _record(connection: Connection, rule: RuleRecord, target: dict[str, Any]) -> TargetRecord:
-    """Stores a webhook's secret separately; keeps the old one if none is given."""
+    """Stores a webhook's secret apart; without a new one, the old one stays."""
     definition, secret = dict(target), None
     if is_webhook(target):
         http = dict(definition.pop("HttpParameters", {}))

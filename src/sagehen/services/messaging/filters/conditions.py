@@ -1,8 +1,7 @@
-r"""Compiles the values and operators in a filter's lists into tests of one value.
+r"""Compiles the values and operators in a filter's lists into tests.
 
 
-SNS filter policies and EventBridge patterns differ as `Dialect` says. In a `wildcard`, `*` matches
-any characters or none; `\*` and `\\` are literal.
+In a `wildcard`, `*` matches any characters or none; `\*` and `\\` are literal.
 """
 
 import ipaddress
@@ -26,14 +25,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Dialect:
-    """The differences between the two filter languages."""
+    """Differences between SNS filter policies and EventBridge patterns."""
 
     largest_number: float
-    """bound of numbers in conditions, either side of zero"""
+    """bound of numbers, either side of zero"""
     decimals: int
-    """places to which numbers are compared"""
+    """places compared"""
     wildcards: bool
-    """supports `wildcard`, and `equals-ignore-case` within `prefix` and `suffix`"""
+    """allows `wildcard`, and `equals-ignore-case` in `prefix` and `suffix`"""
     empty_affixes: bool
     """`prefix` and `suffix` may be empty"""
 
@@ -46,11 +45,7 @@ EVENT_PATTERN = Dialect(largest_number=5e9, decimals=6, wildcards=True, empty_af
 
 
 def read_wildcard(text: str) -> Callable[[str], bool]:
-    """Compiles a wildcard pattern; matching is linear except for repeats.
-
-
-    Raises Invalid for consecutive wildcards or unknown escapes.
-    """
+    """Matching is linear except for repeats; raises Invalid."""
     first, *rest = _pieces(text)
     if not rest:
         return lambda value: value == first
@@ -62,7 +57,7 @@ def read_wildcard(text: str) -> Callable[[str], bool]:
         if not (value.startswith(first) and value.endswith(last)):
             return False
         place, end = len(first), len(value) - len(last)
-        # The first occurrence of each piece is enough: it leaves most for the others.
+        # The first occurrence leaves most text for the other pieces.
         for piece in middle:
             found = value.find(piece, place, end)
             if found < 0:
@@ -74,7 +69,6 @@ def read_wildcard(text: str) -> Callable[[str], bool]:
 
 
 def _pieces(text: str) -> list[str]:
-    """Splits at the wildcards."""
     pieces, escaped = [""], False
     for place, character in enumerate(text):
         if escaped:
@@ -96,7 +90,7 @@ def _pieces(text: str) -> list[str]:
 
 
 ABSENT: Final = object()
-"""value of a key that the message does not have"""
+"""value of a missing key"""
 
 _IGNORE_CASE = "equals-ignore-case"
 
@@ -104,7 +98,7 @@ Condition = Callable[[object], bool]
 
 
 def read_condition(given: Any, dialect: Dialect) -> Condition:
-    """Compiles one element of a filter's list; raises Invalid."""
+    """Raises Invalid."""
     if not isinstance(given, dict):
         return _equal(given, dialect)
     if len(given) != 1:
@@ -136,7 +130,7 @@ def _suffix(operand: Any, dialect: Dialect) -> Condition:
 
 
 def _affix(operator: str, operand: Any, dialect: Dialect) -> tuple[str, Callable[[str], str]]:
-    """Returns the affix and how to change a value before comparing."""
+    """Returns the affix, and how to change a value before comparing."""
     if not dialect.wildcards or not isinstance(operand, dict):
         return _text(operator, operand, empty=dialect.empty_affixes), str
     ((inner, given),) = operand.items() if len(operand) == 1 else (("", None),)
@@ -163,7 +157,7 @@ def _anything_but(operand: Any, dialect: Dialect) -> Condition:
         if not listed or not all(isinstance(one, str) or _is_number(one) for one in listed):
             raise Invalid("anything-but takes a string, a number, or a list of either")
         unwanted = [_equal(one, dialect) for one in listed]
-    # Numbers, true and null also pass, as in event-ruler's Machine.
+    # Numbers, true and null pass, as in event-ruler's Machine.
     return lambda value: value is not ABSENT and not any(test(value) for test in unwanted)
 
 
@@ -176,7 +170,7 @@ def _but(operand: dict[str, Any], dialect: Dialect) -> list[Condition]:
     listed = given if isinstance(given, list) else [given]
     if not listed:
         raise Invalid(f"{operator} under anything-but needs at least one string")
-    # Here prefix and suffix must not be empty, the others may where the dialect allows it.
+    # Here, only these two may be empty.
     empty = dialect.empty_affixes and operator in (_IGNORE_CASE, "wildcard")
     texts = [_text(operator, one, empty) for one in listed]
     return [_OPERATORS[operator](one, dialect) for one in texts]
@@ -272,5 +266,5 @@ def _rounded(value: Any, dialect: Dialect) -> float:
     try:
         return round(float(value), dialect.decimals)
     except OverflowError:
-        # JSON integers of any length: these exceed all that a filter may name.
+        # Integers of any length: beyond all filters' numbers.
         return math.inf if value > 0 else -math.inf

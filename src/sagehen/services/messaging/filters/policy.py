@@ -1,9 +1,9 @@
 """SNS filter policies and EventBridge event patterns.
 
 
-In both, keys are ANDed and the values in a key's list ORed. Sources: SNS's developer guide
-(sns-subscription-filter-policies, subscription-filter-policy-constraints) and EventBridge's
-(eb-create-pattern, eb-create-pattern-operators); otherwise as AWS's matcher (aws/event-ruler).
+Sources: SNS's developer guide (sns-subscription-filter-policies,
+subscription-filter-policy-constraints), EventBridge's user guide (eb-create-pattern,
+eb-create-pattern-operators), and AWS's matcher (aws/event-ruler).
 """
 
 import functools
@@ -36,18 +36,14 @@ MOST_COMBINATIONS = 150
 
 
 class FilterPolicy:
-    """A parsed filter policy; made by `read_policy`."""
+    """A parsed filter policy."""
 
     def __init__(self, test: Test, scope: str) -> None:
         self._test = test
         self._scope = scope
 
     def accepts(self, message: str, attributes: Mapping[str, MessageAttribute]) -> bool:
-        """Tells whether the subscription wants this message.
-
-
-        A policy on the body rejects messages that are not JSON objects.
-        """
+        """A policy on the body rejects messages that are not JSON objects."""
         if self._scope == ATTRIBUTES:
             return self._test(_values_of(attributes))
         try:
@@ -59,12 +55,7 @@ class FilterPolicy:
 
 @functools.lru_cache(maxsize=1024)
 def read_policy(text: str, scope: str = ATTRIBUTES) -> FilterPolicy:
-    """Parses a policy from JSON.
-
-
-    Raises:
-        Invalid: not a policy, nested where its scope forbids it, or over a limit.
-    """
+    """Raises Invalid, also for nesting that the scope forbids."""
     if len(text.encode()) > MOST_BYTES:
         raise Invalid(f"Filter policy is over {MOST_BYTES} bytes")
     try:
@@ -82,7 +73,7 @@ def read_policy(text: str, scope: str = ATTRIBUTES) -> FilterPolicy:
 
 
 def _values_of(attributes: Mapping[str, MessageAttribute]) -> dict[str, Any]:
-    """Returns attributes as JSON values, without binary ones, which filters cannot test."""
+    """Omits binary attributes, which filters cannot test."""
     found: dict[str, Any] = {}
     for name, attribute in attributes.items():
         kind, text = attribute.data_type.split(".")[0], attribute.string_value
@@ -103,7 +94,7 @@ def _decoded(text: str) -> Any:
 
 
 def _leaves(rules: Mapping[str, Any], depth: int) -> Iterator[tuple[int, int]]:
-    """Yields the number of values and the depth of each key."""
+    """Yields each key's number of values and depth."""
     for key, rule in rules.items():
         if isinstance(rule, dict):
             yield from _leaves(rule, depth + 1)
@@ -128,7 +119,7 @@ MOST_CHARACTERS = 4096
 
 
 class EventPattern:
-    """A parsed event pattern; made by `read_pattern`."""
+    """A parsed event pattern."""
 
     def __init__(self, test: Test) -> None:
         self._test = test
@@ -143,7 +134,7 @@ class EventPattern:
 
 @functools.lru_cache(maxsize=2048)
 def read_pattern(text: str) -> EventPattern:
-    """Parses a pattern from JSON; raises Invalid."""
+    """Raises Invalid."""
     if len(text) > MOST_CHARACTERS:
         raise Invalid(f"Event pattern is over {MOST_CHARACTERS} characters")
     try:

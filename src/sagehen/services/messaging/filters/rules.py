@@ -1,10 +1,10 @@
-"""Compiles the JSON filters of SNS and EventBridge into tests of objects.
+"""Compiles JSON filters of SNS and EventBridge into tests of objects.
 
 
-Keys are ANDed, the values in a key's list ORed; of `$or`, one choice is enough. All conditions on a
-list's objects must hold for the same object. `exists: false` holds if no object has the key; but if
-an alphabetically earlier key has selected one object, only that object must lack it, as in AWS's
-matcher (aws/event-ruler, ACFinder).
+Keys are ANDed; the values in a key's list and the choices of `$or` are ORed. Conditions on a list
+of objects must hold for the same object. `exists: false` holds if no object has the key or, once an
+alphabetically earlier key has selected an object, if that one lacks it, as in AWS's matcher
+(aws/event-ruler, ACFinder).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,16 +22,11 @@ _Find = Callable[[_Objects], bool]
 
 
 def read_rules(rules: Mapping[str, Any], dialect: Dialect, flat: str | None = None) -> Test:
-    """Compiles rules into a test.
+    """Raises Invalid, or RecursionError for deep nesting.
 
 
     Args:
-        flat: the scope that forbids nested objects, for the message.
-
-
-    Raises:
-        Invalid: the rules are not valid.
-        RecursionError: they nest too deeply.
+        flat: the scope that forbids nested objects.
     """
     read = _read(rules, dialect, flat)
     return lambda values: _holds(read, [values])
@@ -47,10 +42,11 @@ def _read(rules: Mapping[str, Any], dialect: Dialect, flat: str | None) -> "_All
 
 
 def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[str, Any]]]:
-    """Moves keys that are both beside and within `$or` into its choices; the later list wins.
+    """Moves keys beside `$or` that choices repeat into the choices; the later list wins, as in
+    AWS's compiler (JsonRuleCompiler).
 
 
-    This follows AWS's compiler (JsonRuleCompiler). Also returns the overridden rules.
+    Also returns overridden rules.
     """
     keys, choices = list(rules), rules["$or"]
     twice = {key for key, rule in rules.items() if isinstance(rule, list)} & _lists_in(choices)
@@ -73,7 +69,7 @@ def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[st
 
 
 def _lists_in(choices: list[dict[str, Any]]) -> set[str]:
-    """Returns the keys that have a list in some choice and nothing else in any."""
+    """Returns keys that only have lists in the choices."""
     lists: set[str] = set()
     others: set[str] = set()
     for one in choices:
@@ -113,13 +109,11 @@ def _not_empty(key: str, rules: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A key and its list of conditions."""
-
     key: str
     conditions: tuple[Condition, ...]
 
     def by_value(self, _: _Objects) -> _Find:
-        # A list satisfies a condition if any element does.
+        # A list passes if any element does.
         return lambda objects: any(
             condition(value)
             for one in objects
@@ -135,8 +129,6 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class _Below:
-    """A key and the rules for its nested objects."""
-
     key: str
     rules: "_All"
 
@@ -153,8 +145,6 @@ class _Below:
 
 @dataclass(frozen=True)
 class _Any:
-    """The choices of `$or`."""
-
     choices: "tuple[_All, ...]"
 
     def by_value(self, among: _Objects) -> _Find:
@@ -167,15 +157,15 @@ class _Any:
 
 @dataclass(frozen=True)
 class _All:
-    """The rules of an object, sorted by key."""
+    """An object's rules, sorted by key."""
 
     rules: "tuple[_Rule, ...]"
 
     def by_value(self, among: _Objects) -> _Find:
-        """Finds an object that is selected by a value and for which all other rules hold.
+        """Tests for an object that one rule selects by value and all later rules accept.
 
 
-        Rules before that value by alphabet must be absent from all candidates, `among`.
+        Earlier rules must hold by absence in all candidates, `among`.
         """
         finds: list[tuple[_Find, tuple[_Rule, ...]]] = []
         for number, rule in enumerate(self.rules):
@@ -209,7 +199,6 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yields objects, also from nested lists."""
     if isinstance(value, list):
         for one in value:
             yield from _objects(one)

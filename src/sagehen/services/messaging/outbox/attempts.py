@@ -13,20 +13,20 @@ __all__ = ["DeliveryAttempt", "DeliveryResult", "ReceiverAnswer"]
 class DeliveryResult(StrEnum):
     ACCEPTED = "ACCEPTED"
     REFUSED = "REFUSED"
-    """final: the receiver does not want it"""
+    """final"""
     FAILED = "FAILED"
     """may succeed on a retry"""
 
 
 class ReceiverAnswer(msgspec.Struct, frozen=True):
-    """A result and a short reason."""
+    """A result and its reason."""
 
     verdict: DeliveryResult
     why: str = ""
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery with all that is known about its receiver."""
+    """A delivery and its receiver."""
 
     delivery: Delivery
     subscription: SubscriptionRecord

@@ -1,9 +1,8 @@
 """The loop that delivers what is in the outbox.
 
 
-Each turn holds the lease, finds due deliveries by subscription, starts as many attempts as their
-receivers have room for, and records each as accepted, postponed or given up. An empty outbox is
-read again only after a commit.
+Each turn holds the lease and starts due deliveries as their receivers have room. Each attempt is
+accepted, postponed or given up. An empty outbox is read again only after a commit.
 """
 
 import asyncio
@@ -27,16 +26,16 @@ __all__ = ["Deliverer", "Post"]
 log = logging.getLogger(__name__)
 
 Post = Callable[[DeliveryAttempt], Awaitable[ReceiverAnswer]]
-"""Makes one attempt within a bounded time; never raises."""
+"""bounded in time; never raises"""
 
 LONGEST_REST_SECONDS = 1.0
 ERROR_SECONDS = 1.0
 MOST_UNDER_WAY = 4096
-"""attempts running or ended but not yet recorded"""
+"""attempts running, or ended but not recorded"""
 
 
 class Deliverer:
-    """Empties the outbox in one loop, with one task per attempt."""
+    """Empties the outbox, with one task per attempt."""
 
     def __init__(
         self,
@@ -59,14 +58,14 @@ class Deliverer:
         self._under_way: dict[str, dict[int, asyncio.Task[None]]] = {}
         """by subscription, then by delivery id"""
         self._known: dict[str, str] = {}
-        """subscription ARN to receiver, for subscriptions with due deliveries"""
+        """subscription ARN to receiver"""
 
     def hint(self, _: str = "") -> None:
         """Wakes the loop; callable from any thread."""
         self._wake.hint()
 
     async def run(self) -> None:
-        """Delivers until cancelled; the next holder of the lease repeats attempts cut off."""
+        """Delivers until cancelled; the next lease holder repeats unfinished attempts."""
         try:
             while True:
                 await self._wake.rest(await self._turn_or_back_off())
@@ -78,7 +77,7 @@ class Deliverer:
             await self._lease.let_go()
 
     async def turn(self) -> float:
-        """Starts all attempts that can start now; returns seconds until the next is due."""
+        """Starts all attempts possible now; returns seconds until the next."""
         self._wake.clear()
         self._idle.begin()
         if not await self._lease.hold():
@@ -99,7 +98,6 @@ class Deliverer:
         return max(0.0, soonest - self._clock.now())
 
     async def drain(self) -> None:
-        """Waits until every started attempt has ended."""
         while tasks := self._tasks():
             await asyncio.gather(*tasks)
 
@@ -114,7 +112,7 @@ class Deliverer:
             return 0
 
     async def _begin(self, arn: str, now: float) -> float:
-        """Starts a subscription's attempts as its receiver has room; returns when to look again."""
+        """Starts a subscription's attempts; returns when to look again."""
         under_way = self._under_way.get(arn, {})
         found = await self._outbox.look(arn, now, self._receivers.most_each, under_way)
         if found is None:
@@ -140,7 +138,7 @@ class Deliverer:
         except Exception:
             about = {"action": "deliver", "subscription": arn}
             log.exception("What came of a delivery could not be noted.", extra=about)
-            # The delivery is still due. Wait, or an immediate error would repeat without end.
+            # Still due: wait, or an immediate error would repeat without end.
             await self._clock.sleep(ERROR_SECONDS)
         finally:
             del self._under_way[arn][parcel.delivery.delivery_id]
@@ -152,7 +150,7 @@ class Deliverer:
         try:
             return await self._post(parcel)
         finally:
-            # Free the slot before the disk write, so that the next attempt need not wait for it.
+            # Free the slot before the disk write, so the next attempt need not wait.
             self._receivers.end(receiver, parcel.subscription.arn)
             self._wake.set()
 

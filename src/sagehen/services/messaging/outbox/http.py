@@ -1,5 +1,4 @@
-"""Deliveries by HTTP: SNS's own form, raw messages, Standard Webhooks and EventBridge's API
-destinations."""
+"""Deliveries by HTTP in the forms of SNS, Standard Webhooks and EventBridge."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +28,7 @@ WEBHOOK_USER_AGENT = "Sagehen"
 API_USER_AGENT = "Amazon/EventBridge/ApiDestinations"
 _WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
 _READ_OF_ANSWER = 64 * 1024
-"""bytes; read so that the connection can be reused; a longer body closes it"""
+"""bytes read to reuse the connection; a longer body closes it"""
 _GONE = 410
 
 Seal = Callable[[Envelope], str]
@@ -37,7 +36,7 @@ _Headers = dict[str, str]
 
 
 class HttpPost:
-    """Posts to any URL without following redirects."""
+    """Posts to any URL; follows no redirects."""
 
     def __init__(self, seal: Seal, clock: Clock, timeout_seconds: float) -> None:
         """`timeout_seconds` bounds a whole attempt."""
@@ -51,19 +50,19 @@ class HttpPost:
             await self._opened.close()
 
     async def notify(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
-        """Delivers in SNS's form, for the protocols `http` and `https`."""
+        """Serves the protocols `http` and `https`."""
         if (
             parcel.delivery.kind is PostKind.NOTIFICATION
             and parcel.subscription.attributes.get("RawMessageDelivery") == "true"
         ):
             body = parcel.delivery.notice.text_for(parcel.subscription.protocol)
         else:
-            # Off the event loop: signing takes longer than everything else.
+            # Off the event loop: signing takes longest.
             body = await asyncio.to_thread(self._seal, envelope_of(parcel))
         return await self._post(parcel, body.encode(), _sns_headers(parcel), _sns_verdict)
 
     async def call_webhook(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
-        """Posts the plain message with Standard Webhooks headers."""
+        """Posts in the form of Standard Webhooks."""
         notice = parcel.delivery.notice
         body = notice.text_for(parcel.subscription.protocol).encode()
         headers = {
@@ -80,7 +79,7 @@ class HttpPost:
         return await self._post(parcel, body, headers, _webhook_verdict)
 
     async def send_event(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
-        """Sends an event to a rule's webhook or API destination."""
+        """Serves webhooks and API destinations of rules."""
         method = parcel.subscription.attributes.get(METHOD)
         if method is None:
             return await self.call_webhook(parcel)
@@ -117,7 +116,7 @@ class HttpPost:
             return ReceiverAnswer(DeliveryResult.FAILED, f"{type(error).__name__}: {error}"[:512])
 
     def _session(self) -> "aiohttp.ClientSession":
-        """Returns the shared session, opened in the first caller's event loop."""
+        """Opens the session in the first caller's event loop."""
         if self._opened is None:
             self._opened = _open(self._timeout_seconds)
         return self._opened
@@ -129,7 +128,7 @@ def _open(timeout_seconds: float) -> "aiohttp.ClientSession":
     from sagehen.services.messaging.outbox.resolver import OwnThreadsResolver
 
     return aiohttp.ClientSession(
-        # The callers limit the number of connections.
+        # Callers limit concurrency.
         connector=aiohttp.TCPConnector(limit=0, resolver=OwnThreadsResolver()),
         timeout=aiohttp.ClientTimeout(total=timeout_seconds),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -138,7 +137,6 @@ def _open(timeout_seconds: float) -> "aiohttp.ClientSession":
 
 
 def envelope_of(parcel: DeliveryAttempt) -> Envelope:
-    """Returns the envelope of a notice, or of a confirmation with its token."""
     delivery, subscription = parcel.delivery, parcel.subscription
     version = parcel.topic.signature_version
     if delivery.kind is PostKind.NOTIFICATION:
@@ -175,7 +173,7 @@ def _sns_headers(parcel: DeliveryAttempt) -> dict[str, str]:
 
 
 def _sns_verdict(status: int) -> DeliveryResult:
-    """SNS treats a 4xx as final; so is a redirect, which is not followed."""
+    """A 4xx is final for SNS; so is a redirect here."""
     if 200 <= status < 300:
         return DeliveryResult.ACCEPTED
     return DeliveryResult.REFUSED if 300 <= status < 500 else DeliveryResult.FAILED
@@ -202,7 +200,7 @@ def _own_headers(parcel: DeliveryAttempt) -> dict[str, str]:
 
 
 async def _read_past(response: "aiohttp.ClientResponse") -> None:
-    """Reads the rest of the body; errors are ignored, as the status alone decides."""
+    """Ignores errors: the status alone decides."""
     import aiohttp
 
     left = _READ_OF_ANSWER

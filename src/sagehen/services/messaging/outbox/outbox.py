@@ -1,5 +1,4 @@
-"""The deliverer's access to the outbox: reads off the event loop, grouped writes, and retry
-times."""
+"""The deliverer's access to the outbox: reads off the event loop, and grouped writes."""
 
 import asyncio
 import logging
@@ -46,11 +45,11 @@ __all__ = ["DueDeliveries", "Outbox", "next_delay"]
 log = logging.getLogger(__name__)
 
 _JITTER = 0.1
-"""random part of a delay, so that deliveries that failed together do not retry together"""
+"""random part of a delay, so that retries spread"""
 
 
 def next_delay(parcel: DeliveryAttempt, source: random.Random, now: float) -> float | None:
-    """Returns seconds until the next attempt, or None after the last."""
+    """Returns seconds, or None after the last attempt."""
     delays = _delays(parcel)
     made = parcel.delivery.attempts
     if made >= len(delays):
@@ -72,7 +71,7 @@ def _delays(parcel: DeliveryAttempt) -> Sequence[float]:
 
 
 def _ends_at(parcel: DeliveryAttempt) -> float:
-    """Returns the time after which events are too old to be retried."""
+    """Returns when events become too old to retry."""
     age = parcel.subscription.attributes.get("MaximumEventAgeInSeconds")
     if parcel.subscription.protocol != PROTOCOL or age is None:
         return math.inf
@@ -83,7 +82,7 @@ T = TypeVar("T")
 
 
 class DueDeliveries(msgspec.Struct, frozen=True):
-    """A subscription, its rate limit and its due deliveries."""
+    """A subscription and its due deliveries."""
 
     subscription: SubscriptionRecord
     most_per_second: int | None
@@ -91,7 +90,7 @@ class DueDeliveries(msgspec.Struct, frozen=True):
 
 
 SHED_AT_ONCE = 500
-"""per transaction, so as not to block other writers"""
+"""per transaction, to let other writers in"""
 
 
 class Outbox:
@@ -115,23 +114,20 @@ class Outbox:
         return self._database.commits
 
     async def due_by_subscription(self) -> dict[str, float]:
-        """Returns when each subscription's first delivery is due."""
         return await asyncio.to_thread(self._read, deliveries.due_by_subscription)
 
     async def look(
         self, arn: str, now: float, limit: int, without: Collection[int]
     ) -> DueDeliveries | None:
-        """Returns due deliveries except those in `without`, or None if the subscription is gone."""
+        """Returns None if the subscription is gone."""
         return await asyncio.to_thread(
             self._read, lambda connection: _look(connection, arn, now, limit, list(without))
         )
 
     async def drop(self, arn: str) -> None:
-        """Drops the deliveries of a subscription that is gone."""
         await self._writes.join(lambda connection: deliveries.drop(connection, [arn]))
 
     async def settle(self, parcel: DeliveryAttempt, answer: ReceiverAnswer) -> None:
-        """Records the result of an attempt."""
         delay = None
         if answer.verdict is DeliveryResult.FAILED:
             delay = next_delay(parcel, self._source, self._clock.now())
@@ -198,7 +194,7 @@ def _look(
 
 
 def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRecord] | None:
-    """Returns a subscription and its topic, or a target as both; None if either is gone."""
+    """Returns None if subscription or topic is gone."""
     if is_address(arn):
         return event_targets.find_receiver(connection, arn)
     subscription = subscriptions.get(connection, arn)
@@ -207,8 +203,7 @@ def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRe
 
 
 def _shed(arn: str, most: int, connection: Connection) -> list[DeliveryAttempt]:
-    """Gives up some deliveries beyond `most`. If the subscription is gone, does nothing: they are
-    dropped when due."""
+    """Leaves subscriptions that are gone: their deliveries are dropped when due."""
     found = _find(connection, arn)
     if found is None:
         return []
@@ -225,7 +220,7 @@ def _shed(arn: str, most: int, connection: Connection) -> list[DeliveryAttempt]:
 
 
 def _give_up(connection: Connection, parcel: DeliveryAttempt, answer: ReceiverAnswer) -> bool:
-    """Drops a delivery or moves it to the dead letters; returns False if it is already gone."""
+    """Drops or dead-letters a delivery; returns False if already gone."""
     if not deliveries.finish(connection, parcel.delivery):
         return False
     if parcel.subscription.protocol == PROTOCOL:

@@ -1,4 +1,4 @@
-"""Limits on concurrent deliveries per receiver, and on their rate."""
+"""Limits on each receiver's concurrent deliveries and rate."""
 
 from collections import Counter
 from urllib.parse import urlsplit
@@ -17,8 +17,8 @@ def receiver_of(subscription: SubscriptionRecord) -> str:
 
 
 class Receivers:
-    """Counts running deliveries, so that a hanging receiver does not block others, nor one of its
-    subscriptions the rest."""
+    """Limits running deliveries, so that a hanging receiver blocks no others, nor a subscription
+    its receiver's others."""
 
     def __init__(self, most: int, most_each: int) -> None:
         self._most = most
@@ -29,7 +29,6 @@ class Receivers:
         self._total = 0
 
     def room(self, receiver: str, subscription_arn: str) -> int:
-        """Returns how many more deliveries of the subscription may start now."""
         return min(
             self._most - self._total,
             self.most_each - self._on_the_way[receiver],
@@ -53,13 +52,13 @@ class Receivers:
 
 
 class Throttle:
-    """Enforces maxReceivesPerSecond; unused capacity is saved for at most one second."""
+    """Enforces maxReceivesPerSecond; at most one second's unused capacity is saved."""
 
     def __init__(self) -> None:
         self._used: dict[str, tuple[float, float]] = {}
 
     def allows(self, subscription_arn: str, per_second: int | None, now: float) -> int | None:
-        """Returns how many may be sent now, or None without a limit."""
+        """Returns None if unlimited."""
         if per_second is None:
             self._used.pop(subscription_arn, None)
             return None
@@ -71,7 +70,6 @@ class Throttle:
             self._used[subscription_arn] = (left, now)
 
     def forget(self, but: set[str]) -> None:
-        """Forgets all subscriptions except `but`."""
         for arn in self._used.keys() - but:
             del self._used[arn]
 

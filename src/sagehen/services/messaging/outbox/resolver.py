@@ -1,5 +1,4 @@
-"""Resolves receivers' host names in separate threads, so that a hanging lookup blocks nothing
-else."""
+"""Resolves host names in separate threads, so that a hanging lookup blocks nothing else."""
 
 import asyncio
 import socket
@@ -13,7 +12,7 @@ _THREADS = 16
 
 
 class OwnThreadsResolver(AbstractResolver):
-    """The system resolver on its own threads: operations use the event loop's default threads."""
+    """Uses its own threads: operations use the event loop's."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, "resolver")

@@ -1,9 +1,8 @@
 """SNS delivery policies: retry delays, rate limit and content type.
 
 
-Forms, ranges and defaults are from SNS's developer guide (sns-message-delivery-retries). The guide
-only names the backoff functions; here each grows from the least delay to the greatest, which the
-phase's last retry waits for.
+Source: SNS's developer guide (sns-message-delivery-retries), which only names the backoff
+functions; here each grows from the least delay to the greatest at the phase's end.
 """
 
 import math
@@ -37,8 +36,7 @@ _Growth = Literal["linear", "arithmetic", "geometric", "exponential"]
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Four phases of retries: immediate, at the least delay, growing, at the greatest. In
-    seconds."""
+    """Phases of retries, in seconds: immediate, at the least delay, growing, at the greatest."""
 
     min_delay_target: _Delay = 20
     max_delay_target: _Delay = 20
@@ -49,7 +47,6 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     backoff_function: _Growth | None = "linear"
 
     def delays(self) -> list[float]:
-        """Returns the seconds before each retry."""
         at_once, least, most = self._phases()
         growing = self.num_retries - at_once - least - most
         return [
@@ -60,7 +57,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ]
 
     def check(self) -> None:
-        """Raises Invalid if the numbers contradict each other."""
+        """Raises Invalid if the numbers conflict."""
         if self.max_delay_target < self.min_delay_target:
             raise Invalid("maxDelayTarget must be greater than or equal to minDelayTarget")
         if sum(self._phases()) > self.num_retries:
@@ -121,10 +118,10 @@ class _Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeliveryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The effective policy of one HTTP subscription."""
+    """One HTTP subscription's effective policy."""
 
     retries: RetryPolicy | None
-    """None if neither topic nor subscription sets it"""
+    """None if set nowhere"""
     most_per_second: int | None = None
     content_type: str | None = None
 
@@ -146,7 +143,7 @@ def read_subscription_policy(text: str | None) -> _Subscription:
 
 
 def effective_policy(topic_text: str | None, subscription_text: str | None) -> DeliveryPolicy:
-    """Merges the policies of topic and subscription; raises Invalid."""
+    """Raises Invalid."""
     topic = read_topic_policy(topic_text).http
     own = read_subscription_policy(subscription_text)
     if topic.disable_subscription_overrides:
@@ -167,12 +164,12 @@ MAIL_DELAYS: Sequence[float] = (
     ).delays(),
     *[600.0] * 38,
 )
-"""seconds; SNS's for SMTP, over some six hours"""
+"""seconds; SNS's for SMTP, some six hours in all"""
 
 WEBHOOK_DELAYS: Sequence[float] = (
     5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400,
 )  # fmt: skip
-"""seconds; recommended by the Standard Webhooks specification, over some three days"""
+"""seconds; Standard Webhooks' recommendation, some three days in all"""
 
 
 def _read(text: str | None, kind: type[T]) -> T:

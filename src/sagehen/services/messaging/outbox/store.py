@@ -1,4 +1,4 @@
-"""SQL of the outbox: notices and their pending deliveries."""
+"""SQL of the outbox."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 DELIVERIES_DUE = "deliveries"
-"""channel on which database listeners hear of additions"""
+"""channel of database notifications"""
 
 _D = DELIVERIES.c
 _CLOCK_SLACK_SECONDS = 2.0
-"""smaller differences come from clock adjustment"""
+"""smaller differences are clock adjustment"""
 
-# Steps through the index from subscription to subscription: GROUP BY would read all rows.
+# Steps through the index by subscription: GROUP BY would read all rows.
 _FIRST_DUE = text(
     """
     WITH RECURSIVE waiting(arn) AS (
@@ -49,7 +49,7 @@ def add(
     subscription_arns: Sequence[str],
     kind: PostKind = PostKind.NOTIFICATION,
 ) -> None:
-    """Adds a delivery of the notice for each subscription, due now."""
+    """The deliveries are due now."""
     if not subscription_arns:
         return
     statement = insert(NOTICES).values(content=msgspec.json.encode(notice))
@@ -70,11 +70,7 @@ def add(
 
 
 def due_by_subscription(connection: Connection) -> dict[str, float]:
-    """Returns when each subscription's first delivery is due.
-
-
-    The cost depends on the number of subscriptions, not of deliveries.
-    """
+    """Returns first due times. The cost depends on the number of subscriptions, not deliveries."""
     return {row.arn: row.due_at for row in connection.execute(_FIRST_DUE)}
 
 
@@ -85,7 +81,7 @@ def due(
     limit: int,
     without: Sequence[int] = (),
 ) -> list[Delivery]:
-    """Returns due deliveries of a subscription, oldest first, except those in `without`."""
+    """Returns deliveries oldest first, except those in `without`."""
     statement = (
         select(DELIVERIES, NOTICES.c.content)
         .join(NOTICES, NOTICES.c.notice_id == _D.notice_id)
@@ -98,8 +94,8 @@ def due(
 
 
 def excess(connection: Connection, subscription_arn: str, most: int, limit: int) -> list[Delivery]:
-    """Returns some of a subscription's deliveries beyond the first `most`."""
-    # Select ids from the index alone, so that only the rows found are read.
+    """Returns some deliveries beyond the first `most`."""
+    # From the index alone: only rows found are read.
     beyond = select(_D.delivery_id).where(_D.subscription_arn == subscription_arn)
     found = beyond.order_by(_D.due_at, _D.delivery_id).offset(most).limit(limit)
     statement = (
@@ -111,18 +107,17 @@ def excess(connection: Connection, subscription_arn: str, most: int, limit: int)
 
 
 def postpone(connection: Connection, delivery: Delivery, now: float, delay: float) -> None:
-    """Records a failed attempt; `delay` is in seconds."""
+    """`delay` is in seconds."""
     statement = update(DELIVERIES).where(_D.delivery_id == delivery.delivery_id)
     values = {"attempts": delivery.attempts + 1, "due_at": now + delay, "delay_seconds": delay}
     connection.execute(statement.values(**values))
 
 
 def bound_waits(connection: Connection, now: float) -> int:
-    """Shortens waits longer than their recorded delay, as after the clock was set back; returns how
-    many.
+    """Shortens waits over their recorded delay, as after the clock was set back; returns how many.
 
 
-    Reads all deliveries. Those of earlier versions have no recorded delay and stay unchanged.
+    Reads all deliveries. Those of earlier versions have no recorded delay and stay.
     """
     too_long = _D.due_at > now + _D.delay_seconds + _CLOCK_SLACK_SECONDS
     statement = update(DELIVERIES).where(too_long).values(due_at=now + _D.delay_seconds)
@@ -133,7 +128,7 @@ def bound_waits(connection: Connection, now: float) -> int:
 
 
 def finish(connection: Connection, delivery: Delivery) -> bool:
-    """Deletes a delivery that was accepted or given up; returns False if it is already gone."""
+    """Returns False if the delivery is already gone."""
     statement = delete(DELIVERIES).where(_D.delivery_id == delivery.delivery_id)
     gone = connection.execute(statement).rowcount > 0
     _drop_notices(connection, [delivery.notice_id])
@@ -141,7 +136,6 @@ def finish(connection: Connection, delivery: Delivery) -> bool:
 
 
 def drop(connection: Connection, subscription_arns: Sequence[str] | Select[Any]) -> None:
-    """Deletes all deliveries of these subscriptions."""
     mine = _D.subscription_arn.in_(subscription_arns)
     notices = list(connection.scalars(select(_D.notice_id).where(mine).distinct()))
     connection.execute(delete(DELIVERIES).where(mine))

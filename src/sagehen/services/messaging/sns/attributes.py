@@ -1,4 +1,4 @@
-"""Names, checks and effective values of the attributes of SNS topics and subscriptions."""
+"""Attributes of SNS topics and subscriptions."""
 
 import re
 from collections.abc import Callable
@@ -39,15 +39,11 @@ Check = Callable[[str], object]
 
 
 def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str, str]:
-    """Checks a topic's attributes and drops those with an empty value, which unsets them.
+    """Drops empty values, which unset attributes; raises AwsError.
 
 
     Args:
-        within: the request parameter the attributes came in, for error messages.
-
-
-    Raises:
-        AwsError: an attribute does not exist, or its value is not valid.
+        within: the request parameter, for messages.
     """
     return _kept(given, _TOPIC_CHECKS, within)
 
@@ -55,12 +51,7 @@ def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str,
 def check_subscription_attributes(
     given: dict[str, str], protocol: str, within: str = ""
 ) -> dict[str, str]:
-    """Checks all attributes of a subscription and drops those with an empty value.
-
-
-    Raises:
-        AwsError: an attribute is not valid by itself, with the others or with the protocol.
-    """
+    """Drops empty values; raises AwsError, also for conflicts with the protocol."""
     kept = _kept(given, _SUBSCRIPTION_CHECKS, within)
     for name, protocols in _ONLY_FOR.items():
         if name in kept and protocol not in protocols:
@@ -93,7 +84,7 @@ def _wrong(name: str, error: Exception, within: str) -> AwsError:
 
 
 def _check_filter(kept: dict[str, str], within: str) -> None:
-    """Check policy and scope together: the scope decides how a policy is read."""
+    """The scope decides how a policy is read."""
     policy = kept.get("FilterPolicy")
     if policy:
         try:
@@ -137,7 +128,7 @@ def _dead_letters(value: str) -> None:
 
 
 def _any(_: str) -> None:
-    """Accept any value: Sagehen stores and returns the attribute without using it."""
+    """Accepts any value: the attribute is stored but has no effect."""
 
 
 _TOPIC_CHECKS: dict[str, Check] = {

@@ -1,5 +1,5 @@
-"""ConfirmSubscription and Unsubscribe, called by the owner or by unsigned GET links in messages,
-which only their receivers know."""
+"""ConfirmSubscription and Unsubscribe, by the owner or by unsigned links that only receivers
+know."""
 
 import secrets
 import uuid
@@ -59,17 +59,14 @@ def new_token() -> str:
 def ask_to_confirm(
     call: RequestContext, connection: Connection, subscription: SubscriptionRecord
 ) -> None:
-    """Posts a confirmation request to the endpoint and restarts the token's lifetime."""
+    """Posts a confirmation request and restarts the token's lifetime."""
     text = _SUBSCRIBED.format(topic=subscription.topic_arn)
     _post(call, connection, subscription, PostKind.SUBSCRIPTION_CONFIRMATION, text)
 
 
 def confirm_subscription(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Confirms the subscription that the token was sent for; a repeated call changes nothing.
-
-
-    The token of an UnsubscribeConfirmation restores a deleted subscription.
-    """
+    """A repeated call changes nothing. An UnsubscribeConfirmation's token restores a deleted
+    subscription."""
     with call.database.write() as connection:
         found = subscriptions.by_token(connection, params["Token"], lock=True)
         if found is None or found.topic_arn != params["TopicArn"]:
@@ -80,8 +77,7 @@ def confirm_subscription(call: RequestContext, params: dict[str, Any]) -> dict[s
             raise invalid("Token", "it has expired: subscribe again")
         same = subscriptions.find(connection, found.topic_arn, found.protocol, found.endpoint)
         if same is not None and same.arn != found.arn:
-            # The endpoint was subscribed again after this subscription was deleted: only the newer
-            # subscription's token confirms it.
+            # The endpoint was subscribed again: only the newer subscription's token confirms.
             raise invalid("Token", "the endpoint was subscribed again since")
         locked = params.get("AuthenticateOnUnsubscribe", "").lower() == "true"
         confirmed = msgspec.structs.replace(
@@ -95,7 +91,7 @@ def confirm_subscription(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def unsubscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Deletes a subscription and its pending deliveries; an unknown ARN is no error."""
+    """An unknown ARN is no error."""
     arn = params["SubscriptionArn"]
     check_arn_length("SubscriptionArn", arn)
     with call.database.write() as connection:
@@ -114,8 +110,7 @@ def unsubscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 def end_subscription(
     connection: Connection, found: SubscriptionRecord, now: float
 ) -> SubscriptionRecord:
-    """Marks a subscription deleted and drops its pending deliveries. The record stays because its
-    token may restore it."""
+    """Keeps the record, as its token may restore it; drops pending deliveries."""
     deliveries.drop(connection, [found.arn])
     deleted = msgspec.structs.replace(
         found,
@@ -142,16 +137,12 @@ def _post(
 
 
 LINKED = frozenset((("sns", "ConfirmSubscription"), ("sns", "Unsubscribe")))
-"""The only operations, by service and name, that unsigned requests may call: those of SubscribeURL
-and UnsubscribeURL."""
+"""the only operations that unsigned requests may call, by service and name"""
 
 
 def looks_like_link(request: Request) -> bool:
-    """Tells whether an unsigned request has the form of a SubscribeURL or UnsubscribeURL.
-
-
-    The operation itself is found by `wire.match` and must be in `LINKED`.
-    """
+    """Tells whether an unsigned request looks like one of our links. `wire.match` finds the
+    operation, which must be in `LINKED`."""
     return (
         request.method == "GET"
         and request.raw_path == "/"

@@ -1,4 +1,4 @@
-"""Builds and signs what subscribers are posted: SNS's JSON and Standard Webhooks headers.
+"""Builds and signs posted messages.
 
 
 Sources: SNS's developer guide (sns-message-and-json-formats, sns-verify-signature-of-message) and
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Sign = Callable[[str, str], str]
-"""Maps text and SignatureVersion to a signature in Base64."""
+"""text and SignatureVersion to signature in Base64"""
 
 _SIGNED = {
     PostKind.NOTIFICATION: ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
@@ -64,7 +64,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Links(msgspec.Struct, frozen=True):
-    """URLs of this server that messages contain."""
+    """This server's URLs in messages."""
 
     base_url: str
     """without a trailing slash"""
@@ -101,7 +101,7 @@ def enclose(
 
 
 def seal(envelope: Envelope, links: Links, sign: Sign) -> str:
-    """Returns the envelope as signed JSON."""
+    """Returns signed JSON."""
     fields = _fields(envelope, links)
     fields["SignatureVersion"] = envelope.signature_version
     fields["Signature"] = sign(string_to_sign(fields), envelope.signature_version)
@@ -116,7 +116,7 @@ def seal(envelope: Envelope, links: Links, sign: Sign) -> str:
 
 
 def string_to_sign(fields: Mapping[str, Any]) -> str:
-    """Returns the text that the signature covers: one line per key and one per value."""
+    """Returns the signed text: a line per key and per value."""
     signed = _SIGNED.get(fields["Type"], _SIGNED_CONFIRMATION)
     return "".join([f"{key}\n{fields[key]}\n" for key in signed if key in fields])
 
@@ -154,7 +154,7 @@ def new_secret() -> str:
 
 
 def read_secret(text: str) -> bytes:
-    """Decodes the key of a `whsec_…` secret; raises Invalid."""
+    """Raises Invalid."""
     try:
         key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
     except binascii.Error:
@@ -165,7 +165,7 @@ def read_secret(text: str) -> bytes:
 
 
 def webhook_headers(secret: str, message_id: str, now: float, body: bytes) -> dict[str, str]:
-    """Returns Standard Webhooks headers; `now` is the time of this attempt."""
+    """`now` is the time of this attempt."""
     timestamp = str(int(now))
     signed = f"{message_id}.{timestamp}.".encode() + body
     digest = hmac.new(read_secret(secret), signed, hashlib.sha256).digest()

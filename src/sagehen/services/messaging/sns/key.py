@@ -1,8 +1,8 @@
-"""Makes, reads and uses the RSA key that signs posted messages, and its certificate.
+"""The RSA key that signs messages, and its certificate.
 
 
-As a program, it makes both at a path: `cryptography` takes 8 MiB, which a control that signs
-nothing saves.
+As a program, makes both at a path. `cryptography` takes 8 MiB, which a control that signs nothing
+saves.
 """
 
 import datetime
@@ -25,7 +25,7 @@ _HASHES: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA2
 
 
 def read_key(pem: bytes) -> rsa.RSAPrivateKey:
-    """Raises HomeError if the key is not an RSA key."""
+    """Raises HomeError for other keys."""
     key = serialization.load_pem_private_key(pem, password=None)
     if not isinstance(key, rsa.RSAPrivateKey):
         raise HomeError("The key that signs messages is no RSA key.")
@@ -33,19 +33,19 @@ def read_key(pem: bytes) -> rsa.RSAPrivateKey:
 
 
 def sign(key: rsa.RSAPrivateKey, text: str, version: str) -> bytes:
-    """Signs with RSA PKCS#1 v1.5; `version` is a topic's SignatureVersion."""
+    """Uses PKCS#1 v1.5; `version` is a SignatureVersion."""
     return key.sign(text.encode(), padding.PKCS1v15(), _HASHES[version])
 
 
 def make_key(path: Path) -> None:
-    """Writes a new key and its certificate to one PEM file."""
+    """Writes key and certificate to one PEM file."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
     whole = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     ) + _certificate(key).public_bytes(serialization.Encoding.PEM)
-    # Write to another name first: a crash half-way must not leave an unreadable key.
+    # Replaced at the end: a crash must not leave an unreadable key.
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -65,7 +65,7 @@ def _certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # Allow for a receiver whose clock is behind ours.
+        # A receiver's clock may be behind ours.
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=_CERTIFICATE_DAYS))
         .sign(key, hashes.SHA256())

@@ -1,4 +1,4 @@
-"""Publish, PublishBatch and the table of all SNS operations."""
+"""Publish, PublishBatch and the table of SNS operations."""
 
 import re
 import uuid
@@ -48,7 +48,7 @@ _SUBJECT = re.compile(r"[\x21-\x7e][\x20-\x7e]*")
 
 
 def publish(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Sends a message to all subscribers; the message is on disk when this returns."""
+    """The message is on disk when this returns."""
     if "PhoneNumber" in params:
         raise invalid("PhoneNumber", "Sagehen does not deliver by sms")
     arn = params.get("TopicArn") or params.get("TargetArn")
@@ -62,7 +62,7 @@ def publish(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def publish_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Publishes up to ten messages; the answer lists those that failed."""
+    """The answer lists failed entries."""
     arn, entries = params["TopicArn"], params["PublishBatchRequestEntries"]
     _check_entries(entries)
     notices: dict[str, Notice] = {}
@@ -93,7 +93,7 @@ def _publish(connection: Connection, notice: Notice) -> None:
 
 
 def _notice(call: RequestContext, arn: str, given: dict[str, Any]) -> tuple[Notice, int]:
-    """Returns the message and its size in bytes, as counted towards the limit."""
+    """Returns the message and its size in bytes."""
     message, subject = given["Message"], given.get("Subject")
     _check_message(message, subject)
     try:

@@ -1,4 +1,4 @@
-"""Records of SNS topics, subscriptions, published messages and their deliveries."""
+"""Records of SNS."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -19,7 +19,7 @@ __all__ = [
 
 
 class MessageAttribute(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message attribute; `data_type` is `String`, `String.Array`, `Number` or `Binary`."""
+    """`data_type` is `String`, `String.Array`, `Number` or `Binary`."""
 
     data_type: str
     string_value: str | None = None
@@ -27,29 +27,23 @@ class MessageAttribute(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """A message published to a topic."""
+    """A published message."""
 
     message_id: str
-    """the same on every delivery and retry, so that receivers can detect duplicates"""
+    """same on every delivery and retry, so receivers can detect duplicates"""
     topic_arn: str
     message: str
     published_at: float
     """seconds since the epoch"""
     subject: str | None = None
     structure: str | None = None
-    """`json` if `message` is an object with a text per protocol"""
+    """`json` if `message` has a text per protocol"""
     attributes: Mapping[str, MessageAttribute] = msgspec.field(default_factory=dict)
     dimensions: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """of the NotificationFailures metric; if empty, failed deliveries are not counted"""
+    """of the NotificationFailures metric; if empty, failures are not counted"""
 
     def text_for(self, protocol: str) -> str:
-        """Returns the text for subscribers by `protocol`.
-
-
-        Raises:
-            Invalid: structure is `json`, but the message is not an object of texts with a
-                `default`.
-        """
+        """Returns the text for a protocol; raises Invalid if `json` is wrong."""
         if self.structure != "json":
             return self.message
         try:
@@ -62,12 +56,12 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic; times are seconds since the epoch."""
+    """Times are seconds since the epoch."""
 
     arn: str
     created_at: float
     attributes: dict[str, str]
-    """set by the owner, under SNS's names"""
+    """set by the owner"""
 
     @property
     def name(self) -> str:
@@ -75,20 +69,20 @@ class TopicRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def signature_version(self) -> str:
-        """`1` is SHA-1, SNS's default; `2` is SHA-256."""
+        """Returns `1` for SHA-1, SNS's default, or `2` for SHA-256."""
         return self.attributes.get("SignatureVersion", "1")
 
 
 class SubscriptionState(StrEnum):
     PENDING = "PENDING"
-    """receives only its confirmation request"""
+    """receives only a confirmation request"""
     CONFIRMED = "CONFIRMED"
     DELETED = "DELETED"
-    """kept until the token that may restore it expires"""
+    """kept while its token may restore it"""
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A subscription of an endpoint to a topic."""
+    """A subscription to a topic."""
 
     arn: str
     topic_arn: str
@@ -98,14 +92,13 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: SubscriptionState
     created_at: float
     attributes: dict[str, str]
-    """set by the owner, under SNS's names"""
+    """set by the owner"""
     token: str
-    """confirms the subscription"""
     token_expires_at: float
     confirmed_by_owner: bool = False
     """ConfirmationWasAuthenticated"""
     authenticate_on_unsubscribe: bool = False
-    """if true, unsigned links cannot unsubscribe"""
+    """unsigned links cannot unsubscribe"""
 
 
 class PostKind(StrEnum):
@@ -117,7 +110,7 @@ class PostKind(StrEnum):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending delivery of a notice to one subscription."""
+    """A notice to be delivered to a subscription."""
 
     delivery_id: int
     subscription_arn: str
@@ -127,4 +120,3 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     """made so far"""
     due_at: float
-    """time of the next attempt"""

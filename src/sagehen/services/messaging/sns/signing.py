@@ -1,4 +1,4 @@
-"""Signs messages with a key made at first start, and serves its certificate at SigningCertURL."""
+"""Signs messages with a key made at first start, and serves its certificate."""
 
 import base64
 import hashlib
@@ -26,18 +26,17 @@ _MAKE_SECONDS = 60.0
 
 
 class MessageSigner:
-    """Signs as SNS does: RSA with PKCS#1 v1.5, in Base64."""
+    """Uses RSA with PKCS#1 v1.5, as SNS does."""
 
     def __init__(self, pem: bytes, certificate: bytes) -> None:
-        """`pem` contains the key; `certificate` is also PEM."""
+        """`pem` contains the key; `certificate` is PEM, too."""
         self._pem = pem
         self.certificate = certificate
         digest = hashlib.sha256(certificate).hexdigest()[:32]
         self.certificate_path = f"/_sagehen/sns/SimpleNotificationService-{digest}.pem"
-        """in the form that verifiers expect from SNS"""
+        """form expected by verifiers of SNS"""
 
     def sign(self, text: str, version: str) -> str:
-        """`version` is a topic's SignatureVersion."""
         from sagehen.services.messaging.sns.key import sign
 
         return base64.b64encode(sign(self._key, text, version)).decode()
@@ -50,16 +49,11 @@ class MessageSigner:
 
 
 def load_signer(path: Path) -> MessageSigner:
-    """Loads the key and certificate at `path`, and makes them if the file does not exist.
-
-
-    Raises:
-        HomeError: the file is not a readable key with its certificate.
-    """
+    """Makes key and certificate if missing; raises HomeError for an unreadable file."""
     if not path.exists():
         _make(path)
     try:
-        # Check that key and certificate are whole and match; asyncio imports ssl anyway.
+        # Checks that key and certificate match; asyncio imports ssl anyway.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
         kept = path.read_bytes()
         certificate = _certificate_in(kept)
@@ -72,7 +66,7 @@ def load_signer(path: Path) -> MessageSigner:
 
 
 def _make(path: Path) -> None:
-    """Run in a subprocess, so that its memory is freed when it ends."""
+    """Runs a subprocess, to free its memory at the end."""
     command = [sys.executable, "-m", "sagehen.services.messaging.sns.key", str(path)]
     made = subprocess.run(
         command, capture_output=True, text=True, timeout=_MAKE_SECONDS, check=False
@@ -83,7 +77,7 @@ def _make(path: Path) -> None:
 
 
 def _certificate_in(pem: bytes) -> bytes:
-    """Returns the first certificate, rewrapped to the usual line length."""
+    """Rewraps the first certificate to the usual line length."""
     found = _CERTIFICATE.search(pem)
     if found is None:
         raise ValueError("there is no certificate in it")
@@ -92,8 +86,7 @@ def _certificate_in(pem: bytes) -> bytes:
 
 
 def certificate_route(signer: MessageSigner) -> Route:
-    """Serves the certificate without authentication; clients may cache it, as the path changes with
-    it."""
+    """Needs no authentication. The path changes with the certificate, so clients may cache."""
 
     async def tell(_: Request) -> Response:
         return Response(signer.certificate, media_type="application/x-pem-file")

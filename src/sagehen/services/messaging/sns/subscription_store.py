@@ -28,7 +28,7 @@ _C = SUBSCRIPTIONS.c
 
 
 def insert(connection: Connection, record: SubscriptionRecord) -> bool:
-    """Returns False if the topic already has a subscription of this protocol and endpoint."""
+    """Returns False if topic, protocol and endpoint are taken."""
     statement = rows.upsert(connection, SUBSCRIPTIONS).values(
         **msgspec.to_builtins(record), key=_key(record)
     )
@@ -36,19 +36,19 @@ def insert(connection: Connection, record: SubscriptionRecord) -> bool:
 
 
 def get(connection: Connection, arn: str, lock: bool = False) -> SubscriptionRecord | None:
-    """Returns the subscription even if deleted."""
+    """Also returns deleted subscriptions."""
     return _one(connection, _C.arn == arn, lock)
 
 
 def by_token(connection: Connection, token: str, lock: bool = False) -> SubscriptionRecord | None:
-    """Returns the subscription even if it is deleted or the token has expired."""
+    """Also returns deleted and expired subscriptions."""
     return _one(connection, _C.token == token, lock)
 
 
 def find(
     connection: Connection, topic_arn: str, protocol: str, endpoint: str
 ) -> SubscriptionRecord | None:
-    """Returns the endpoint's subscription to the topic, unless deleted."""
+    """Skips deleted subscriptions."""
     return _one(connection, _C.key == _digest(topic_arn, protocol, endpoint), lock=True)
 
 
@@ -60,7 +60,7 @@ def confirmed(connection: Connection, topic_arn: str) -> list[SubscriptionRecord
 def page(
     connection: Connection, topic_arn: str | None, after: str, limit: int
 ) -> list[SubscriptionRecord]:
-    """Subscriptions with ARNs after `after`, of one topic or all, without deleted ones."""
+    """Skips deleted subscriptions."""
     wanted = [_C.arn > after, _C.state != SubscriptionState.DELETED]
     if topic_arn is not None:
         wanted.append(_C.topic_arn == topic_arn)
@@ -82,25 +82,21 @@ def count_filtered(connection: Connection, topic_arn: str) -> int:
 
 
 def update_record(connection: Connection, record: SubscriptionRecord) -> bool:
-    """Overwrites the stored record; returns False if there is none.
-
-
-    Deleting a subscription frees its topic, protocol and endpoint for a new one.
-    """
+    """Returns False if there is none. Deletion frees topic, protocol and endpoint."""
     statement = update(SUBSCRIPTIONS).where(_C.arn == record.arn)
     values = statement.values(**msgspec.to_builtins(record), key=_key(record))
     return connection.execute(values).rowcount > 0
 
 
 def drop_all(connection: Connection, topic_arn: str) -> None:
-    """Deletes all subscriptions of a topic and their pending deliveries."""
+    """Also drops pending deliveries."""
     mine = select(_C.arn).where(_C.topic_arn == topic_arn)
     deliveries.drop(connection, mine)
     rows.delete_where(connection, SUBSCRIPTIONS, _C.topic_arn == topic_arn)
 
 
 def drop_expired(connection: Connection, now: float, limit: int) -> int:
-    """Deletes unconfirmed and deleted subscriptions whose token has expired."""
+    """Deletes unconfirmed and deleted subscriptions with expired tokens."""
     old = and_(_C.state != SubscriptionState.CONFIRMED, _C.token_expires_at <= now)
     arns = list(connection.scalars(select(_C.arn).where(old).limit(limit)))
     deliveries.drop(connection, arns)

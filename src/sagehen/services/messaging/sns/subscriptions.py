@@ -1,5 +1,4 @@
-"""Subscribe, the listings, and Get- and SetSubscriptionAttributes, with the checks of each
-protocol's endpoints."""
+"""Operations on subscriptions, and checks of endpoints."""
 
 import re
 import uuid
@@ -47,7 +46,7 @@ _MAIL = re.compile(r"[^@\s,;:<>()\[\]\\\"]{1,64}@[^@\s,;:<>()\[\]\\\"]{1,255}")
 
 
 def check_endpoint(call: RequestContext, protocol: str, endpoint: str) -> None:
-    """Raises AwsError if Sagehen does not support the protocol, or the endpoint does not fit it."""
+    """Raises AwsError."""
     if protocol in _NOT_DELIVERED:
         raise invalid(
             "Protocol",
@@ -115,7 +114,7 @@ LISTED_PENDING = "PendingConfirmation"
 
 
 def subscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Adds a subscription, or finds the endpoint's; a pending one is asked to confirm."""
+    """Adds or finds a subscription; a pending one is asked to confirm."""
     protocol, endpoint = params["Protocol"], params.get("Endpoint", "")
     with call.database.write() as connection:
         topic = existing_topic(connection, params["TopicArn"], lock=True)
@@ -144,7 +143,6 @@ def list_subscriptions_by_topic(call: RequestContext, params: dict[str, Any]) ->
 
 
 def get_subscription_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns the attributes that were set and those that SNS adds."""
     with call.database.read() as connection:
         found = _existing(connection, params["SubscriptionArn"])
         topic = existing_topic(connection, found.topic_arn)
@@ -167,7 +165,7 @@ def get_subscription_attributes(call: RequestContext, params: dict[str, Any]) ->
 
 
 def set_subscription_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Sets one attribute; an empty value unsets it."""
+    """An empty value unsets the attribute."""
     name, value = params["AttributeName"], params.get("AttributeValue", "")
     with call.database.write() as connection:
         found = _existing(connection, params["SubscriptionArn"], lock=True)
@@ -194,7 +192,7 @@ def _new(
         _check_filters(connection, topic.arn)
     if protocol == "webhook":
         attributes = {"WebhookSecret": new_secret(), **attributes}
-    # Queues are our own, and a webhook's receiver learns its secret from the subscriber.
+    # Queues are ours; a webhook's subscriber gives its receiver the secret.
     confirmed = protocol in ("sqs", "webhook")
     now = call.clock.now()
     record = SubscriptionRecord(

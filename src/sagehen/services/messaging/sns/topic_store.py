@@ -1,4 +1,4 @@
-"""SQL of SNS topics, and publishing: deliveries are added in the caller's transaction."""
+"""SQL of SNS topics, and publishing."""
 
 import logging
 
@@ -20,14 +20,11 @@ log = logging.getLogger(__name__)
 
 
 def publish(connection: Connection, notice: Notice) -> bool:
-    """Adds deliveries to all subscriptions whose filter accepts; returns False if no topic exists.
+    """Adds deliveries for accepting subscriptions within the caller's transaction; returns False if
+    the topic is gone.
 
 
-    The deliveries are committed or rolled back with the caller's transaction.
-
-
-    Raises:
-        Invalid: structure is `json`, but the message does not fit it.
+    Raises Invalid if structure `json` does not fit.
     """
     topic = get(connection, notice.topic_arn)
     if topic is None:
@@ -57,13 +54,11 @@ def insert(connection: Connection, record: TopicRecord) -> bool:
 
 
 def get(connection: Connection, arn: str, lock: bool = False) -> TopicRecord | None:
-    """`lock` locks the topic until the transaction ends."""
     found = rows.select_records(connection, TOPICS, TopicRecord, TOPICS.c.arn == arn, lock=lock)
     return found[0] if found else None
 
 
 def list_arns(connection: Connection, after: str, limit: int) -> list[str]:
-    """Returns sorted ARNs after `after`."""
     statement = select(TOPICS.c.arn).where(TOPICS.c.arn > after).order_by(TOPICS.c.arn)
     return list(connection.scalars(statement.limit(limit)))
 
@@ -78,7 +73,7 @@ def set_attributes(connection: Connection, arn: str, attributes: dict[str, str])
 
 
 def delete(connection: Connection, arn: str) -> bool:
-    """Deletes a topic with its subscriptions and deliveries; returns False if there is none."""
+    """Also deletes subscriptions and deliveries; returns False if there is none."""
     subscriptions.drop_all(connection, arn)
     return rows.delete_where(connection, TOPICS, TOPICS.c.arn == arn)
 
@@ -91,7 +86,7 @@ def _wants(subscription: SubscriptionRecord, notice: Notice) -> bool:
     try:
         policy = read_policy(text, scope)
     except Invalid:
-        # The policy was checked when it was set. Deliver rather too much than too little.
+        # Checked when it was set. Deliver rather too much than too little.
         log.exception("A filter policy cannot be read.", extra={"action": "publish"})
         return True
     return policy.accepts(notice.text_for(subscription.protocol), notice.attributes)

@@ -1,4 +1,4 @@
-"""SNS operations on topics and their tags, and SNS's pages of 100 in the order of ARNs."""
+"""Operations on topics and their tags, and pagination by ARN."""
 
 import base64
 import binascii
@@ -50,7 +50,7 @@ def tag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 
 def untag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Removes tags; unknown keys are no error."""
+    """Unknown keys are no error."""
     with call.database.write() as connection:
         _check_exists(connection, params["ResourceArn"])
         tags.delete(connection, params["ResourceArn"], params["TagKeys"])
@@ -65,7 +65,7 @@ def list_tags_for_resource(call: RequestContext, params: dict[str, Any]) -> dict
 
 
 def read_tags(given: list[dict[str, str]]) -> dict[str, str]:
-    """Returns a request's tags by key; raises AwsError for duplicate keys or too many tags."""
+    """Raises AwsError for duplicate keys or too many tags."""
     found = {tag["Key"]: tag["Value"] for tag in given}
     if len(found) < len(given):
         raise invalid("Tags", "Duplicated keys are not allowed.")
@@ -86,11 +86,11 @@ def _check_exists(connection: Connection, arn: str) -> None:
 
 
 PAGE_SIZE = 100
-"""read one more row to know whether there is a next page"""
+"""callers read one more row to know whether there is a next page"""
 
 
 def after(params: dict[str, Any]) -> str:
-    """Returns the ARN that the page starts after; raises AwsError for a foreign NextToken."""
+    """Raises AwsError for a foreign NextToken."""
     token = params.get("NextToken", "")
     try:
         arn = base64.urlsafe_b64decode(token).decode()
@@ -102,7 +102,7 @@ def after(params: dict[str, Any]) -> str:
 
 
 def page_of(member: str, found: list[dict[str, str]], arns: list[str]) -> dict[str, Any]:
-    """Returns one page of `found`, which may have one item more; `arns` are its ARNs."""
+    """`found` may have one item more than a page."""
     answer: dict[str, Any] = {member: found[:PAGE_SIZE]}
     if len(found) > PAGE_SIZE:
         answer["NextToken"] = base64.urlsafe_b64encode(arns[PAGE_SIZE - 1].encode()).decode()
@@ -126,7 +126,7 @@ _OWNERS_ACTIONS = (
 
 
 def create_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Creates a topic, or returns that of the name if attributes and tags are the same."""
+    """Returns an existing topic if attributes and tags are the same."""
     arn = call.arns.sns(_name(params))
     given = params.get("Attributes", {})
     attributes = check_topic_attributes(given, "Attributes")
@@ -144,7 +144,7 @@ def create_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 
 def delete_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Deletes a topic with its subscriptions and deliveries; an unknown ARN is no error."""
+    """An unknown ARN is no error."""
     arn = _arn(params["TopicArn"])
     with call.database.write() as connection:
         topics.delete(connection, arn)
@@ -159,7 +159,6 @@ def list_topics(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def get_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns the attributes that were set and those that SNS adds."""
     with call.database.read() as connection:
         topic = existing_topic(connection, params["TopicArn"])
         count = subscriptions.count(connection, topic.arn)
@@ -179,7 +178,7 @@ def get_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def set_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Sets one attribute; an empty value unsets it."""
+    """An empty value unsets the attribute."""
     name, value = params["AttributeName"], params.get("AttributeValue", "")
     with call.database.write() as connection:
         topic = existing_topic(connection, params["TopicArn"], lock=True)
@@ -189,7 +188,7 @@ def set_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def existing_topic(connection: Connection, arn: str, lock: bool = False) -> TopicRecord:
-    """Raises AwsError if there is no such topic, or `arn` is not a topic ARN."""
+    """Raises AwsError."""
     topic = topics.get(connection, _arn(arn), lock)
     if topic is None:
         raise no_topic()
@@ -236,7 +235,7 @@ def _check_room(connection: Connection, call: RequestContext) -> None:
 
 
 def _default_policy(call: RequestContext, arn: str) -> str:
-    """SNS's policy for new topics: the owner may do everything. Sagehen does not enforce it."""
+    """The policy has no effect in Sagehen."""
     statement = {
         "Sid": "__default_statement_ID",
         "Effect": "Allow",

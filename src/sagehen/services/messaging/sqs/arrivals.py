@@ -1,4 +1,4 @@
-"""Wakes ReceiveMessage calls that wait for a queue's messages."""
+"""Wakes waiting ReceiveMessage calls."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ __all__ = ["Arrivals"]
 
 
 class Arrivals:
-    """Waiters by queue; all run in one event loop."""
+    """All waiters run in one event loop."""
 
     def __init__(self, most_waiting: int) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -18,13 +18,13 @@ class Arrivals:
         self._waiting: dict[str, dict[asyncio.Event, None]] = {}
         self._count = 0
         self.closed = False
-        """true once the server stops: nobody may wait"""
+        """true once the server stops"""
 
     def tell(self, queue_name: str) -> None:
         """Wakes a waiter; callable from any thread."""
         loop = self._loop
         if loop is not None:
-            # The loop may close at this moment; then nobody needs waking.
+            # The loop may just be closing; then nobody needs waking.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self.wake_one, queue_name)
 
@@ -35,8 +35,7 @@ class Arrivals:
                 event.set()
 
     def wake_one(self, queue_name: str) -> None:
-        """Wakes the longest waiter not yet woken. A waiter that leaves messages must wake the
-        next."""
+        """Wakes the longest waiter. One that leaves messages must wake the next."""
         for event in self._waiting.get(queue_name, ()):
             if not event.is_set():
                 event.set()
@@ -44,11 +43,7 @@ class Arrivals:
 
     @contextlib.contextmanager
     def waiting(self, queue_name: str) -> Iterator[asyncio.Event]:
-        """Yields an event that is set when messages arrive; clear it before looking for them.
-
-
-        Raises LimitExceeded if too many calls wait already.
-        """
+        """Yields an event set on arrivals; clear it before looking. Raises LimitExceeded."""
         if self._count >= self._most:
             raise LimitExceeded(f"{self._count} ReceiveMessage calls are waiting already.")
         self._loop = asyncio.get_running_loop()
@@ -61,7 +56,7 @@ class Arrivals:
             self._count -= 1
             del self._waiting[queue_name][event]
             if event.is_set():
-                # This waiter was woken but ends without looking.
+                # This waiter ends without having looked.
                 self.wake_one(queue_name)
             if not self._waiting[queue_name]:
                 del self._waiting[queue_name]

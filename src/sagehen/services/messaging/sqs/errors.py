@@ -1,4 +1,4 @@
-"""SQS's errors, in SQS's wording where known."""
+"""SQS's errors, in its own wording where known."""
 
 from sagehen.wire.errors import AwsError
 

@@ -1,4 +1,4 @@
-"""Operations on received messages: deletion and visibility changes, by receipt handle."""
+"""Deletion and visibility changes of received messages, by receipt handle."""
 
 import base64
 import binascii
@@ -38,7 +38,7 @@ def write_receipt(queue: QueueRecord, message: QueueMessage) -> str:
 
 
 def read_receipt(handle: str) -> Receipt:
-    """Raises AwsError for a malformed handle."""
+    """Raises AwsError."""
     try:
         return msgspec.msgpack.decode(base64.urlsafe_b64decode(handle), type=Receipt)
     except (msgspec.MsgspecError, binascii.Error, ValueError):
@@ -71,7 +71,7 @@ async def delete_message_batch(call: RequestContext, params: dict[str, Any]) -> 
 
 
 async def change_message_visibility(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Hides a received message for some seconds from now; 0 makes it visible."""
+    """Hides a message for seconds from now; 0 shows it."""
 
     def work(connection: Connection) -> None:
         _change(call, connection, find_queue(call, connection, params), params)
@@ -96,7 +96,7 @@ async def change_message_visibility_batch(
 
 def _delete(connection: Connection, queue: QueueRecord, given: dict[str, Any]) -> None:
     receipt = read_receipt(given["ReceiptHandle"])
-    # A receipt is void once another receiver has the message; then nothing is deleted.
+    # A receipt is void once another receiver has the message.
     messages.remove(connection, queue, receipt.sequence, receipt.token)
 
 

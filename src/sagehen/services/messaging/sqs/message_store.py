@@ -40,16 +40,16 @@ __all__ = [
 ]
 
 MESSAGES_SENT = "messages"
-"""channel on which database listeners hear the queue's name after sends"""
+"""channel of database notifications, with the queue's name"""
 
 _M = MESSAGES.c
 _NEVER_RECEIVED = {"first_received_at": None, "receipt": None, "hidden_seconds": 0.0}
 _LONGEST_HIDDEN_SECONDS = 43_200.0
-"""SQS's maximum, for messages of earlier versions, which did not record it"""
+"""SQS's maximum, for messages of earlier versions, which have no record"""
 _CLOCK_SLACK_SECONDS = 2.0
-"""smaller differences come from clock adjustment"""
+"""smaller differences are clock adjustment"""
 _KEEP_EMPTIED_SECONDS = 3600.0
-"""a sender may still have the queue's old id"""
+"""a sender may still have the old id"""
 
 
 def send(connection: Connection, queue: QueueRecord, new: Sequence[NewMessage], now: float) -> None:
@@ -65,7 +65,7 @@ def receive(
     now: float,
     most_receives: int | None = None,
 ) -> list[QueueMessage]:
-    """Takes up to `limit` messages and hides them for `visibility_seconds`.
+    """Hides the messages for `visibility_seconds`.
 
 
     Args:
@@ -100,11 +100,10 @@ def take_exhausted(
     now: float,
     limit: int,
 ) -> int:
-    """Moves messages received `most_receives` times to the dead-letter queue; returns how many.
+    """Moves messages received `most_receives` times; returns how many.
 
 
-    Ids and sending times stay. Only the first `limit` messages are looked at, which bounds the
-    cost.
+    Ids and sending times stay. Looks at the first `limit` messages only, to bound the cost.
     """
     first = select(_M.sequence, _M.content, _M.receives).where(_visible(queue, now))
     found = connection.execute(_in_order(first, limit)).all()
@@ -120,7 +119,7 @@ def take_exhausted(
 
 
 def remove(connection: Connection, queue: QueueRecord, sequence: int, receipt: str) -> bool:
-    """Deletes a received message; returns False if it is gone or received by another."""
+    """Returns False if the receipt is void."""
     mine = _held(queue, sequence, receipt)
     return connection.execute(delete(MESSAGES).where(mine)).rowcount > 0
 
@@ -133,7 +132,7 @@ def change_visibility(
     visible_at: float,
     now: float,
 ) -> bool:
-    """Sets when a received message is visible again; returns False if the receipt is void."""
+    """Returns False if the receipt is void."""
     mine = and_(_held(queue, sequence, receipt), _M.visible_at > now)
     values = {"visible_at": visible_at, "hidden_seconds": visible_at - now}
     changed = connection.execute(update(MESSAGES).where(mine).values(**values))
@@ -143,8 +142,7 @@ def change_visibility(
 
 
 def bound_waits(connection: Connection, queues: Sequence[QueueRecord], now: float) -> int:
-    """Shortens hiding that exceeds its recorded time, as after the clock was set back; returns how
-    many."""
+    """Shortens hiding over its recorded time, as after the clock was set back; returns how many."""
     bounded = 0
     hidden = func.coalesce(_M.hidden_seconds, _LONGEST_HIDDEN_SECONDS)
     for queue in queues:
@@ -163,8 +161,8 @@ def bound_waits(connection: Connection, queues: Sequence[QueueRecord], now: floa
 
 
 def next_visible(connection: Connection, queue: QueueRecord, now: float) -> float | None:
-    """Returns when the first message can be received, or None if there is none."""
-    # ORDER BY uses the index; for min(), SQLite reads all kept messages.
+    """Returns None if the queue is empty."""
+    # By the index; for min(), SQLite reads all kept messages.
     mine = and_(_M.queue_id == queue.queue_id, _kept(queue, now))
     statement = select(_M.visible_at).where(mine).order_by(_M.visible_at).limit(1)
     found: float | None = connection.scalar(statement)
@@ -172,7 +170,7 @@ def next_visible(connection: Connection, queue: QueueRecord, now: float) -> floa
 
 
 def counts(connection: Connection, queue: QueueRecord, now: float) -> tuple[int, int, int]:
-    """Returns the numbers of visible, received and delayed messages."""
+    """Returns numbers of visible, received and delayed messages."""
     mine = _M.queue_id == queue.queue_id
 
     def number(*where: ColumnElement[bool]) -> int:
@@ -184,8 +182,7 @@ def counts(connection: Connection, queue: QueueRecord, now: float) -> tuple[int,
 
 
 def sweep(connection: Connection, queues: Sequence[QueueRecord], now: float, limit: int) -> int:
-    """Deletes expired messages and those of emptied queues, up to `limit` per queue; returns how
-    many."""
+    """Deletes messages that expired or of emptied queues, `limit` per queue; returns how many."""
     gone = 0
     for queue in queues:
         old = and_(_M.queue_id == queue.queue_id, _M.sent_at <= now - queue.retention_seconds)
@@ -208,13 +205,13 @@ def _visible(queue: QueueRecord, now: float) -> ColumnElement[bool]:
 
 
 def _kept(queue: QueueRecord, now: float) -> ColumnElement[bool]:
-    # `+ 0.0` keeps the planner off the index on sent_at, which would read all messages: few rows
-    # found by visible_at fail this test.
+    # `+ 0.0` avoids the index on sent_at, which would read all messages: the visible_at index finds
+    # the first at once.
     return _M.sent_at + 0.0 > now - queue.retention_seconds
 
 
 def _in_order(statement: Select[Any], limit: int) -> Select[Any]:
-    """Selects the first messages that no other transaction has locked."""
+    """Skips messages locked by others."""
     ordered = statement.order_by(_M.visible_at, _M.sequence)
     return ordered.limit(limit).with_for_update(skip_locked=True)
 

@@ -1,4 +1,4 @@
-"""Puts notices into subscribed queues and dead-letter queues."""
+"""Puts notices into queues."""
 
 import uuid
 
@@ -14,14 +14,13 @@ from sagehen.services.messaging.sqs.records import DeadLetters, MessageContent, 
 __all__ = ["put_dead_letter", "put_message", "put_notice"]
 
 MOST_RAW_ATTRIBUTES = 10
-"""SQS's limit; SNS discards a raw message with more"""
+"""SQS's limit; SNS discards raw messages over it"""
 
 
 def put_notice(
     connection: Connection, subscription: SubscriptionRecord, notice: Notice, signature_version: str
 ) -> bool:
-    """Puts a notice into the subscriber's queue, else its dead-letter queue; returns False if
-    neither works."""
+    """Falls back to the dead-letter queue; returns False if both fail."""
     message = _message(subscription, notice, signature_version)
     attributes = message.content.attributes
     if len(attributes) <= MOST_RAW_ATTRIBUTES and put_message(
@@ -34,7 +33,7 @@ def put_notice(
 def put_dead_letter(
     connection: Connection, subscription: SubscriptionRecord, notice: Notice, signature_version: str
 ) -> bool:
-    """Puts an undelivered notice into the RedrivePolicy's queue, if there is one."""
+    """Uses the RedrivePolicy's queue, if any."""
     policy = subscription.attributes.get("RedrivePolicy")
     if not policy:
         return False

@@ -1,4 +1,4 @@
-"""The table of SQS operations; only standard queues are supported."""
+"""The table of SQS operations."""
 
 from sagehen.frame.context import AsyncOperation, Operation
 from sagehen.services.messaging.sqs.holding import (

@@ -1,4 +1,4 @@
-"""SQL of queues, and queue URLs: `http://host:port/account/name`, with any host."""
+"""SQL of queues, and queue URLs: `http://host:port/account/name` with any host."""
 
 import uuid
 from typing import Any
@@ -30,7 +30,7 @@ __all__ = [
     "set_attributes",
 ]
 
-# Built once, as every send, receive and delete runs it.
+# Built once, as most operations run it.
 _GET = select(*[QUEUES.c[field] for field in QueueRecord.__struct_fields__]).where(
     QUEUES.c.name == bindparam("name")
 )
@@ -43,13 +43,12 @@ def insert(connection: Connection, record: QueueRecord) -> bool:
 
 
 def get(connection: Connection, name: str, lock: bool = False) -> QueueRecord | None:
-    """Names are case-sensitive; `lock` locks the row."""
     row = connection.execute(_LOCK if lock else _GET, {"name": name}).one_or_none()
     return QueueRecord(**row._mapping) if row else None
 
 
 def by_arn(connection: Connection, arn: str) -> QueueRecord | None:
-    """Callers check that the ARN is of this account and region."""
+    """Callers check the ARN's account and region."""
     return get(connection, arn.rpartition(":")[2])
 
 
@@ -62,7 +61,6 @@ def count(connection: Connection) -> int:
 
 
 def list_names(connection: Connection, prefix: str, after: str, limit: int) -> list[str]:
-    """Returns sorted names with `prefix` and after `after`."""
     # Not LIKE, which ignores case in SQLite.
     begins = func.substr(QUEUES.c.name, 1, len(prefix)) == prefix
     wanted = begins & (QUEUES.c.name > after)
@@ -78,7 +76,7 @@ def set_attributes(
 
 
 def purge(connection: Connection, record: QueueRecord, now: float) -> None:
-    """Detaches all messages; `message_store.sweep` deletes them later, a few at a time."""
+    """Detaches messages; `message_store.sweep` deletes them gradually."""
     _abandon(connection, record, now)
     statement = update(QUEUES).where(QUEUES.c.name == record.name)
     connection.execute(statement.values(queue_id=uuid.uuid4().hex))
@@ -105,7 +103,7 @@ def queue_name(params: dict[str, Any]) -> str:
 def find_queue(
     call: RequestContext, connection: Connection, params: dict[str, Any], lock: bool = False
 ) -> QueueRecord:
-    """Raises AwsError if the URL's queue does not exist."""
+    """Raises AwsError."""
     account_id, name = _path(params)
     queue = get(connection, name, lock) if account_id == call.settings.account_id else None
     if queue is None:

@@ -1,4 +1,4 @@
-"""Queue operations, and the checks of queue attributes."""
+"""Queue operations and attribute checks."""
 
 import base64
 import binascii
@@ -56,7 +56,7 @@ _FIFO = ("FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoTh
 
 
 def check_queue_attributes(given: dict[str, str]) -> dict[str, str]:
-    """Checks attributes and drops those with an empty value, which unsets them; raises AwsError."""
+    """Drops empty values, which unset attributes; raises AwsError."""
     for name, value in given.items():
         if name in _FIFO and value != "false":
             raise fifo()
@@ -70,11 +70,11 @@ def check_queue_attributes(given: dict[str, str]) -> dict[str, str]:
 
 
 def check_attribute_names(names: Iterable[str], of_messages: bool) -> None:
-    """Raises AwsError for the first unknown name.
+    """Raises AwsError.
 
 
     Args:
-        of_messages: also allow names of message attributes, as ReceiveMessage does.
+        of_messages: allow message attributes, too, as ReceiveMessage does.
     """
     shapes = ("QueueAttributeName", "MessageSystemAttributeName")
     known = {
@@ -131,7 +131,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 def create_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Creates a queue, or finds that of the name if its attributes are the same."""
+    """Returns an existing queue if its attributes are the same."""
     name, given_tags = _name(params["QueueName"]), read_tags(params.get("tags", {}))
     attributes = check_queue_attributes(params.get("Attributes", {}))
     with call.database.write() as connection:
@@ -164,7 +164,7 @@ def get_queue_url(call: RequestContext, params: dict[str, Any]) -> dict[str, Any
 
 
 def list_queues(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns a page if MaxResults is given, else the first thousand, as SQS does."""
+    """Without MaxResults, returns the first thousand, as SQS does."""
     limit = _page_size(params)
     after = _read_token(params)
     with call.database.read() as connection:
@@ -179,7 +179,7 @@ def list_queues(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_dead_letter_source_queues(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns all queues with this dead-letter queue; there is no second page."""
+    """Returns all sources; there is no second page."""
     with call.database.read() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
         sources = [
@@ -218,7 +218,7 @@ def set_queue_attributes(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def purge_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Deletes all messages, including received ones."""
+    """Also deletes received messages."""
     with call.database.write() as connection:
         queues.purge(connection, find_queue(call, connection, params, lock=True), call.clock.now())
     return {}
@@ -257,7 +257,7 @@ def _check_same(kept: QueueRecord, attributes: dict[str, str]) -> None:
 def _check_dead_letters(
     call: RequestContext, connection: Connection, attributes: dict[str, str]
 ) -> None:
-    """The target must exist, as in SQS: otherwise exhausted messages would be received for ever."""
+    """A missing target, refused as in SQS, would leave messages received for ever."""
     policy = attributes.get("RedrivePolicy")
     if not policy:
         return

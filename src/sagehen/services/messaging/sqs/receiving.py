@@ -1,4 +1,4 @@
-"""ReceiveMessage, with long polling, and the form of its answer."""
+"""ReceiveMessage, with long polling."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ def describe_message(
 def _system_attributes(
     call: RequestContext, params: dict[str, Any], message: QueueMessage
 ) -> dict[str, str]:
-    # AttributeNames is the older name of MessageSystemAttributeNames.
+    # AttributeNames is the older name.
     wanted = {*params.get("AttributeNames", ()), *params.get("MessageSystemAttributeNames", ())}
     if not wanted:
         return {}
@@ -67,7 +67,7 @@ def _system_attributes(
 def _chosen(
     wanted: list[str], attributes: dict[str, MessageAttribute]
 ) -> dict[str, MessageAttribute]:
-    """Selects by name, by prefix such as `bar.*`, or all by `All` or `.*`."""
+    """Selects by name, by prefix as in `bar.*`, or all by `All` or `.*`."""
     if "All" in wanted or ".*" in wanted:
         return attributes
     beginnings = tuple(
@@ -94,7 +94,7 @@ MOST_MESSAGES = 10
 LONGEST_WAIT = 20
 LONGEST_VISIBILITY = 43_200
 LEAST_REST_SECONDS = 0.02
-"""lower bound: another receiver may have taken the due message, and polling must not spin"""
+"""another receiver may have taken the due message: do not spin"""
 _DEAD_AT_ONCE = 100
 
 
@@ -102,11 +102,11 @@ class _Taken(msgspec.Struct, frozen=True):
     queue: QueueRecord
     messages: list[QueueMessage]
     next_at: float | None
-    """when the next message is due; None if the queue is empty"""
+    """None if the queue is empty"""
 
 
 async def receive_message(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns up to ten messages and hides them; without any, the answer has no Messages key."""
+    """An empty answer has no Messages key."""
     _check(params)
     taken = await _take(call, params)
     wait = params.get("WaitTimeSeconds", taken.queue.wait_seconds)
@@ -117,12 +117,12 @@ async def receive_message(call: RequestContext, params: dict[str, Any]) -> dict[
             raise AwsError("RequestThrottled", str(error), 403) from None
     if not taken.messages:
         return {}
-    # Off the event loop: messages from topics are signed now.
+    # Off the event loop: topics' messages are signed now.
     return {"Messages": await asyncio.to_thread(_tell_all, call, params, taken)}
 
 
 async def _wait(call: RequestContext, params: dict[str, Any], deadline: float) -> _Taken:
-    """Takes messages until `deadline`, in monotonic seconds: the wall clock may be set."""
+    """`deadline` is monotonic seconds: the wall clock may be set."""
     name = queue_name(params)
     with call.arrivals.waiting(name) as come:
         while True:
@@ -158,13 +158,13 @@ async def _take(call: RequestContext, params: dict[str, Any]) -> _Taken:
 def _move_dead(
     call: RequestContext, connection: Connection, queue: QueueRecord, now: float
 ) -> int | None:
-    """Moves dead letters away; returns the number of receives that makes a message one."""
+    """Returns after how many receives a message is dead."""
     policy = queue.dead_letters
     if policy is None:
         return None
     target = queues.by_arn(connection, policy.dead_letter_target_arn)
     if target is None:
-        return None  # The dead-letter queue was deleted: messages stay in this one.
+        return None  # the dead-letter queue was deleted
     most, source = int(policy.max_receive_count or 1), call.arns.sqs(queue.name)
     messages.take_exhausted(connection, queue, most, target, source, now, _DEAD_AT_ONCE)
     return most

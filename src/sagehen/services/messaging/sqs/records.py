@@ -1,4 +1,4 @@
-"""Records of SQS queues and messages."""
+"""Records of SQS."""
 
 import msgspec
 
@@ -12,21 +12,21 @@ _RETENTION_SECONDS = str(4 * 24 * 3600)
 
 
 class DeadLetters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A RedrivePolicy of a queue, or of a subscription, which has no count."""
+    """A RedrivePolicy; that of a subscription has no count."""
 
     dead_letter_target_arn: str
     max_receive_count: int | str | None = None
 
 
 class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue; times are seconds since the epoch."""
+    """Times are seconds since the epoch."""
 
     name: str
     queue_id: str
     created_at: float
     modified_at: float
     attributes: dict[str, str]
-    """set by the owner, under SQS's names"""
+    """set by the owner"""
 
     @property
     def visibility_seconds(self) -> int:
@@ -55,20 +55,20 @@ class MessageContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     attributes: dict[str, MessageAttribute] = msgspec.field(default_factory=dict)
     envelope: Envelope | None = None
-    """of a topic's message: becomes the body, signed on receipt"""
+    """a topic's message: the body, signed on receipt"""
     trace_header: str | None = None
     source_arn: str | None = None
     """DeadLetterQueueSourceArn"""
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to be sent."""
+    """A message to send."""
 
     message_id: str
     body: str = ""
     content: MessageContent = MessageContent()
     delay_seconds: int | None = None
-    """None: the queue's default"""
+    """None for the queue's default"""
 
 
 class QueueMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,4 +83,4 @@ class QueueMessage(msgspec.Struct, frozen=True, kw_only=True):
     """including this one"""
     first_received_at: float
     receipt: str
-    """new for each receiver; needed to delete the message"""
+    """new for each receiver"""

@@ -1,8 +1,8 @@
-"""SendMessage and SendMessageBatch, MD5 digests, and helpers for SQS's batches.
+"""SendMessage, SendMessageBatch and batch helpers.
 
 
-Digests of attributes follow SQS's developer guide (sqs-message-metadata, "Calculating the MD5
-message digest for message attributes").
+MD5 digests follow SQS's developer guide (sqs-message-metadata, "Calculating the MD5 message digest
+for message attributes").
 """
 
 import hashlib
@@ -71,12 +71,7 @@ _ENTRY_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 def check_batch(operation: str, entries: list[dict[str, Any]]) -> None:
-    """Raises AwsError for an empty or too long batch, or wrong Ids.
-
-
-    Args:
-        operation: such as `SendMessage`.
-    """
+    """Raises AwsError. `operation` is such as `SendMessage`."""
     if not entries:
         raise AwsError(
             "EmptyBatchRequest",
@@ -106,7 +101,7 @@ def check_batch(operation: str, entries: list[dict[str, Any]]) -> None:
 def try_each(
     entries: list[dict[str, Any]], work: Callable[[dict[str, Any]], T]
 ) -> tuple[dict[str, T], list[dict[str, Any]]]:
-    """Returns results by entry Id, and the entries that failed with AwsError."""
+    """Returns results by Id, and entries that raised AwsError."""
     done: dict[str, T] = {}
     failed: list[dict[str, Any]] = []
     for entry in entries:
@@ -118,7 +113,7 @@ def try_each(
 
 
 def batch_answer(successful: list[dict[str, Any]], failed: list[dict[str, Any]]) -> dict[str, Any]:
-    """Always has both lists, as clients expect."""
+    """Includes empty lists, as clients expect."""
     return {"Successful": successful, "Failed": failed}
 
 
@@ -127,14 +122,14 @@ def _failed(entry_id: str, error: AwsError) -> dict[str, Any]:
 
 
 LARGEST_BYTES = 2**20
-"""of a message with attributes, and of a batch"""
+"""with attributes; also of a batch"""
 LONGEST_DELAY = 900
 MOST_ATTRIBUTES = 10
 _TRACE = "AWSTraceHeader"
 
 
 async def send_message(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Sends a message; it is on disk when this returns."""
+    """The message is on disk when this returns."""
     message = _message(params)
 
     def work(connection: Connection) -> None:

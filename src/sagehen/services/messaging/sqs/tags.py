@@ -1,4 +1,4 @@
-"""TagQueue, UntagQueue, ListQueueTags."""
+"""Tags of queues."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def tag_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def untag_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Removes tags; unknown keys are no error."""
+    """Unknown keys are no error."""
     with call.database.write() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
         if not params["TagKeys"]:
@@ -42,7 +42,7 @@ def list_queue_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, A
 
 
 def read_tags(given: dict[str, str]) -> dict[str, str]:
-    """Raises AwsError if tags are too many or too long."""
+    """Raises AwsError."""
     if len(given) > MOST_TAGS:
         raise bad_value(f"Too many tags added for queue; a queue has up to {MOST_TAGS}.")
     for key, value in given.items():
