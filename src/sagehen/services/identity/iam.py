@@ -44,7 +44,7 @@ def get_role(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def simulate_principal_policy(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Allows every action."""
+    """Allows every action: Sagehen ignores roles."""
     resources = params.get("ResourceArns") or ["*"]
     return {
         "EvaluationResults": [

@@ -100,7 +100,7 @@ MESSAGES = Table(
     Column("queue_id", String(32), nullable=False),
     Column("message_id", String(36), nullable=False),
     Column("body", Text, nullable=False),
-    # JSON: what accompanies the body, or a notice's envelope instead of it.
+    # JSON: data besides the body, or a notice's envelope in its place.
     Column("content", LargeBinary),
     Column("sent_at", Double, nullable=False),
     Column("visible_at", Double, nullable=False),

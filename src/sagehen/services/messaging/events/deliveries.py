@@ -71,7 +71,7 @@ def read_address(address: str) -> tuple[str, str]:
 
 
 def as_webhook(rule: RuleRecord, target: TargetRecord) -> tuple[SubscriptionRecord, TopicRecord]:
-    """Returns target and rule in the deliverer's terms."""
+    """Returns a webhook as a subscription, and its rule as a topic."""
     http = target.definition.get("HttpParameters", {})
     url = _with_query(target.target_arn, http.get("QueryStringParameters", {}))
     own = {SECRET: target.secret or "", HEADERS: _json(http.get("HeaderParameters", {}))}
@@ -81,7 +81,10 @@ def as_webhook(rule: RuleRecord, target: TargetRecord) -> tuple[SubscriptionReco
 def as_api(
     rule: RuleRecord, target: TargetRecord, destination: EventResource, connection: EventResource
 ) -> tuple[SubscriptionRecord, TopicRecord]:
-    """Merges parameters: the connection's override the target's."""
+    """Returns an API destination as a subscription, and its rule as a topic.
+
+    The connection's parameters override the target's.
+    """
     given, http = destination.definition, target.definition.get("HttpParameters", {})
     authorization = connection.definition["AuthParameters"]
     always = authorization.get("InvocationHttpParameters", {})

@@ -14,6 +14,8 @@ ENABLED, DISABLED = "ENABLED", "DISABLED"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """An event on the default bus."""
+
     event_id: str
     """UUID; same on every delivery and retry"""
     source: str
@@ -48,6 +50,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule of the default bus."""
+
     name: str
     arn: str
     state: str

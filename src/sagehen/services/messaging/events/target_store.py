@@ -73,7 +73,7 @@ def remove(connection: Connection, rule: RuleRecord, target_ids: Sequence[str]) 
 def find_receiver(
     connection: Connection, address: str
 ) -> tuple[SubscriptionRecord, TopicRecord] | None:
-    """Returns an HTTP target in the deliverer's terms, or None if any part is gone."""
+    """Returns an HTTP target as a subscription; None if any part of it is gone."""
     rule_name, target_id = read_address(address)
     rule = event_rules.get(connection, rule_name)
     target = get(connection, rule_name, target_id)

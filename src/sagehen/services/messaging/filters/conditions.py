@@ -30,7 +30,7 @@ class Dialect:
     largest_number: float
     """bound of numbers, either side of zero"""
     decimals: int
-    """places compared"""
+    """decimal places compared"""
     wildcards: bool
     """allows `wildcard`, and `equals-ignore-case` in `prefix` and `suffix`"""
     empty_affixes: bool
@@ -90,7 +90,7 @@ def _pieces(text: str) -> list[str]:
 
 
 ABSENT: Final = object()
-"""value of a missing key"""
+"""stands for the value of a missing key"""
 
 _IGNORE_CASE = "equals-ignore-case"
 
@@ -170,7 +170,7 @@ def _but(operand: dict[str, Any], dialect: Dialect) -> list[Condition]:
     listed = given if isinstance(given, list) else [given]
     if not listed:
         raise Invalid(f"{operator} under anything-but needs at least one string")
-    # Here, only these two may be empty.
+    # Under anything-but, prefixes and suffixes must not be empty.
     empty = dialect.empty_affixes and operator in (_IGNORE_CASE, "wildcard")
     texts = [_text(operator, one, empty) for one in listed]
     return [_OPERATORS[operator](one, dialect) for one in texts]
@@ -266,5 +266,5 @@ def _rounded(value: Any, dialect: Dialect) -> float:
     try:
         return round(float(value), dialect.decimals)
     except OverflowError:
-        # Integers of any length: beyond all filters' numbers.
+        # JSON integers have any length; this one exceeds all numbers in filters.
         return math.inf if value > 0 else -math.inf

@@ -69,7 +69,7 @@ def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[st
 
 
 def _lists_in(choices: list[dict[str, Any]]) -> set[str]:
-    """Returns keys that only have lists in the choices."""
+    """Returns the keys that have only lists, in any choice."""
     lists: set[str] = set()
     others: set[str] = set()
     for one in choices:
@@ -109,6 +109,8 @@ def _not_empty(key: str, rules: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _Leaf:
+    """A key and its conditions."""
+
     key: str
     conditions: tuple[Condition, ...]
 

@@ -26,7 +26,7 @@ __all__ = ["Deliverer", "Post"]
 log = logging.getLogger(__name__)
 
 Post = Callable[[DeliveryAttempt], Awaitable[ReceiverAnswer]]
-"""bounded in time; never raises"""
+"""makes one attempt within a bounded time; never raises"""
 
 LONGEST_REST_SECONDS = 1.0
 ERROR_SECONDS = 1.0
@@ -138,7 +138,7 @@ class Deliverer:
         except Exception:
             about = {"action": "deliver", "subscription": arn}
             log.exception("What came of a delivery could not be noted.", extra=about)
-            # Still due: wait, or an immediate error would repeat without end.
+            # The delivery is still due: wait, or an immediate error would repeat without end.
             await self._clock.sleep(ERROR_SECONDS)
         finally:
             del self._under_way[arn][parcel.delivery.delivery_id]

@@ -49,7 +49,7 @@ _JITTER = 0.1
 
 
 def next_delay(parcel: DeliveryAttempt, source: random.Random, now: float) -> float | None:
-    """Returns seconds, or None after the last attempt."""
+    """Returns seconds until the next attempt, or None after the last."""
     delays = _delays(parcel)
     made = parcel.delivery.attempts
     if made >= len(delays):
@@ -94,6 +94,8 @@ SHED_AT_ONCE = 500
 
 
 class Outbox:
+    """Reads and settles the pending deliveries."""
+
     def __init__(
         self,
         database: Database,
@@ -203,7 +205,7 @@ def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRe
 
 
 def _shed(arn: str, most: int, connection: Connection) -> list[DeliveryAttempt]:
-    """Leaves subscriptions that are gone: their deliveries are dropped when due."""
+    """Does nothing if the subscription is gone: its deliveries are dropped when due."""
     found = _find(connection, arn)
     if found is None:
         return []

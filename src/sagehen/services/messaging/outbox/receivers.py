@@ -17,8 +17,8 @@ def receiver_of(subscription: SubscriptionRecord) -> str:
 
 
 class Receivers:
-    """Limits running deliveries, so that a hanging receiver blocks no others, nor a subscription
-    its receiver's others."""
+    """Limits concurrent deliveries, so that a hanging receiver does not block other receivers, nor
+    one subscription the others of its receiver."""
 
     def __init__(self, most: int, most_each: int) -> None:
         self._most = most

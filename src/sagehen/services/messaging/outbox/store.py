@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 DELIVERIES_DUE = "deliveries"
-"""channel of database notifications"""
+"""database notification channel"""
 
 _D = DELIVERIES.c
 _CLOCK_SLACK_SECONDS = 2.0
-"""smaller differences are clock adjustment"""
+"""smaller differences come from clock adjustment"""
 
 # Steps through the index by subscription: GROUP BY would read all rows.
 _FIRST_DUE = text(
@@ -49,7 +49,7 @@ def add(
     subscription_arns: Sequence[str],
     kind: PostKind = PostKind.NOTIFICATION,
 ) -> None:
-    """The deliveries are due now."""
+    """Adds deliveries that are due now."""
     if not subscription_arns:
         return
     statement = insert(NOTICES).values(content=msgspec.json.encode(notice))
@@ -70,7 +70,10 @@ def add(
 
 
 def due_by_subscription(connection: Connection) -> dict[str, float]:
-    """Returns first due times. The cost depends on the number of subscriptions, not deliveries."""
+    """Returns when each subscription's first delivery is due.
+
+    The cost depends on the number of subscriptions, not of deliveries.
+    """
     return {row.arn: row.due_at for row in connection.execute(_FIRST_DUE)}
 
 
@@ -95,7 +98,7 @@ def due(
 
 def excess(connection: Connection, subscription_arn: str, most: int, limit: int) -> list[Delivery]:
     """Returns some deliveries beyond the first `most`."""
-    # From the index alone: only rows found are read.
+    # Uses the index alone, so that only rows found are read.
     beyond = select(_D.delivery_id).where(_D.subscription_arn == subscription_arn)
     found = beyond.order_by(_D.due_at, _D.delivery_id).offset(most).limit(limit)
     statement = (
@@ -114,7 +117,7 @@ def postpone(connection: Connection, delivery: Delivery, now: float, delay: floa
 
 
 def bound_waits(connection: Connection, now: float) -> int:
-    """Shortens waits over their recorded delay, as after the clock was set back; returns how many.
+    """Shortens waits that exceed their recorded delay, as after the clock was set back; returns how many.
 
 
     Reads all deliveries. Those of earlier versions have no recorded delay and stay.

@@ -50,6 +50,8 @@ _SIGNED_CONFIRMATION = (
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The unsigned content of a posted message."""
+
     kind: PostKind = PostKind.NOTIFICATION
     message_id: str
     topic_arn: str

@@ -71,7 +71,7 @@ async def delete_message_batch(call: RequestContext, params: dict[str, Any]) -> 
 
 
 async def change_message_visibility(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Hides a message for seconds from now; 0 shows it."""
+    """Hides a message for some seconds from now; 0 makes it visible."""
 
     def work(connection: Connection) -> None:
         _change(call, connection, find_queue(call, connection, params), params)

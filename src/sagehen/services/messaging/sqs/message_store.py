@@ -40,16 +40,16 @@ __all__ = [
 ]
 
 MESSAGES_SENT = "messages"
-"""channel of database notifications, with the queue's name"""
+"""database notification channel; its messages are queue names"""
 
 _M = MESSAGES.c
 _NEVER_RECEIVED = {"first_received_at": None, "receipt": None, "hidden_seconds": 0.0}
 _LONGEST_HIDDEN_SECONDS = 43_200.0
 """SQS's maximum, for messages of earlier versions, which have no record"""
 _CLOCK_SLACK_SECONDS = 2.0
-"""smaller differences are clock adjustment"""
+"""smaller differences come from clock adjustment"""
 _KEEP_EMPTIED_SECONDS = 3600.0
-"""a sender may still have the old id"""
+"""a sender may still use the old id"""
 
 
 def send(connection: Connection, queue: QueueRecord, new: Sequence[NewMessage], now: float) -> None:
@@ -65,7 +65,7 @@ def receive(
     now: float,
     most_receives: int | None = None,
 ) -> list[QueueMessage]:
-    """Hides the messages for `visibility_seconds`.
+    """Takes messages and hides them for `visibility_seconds`.
 
 
     Args:
@@ -100,7 +100,7 @@ def take_exhausted(
     now: float,
     limit: int,
 ) -> int:
-    """Moves messages received `most_receives` times; returns how many.
+    """Moves messages received `most_receives` times to the dead-letter queue; returns how many.
 
 
     Ids and sending times stay. Looks at the first `limit` messages only, to bound the cost.
@@ -142,7 +142,7 @@ def change_visibility(
 
 
 def bound_waits(connection: Connection, queues: Sequence[QueueRecord], now: float) -> int:
-    """Shortens hiding over its recorded time, as after the clock was set back; returns how many."""
+    """Shortens hiding that exceeds its recorded time, as after the clock was set back; returns how many."""
     bounded = 0
     hidden = func.coalesce(_M.hidden_seconds, _LONGEST_HIDDEN_SECONDS)
     for queue in queues:
@@ -162,7 +162,7 @@ def bound_waits(connection: Connection, queues: Sequence[QueueRecord], now: floa
 
 def next_visible(connection: Connection, queue: QueueRecord, now: float) -> float | None:
     """Returns None if the queue is empty."""
-    # By the index; for min(), SQLite reads all kept messages.
+    # ORDER BY uses the index; for min(), SQLite reads all kept messages.
     mine = and_(_M.queue_id == queue.queue_id, _kept(queue, now))
     statement = select(_M.visible_at).where(mine).order_by(_M.visible_at).limit(1)
     found: float | None = connection.scalar(statement)
@@ -182,7 +182,10 @@ def counts(connection: Connection, queue: QueueRecord, now: float) -> tuple[int,
 
 
 def sweep(connection: Connection, queues: Sequence[QueueRecord], now: float, limit: int) -> int:
-    """Deletes messages that expired or of emptied queues, `limit` per queue; returns how many."""
+    """Deletes expired messages and those of emptied queues; returns how many.
+
+    `limit` is per queue.
+    """
     gone = 0
     for queue in queues:
         old = and_(_M.queue_id == queue.queue_id, _M.sent_at <= now - queue.retention_seconds)
@@ -205,7 +208,7 @@ def _visible(queue: QueueRecord, now: float) -> ColumnElement[bool]:
 
 
 def _kept(queue: QueueRecord, now: float) -> ColumnElement[bool]:
-    # `+ 0.0` avoids the index on sent_at, which would read all messages: the visible_at index finds
+    # `+ 0.0` avoids the index on sent_at, which would read all messages; that on visible_at finds
     # the first at once.
     return _M.sent_at + 0.0 > now - queue.retention_seconds
 

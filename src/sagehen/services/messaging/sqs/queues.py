@@ -257,7 +257,7 @@ def _check_same(kept: QueueRecord, attributes: dict[str, str]) -> None:
 def _check_dead_letters(
     call: RequestContext, connection: Connection, attributes: dict[str, str]
 ) -> None:
-    """A missing target, refused as in SQS, would leave messages received for ever."""
+    """Refuses missing targets, as SQS does: messages would be received for ever."""
     policy = attributes.get("RedrivePolicy")
     if not policy:
         return

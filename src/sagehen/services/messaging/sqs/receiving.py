@@ -94,7 +94,7 @@ MOST_MESSAGES = 10
 LONGEST_WAIT = 20
 LONGEST_VISIBILITY = 43_200
 LEAST_REST_SECONDS = 0.02
-"""another receiver may have taken the due message: do not spin"""
+"""prevents spinning when another receiver has taken the due message"""
 _DEAD_AT_ONCE = 100
 
 

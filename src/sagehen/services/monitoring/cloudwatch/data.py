@@ -211,7 +211,7 @@ class _Reading:
         }
 
     def count(self) -> int:
-        """Returns the maximum number of points."""
+        """Returns an upper bound of the number of points."""
         minutes = self._end - self._start
         return sum(-(-minutes // query.period) for query in self._queries.values())
 

@@ -1,4 +1,4 @@
-"""CloudWatch's errors, in CloudWatch's wording where known."""
+"""CloudWatch's errors, in its own wording where known."""
 
 from sagehen.wire.errors import AwsError
 
@@ -26,7 +26,7 @@ def missing(name: str) -> AwsError:
 
 
 def refused(message: str) -> AwsError:
-    """GetMetricData answers all errors so."""
+    """Returns the error that GetMetricData uses for everything."""
     return AwsError("ValidationError", message, 400)
 
 
@@ -39,5 +39,5 @@ def over_limit(message: str) -> AwsError:
 
 
 def not_built(feature: str) -> AwsError:
-    """For unsupported features, which are better refused than ignored."""
+    """Refuses a feature that is not implemented: better than ignoring it."""
     return invalid(f"Not implemented by Sagehen yet: {feature}.")

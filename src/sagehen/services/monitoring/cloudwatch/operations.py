@@ -1,4 +1,4 @@
-"""ListMetrics, PutMetricData and the table of CloudWatch operations; others are refused by name."""
+"""ListMetrics, PutMetricData and the table of CloudWatch operations."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Tables of metric series and samples, with writing, merging and pruning by the minute."""
+"""Tables of metric series and per-minute samples; writes, merges and prunes them."""
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ SERIES = Table(
     "series",
     METADATA,
     Column("series_id", _NUMBER, primary_key=True, autoincrement=True),
-    # Of the whole key, as dimensions may be too long for an index.
+    # Digest of the whole key, as dimensions may be too long for an index.
     Column("digest", String(64), nullable=False, unique=True),
     # Digest without the unit: to CloudWatch, series that differ only in unit are one metric.
     Column("metric", String(64), nullable=False),

@@ -40,13 +40,13 @@ class LogStream:
 
     @property
     def is_named(self) -> bool:
-        """False for a log whose start time, part of its name, is not recorded yet: a name given out
-        now would become wrong."""
+        """Returns False while the start time, a part of the name, is not recorded: a name given out
+        now would change."""
         return not self.timed or created_ms(self.path) > 0 or _size(self.path) > 0
 
     @property
     def modified_ms(self) -> int:
-        """Time of the last write, or 0 if the file is gone."""
+        """Returns the time of the last write, or 0 if the file is gone."""
         try:
             return int(self.path.stat().st_mtime * 1000)
         except OSError:

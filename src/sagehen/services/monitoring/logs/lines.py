@@ -23,6 +23,8 @@ _WRITTEN = re.compile(rb"(?:[^\r\n]|\r(?!\n))[^\n]*")
 
 
 class LogEvent(msgspec.Struct, frozen=True):
+    """A line, or a part of a very long one."""
+
     position: int
     end: int
     """position of the next event"""

@@ -97,7 +97,7 @@ def _dimensions(endpoint: str, variant: str) -> dict[str, str]:
 
 
 def looks_at_instances(samples: Iterable[InstanceSample]) -> Iterator[GaugeReading]:
-    """Yields the gauges of instances, summed per variant."""
+    """Yields the gauges of instances; all instances of a variant share its dimensions."""
     for one in samples:
         metric = METRICS.get(one.name)
         if metric is not None and metric.kind is MetricKind.GAUGE and metric.namespace != OWN:
@@ -154,7 +154,7 @@ def _share(hits: int, of: int) -> Statistics:
 
 
 def _evenly(count: int, total: float) -> Statistics:
-    """For values of which only the sum is known."""
+    """Spreads a sum evenly: the single values are unknown."""
     return of_values({total / count: count})
 
 

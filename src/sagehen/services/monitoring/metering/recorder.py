@@ -20,7 +20,7 @@ __all__ = ["Recorder"]
 log = logging.getLogger(__name__)
 
 MOST_MINUTES = 60
-"""of unwritten values kept; older ones are dropped"""
+"""minutes of unwritten values kept; older ones are dropped"""
 
 _Key = tuple[str, *tuple[tuple[str, str], ...]]
 """metric name, then dimensions as given"""
@@ -70,7 +70,7 @@ class Recorder:
         self._minute = 0
         self._starts = self._ends = 0.0
         self._recorded: _Values = {}
-        """in the current minute; so is `_put`"""
+        """in the current minute, as in `_put`"""
         self._put: _Values = {}
         self._unwritten: dict[int, _Values] = {}
         self._looks: dict[tuple[_Key, str], _Looks] = {}

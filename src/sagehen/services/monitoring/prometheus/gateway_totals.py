@@ -40,6 +40,8 @@ ContainerKey = tuple[str, str, str]
 
 
 class CountsKey(NamedTuple):
+    """Identifies the variant or container that counts belong to."""
+
     endpoint: str
     variant: str
     container: str
