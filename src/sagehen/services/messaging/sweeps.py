@@ -25,7 +25,6 @@ AT_ONCE = 500
 class TopicSweeps:
     """Runs every half minute; several controls may do so at once.
 
-
     Args:
         most_waiting: deliveries per subscription.
     """

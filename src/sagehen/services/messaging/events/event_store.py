@@ -56,7 +56,6 @@ def put_undelivered(
 ) -> None:
     """Puts an event into the target's dead-letter queue, if any.
 
-
     Args:
         tried_out: whether retries ended by number or age.
     """

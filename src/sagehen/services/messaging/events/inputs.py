@@ -1,6 +1,5 @@
 """Computes a target's input, as in EventBridge's user guide (eb-transform-target-input).
 
-
 In templates, a path that finds nothing becomes `null` or, within quotes, empty; text within quotes
 is escaped as JSON. Paths have the forms `$`, `$.detail.name`, `$.resources[0]`, `$.detail['a-b']`.
 """

@@ -1,6 +1,5 @@
 r"""Compiles the values and operators in a filter's lists into tests.
 
-
 In a `wildcard`, `*` matches any characters or none; `\*` and `\\` are literal.
 """
 

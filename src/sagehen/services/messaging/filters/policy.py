@@ -1,6 +1,5 @@
 """SNS filter policies and EventBridge event patterns.
 
-
 Sources: SNS's developer guide (sns-subscription-filter-policies,
 subscription-filter-policy-constraints), EventBridge's user guide (eb-create-pattern,
 eb-create-pattern-operators), and AWS's matcher (aws/event-ruler).

@@ -1,6 +1,5 @@
 """Compiles JSON filters of SNS and EventBridge into tests of objects.
 
-
 Keys are ANDed; the values in a key's list and the choices of `$or` are ORed. Conditions on a list
 of objects must hold for the same object. `exists: false` holds if no object has the key or, once an
 alphabetically earlier key has selected an object, if that one lacks it, as in AWS's matcher
@@ -24,7 +23,6 @@ _Find = Callable[[_Objects], bool]
 def read_rules(rules: Mapping[str, Any], dialect: Dialect, flat: str | None = None) -> Test:
     """Raises Invalid, or RecursionError for deep nesting.
 
-
     Args:
         flat: the scope that forbids nested objects.
     """
@@ -44,7 +42,6 @@ def _read(rules: Mapping[str, Any], dialect: Dialect, flat: str | None) -> "_All
 def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[str, Any]]]:
     """Moves keys beside `$or` that choices repeat into the choices; the later list wins, as in
     AWS's compiler (JsonRuleCompiler).
-
 
     Also returns overridden rules.
     """
@@ -69,7 +66,7 @@ def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[st
 
 
 def _lists_in(choices: list[dict[str, Any]]) -> set[str]:
-    """Returns the keys that have only lists, in any choice."""
+    """Returns the keys whose rules in all choices are lists."""
     lists: set[str] = set()
     others: set[str] = set()
     for one in choices:
@@ -165,7 +162,6 @@ class _All:
 
     def by_value(self, among: _Objects) -> _Find:
         """Tests for an object that one rule selects by value and all later rules accept.
-
 
         Earlier rules must hold by absence in all candidates, `among`.
         """

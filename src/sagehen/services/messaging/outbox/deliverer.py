@@ -1,6 +1,5 @@
 """The loop that delivers what is in the outbox.
 
-
 Each turn holds the lease and starts due deliveries as their receivers have room. Each attempt is
 accepted, postponed or given up. An empty outbox is read again only after a commit.
 """

@@ -1,6 +1,5 @@
 """SNS delivery policies: retry delays, rate limit and content type.
 
-
 Source: SNS's developer guide (sns-message-delivery-retries), which only names the backoff
 functions; here each grows from the least delay to the greatest at the phase's end.
 """

@@ -117,10 +117,10 @@ def postpone(connection: Connection, delivery: Delivery, now: float, delay: floa
 
 
 def bound_waits(connection: Connection, now: float) -> int:
-    """Shortens waits that exceed their recorded delay, as after the clock was set back; returns how many.
+    """Shortens waits that exceed their recorded delay; returns how many.
 
-
-    Reads all deliveries. Those of earlier versions have no recorded delay and stay.
+    Waits get too long when the clock is set back. Reads all deliveries; those of earlier versions
+    have no recorded delay and stay.
     """
     too_long = _D.due_at > now + _D.delay_seconds + _CLOCK_SLACK_SECONDS
     statement = update(DELIVERIES).where(too_long).values(due_at=now + _D.delay_seconds)

@@ -41,7 +41,6 @@ Check = Callable[[str], object]
 def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str, str]:
     """Drops empty values, which unset attributes; raises AwsError.
 
-
     Args:
         within: the request parameter, for messages.
     """

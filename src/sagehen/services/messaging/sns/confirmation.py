@@ -1,5 +1,4 @@
-"""ConfirmSubscription and Unsubscribe, by the owner or by unsigned links that only receivers
-know."""
+"""ConfirmSubscription and Unsubscribe, by the owner or by unsigned links in messages."""
 
 import secrets
 import uuid

@@ -1,6 +1,5 @@
 """Builds and signs posted messages.
 
-
 Sources: SNS's developer guide (sns-message-and-json-formats, sns-verify-signature-of-message) and
 the Standard Webhooks specification 1.0.
 """

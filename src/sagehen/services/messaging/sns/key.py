@@ -1,6 +1,5 @@
 """The RSA key that signs messages, and its certificate.
 
-
 As a program, makes both at a path. `cryptography` takes 8 MiB, which a control that signs nothing
 saves.
 """

@@ -23,7 +23,6 @@ def publish(connection: Connection, notice: Notice) -> bool:
     """Adds deliveries for accepting subscriptions within the caller's transaction; returns False if
     the topic is gone.
 
-
     Raises Invalid if structure `json` does not fit.
     """
     topic = get(connection, notice.topic_arn)

@@ -67,7 +67,6 @@ def receive(
 ) -> list[QueueMessage]:
     """Takes messages and hides them for `visibility_seconds`.
 
-
     Args:
         most_receives: messages received this often are skipped.
     """
@@ -101,7 +100,6 @@ def take_exhausted(
     limit: int,
 ) -> int:
     """Moves messages received `most_receives` times to the dead-letter queue; returns how many.
-
 
     Ids and sending times stay. Looks at the first `limit` messages only, to bound the cost.
     """
@@ -142,7 +140,10 @@ def change_visibility(
 
 
 def bound_waits(connection: Connection, queues: Sequence[QueueRecord], now: float) -> int:
-    """Shortens hiding that exceeds its recorded time, as after the clock was set back; returns how many."""
+    """Shortens hiding that exceeds its recorded time; returns how many.
+
+    Messages are hidden too long when the clock is set back.
+    """
     bounded = 0
     hidden = func.coalesce(_M.hidden_seconds, _LONGEST_HIDDEN_SECONDS)
     for queue in queues:

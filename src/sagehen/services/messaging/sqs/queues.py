@@ -72,7 +72,6 @@ def check_queue_attributes(given: dict[str, str]) -> dict[str, str]:
 def check_attribute_names(names: Iterable[str], of_messages: bool) -> None:
     """Raises AwsError.
 
-
     Args:
         of_messages: allow message attributes, too, as ReceiveMessage does.
     """

@@ -1,6 +1,5 @@
 """SendMessage, SendMessageBatch and batch helpers.
 
-
 MD5 digests follow SQS's developer guide (sqs-message-metadata, "Calculating the MD5 message digest
 for message attributes").
 """

@@ -1,6 +1,5 @@
 """Metric math: arithmetic, SUM, AVG, MIN, MAX, FILL and METRICS.
 
-
 Expressions are parsed by Python's parser; only these forms are accepted, and nothing is executed.
 """
 
@@ -45,7 +44,6 @@ def evaluate(
     grid: Sequence[int],
 ) -> Points:
     """Returns the points of an expression; raises AwsError.
-
 
     Args:
         named: returns another query's points, or raises AwsError.

@@ -110,11 +110,9 @@ def count_samples(connection: Connection) -> int:
 def prune(connection: Connection, before_minute: int, after: int, limit: int) -> int | None:
     """Deletes old samples of the next series, and series with no newer ones.
 
-
     Args:
         after: what the last call returned; 0 to begin.
         limit: number of series.
-
 
     Returns the next `after`, or None at the end.
     """

@@ -1,6 +1,5 @@
 """Log groups and streams, under SageMaker's names, and their files.
 
-
 Requested names are compared with existing ones and never become paths.
 """
 

@@ -1,6 +1,5 @@
 """Splits a log into events with position and print time.
 
-
 Lines over the event limit are cut. An unfinished line becomes an event once nothing was added for a
 while; later additions are separate events.
 """
@@ -36,7 +35,6 @@ class LogEvent(msgspec.Struct, frozen=True):
 
 def lines_from(log: StoredLog, position: int, until: int, now: float) -> Iterator[LogEvent]:
     """Yields the lines from `position`, the start of a line, to `until`.
-
 
     A block of empty lines only yields the last, so that readers see progress.
     """

@@ -1,6 +1,5 @@
 """Read operations of CloudWatch Logs over the logs of this machine's containers.
 
-
 A filter pattern has terms and quoted phrases: all are required, `?` marks alternatives, `-`
 exclusions.
 """
@@ -125,7 +124,6 @@ _TERM = re.compile(r'([?-]?)(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))(?=\s|$)')
 
 def read_filter(pattern: str) -> Callable[[str], bool]:
     """Compiles a case-sensitive filter pattern.
-
 
     Raises AwsError if it is malformed or uses JSON, columns or regular expressions.
     """

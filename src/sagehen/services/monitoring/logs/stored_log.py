@@ -1,6 +1,5 @@
 """A container's log on disk: up to two files, read as one by position.
 
-
 A position counts bytes from the log's beginning, including deleted ones, so rotation does not
 change it.
 """
@@ -109,7 +108,6 @@ def created_ms(path: Path) -> int:
 
 def _look(path: Path, lost_times: bool) -> tuple[_File, ...] | None:
     """Returns a consistent set of files, or None during rotation.
-
 
     Args:
         lost_times: accept files without times, and use their modification time.

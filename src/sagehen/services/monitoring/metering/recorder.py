@@ -50,7 +50,6 @@ class _Looks:
 class Recorder:
     """Records from any thread; a `kill -9` loses values since the last `flush`.
 
-
     Memory is bounded by `most_series` series a minute and, while the store cannot be written,
     MOST_MINUTES minutes.
     """
@@ -82,7 +81,6 @@ class Recorder:
 
     def record(self, name: str, dimensions: Mapping[str, str], value: float) -> None:
         """Records a value of a metric of METRICS; never raises, so that measured code goes on.
-
 
         Args:
             dimensions: by our names or CloudWatch's; without a variant, the value counts for the
@@ -116,7 +114,6 @@ class Recorder:
     ) -> None:
         """Reads a gauge. A minute has one sample per source, so its sum is that of all sources;
         minimum, maximum and percentiles cover all readings.
-
 
         Args:
             source: such as an instance, if the metric is of a whole variant.

@@ -67,7 +67,6 @@ def measure(
 ) -> Measured:
     """Collects all values to expose, without those of deleted endpoints.
 
-
     Args:
         endpoints: EndpointStatus by endpoint name.
     """
@@ -175,7 +174,6 @@ def _family(metric: Metric, exposed_as: str, measured: Measured) -> Family:
 
 def _of(metric: Metric, measured: Measured, suffix: str) -> dict[tuple[str, ...], float]:
     """Selects values with the metric's own dimensions.
-
 
     Agents report model waits per instance, too; only the gateways' are exposed.
     """
