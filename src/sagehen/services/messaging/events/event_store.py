@@ -80,7 +80,7 @@ def _wants(rule_name: str, pattern: str, envelope: Mapping[str, object]) -> bool
     try:
         return read_pattern(pattern).matches(envelope)
     except Invalid:
-        # Checked when it was put. One bad rule must not block the others.
+        # The pattern was checked when it was put. One bad rule must not block the others.
         log.exception("A pattern cannot be read.", extra={"action": "event", "rule": rule_name})
         return False
 
@@ -118,7 +118,7 @@ def _notice(event: Event, rule: RuleRecord, target: TargetRecord, text: str) -> 
 
 
 def _made(event: Event, rule: RuleRecord, target: TargetRecord, texts: dict[str, str]) -> Notice:
-    # The same id on each retry.
+    # An event has the same id per target on each retry.
     address = f"{address_of(rule, target.target_id)}/{event.event_id}"
     return Notice(
         message_id=str(uuid.uuid5(uuid.NAMESPACE_URL, address)),

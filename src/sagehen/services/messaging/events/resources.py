@@ -19,7 +19,7 @@ MOST = 3000
 """EventBridge's quota per kind"""
 
 Check = Callable[[Connection, dict[str, Any]], None]
-"""raises AwsError"""
+"""raises AwsError for an invalid definition"""
 
 
 @dataclass(frozen=True)

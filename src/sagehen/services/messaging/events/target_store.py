@@ -59,7 +59,7 @@ def count(connection: Connection, rule_name: str) -> int:
 
 
 def remove(connection: Connection, rule: RuleRecord, target_ids: Sequence[str]) -> list[str]:
-    """Also drops pending deliveries; returns unknown ids."""
+    """Deletes targets and their pending deliveries; returns unknown ids."""
     missing = []
     for target_id in target_ids:
         mine = (_C.rule_name == rule.name, _C.target_id == target_id)

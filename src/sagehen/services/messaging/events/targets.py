@@ -179,7 +179,7 @@ def put_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def remove_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Also drops pending HTTP deliveries; reports unknown ids."""
+    """Removes targets and their pending HTTP deliveries; reports unknown ids."""
     check_bus(call, params.get("EventBusName", BUS))
     with call.database.write() as connection:
         rule = existing_rule(connection, params["Rule"], lock=True)
@@ -207,7 +207,7 @@ def list_targets_by_rule(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def _record(connection: Connection, rule: RuleRecord, target: dict[str, Any]) -> TargetRecord:
-    """Stores a webhook's secret apart; without a new one, the old one stays."""
+    """Stores a webhook's secret apart; without a new secret, the old one stays."""
     definition, secret = dict(target), None
     if is_webhook(target):
         http = dict(definition.pop("HttpParameters", {}))

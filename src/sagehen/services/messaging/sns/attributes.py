@@ -39,7 +39,7 @@ Check = Callable[[str], object]
 
 
 def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str, str]:
-    """Drops empty values, which unset attributes; raises AwsError.
+    """Checks attributes and drops empty values, which unset them; raises AwsError.
 
     Args:
         within: the request parameter, for messages.
@@ -50,7 +50,7 @@ def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str,
 def check_subscription_attributes(
     given: dict[str, str], protocol: str, within: str = ""
 ) -> dict[str, str]:
-    """Drops empty values; raises AwsError, also for conflicts with the protocol."""
+    """Checks attributes, also against the protocol; raises AwsError."""
     kept = _kept(given, _SUBSCRIPTION_CHECKS, within)
     for name, protocols in _ONLY_FOR.items():
         if name in kept and protocol not in protocols:

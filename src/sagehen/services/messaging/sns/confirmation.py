@@ -109,7 +109,7 @@ def unsubscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 def end_subscription(
     connection: Connection, found: SubscriptionRecord, now: float
 ) -> SubscriptionRecord:
-    """Keeps the record, as its token may restore it; drops pending deliveries."""
+    """Keeps the record, as its token may restore it, but drops pending deliveries."""
     deliveries.drop(connection, [found.arn])
     deleted = msgspec.structs.replace(
         found,

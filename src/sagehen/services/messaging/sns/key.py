@@ -44,7 +44,7 @@ def make_key(path: Path) -> None:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     ) + _certificate(key).public_bytes(serialization.Encoding.PEM)
-    # Replaced at the end: a crash must not leave an unreadable key.
+    # Written under another name: a crash half-way must not leave an unreadable key.
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

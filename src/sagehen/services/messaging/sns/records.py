@@ -40,10 +40,10 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """`json` if `message` has a text per protocol"""
     attributes: Mapping[str, MessageAttribute] = msgspec.field(default_factory=dict)
     dimensions: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """of the NotificationFailures metric; if empty, failures are not counted"""
+    """of the NotificationFailures metric; if empty, failed deliveries are not counted"""
 
     def text_for(self, protocol: str) -> str:
-        """Returns the text for a protocol; raises Invalid if `json` is wrong."""
+        """Returns the text for a protocol; raises Invalid for malformed `json`."""
         if self.structure != "json":
             return self.message
         try:

@@ -89,7 +89,7 @@ def update_record(connection: Connection, record: SubscriptionRecord) -> bool:
 
 
 def drop_all(connection: Connection, topic_arn: str) -> None:
-    """Also drops pending deliveries."""
+    """Deletes a topic's subscriptions and their pending deliveries."""
     mine = select(_C.arn).where(_C.topic_arn == topic_arn)
     deliveries.drop(connection, mine)
     rows.delete_where(connection, SUBSCRIPTIONS, _C.topic_arn == topic_arn)

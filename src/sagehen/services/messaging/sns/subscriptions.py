@@ -192,7 +192,7 @@ def _new(
         _check_filters(connection, topic.arn)
     if protocol == "webhook":
         attributes = {"WebhookSecret": new_secret(), **attributes}
-    # Queues are ours; a webhook's subscriber gives its receiver the secret.
+    # Queues are our own, and a webhook's receiver learns its secret from the subscriber.
     confirmed = protocol in ("sqs", "webhook")
     now = call.clock.now()
     record = SubscriptionRecord(

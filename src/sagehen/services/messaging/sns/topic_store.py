@@ -20,10 +20,11 @@ log = logging.getLogger(__name__)
 
 
 def publish(connection: Connection, notice: Notice) -> bool:
-    """Adds deliveries for accepting subscriptions within the caller's transaction; returns False if
-    the topic is gone.
+    """Adds a delivery per accepting subscription in the caller's transaction.
 
-    Raises Invalid if structure `json` does not fit.
+    Returns False if the topic is gone.
+
+    Raises Invalid if structure is `json`, but the message does not fit it.
     """
     topic = get(connection, notice.topic_arn)
     if topic is None:
@@ -85,7 +86,7 @@ def _wants(subscription: SubscriptionRecord, notice: Notice) -> bool:
     try:
         policy = read_policy(text, scope)
     except Invalid:
-        # Checked when it was set. Deliver rather too much than too little.
+        # The policy was checked when it was set. Deliver rather too much than too little.
         log.exception("A filter policy cannot be read.", extra={"action": "publish"})
         return True
     return policy.accepts(notice.text_for(subscription.protocol), notice.attributes)

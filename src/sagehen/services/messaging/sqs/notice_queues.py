@@ -20,7 +20,7 @@ MOST_RAW_ATTRIBUTES = 10
 def put_notice(
     connection: Connection, subscription: SubscriptionRecord, notice: Notice, signature_version: str
 ) -> bool:
-    """Falls back to the dead-letter queue; returns False if both fail."""
+    """Puts a notice into its queue, else the dead-letter queue; returns False if both fail."""
     message = _message(subscription, notice, signature_version)
     attributes = message.content.attributes
     if len(attributes) <= MOST_RAW_ATTRIBUTES and put_message(

@@ -56,7 +56,7 @@ _FIFO = ("FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoTh
 
 
 def check_queue_attributes(given: dict[str, str]) -> dict[str, str]:
-    """Drops empty values, which unset attributes; raises AwsError."""
+    """Checks attributes and drops empty values, which unset them; raises AwsError."""
     for name, value in given.items():
         if name in _FIFO and value != "false":
             raise fifo()
