@@ -1,4 +1,4 @@
-"""The operations of iam that clients of SageMaker need: every role exists, and may do anything."""
+"""The IAM operations that SageMaker clients need: every role exists and may do everything."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ from sagehen.frame.context import Operation, RequestContext
 __all__ = ["OPERATIONS", "ROLE_NAME", "get_role", "role_id", "simulate_principal_policy"]
 
 ROLE_NAME = "SagehenRole"
-"""The role that every caller has."""
+"""the role of every caller"""
 _CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 _TRUST = {
     "Version": "2012-10-17",
@@ -27,7 +27,7 @@ _TRUST = {
 
 
 def get_role(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """The role of any name, which SageMaker may assume. Sagehen does not look at roles."""
+    """Returns a role of any name that SageMaker may assume; Sagehen ignores roles."""
     name = params.get("RoleName", ROLE_NAME)
     return {
         "Role": {
@@ -36,7 +36,7 @@ def get_role(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
             "RoleId": role_id(name),
             "Arn": call.arns.role(name),
             "CreateDate": _CREATED,
-            # IAM sends policies percent-encoded, and clients decode them.
+            # IAM percent-encodes policies, and clients decode them.
             "AssumeRolePolicyDocument": urllib.parse.quote(json.dumps(_TRUST), safe=""),
             "MaxSessionDuration": 3600,
         }
@@ -44,7 +44,7 @@ def get_role(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def simulate_principal_policy(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Every action is allowed, of every resource: roles are not looked at."""
+    """Allows every action: Sagehen ignores roles."""
     resources = params.get("ResourceArns") or ["*"]
     return {
         "EvaluationResults": [
@@ -63,7 +63,7 @@ def simulate_principal_policy(call: RequestContext, params: dict[str, Any]) -> d
 
 
 def role_id(name: str) -> str:
-    """An id of IAM's form, always the same for a name."""
+    """Returns an id in IAM's form, fixed for a name."""
     digest = base64.b32encode(hashlib.sha256(name.encode()).digest()).decode()
     return "AROA" + digest[:17]
 

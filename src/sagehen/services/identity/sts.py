@@ -1,4 +1,4 @@
-"""The one operation of sts that clients of SageMaker need: who am I."""
+"""GetCallerIdentity, the STS operation that SageMaker clients need."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _SESSION_NAME = "sagehen"
 
 
 def get_caller_identity(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """A role's session: from its ARN the SageMaker SDK makes the execution role's."""
+    """Returns a role session; the SageMaker SDK derives the execution role from its ARN."""
     return {
         "UserId": f"{role_id(ROLE_NAME)}:{_SESSION_NAME}",
         "Account": call.settings.account_id,

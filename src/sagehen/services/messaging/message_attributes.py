@@ -1,4 +1,4 @@
-"""The attributes of a message, as SNS and SQS both have them."""
+"""Message attributes of SNS and SQS."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ _NOT_TEXT = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class EmptyAttribute(Invalid):
-    """An attribute has no value; SNS and SQS say so in different words, of which `str` is SNS's."""
+    """`str` is SNS's message for an empty attribute; SQS words it differently."""
 
     def __init__(self, name: str, kind: str) -> None:
         super().__init__(
@@ -28,21 +28,17 @@ class EmptyAttribute(Invalid):
 
 
 def is_text(text: str) -> bool:
-    """Whether it has only the characters that messages may have: those of XML 1.0."""
+    """Checks for XML 1.0's characters, the only ones in messages."""
     return _NOT_TEXT.search(text) is None
 
 
 def read_attributes(given: dict[str, Any]) -> dict[str, MessageAttribute]:
-    """A request's MessageAttributes.
-
-    Raises:
-        Invalid: a name, type or value cannot be.
-    """
+    """Raises Invalid."""
     return {name: _read(name, value) for name, value in given.items()}
 
 
 def attributes_size(attributes: dict[str, MessageAttribute]) -> int:
-    """How many bytes of a message's limit they take: names, types and values."""
+    """Returns bytes, as counted towards the message limit."""
     return sum(
         len(name.encode())
         + len(one.data_type.encode())

@@ -1,5 +1,4 @@
-"""Frees what topics and queues no longer need: subscriptions nobody confirmed, old messages, and
-more deliveries than may wait."""
+"""Deletes expired subscriptions and messages, and excess deliveries."""
 
 import logging
 
@@ -20,14 +19,14 @@ log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 30.0
 AT_ONCE = 500
-"""Rows of a kind in one transaction: others want to write too."""
+"""rows per transaction, to let other writers in"""
 
 
 class TopicSweeps:
     """Runs every half minute; several controls may do so at once.
 
     Args:
-        most_waiting: deliveries of one subscription.
+        most_waiting: deliveries per subscription.
     """
 
     def __init__(
@@ -41,12 +40,10 @@ class TopicSweeps:
         self._is_first = True
 
     async def run(self) -> None:
-        """Sweep until cancelled."""
         await keep_sweeping(self.sweep, SWEEP_SECONDS, self._clock, "topics and queues")
 
     async def sweep(self) -> None:
-        """Free all there is to free, a little at a time."""
-        # While no server ran, the clock may have been set as well.
+        # The clock may have been set while no server ran.
         if self._jumps.look() is not None or self._is_first:
             await self._writes.join(self._bound_waits)
             self._is_first = False

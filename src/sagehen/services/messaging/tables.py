@@ -1,4 +1,4 @@
-"""The tables of topics, and of the queues that their messages go to."""
+"""Tables of topics, their outbox, and queues."""
 
 from sqlalchemy import (
     JSON,
@@ -26,8 +26,7 @@ __all__ = [
     "TOPICS",
 ]
 
-# SQLite numbers rows by itself only where the type is INTEGER, which holds 64 bits there, and uses
-# a number twice where a table is not told not to.
+# SQLite numbers rows only for INTEGER, 64 bits there, and reuses numbers without autoincrement.
 _SEQUENCE = BigInteger().with_variant(Integer, "sqlite")
 
 TOPICS = Table(
@@ -41,7 +40,7 @@ SUBSCRIPTIONS = Table(
     "subscriptions",
     METADATA,
     Column("arn", String(384), primary_key=True),
-    # A digest of topic, protocol and endpoint, of which there is one subscription.
+    # Digest of topic, protocol and endpoint, unique together.
     Column("key", String(64), nullable=False, unique=True),
     Column("topic_arn", String(320), nullable=False),
     Column("protocol", String(32), nullable=False),
@@ -55,7 +54,7 @@ SUBSCRIPTIONS = Table(
     Column("authenticate_on_unsubscribe", Boolean, nullable=False),
     Index(None, "topic_arn", "state"),
 )
-# A notice is kept once for all its deliveries, as JSON: PostgreSQL's text takes no NUL.
+# One notice serves all its deliveries. JSON as bytes: PostgreSQL's text takes no NUL.
 NOTICES = Table(
     "notices",
     METADATA,
@@ -72,7 +71,7 @@ DELIVERIES = Table(
     Column("kind", String(32), nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("due_at", Double, nullable=False),
-    # How far off `due_at` was when it was written.
+    # Seconds from the write to `due_at`.
     Column("delay_seconds", Double),
     Index(None, "subscription_arn", "due_at"),
     sqlite_autoincrement=True,
@@ -81,13 +80,13 @@ QUEUES = Table(
     "queues",
     METADATA,
     Column("name", String(80), primary_key=True),
-    # What its messages are found by: an emptied queue goes on under another.
+    # Key of the messages; emptying changes it.
     Column("queue_id", String(32), nullable=False),
     Column("created_at", Double, nullable=False),
     Column("modified_at", Double, nullable=False),
     Column("attributes", JSON(none_as_null=True), nullable=False),
 )
-# Whose messages are to be removed, a few at a time.
+# Queues whose messages are still to be deleted.
 EMPTIED_QUEUES = Table(
     "emptied_queues",
     METADATA,
@@ -101,14 +100,14 @@ MESSAGES = Table(
     Column("queue_id", String(32), nullable=False),
     Column("message_id", String(36), nullable=False),
     Column("body", Text, nullable=False),
-    # JSON: what comes with the body, or the envelope of a notice, which has none.
+    # JSON: data besides the body, or a notice's envelope in its place.
     Column("content", LargeBinary),
     Column("sent_at", Double, nullable=False),
     Column("visible_at", Double, nullable=False),
     Column("receives", Integer, nullable=False),
     Column("first_received_at", Double),
     Column("receipt", String(32)),
-    # How far off `visible_at` was when it was written.
+    # Seconds from the write to `visible_at`.
     Column("hidden_seconds", Double),
     Index("ix_queue_messages_visible", "queue_id", "visible_at"),
     Index("ix_queue_messages_sent", "queue_id", "sent_at"),

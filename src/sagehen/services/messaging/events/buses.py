@@ -1,7 +1,4 @@
-"""DescribeEventBus, ListEventBuses: there is one, the default bus.
-
-EventBridge's pages, in the order of names.
-"""
+"""EventBridge's only bus, and pagination by name."""
 
 import base64
 import binascii
@@ -16,18 +13,16 @@ __all__ = ["after", "check_bus", "describe_event_bus", "limit_of", "list_event_b
 
 
 def describe_event_bus(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """The default bus, which has no policy."""
     check_bus(call, params.get("Name", BUS))
     return _bus(call)
 
 
 def list_event_buses(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """The default bus, if its name begins so."""
     return {"EventBuses": [_bus(call)] if BUS.startswith(params.get("NamePrefix", "")) else []}
 
 
 def check_bus(call: RequestContext, bus: str) -> None:
-    """Refuse any bus but the default one, which may be named by its ARN."""
+    """Raises AwsError for any other bus than the default."""
     if bus not in (BUS, call.arns.event_bus(BUS)):
         raise no_bus(bus.rpartition("/")[2])
 
@@ -47,7 +42,7 @@ DEFAULT_LIMIT = 100
 
 
 def after(params: dict[str, Any]) -> str:
-    """The name that the page begins behind; raises AwsError where NextToken is none of ours."""
+    """Raises AwsError for a foreign NextToken."""
     try:
         name = base64.urlsafe_b64decode(params.get("NextToken", "")).decode("ascii")
     except (binascii.Error, ValueError):
@@ -58,13 +53,13 @@ def after(params: dict[str, Any]) -> str:
 
 
 def limit_of(params: dict[str, Any]) -> int:
-    """How many there are on a page; read one more, and it is known whether there is a next."""
+    """Callers read one more row to know whether there is a next page."""
     limit: int = params.get("Limit", DEFAULT_LIMIT)
     return limit
 
 
 def page_of(member: str, found: list[Any], names: list[str], limit: int) -> dict[str, Any]:
-    """The answer with one page of `found`, which may be one longer; `names` are theirs."""
+    """`found` may have one item more than a page."""
     answer: dict[str, Any] = {member: found[:limit]}
     if len(found) > limit:
         answer["NextToken"] = base64.urlsafe_b64encode(names[limit - 1].encode()).decode()

@@ -1,4 +1,4 @@
-"""Connections: how an API destination is told who calls. By API key or basic authorization."""
+"""EventBridge connections: credentials of API destinations."""
 
 import copy
 import re
@@ -28,18 +28,16 @@ _SECRETS = ("ApiKeyValue", "Password")
 
 
 def create_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Make a connection, which can be used at once."""
     definition = {key: one for key, one in params.items() if key != "Name"}
     return _changed(_KIND.create(call, params["Name"], definition))
 
 
 def update_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Put what is given in place of what was; events that wait are sent with it."""
+    """Waiting events are sent with the new members."""
     return _changed(_KIND.update(call, params))
 
 
 def describe_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """All of a connection but its secrets."""
     record = _KIND.read(call, params["Name"])
     return {
         **_changed(record),
@@ -50,7 +48,6 @@ def describe_connection(call: RequestContext, params: dict[str, Any]) -> dict[st
 
 
 def list_connections(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of connections, of which each is authorized."""
     prefix, limit = params.get("NamePrefix", ""), limit_of(params)
     with call.database.read() as connection:
         found = EVENT_CONNECTIONS.page(connection, prefix, after(params), limit + 1)
@@ -68,7 +65,7 @@ def list_connections(call: RequestContext, params: dict[str, Any]) -> dict[str, 
 
 
 def delete_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Drop a connection, with what is on its way by it; what comes then is for the dead letters."""
+    """Pending events that need the connection go to the dead-letter queue."""
     record = _KIND.drop(call, params["Name"])
     return {**_changed(record), "ConnectionState": "DELETING"}
 

@@ -1,4 +1,4 @@
-"""Targets that are called by HTTP: to the deliverer they are subscriptions of a protocol."""
+"""Presents HTTP targets of rules to the deliverer as subscriptions."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -32,16 +32,16 @@ __all__ = [
 ]
 
 PROTOCOL = "event"
-"""Of these receivers; nobody can subscribe by it."""
+"""internal: no client can subscribe by it"""
 DEAD_LETTER = "dead-letter"
-"""Whose text a notice has the event for that a target gets transformed."""
+"""protocol name under which a notice has the untransformed event"""
 SECRET = "WebhookSecret"
-"""Among a target's headers: not sent, but what it signs by."""
+"""used for signing, never sent"""
 HEADERS, METHOD, TARGET = "Headers", "Method", "Target"
-"""Attributes of such a subscription: its own headers as JSON; how an API is called, absent where it
-is a webhook; the target's Arn."""
+"""attributes of these subscriptions: extra headers as JSON; HTTP method, absent for webhooks;
+target ARN"""
 _MOST_PER_SECOND = 300
-"""EventBridge's default of an API destination."""
+"""EventBridge's default"""
 
 MAX_RETRIES = 185
 MAX_AGE_SECONDS = 86_400.0
@@ -52,27 +52,26 @@ EVENT_DELAYS = tuple(
     min(float(2**number), _LONGEST) if number < _DOUBLINGS else _LONGEST
     for number in range(MAX_RETRIES)
 )
-"""From a second on, doubled up to some eight minutes: 185 over 24 hours, as EventBridge's are."""
+"""seconds, doubled from 1 s to about 8 minutes; 24 hours in all, as in EventBridge"""
 
 
 def address_of(rule: RuleRecord, target_id: str) -> str:
-    """What deliveries to a target are kept under."""
     return f"{rule.arn.replace(':rule/', ':target/', 1)}/{target_id}"
 
 
 def is_address(arn: str) -> bool:
-    """Whether it is a target's and not a subscription's."""
+    """Tells a target's address from a subscription ARN."""
     return arn.split(":")[2:3] == ["events"]
 
 
 def read_address(address: str) -> tuple[str, str]:
-    """The name of the rule and the id of the target; neither can have a slash."""
+    """Returns rule name and target id; neither can contain a slash."""
     _, rule_name, target_id = address.rsplit("/", 2)
     return rule_name, target_id
 
 
 def as_webhook(rule: RuleRecord, target: TargetRecord) -> tuple[SubscriptionRecord, TopicRecord]:
-    """A URL as the deliverer knows its receivers, and the rule as it knows topics."""
+    """Returns a webhook as a subscription, and its rule as a topic."""
     http = target.definition.get("HttpParameters", {})
     url = _with_query(target.target_arn, http.get("QueryStringParameters", {}))
     own = {SECRET: target.secret or "", HEADERS: _json(http.get("HeaderParameters", {}))}
@@ -82,9 +81,9 @@ def as_webhook(rule: RuleRecord, target: TargetRecord) -> tuple[SubscriptionReco
 def as_api(
     rule: RuleRecord, target: TargetRecord, destination: EventResource, connection: EventResource
 ) -> tuple[SubscriptionRecord, TopicRecord]:
-    """An API destination as the deliverer knows its receivers, and the rule as it knows topics.
+    """Returns an API destination as a subscription, and its rule as a topic.
 
-    What the connection says wins over the target.
+    The connection's parameters override the target's.
     """
     given, http = destination.definition, target.definition.get("HttpParameters", {})
     authorization = connection.definition["AuthParameters"]
@@ -149,7 +148,6 @@ def _topic(rule: RuleRecord, most_per_second: int | None = None) -> TopicRecord:
 
 
 def _with_query(url: str, more: Mapping[str, str]) -> str:
-    """With more behind the query that the URL has."""
     if not more:
         return url
     parts = urlsplit(url)

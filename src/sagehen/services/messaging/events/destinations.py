@@ -1,4 +1,4 @@
-"""API destinations: HTTP APIs that are targets of rules, each with a connection."""
+"""API destinations: HTTP APIs that rules can target."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,25 +28,22 @@ _SHOWN = ("ConnectionArn", "HttpMethod", "InvocationEndpoint", "InvocationRateLi
 
 
 def create_api_destination(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Make an API destination, which can be a target at once."""
     definition = {"InvocationRateLimitPerSecond": 300} | params
     del definition["Name"]
     return _changed(_KIND.create(call, params["Name"], definition))
 
 
 def update_api_destination(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Put what is given in place of what was; events that wait are sent there."""
+    """Waiting events are sent to the new endpoint."""
     return _changed(_KIND.update(call, params))
 
 
 def describe_api_destination(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """All of an API destination."""
     record = _KIND.read(call, params["Name"])
     return {**_listed(record), "Description": record.definition.get("Description")}
 
 
 def list_api_destinations(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of API destinations, of one connection or all."""
     prefix, limit = params.get("NamePrefix", ""), limit_of(params)
     wanted = params.get("ConnectionArn")
     with call.database.read() as connection:
@@ -57,7 +54,7 @@ def list_api_destinations(call: RequestContext, params: dict[str, Any]) -> dict[
 
 
 def delete_api_destination(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Drop an API destination, with what is on its way; what comes then is for the dead letters."""
+    """Pending events go to the dead-letter queue."""
     _KIND.drop(call, params["Name"])
     return {}
 

@@ -1,4 +1,4 @@
-"""EventBridge's errors, in its words where they are known."""
+"""EventBridge's errors, in its own wording where known."""
 
 from sagehen.wire.errors import AwsError
 
@@ -19,7 +19,7 @@ def invalid(message: str) -> AwsError:
 
 
 def not_built(feature: str, instead: str = "") -> AwsError:
-    """A part of EventBridge that is not here; `instead` is a sentence on what is."""
+    """`instead` is a sentence about what is supported."""
     return invalid(f"Not implemented by Sagehen: {feature}.{instead and ' ' + instead}")
 
 
@@ -40,7 +40,7 @@ def no_rule(name: str) -> AwsError:
 
 
 def missing(what: str) -> AwsError:
-    """`what` begins a sentence: `Connection 'mine'`."""
+    """`what` starts the message: `Connection 'mine'`."""
     return AwsError("ResourceNotFoundException", f"{what} does not exist.", 400)
 
 

@@ -1,4 +1,4 @@
-"""Events, sent on to the targets of the rules that match them in the caller's transaction."""
+"""Sends events to the targets of matching rules."""
 
 import logging
 import uuid
@@ -35,10 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def put_event(connection: Connection, event: Event) -> None:
-    """Have an event sent to the targets of every enabled rule that matches it.
-
-    It is on its way when the caller's transaction is on disk, and never was when that is not.
-    """
+    """Deliveries are committed or rolled back with the caller's transaction."""
     patterns = event_rules.enabled_patterns(connection)
     if not patterns:
         return
@@ -57,10 +54,10 @@ def put_undelivered(
     why: str,
     tried_out: bool,
 ) -> None:
-    """Put an event that a receiver by HTTP was not given into its dead letters' queue, if any.
+    """Puts an event into the target's dead-letter queue, if any.
 
     Args:
-        tried_out: it would have been tried again, were it not too often or too late.
+        tried_out: whether retries ended by number or age.
     """
     told = {
         "RULE_ARN": receiver.topic_arn,
@@ -83,7 +80,7 @@ def _wants(rule_name: str, pattern: str, envelope: Mapping[str, object]) -> bool
     try:
         return read_pattern(pattern).matches(envelope)
     except Invalid:
-        # It was checked when it was put: one bad rule must not hold up the others.
+        # The pattern was checked when it was put. One bad rule must not block the others.
         log.exception("A pattern cannot be read.", extra={"action": "event", "rule": rule_name})
         return False
 
@@ -105,11 +102,11 @@ def _send(connection: Connection, event: Event, rule: RuleRecord, target: Target
 def _deliver(
     connection: Connection, event: Event, rule: RuleRecord, target: TargetRecord, text: str
 ) -> bool:
-    """Have it delivered by HTTP; False where what is to be called is gone."""
+    """Returns False if the target's destination is gone."""
     address = address_of(rule, target.target_id)
     if event_targets.find_receiver(connection, address) is None:
         return False
-    # What is given up is the event itself, whatever the target gets of it.
+    # Dead letters contain the original event, not the target's input.
     texts = {"default": text, DEAD_LETTER: input_for(event, rule, {})}
     deliveries.add(connection, _made(event, rule, target, texts), [address])
     return True
@@ -121,7 +118,7 @@ def _notice(event: Event, rule: RuleRecord, target: TargetRecord, text: str) -> 
 
 
 def _made(event: Event, rule: RuleRecord, target: TargetRecord, texts: dict[str, str]) -> Notice:
-    # A name for each of an event's ways, and the same on each of its retries.
+    # An event has the same id per target on each retry.
     address = f"{address_of(rule, target.target_id)}/{event.event_id}"
     return Notice(
         message_id=str(uuid.uuid5(uuid.NAMESPACE_URL, address)),
@@ -154,7 +151,6 @@ def _note_missing(
 def _put_dead_letter(
     connection: Connection, queue_arn: str | None, body: str, now: float, told: Mapping[str, str]
 ) -> None:
-    """With EventBridge's names for why; there may be no such queue."""
     if queue_arn is None:
         return
     attributes = {name: MessageAttribute("String", value) for name, value in told.items()}

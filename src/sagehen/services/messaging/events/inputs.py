@@ -1,9 +1,7 @@
-"""What a target gets of an event: all of it, a part, a constant, or a template filled in.
+"""Computes a target's input, as in EventBridge's user guide (eb-transform-target-input).
 
-EventBridge's user guide: eb-transform-target-input. Where a path leads to nothing, a template has
-`null`, or within quotes nothing; text that comes within quotes is escaped as JSON needs it.
-
-JSON paths as EventBridge has them: `$`, `$.detail.name`, `$.resources[0]`, `$.detail['a-b']`.
+In templates, a path that finds nothing becomes `null` or, within quotes, empty; text within quotes
+is escaped as JSON. Paths have the forms `$`, `$.detail.name`, `$.resources[0]`, `$.detail['a-b']`.
 """
 
 import functools
@@ -20,7 +18,7 @@ from sagehen.services.messaging.events.records import Event, RuleRecord
 __all__ = ["NOTHING", "check_input", "find", "input_for", "read_path", "text_to_read"]
 
 NOTHING: Final = object()
-"""What is found where there is nothing."""
+"""result of a path that finds nothing"""
 
 _STEP = re.compile(
     r"""\.(?P<name>[^.\[\]'"*\s]+) | \[(?P<place>\d{1,9})\] | \[(?P<all>\*)\]
@@ -28,12 +26,12 @@ _STEP = re.compile(
     re.VERBOSE,
 )
 _Step = str | int | None
-"""A key, a place in a list, or None: all that is in a list."""
+"""key, list index, or None for all elements"""
 
 
 @functools.lru_cache(maxsize=1024)
 def read_path(text: str) -> tuple[_Step, ...]:
-    """The steps of a path; raises Invalid where it is none."""
+    """Raises Invalid."""
     if not text.startswith("$"):
         raise Invalid(f"a JSON path begins with $, not as {text[:64]!r}")
     steps: list[_Step] = []
@@ -51,7 +49,6 @@ def read_path(text: str) -> tuple[_Step, ...]:
 
 
 def find(path: str, value: Any) -> Any:
-    """What the path leads to in `value`; NOTHING where there is nothing."""
     return _find(read_path(path), value)
 
 
@@ -83,11 +80,11 @@ _OWN = (
     "aws.events.event.json",
 )
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-"""What no message of a queue may have; JSON has it escaped."""
+"""not allowed in queue messages; JSON escapes them"""
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """A piece of a template: text as it is, or a placeholder's name."""
+    """Literal text or a placeholder's name."""
 
     text: str
     is_name: bool = False
@@ -95,11 +92,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def check_input(target: Mapping[str, Any]) -> None:
-    """Refuse what could not be filled in later; `target` is PutTargets'.
-
-    Raises:
-        Invalid: says which of its members is wrong.
-    """
+    """Checks a target of PutTargets; raises Invalid."""
     given = [way for way in _WAYS if way in target]
     if len(given) > 1:
         raise Invalid(f"Only one of {', '.join(_WAYS)} must be provided, not {' and '.join(given)}")
@@ -112,7 +105,7 @@ def check_input(target: Mapping[str, Any]) -> None:
 
 
 def input_for(event: Event, rule: RuleRecord, target: Mapping[str, Any]) -> str:
-    """What `target` gets, as JSON, or as text where its template is none."""
+    """Returns JSON, or text if the template is not JSON."""
     envelope = event.envelope()
     if "Input" in target:
         return str(target["Input"])
@@ -125,7 +118,7 @@ def input_for(event: Event, rule: RuleRecord, target: Mapping[str, Any]) -> str:
 
 
 def text_to_read(text: str) -> str:
-    """The same for a person: objects in lines, a string without its quotes."""
+    """Formats for people: indented JSON, or a string without quotes."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -214,7 +207,7 @@ def _ends_in_quotes(text: str, quoted: bool) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def _is_json(template: str) -> bool:
-    """Whether it would be JSON with values for its placeholders; else it is text."""
+    """Tells whether the filled-in template is JSON."""
     tried = ["0" if part.is_name else part.text for part in _parts(template)]
     try:
         msgspec.json.decode("".join(tried))

@@ -1,7 +1,4 @@
-"""EventBridge: rules over events on the default bus, and where those go. The operations by name.
-
-PutEvents and TestEventPattern: events by hand.
-"""
+"""PutEvents, TestEventPattern and the table of EventBridge operations."""
 
 import uuid
 from typing import Any
@@ -54,15 +51,15 @@ from sagehen.wire.errors import AwsError
 __all__ = ["OPERATIONS", "match_event_pattern", "put_events"]
 
 LARGEST_BYTES = 2**20
-"""Of all entries of a request (eb-putevents, "Calculating PutEvents event entry size")."""
+"""of a request (eb-putevents, "Calculating PutEvents event entry size")"""
 _TIME_BYTES = 14
 _ROOM = 64
-"""Levels of nesting that an event has left to be read: some thousand are EventBridge's limit."""
+"""nesting levels left for reading events within others"""
 _OF_EVENTS = ("id", "account", "source", "time", "region", "resources", "detail-type")
 
 
 def put_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Send events on, each for itself: one that cannot be is told, and the others go."""
+    """One failed entry does not stop the others."""
     entries = params["Entries"]
     if "EndpointId" in params:
         raise invalid("Not implemented by Sagehen: EndpointId.")
@@ -79,7 +76,6 @@ def put_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def match_event_pattern(_: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Whether a pattern matches an event; nothing is sent."""
     check_pattern(params["EventPattern"])
     try:
         event = msgspec.json.decode(params["Event"])
@@ -93,7 +89,7 @@ def match_event_pattern(_: RequestContext, params: dict[str, Any]) -> dict[str, 
 
 
 def _read(call: RequestContext, entry: dict[str, Any]) -> Event | dict[str, str]:
-    """The event, or what its sender is told instead."""
+    """Returns the event, or the error entry of the answer."""
     for name in ("Source", "DetailType", "Detail"):
         if not entry.get(name):
             return _failed(
@@ -125,13 +121,13 @@ def _read(call: RequestContext, entry: dict[str, Any]) -> Event | dict[str, str]
 
 
 def _detail(text: str) -> dict[str, Any] | None:
-    """The object that it is in JSON; None where it is none that a queue could carry."""
+    """Returns None for text that is no JSON object or that queues could not carry."""
     if not is_text(text):
         return None
     try:
         found = msgspec.json.decode(text)
         if text.count("{") + text.count("[") > _ROOM:
-            # What can just be read could not be written with its envelope, or by a template.
+            # An envelope or template adds nesting, which must still be readable.
             msgspec.json.decode("[" * _ROOM + text + "]" * _ROOM)
         return found if isinstance(found, dict) else None
     except (msgspec.DecodeError, RecursionError):

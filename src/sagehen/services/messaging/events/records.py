@@ -1,4 +1,4 @@
-"""Events: what EventBridge's rules are asked about, and those rules."""
+"""Records of EventBridge's resources and events."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,34 +8,33 @@ import msgspec
 __all__ = ["BUS", "Event", "EventResource", "RuleRecord", "TargetRecord"]
 
 BUS = "default"
-"""The one bus there is."""
+"""the only bus"""
 
 ENABLED, DISABLED = "ENABLED", "DISABLED"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One event on the default bus."""
+    """An event on the default bus."""
 
     event_id: str
-    """A UUID; the same on every delivery and every retry."""
+    """UUID; same on every delivery and retry"""
     source: str
-    """`aws.sagemaker`, for example."""
     detail_type: str
     account: str
     region: str
     happened_at: float
-    """Seconds since the epoch."""
+    """seconds since the epoch"""
     resources: tuple[str, ...] = ()
     detail: dict[str, Any] = {}
     put_at: float | None = None
-    """When it is sent on its way, where that is another time than when it happened."""
+    """if not sent at `happened_at`"""
 
     @property
     def sent_at(self) -> float:
         return self.happened_at if self.put_at is None else self.put_at
 
     def envelope(self) -> dict[str, Any]:
-        """As rules and targets see it: EventBridge's keys in their order, version 0."""
+        """Returns EventBridge's JSON, with keys in its order."""
         moment = datetime.fromtimestamp(self.happened_at, UTC)
         return {
             "version": "0",
@@ -56,9 +55,8 @@ class RuleRecord(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     arn: str
     state: str
-    """`ENABLED` or `DISABLED`."""
+    """`ENABLED` or `DISABLED`"""
     event_pattern: str
-    """JSON, as it was given."""
     description: str | None = None
     role_arn: str | None = None
     created_at: float
@@ -69,21 +67,20 @@ class EventResource(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     arn: str
-    """Ends in an id that is never used again, unlike the name."""
+    """ends in an id that is never reused, unlike the name"""
     definition: dict[str, Any]
-    """What it was created with, and what of it was updated since."""
     created_at: float
     modified_at: float
 
 
 class TargetRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the events of a rule go."""
+    """A target of a rule."""
 
     rule_name: str
     target_id: str
     target_arn: str
-    """A topic's, a queue's or an API destination's ARN, or a URL."""
+    """URL, or ARN of a topic, queue or API destination"""
     definition: dict[str, Any]
-    """What PutTargets was given."""
+    """as given to PutTargets"""
     secret: str | None = None
-    """Of webhooks: what their deliveries are signed with."""
+    """signs deliveries; webhooks only"""

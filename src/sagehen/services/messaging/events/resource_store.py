@@ -1,4 +1,4 @@
-"""EventBridge's connections and API destinations by their names."""
+"""SQL of EventBridge's connections and API destinations."""
 
 from sqlalchemy import Connection, Table, func, select
 
@@ -10,32 +10,30 @@ __all__ = ["EVENT_CONNECTIONS", "EVENT_DESTINATIONS", "EventResources"]
 
 
 class EventResources:
-    """The records of one kind."""
+    """Records of one kind."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self._c = table.c
 
     def insert(self, connection: Connection, record: EventResource) -> bool:
-        """Add one; False where its name is taken."""
+        """Returns False if the name is taken."""
         return rows.insert_new(connection, self._table, record)
 
     def get(self, connection: Connection, name: str, lock: bool = False) -> EventResource | None:
-        """The one of that name, which keeps its case; with `lock`, nobody else changes it."""
         mine = self._c.name == name
         found = rows.select_records(connection, self._table, EventResource, mine, lock=lock)
         return found[0] if found else None
 
     def by_arn(self, connection: Connection, arn: str) -> EventResource | None:
-        """The one of that ARN; another of its name is another."""
+        """Returns None if the name now belongs to another resource."""
         found = self.get(connection, arn.split("/")[1]) if arn.count("/") == 2 else None
         return found if found is not None and found.arn == arn else None
 
     def page(
         self, connection: Connection, prefix: str, after: str, limit: int
     ) -> list[EventResource]:
-        """Those whose names begin with `prefix` and come behind `after`, sorted."""
-        # Not LIKE: SQLite's does not tell case apart.
+        # Not LIKE, which ignores case in SQLite.
         wanted = (func.substr(self._c.name, 1, len(prefix)) == prefix) & (self._c.name > after)
         return rows.select_records(
             connection, self._table, EventResource, wanted, order=[self._c.name], limit=limit
@@ -45,11 +43,9 @@ class EventResources:
         return connection.scalar(select(func.count()).select_from(self._table)) or 0
 
     def update(self, connection: Connection, record: EventResource) -> None:
-        """Write all of `record` over what is stored."""
         rows.update_where(connection, self._table, record, self._c.name == record.name)
 
     def delete(self, connection: Connection, name: str) -> bool:
-        """Drop the one of that name; False where there is none."""
         return rows.delete_where(connection, self._table, self._c.name == name)
 
 

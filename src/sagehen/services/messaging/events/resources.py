@@ -1,4 +1,4 @@
-"""What connections and API destinations have in common: made, changed, looked up, dropped."""
+"""Operations shared by connections and API destinations."""
 
 import uuid
 from collections.abc import Callable
@@ -16,29 +16,28 @@ from sagehen.services.messaging.events.resource_store import EventResources
 __all__ = ["Check", "EventResourceKind"]
 
 MOST = 3000
-"""EventBridge's quota, of connections as of API destinations."""
+"""EventBridge's quota per kind"""
 
 Check = Callable[[Connection, dict[str, Any]], None]
-"""Raises AwsError where a definition cannot be."""
+"""raises AwsError for an invalid definition"""
 
 
 @dataclass(frozen=True)
 class EventResourceKind:
-    """Each method but `get` is a transaction of its own."""
+    """Its methods raise AwsError; each but `get` is a transaction."""
 
     records: EventResources
     name: str
-    """As refusals have it: `ApiDestination`."""
+    """in messages: `ApiDestination`"""
     in_arn: str
-    """`api-destination`."""
+    """`api-destination`"""
     subject: str
-    """As refusals of one that is not there begin: `An api-destination`."""
+    """starts messages: `An api-destination`"""
     plural: str
-    """`API destinations`."""
+    """`API destinations`"""
     check: Check
 
     def create(self, call: RequestContext, name: str, definition: dict[str, Any]) -> EventResource:
-        """Make one; raises AwsError where it cannot be, its name is taken or there are too many."""
         now = call.clock.now()
         record = EventResource(
             name=name,
@@ -56,7 +55,6 @@ class EventResourceKind:
         return record
 
     def update(self, call: RequestContext, params: dict[str, Any]) -> EventResource:
-        """Put what is given in place of what was; raises AwsError."""
         given = {key: one for key, one in params.items() if key != "Name"}
         with call.database.write() as connection:
             before = self.get(connection, params["Name"], lock=True)
@@ -68,7 +66,6 @@ class EventResourceKind:
         return record
 
     def read(self, call: RequestContext, name: str) -> EventResource:
-        """The one of that name; raises AwsError."""
         with call.database.read() as connection:
             record = self.records.get(connection, name)
         if record is None:
@@ -76,14 +73,13 @@ class EventResourceKind:
         return record
 
     def drop(self, call: RequestContext, name: str) -> EventResource:
-        """Forget the one of that name; raises AwsError."""
         with call.database.write() as connection:
             record = self.get(connection, name, lock=True)
             self.records.delete(connection, name)
         return record
 
     def get(self, connection: Connection, name: str, lock: bool = False) -> EventResource:
-        """The one of that name, in the caller's transaction; raises AwsError."""
+        """Reads within the caller's transaction."""
         record = self.records.get(connection, name, lock)
         if record is None:
             raise missing(f"{self.subject} '{name}'")

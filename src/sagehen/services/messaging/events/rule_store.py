@@ -1,4 +1,4 @@
-"""EventBridge's rules by their names."""
+"""SQL of EventBridge's rules."""
 
 import msgspec
 from sqlalchemy import Connection, func, select, update
@@ -10,12 +10,11 @@ from sagehen.state import rows
 __all__ = ["count", "delete", "enabled_patterns", "get", "page", "put", "set_state"]
 
 _C = RULES.c
-# Asked for every event: put together once.
+# Built once, as it runs for every event.
 _PATTERNS = select(_C.name, _C.event_pattern).where(_C.state == ENABLED).order_by(_C.name)
 
 
 def put(connection: Connection, record: RuleRecord) -> None:
-    """Add a rule, or replace the one of its name."""
     values = msgspec.to_builtins(record)
     statement = rows.upsert(connection, RULES).values(**values)
     del values["name"], values["created_at"]
@@ -23,35 +22,31 @@ def put(connection: Connection, record: RuleRecord) -> None:
 
 
 def get(connection: Connection, name: str, lock: bool = False) -> RuleRecord | None:
-    """The rule of that name, which keeps its case; with `lock`, nobody else changes it."""
     found = rows.select_records(connection, RULES, RuleRecord, _C.name == name, lock=lock)
     return found[0] if found else None
 
 
 def enabled_patterns(connection: Connection) -> list[tuple[str, str]]:
-    """Names and patterns of the rules that events are held against."""
     return [(name, pattern) for name, pattern in connection.execute(_PATTERNS)]
 
 
 def page(connection: Connection, prefix: str, after: str, limit: int) -> list[RuleRecord]:
-    """Rules whose names begin with `prefix` and come behind `after`, sorted."""
-    # Not LIKE: SQLite's does not tell case apart.
+    # Not LIKE, which ignores case in SQLite.
     begins = func.substr(_C.name, 1, len(prefix)) == prefix
     wanted = begins & (_C.name > after)
     return rows.select_records(connection, RULES, RuleRecord, wanted, order=[_C.name], limit=limit)
 
 
 def count(connection: Connection) -> int:
-    """How many rules there are."""
     return connection.scalar(select(func.count()).select_from(RULES)) or 0
 
 
 def set_state(connection: Connection, name: str, state: str) -> bool:
-    """Enable or disable a rule; False where there is none."""
+    """Returns False if there is none."""
     statement = update(RULES).where(_C.name == name).values(state=state)
     return connection.execute(statement).rowcount > 0
 
 
 def delete(connection: Connection, name: str) -> bool:
-    """Drop a rule, whose targets are gone already; False where there is none."""
+    """Deletes a rule without targets; returns False if there is none."""
     return rows.delete_where(connection, RULES, _C.name == name)

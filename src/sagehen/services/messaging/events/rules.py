@@ -1,4 +1,4 @@
-"""PutRule, DescribeRule, ListRules, ListRuleNamesByTarget, DeleteRule, EnableRule, DisableRule."""
+"""Operations on EventBridge rules."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def put_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Make a rule, or put all of it in place of the one of its name; its targets stay."""
+    """Replaces all of an existing rule but its targets."""
     check_bus(call, params.get("EventBusName", BUS))
     given_tags = read_tags(params.get("Tags", []))
     record = _record(call, params)
@@ -53,7 +53,6 @@ def put_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """All that is known of a rule but its targets."""
     check_bus(call, params.get("EventBusName", BUS))
     with call.database.read() as connection:
         rule = existing_rule(connection, params["Name"])
@@ -61,7 +60,6 @@ def describe_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any
 
 
 def list_rules(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of rules."""
     check_bus(call, params.get("EventBusName", BUS))
     prefix, limit = params.get("NamePrefix", ""), limit_of(params)
     with call.database.read() as connection:
@@ -70,7 +68,6 @@ def list_rules(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_rule_names_by_target(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of the rules that send to a target."""
     check_bus(call, params.get("EventBusName", BUS))
     limit = limit_of(params)
     with call.database.read() as connection:
@@ -79,7 +76,7 @@ def list_rule_names_by_target(call: RequestContext, params: dict[str, Any]) -> d
 
 
 def delete_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Drop a rule that has no targets; none there is well. Force is for rules that AWS made."""
+    """An unknown name is no error. Force matters only for AWS's own rules."""
     check_bus(call, params.get("EventBusName", BUS))
     with call.database.write() as connection:
         rule = event_rules.get(connection, params["Name"], lock=True)
@@ -93,17 +90,16 @@ def delete_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def enable_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Let a rule match events, from the next one on."""
     return _set_state(call, params, ENABLED)
 
 
 def disable_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Keep a rule from matching; what it has sent on its way goes on."""
+    """Pending deliveries continue."""
     return _set_state(call, params, DISABLED)
 
 
 def existing_rule(connection: Connection, name: str, lock: bool = False) -> RuleRecord:
-    """The rule of that name; raises AwsError where there is none."""
+    """Raises AwsError."""
     rule = event_rules.get(connection, name, lock)
     if rule is None:
         raise no_rule(name)
@@ -111,7 +107,7 @@ def existing_rule(connection: Connection, name: str, lock: bool = False) -> Rule
 
 
 def check_pattern(text: str) -> None:
-    """Raises AwsError where it is no pattern of events."""
+    """Raises AwsError."""
     try:
         read_pattern(text)
     except Invalid as error:

@@ -1,4 +1,4 @@
-"""The tables of EventBridge's rules their targets, and what API destinations are made of."""
+"""Tables of EventBridge's resources."""
 
 from sqlalchemy import JSON, Column, Double, Index, String, Table, Text
 

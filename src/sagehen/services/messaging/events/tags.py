@@ -1,4 +1,4 @@
-"""TagResource, UntagResource, ListTagsForResource: of rules."""
+"""Tags of EventBridge rules."""
 
 from typing import Any
 
@@ -15,7 +15,6 @@ MOST_TAGS = 50
 
 
 def tag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Set tags of a rule, over those of the same key."""
     arn, given = params["ResourceARN"], read_tags(params["Tags"])
     with call.database.write() as connection:
         _check_exists(call, connection, arn)
@@ -25,7 +24,7 @@ def tag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 
 def untag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Take tags off a rule; keys that it has not are no error."""
+    """Unknown keys are no error."""
     with call.database.write() as connection:
         _check_exists(call, connection, params["ResourceARN"])
         tags.delete(connection, params["ResourceARN"], params["TagKeys"])
@@ -33,7 +32,6 @@ def untag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, An
 
 
 def list_tags_for_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """All tags of a rule."""
     with call.database.read() as connection:
         _check_exists(call, connection, params["ResourceARN"])
         found = tags.get(connection, params["ResourceARN"])
@@ -41,7 +39,7 @@ def list_tags_for_resource(call: RequestContext, params: dict[str, Any]) -> dict
 
 
 def read_tags(given: list[dict[str, str]]) -> dict[str, str]:
-    """The tags of a request by their keys; raises AwsError where a key comes twice, or too many."""
+    """Raises AwsError for duplicate keys or too many tags."""
     found = {tag["Key"]: tag["Value"] for tag in given}
     if len(found) < len(given):
         raise invalid("Parameter Tags is not valid. Reason: a key comes more than once.")
@@ -56,7 +54,7 @@ def _check_count(count: int) -> None:
 
 def _check_exists(call: RequestContext, connection: Connection, arn: str) -> None:
     name = arn.rpartition("/")[2]
-    # A rule of the default bus may be named with it, too.
+    # The ARN may include the bus name.
     names = (call.arns.event_rule(name), call.arns.event_rule(f"default/{name}"))
     if arn not in names or event_rules.get(connection, name) is None:
         raise no_bus(name) if ":event-bus/" in arn else no_rule(name)

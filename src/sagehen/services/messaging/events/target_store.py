@@ -1,4 +1,4 @@
-"""The targets of EventBridge's rules, and webhooks among them as the deliverer knows receivers."""
+"""SQL of rule targets."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,6 @@ _C = TARGETS.c
 
 
 def put(connection: Connection, record: TargetRecord) -> None:
-    """Add a target, or replace the rule's one of its id."""
     values = msgspec.to_builtins(record)
     statement = rows.upsert(connection, TARGETS).values(**values)
     key = [_C.rule_name, _C.target_id]
@@ -36,7 +35,6 @@ def put(connection: Connection, record: TargetRecord) -> None:
 
 
 def get(connection: Connection, rule_name: str, target_id: str) -> TargetRecord | None:
-    """The rule's target of that id."""
     mine = (_C.rule_name == rule_name, _C.target_id == target_id)
     found = rows.select_records(connection, TARGETS, TargetRecord, *mine)
     return found[0] if found else None
@@ -45,7 +43,6 @@ def get(connection: Connection, rule_name: str, target_id: str) -> TargetRecord 
 def of_rule(
     connection: Connection, rule_name: str, after: str = "", limit: int | None = None
 ) -> list[TargetRecord]:
-    """A rule's targets whose ids come behind `after`, sorted."""
     mine = (_C.rule_name == rule_name, _C.target_id > after)
     return rows.select_records(
         connection, TARGETS, TargetRecord, *mine, order=[_C.target_id], limit=limit
@@ -53,18 +50,16 @@ def of_rule(
 
 
 def rules_of(connection: Connection, target_arn: str, after: str, limit: int) -> list[str]:
-    """Names, behind `after` and sorted, of the rules that have this target."""
     statement = select(_C.rule_name).where(_C.target_arn == target_arn, _C.rule_name > after)
     return list(connection.scalars(statement.distinct().order_by(_C.rule_name).limit(limit)))
 
 
 def count(connection: Connection, rule_name: str) -> int:
-    """How many a rule has."""
     return connection.scalar(select(func.count()).where(_C.rule_name == rule_name)) or 0
 
 
 def remove(connection: Connection, rule: RuleRecord, target_ids: Sequence[str]) -> list[str]:
-    """Drop targets of a rule, with what is on its way to them; the ids that it did not have."""
+    """Deletes targets and their pending deliveries; returns unknown ids."""
     missing = []
     for target_id in target_ids:
         mine = (_C.rule_name == rule.name, _C.target_id == target_id)
@@ -78,7 +73,7 @@ def remove(connection: Connection, rule: RuleRecord, target_ids: Sequence[str]) 
 def find_receiver(
     connection: Connection, address: str
 ) -> tuple[SubscriptionRecord, TopicRecord] | None:
-    """What is called by HTTP as a subscription to its rule; None where any of it is gone."""
+    """Returns an HTTP target as a subscription; None if any part of it is gone."""
     rule_name, target_id = read_address(address)
     rule = event_rules.get(connection, rule_name)
     target = get(connection, rule_name, target_id)

@@ -1,7 +1,4 @@
-"""PutTargets, RemoveTargets, ListTargetsByRule.
-
-What may be a target: a topic, queue or API destination, or a URL, Sagehen's own form.
-"""
+"""Operations on rule targets: topics, queues, API destinations and, in Sagehen only, URLs."""
 
 import re
 from typing import Any
@@ -56,11 +53,7 @@ _NOT_TO_SET = {
 
 
 def check_target(call: RequestContext, target: dict[str, Any]) -> None:
-    """Refuse what cannot be sent to, or be filled in, or that would be passed over.
-
-    Raises:
-        AwsError: says which target, and why.
-    """
+    """Raises AwsError."""
     name = target["Id"]
     for member in _OF_OTHERS:
         if member in target:
@@ -83,12 +76,11 @@ def check_target(call: RequestContext, target: dict[str, Any]) -> None:
 
 
 def is_webhook(target: dict[str, Any]) -> bool:
-    """Whether its Arn is a URL."""
     return str(target["Arn"]).lower().startswith(("http://", "https://"))
 
 
 def is_destination(target: dict[str, Any]) -> bool:
-    """Whether its Arn is an API destination's, of whatever server."""
+    """Accepts ARNs of other servers, too."""
     parts = str(target["Arn"]).split(":", 5)
     return parts[2:3] == ["events"] and parts[-1].startswith("api-destination/")
 
@@ -161,11 +153,11 @@ def _check_dead_letters(call: RequestContext, target: dict[str, Any]) -> None:
 
 
 MOST_TARGETS = 5
-"""Of one rule."""
+"""per rule"""
 
 
 def put_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Add targets to a rule, or put them in place of those of their ids: all of them or none."""
+    """Adds or replaces targets, all or none."""
     check_bus(call, params.get("EventBusName", BUS))
     given = params["Targets"]
     if len({target["Id"] for target in given}) < len(given):
@@ -187,7 +179,7 @@ def put_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def remove_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Drop targets of a rule, with what is on its way to webhooks; those not there are told."""
+    """Removes targets and their pending HTTP deliveries; reports unknown ids."""
     check_bus(call, params.get("EventBusName", BUS))
     with call.database.write() as connection:
         rule = existing_rule(connection, params["Rule"], lock=True)
@@ -204,7 +196,7 @@ def remove_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, An
 
 
 def list_targets_by_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of a rule's targets; webhooks with the secret that they sign by."""
+    """Webhooks include their signing secret."""
     check_bus(call, params.get("EventBusName", BUS))
     limit = limit_of(params)
     with call.database.read() as connection:
@@ -215,7 +207,7 @@ def list_targets_by_rule(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def _record(connection: Connection, rule: RuleRecord, target: dict[str, Any]) -> TargetRecord:
-    """The target as it is kept: a webhook's secret apart, and as before where none is given."""
+    """Stores a webhook's secret apart; without a new secret, the old one stays."""
     definition, secret = dict(target), None
     if is_webhook(target):
         http = dict(definition.pop("HttpParameters", {}))

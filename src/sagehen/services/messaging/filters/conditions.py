@@ -1,8 +1,6 @@
-r"""The values and operators in a filter's lists: each becomes a test of one value.
+r"""Compiles the values and operators in a filter's lists into tests.
 
-What the two languages of filters differ in: SNS's filter policies, EventBridge's patterns.
-
-`wildcard`: `*` stands for any characters or none, `\*` for itself, `\\` for a backslash.
+In a `wildcard`, `*` matches any characters or none; `\*` and `\\` are literal.
 """
 
 import ipaddress
@@ -26,31 +24,27 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Dialect:
-    """One of the languages."""
+    """Differences between SNS filter policies and EventBridge patterns."""
 
     largest_number: float
-    """That a condition may name, either side of zero."""
+    """bound of numbers, either side of zero"""
     decimals: int
-    """Numbers are compared to so many places."""
+    """decimal places compared"""
     wildcards: bool
-    """`wildcard`, and `equals-ignore-case` within `prefix` and `suffix`."""
+    """allows `wildcard`, and `equals-ignore-case` in `prefix` and `suffix`"""
     empty_affixes: bool
-    """`prefix` and `suffix` may be of no characters."""
+    """`prefix` and `suffix` may be empty"""
 
 
 FILTER_POLICY = Dialect(largest_number=1e9, decimals=5, wildcards=False, empty_affixes=False)
-"""SNS's developer guide, sns-subscription-filter-policies."""
+"""SNS's developer guide, sns-subscription-filter-policies"""
 
 EVENT_PATTERN = Dialect(largest_number=5e9, decimals=6, wildcards=True, empty_affixes=True)
-"""EventBridge's user guide, eb-create-pattern-operators, and its matcher, aws/event-ruler."""
+"""EventBridge's user guide, eb-create-pattern-operators, and its matcher, aws/event-ruler"""
 
 
 def read_wildcard(text: str) -> Callable[[str], bool]:
-    """The test that a pattern with wildcards stands for; it takes linear time but for repeats.
-
-    Raises:
-        Invalid: two wildcards follow one another, or something else is escaped.
-    """
+    """Matching is linear except for repeats; raises Invalid."""
     first, *rest = _pieces(text)
     if not rest:
         return lambda value: value == first
@@ -62,7 +56,7 @@ def read_wildcard(text: str) -> Callable[[str], bool]:
         if not (value.startswith(first) and value.endswith(last)):
             return False
         place, end = len(first), len(value) - len(last)
-        # The first occurrence of each will do: what is left for the others only grows by that.
+        # The first occurrence leaves most text for the other pieces.
         for piece in middle:
             found = value.find(piece, place, end)
             if found < 0:
@@ -74,7 +68,6 @@ def read_wildcard(text: str) -> Callable[[str], bool]:
 
 
 def _pieces(text: str) -> list[str]:
-    """What lies between the wildcards."""
     pieces, escaped = [""], False
     for place, character in enumerate(text):
         if escaped:
@@ -96,7 +89,7 @@ def _pieces(text: str) -> list[str]:
 
 
 ABSENT: Final = object()
-"""What a condition is asked about where the message has no such key."""
+"""stands for the value of a missing key"""
 
 _IGNORE_CASE = "equals-ignore-case"
 
@@ -104,11 +97,7 @@ Condition = Callable[[object], bool]
 
 
 def read_condition(given: Any, dialect: Dialect) -> Condition:
-    """The test that one element of a filter's list stands for.
-
-    Raises:
-        Invalid: there is no such condition, or its operand is of the wrong kind.
-    """
+    """Raises Invalid."""
     if not isinstance(given, dict):
         return _equal(given, dialect)
     if len(given) != 1:
@@ -125,7 +114,7 @@ def _equal(given: Any, dialect: Dialect) -> Condition:
     if _is_number(given):
         number = _number(given, dialect)
         return lambda value: _is_number(value) and _rounded(value, dialect) == number
-    # By type too: to Python true is 1.
+    # Compare types: in Python, True == 1.
     return lambda value: type(value) is type(given) and value == given
 
 
@@ -140,7 +129,7 @@ def _suffix(operand: Any, dialect: Dialect) -> Condition:
 
 
 def _affix(operator: str, operand: Any, dialect: Dialect) -> tuple[str, Callable[[str], str]]:
-    """What a value has to begin or end with, and how it is changed before that."""
+    """Returns the affix, and how to change a value before comparing."""
     if not dialect.wildcards or not isinstance(operand, dict):
         return _text(operator, operand, empty=dialect.empty_affixes), str
     ((inner, given),) = operand.items() if len(operand) == 1 else (("", None),)
@@ -167,7 +156,7 @@ def _anything_but(operand: Any, dialect: Dialect) -> Condition:
         if not listed or not all(isinstance(one, str) or _is_number(one) for one in listed):
             raise Invalid("anything-but takes a string, a number, or a list of either")
         unwanted = [_equal(one, dialect) for one in listed]
-    # Numbers, true and null are anything but texts: so it is in event-ruler's Machine.
+    # Numbers, true and null pass, as in event-ruler's Machine.
     return lambda value: value is not ABSENT and not any(test(value) for test in unwanted)
 
 
@@ -180,7 +169,7 @@ def _but(operand: dict[str, Any], dialect: Dialect) -> list[Condition]:
     listed = given if isinstance(given, list) else [given]
     if not listed:
         raise Invalid(f"{operator} under anything-but needs at least one string")
-    # Of no characters they may be where they may be at all, prefixes and suffixes not.
+    # Under anything-but, prefixes and suffixes must not be empty.
     empty = dialect.empty_affixes and operator in (_IGNORE_CASE, "wildcard")
     texts = [_text(operator, one, empty) for one in listed]
     return [_OPERATORS[operator](one, dialect) for one in texts]
@@ -273,9 +262,8 @@ def _number(value: float, dialect: Dialect) -> float:
 
 
 def _rounded(value: Any, dialect: Dialect) -> float:
-    """Numbers are compared to a few places."""
     try:
         return round(float(value), dialect.decimals)
     except OverflowError:
-        # JSON has integers of any length: these are beyond any that a filter may name.
+        # JSON integers have any length; this one exceeds all numbers in filters.
         return math.inf if value > 0 else -math.inf

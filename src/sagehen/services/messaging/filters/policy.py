@@ -1,12 +1,8 @@
-"""Filter policies: which messages of a topic a subscription wants.
+"""SNS filter policies and EventBridge event patterns.
 
-Keys of a policy are ANDed, the values in a key's list ORed. The forms and limits are those of
-SNS's developer guide (sns-subscription-filter-policies, subscription-filter-policy-constraints).
-
-Event patterns: which events a rule of EventBridge is for.
-
-The language is that of the user guide (eb-create-pattern, eb-create-pattern-operators); what it
-leaves open is as AWS's own matcher has it (aws/event-ruler).
+Sources: SNS's developer guide (sns-subscription-filter-policies,
+subscription-filter-policy-constraints), EventBridge's user guide (eb-create-pattern,
+eb-create-pattern-operators), and AWS's matcher (aws/event-ruler).
 """
 
 import functools
@@ -39,17 +35,14 @@ MOST_COMBINATIONS = 150
 
 
 class FilterPolicy:
-    """A policy that was read; made by `read_policy`."""
+    """A parsed filter policy."""
 
     def __init__(self, test: Test, scope: str) -> None:
         self._test = test
         self._scope = scope
 
     def accepts(self, message: str, attributes: Mapping[str, MessageAttribute]) -> bool:
-        """Whether the subscription wants a message with these attributes.
-
-        A policy on the body wants no message that is not a JSON object.
-        """
+        """A policy on the body rejects messages that are not JSON objects."""
         if self._scope == ATTRIBUTES:
             return self._test(_values_of(attributes))
         try:
@@ -61,11 +54,7 @@ class FilterPolicy:
 
 @functools.lru_cache(maxsize=1024)
 def read_policy(text: str, scope: str = ATTRIBUTES) -> FilterPolicy:
-    """The policy that `text`, JSON, stands for.
-
-    Raises:
-        Invalid: it is no policy, nests where its scope allows no nesting, or is over a limit.
-    """
+    """Raises Invalid, also for nesting that the scope forbids."""
     if len(text.encode()) > MOST_BYTES:
         raise Invalid(f"Filter policy is over {MOST_BYTES} bytes")
     try:
@@ -83,7 +72,7 @@ def read_policy(text: str, scope: str = ATTRIBUTES) -> FilterPolicy:
 
 
 def _values_of(attributes: Mapping[str, MessageAttribute]) -> dict[str, Any]:
-    """Message attributes as JSON's values; binary ones cannot be filtered by."""
+    """Omits binary attributes, which filters cannot test."""
     found: dict[str, Any] = {}
     for name, attribute in attributes.items():
         kind, text = attribute.data_type.split(".")[0], attribute.string_value
@@ -104,7 +93,7 @@ def _decoded(text: str) -> Any:
 
 
 def _leaves(rules: Mapping[str, Any], depth: int) -> Iterator[tuple[int, int]]:
-    """Of each key with a list of values: how many they are, and how deep it lies."""
+    """Yields each key's number of values and depth."""
     for key, rule in rules.items():
         if isinstance(rule, dict):
             yield from _leaves(rule, depth + 1)
@@ -129,26 +118,22 @@ MOST_CHARACTERS = 4096
 
 
 class EventPattern:
-    """A pattern that was read; made by `read_pattern`."""
+    """A parsed event pattern."""
 
     def __init__(self, test: Test) -> None:
         self._test = test
 
     def matches(self, event: Mapping[str, Any]) -> bool:
-        """Whether an event, in its envelope, is one of those that are wanted."""
+        """Takes an event in its envelope."""
         try:
             return self._test(event)
         except RecursionError:
-            return False  # It nests deeper than any pattern could follow.
+            return False  # nested deeper than any pattern
 
 
 @functools.lru_cache(maxsize=2048)
 def read_pattern(text: str) -> EventPattern:
-    """The pattern that `text`, JSON, stands for.
-
-    Raises:
-        Invalid: it is none; says why.
-    """
+    """Raises Invalid."""
     if len(text) > MOST_CHARACTERS:
         raise Invalid(f"Event pattern is over {MOST_CHARACTERS} characters")
     try:

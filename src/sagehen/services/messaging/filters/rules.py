@@ -1,9 +1,9 @@
-"""Filters as SNS and EventBridge have them: JSON that becomes a test of an object.
+"""Compiles JSON filters of SNS and EventBridge into tests of objects.
 
-Keys are ANDed, the values in a key's list ORed; `$or` has a list of which one is enough. What is
-asked of the objects of a list has to hold of one and the same of them. `exists: false` holds where
-none of them has the key, or, if a key before it in the alphabet has told which one of them is
-meant, where that one does not have it: so it is in AWS's own matcher (aws/event-ruler, ACFinder).
+Keys are ANDed; the values in a key's list and the choices of `$or` are ORed. Conditions on a list
+of objects must hold for the same object. `exists: false` holds if no object has the key or, once an
+alphabetically earlier key has selected an object, if that one lacks it, as in AWS's matcher
+(aws/event-ruler, ACFinder).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,14 +21,10 @@ _Find = Callable[[_Objects], bool]
 
 
 def read_rules(rules: Mapping[str, Any], dialect: Dialect, flat: str | None = None) -> Test:
-    """The test that these rules stand for.
+    """Raises Invalid, or RecursionError for deep nesting.
 
     Args:
-        flat: what allows no objects within objects.
-
-    Raises:
-        Invalid: they are no rules.
-        RecursionError: they nest too deeply.
+        flat: the scope that forbids nested objects.
     """
     read = _read(rules, dialect, flat)
     return lambda values: _holds(read, [values])
@@ -38,15 +34,16 @@ def _read(rules: Mapping[str, Any], dialect: Dialect, flat: str | None) -> "_All
     if _is_or("$or", rules.get("$or")):
         rules, counted_out = _settled(rules)
         for key, rule in counted_out:
-            _rule(key, rule, dialect, flat)  # It has to be one all the same.
+            _rule(key, rule, dialect, flat)  # Overridden rules must be valid, too.
     read = {key: _rule(key, rule, dialect, flat) for key, rule in rules.items()}
     return _All(tuple(read[key] for key in sorted(read)))
 
 
 def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[str, Any]]]:
-    """The same with no list for a key beside `$or` and within it: the later of the two counts.
+    """Moves keys beside `$or` that choices repeat into the choices; the later list wins, as in
+    AWS's compiler (JsonRuleCompiler).
 
-    So it is in AWS's own compiler (JsonRuleCompiler). Also what does not count any more.
+    Also returns overridden rules.
     """
     keys, choices = list(rules), rules["$or"]
     twice = {key for key, rule in rules.items() if isinstance(rule, list)} & _lists_in(choices)
@@ -69,7 +66,7 @@ def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[st
 
 
 def _lists_in(choices: list[dict[str, Any]]) -> set[str]:
-    """The keys for which some choice has a list, and none anything else."""
+    """Returns the keys whose rules in all choices are lists."""
     lists: set[str] = set()
     others: set[str] = set()
     for one in choices:
@@ -109,13 +106,13 @@ def _not_empty(key: str, rules: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A key and its list of conditions."""
+    """A key and its conditions."""
 
     key: str
     conditions: tuple[Condition, ...]
 
     def by_value(self, _: _Objects) -> _Find:
-        # A list, whatever the condition, is as good as its best element.
+        # A list passes if any element does.
         return lambda objects: any(
             condition(value)
             for one in objects
@@ -131,8 +128,6 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class _Below:
-    """A key, and what holds of the objects in it."""
-
     key: str
     rules: "_All"
 
@@ -149,8 +144,6 @@ class _Below:
 
 @dataclass(frozen=True)
 class _Any:
-    """`$or`."""
-
     choices: "tuple[_All, ...]"
 
     def by_value(self, among: _Objects) -> _Find:
@@ -163,14 +156,14 @@ class _Any:
 
 @dataclass(frozen=True)
 class _All:
-    """The rules of an object, by their keys in the alphabet."""
+    """An object's rules, sorted by key."""
 
     rules: "tuple[_Rule, ...]"
 
     def by_value(self, among: _Objects) -> _Find:
-        """Whether one of some objects is meant by a value that it has, and all else holds of it.
+        """Tests for an object that one rule selects by value and all later rules accept.
 
-        What is absent before that value, is so in all that might have been meant, `among`.
+        Earlier rules must hold by absence in all candidates, `among`.
         """
         finds: list[tuple[_Find, tuple[_Rule, ...]]] = []
         for number, rule in enumerate(self.rules):
@@ -195,7 +188,7 @@ def _holds(rule: _Rule | _All, objects: _Objects) -> bool:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """What is neither list nor object, in lists of lists too."""
+    """Yields scalars, also from nested lists."""
     if isinstance(value, list):
         for one in value:
             yield from _leaves(one)
@@ -204,7 +197,6 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The objects that a nested rule looks into, in lists of lists too."""
     if isinstance(value, list):
         for one in value:
             yield from _objects(one)

@@ -1,4 +1,4 @@
-"""What is delivered, and what came of an attempt to."""
+"""A delivery attempt and its result."""
 
 from enum import StrEnum
 
@@ -13,20 +13,20 @@ __all__ = ["DeliveryAttempt", "DeliveryResult", "ReceiverAnswer"]
 class DeliveryResult(StrEnum):
     ACCEPTED = "ACCEPTED"
     REFUSED = "REFUSED"
-    """For good: the receiver does not want it."""
+    """final"""
     FAILED = "FAILED"
-    """It may go well another time."""
+    """may succeed on a retry"""
 
 
 class ReceiverAnswer(msgspec.Struct, frozen=True):
-    """A verdict, and in a few words why."""
+    """A result and its reason."""
 
     verdict: DeliveryResult
     why: str = ""
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery with all that is known of its receiver."""
+    """A delivery and its receiver."""
 
     delivery: Delivery
     subscription: SubscriptionRecord
@@ -34,7 +34,6 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def policy(self) -> DeliveryPolicy:
-        """What topic and subscription say of deliveries by HTTP."""
         return effective_policy(
             self.topic.attributes.get("DeliveryPolicy"),
             self.subscription.attributes.get("DeliveryPolicy"),

@@ -1,9 +1,7 @@
-"""Delivers what is in the outbox, for as long as it runs.
+"""The loop that delivers what is in the outbox.
 
-wake (a commit told · an attempt ended · time) → hold the lease → what is due, by subscription,
-as far as its receiver has room → an attempt each → accepted, tried again later, or given up
-
-An empty outbox is not looked into again before something is committed.
+Each turn holds the lease and starts due deliveries as their receivers have room. Each attempt is
+accepted, postponed or given up. An empty outbox is read again only after a commit.
 """
 
 import asyncio
@@ -27,16 +25,16 @@ __all__ = ["Deliverer", "Post"]
 log = logging.getLogger(__name__)
 
 Post = Callable[[DeliveryAttempt], Awaitable[ReceiverAnswer]]
-"""Makes one attempt, within a bounded time; raises nothing."""
+"""makes one attempt within a bounded time; never raises"""
 
 LONGEST_REST_SECONDS = 1.0
 ERROR_SECONDS = 1.0
 MOST_UNDER_WAY = 4096
-"""Attempts, with those that have ended and are not noted yet."""
+"""attempts running, or ended but not recorded"""
 
 
 class Deliverer:
-    """The one loop that empties the outbox; each attempt is a task of its own."""
+    """Empties the outbox, with one task per attempt."""
 
     def __init__(
         self,
@@ -46,7 +44,7 @@ class Deliverer:
         receivers: Receivers,
         clock: Clock,
     ) -> None:
-        """`posts` by protocol."""
+        """`posts` has one function per protocol."""
         self._outbox = outbox
         self._posts = posts
         self._lease = lease
@@ -57,16 +55,16 @@ class Deliverer:
         self._wake.begin()
         self._idle = IdleCheck(outbox.commits, clock)
         self._under_way: dict[str, dict[int, asyncio.Task[None]]] = {}
-        """By subscription, then by delivery."""
+        """by subscription, then by delivery id"""
         self._known: dict[str, str] = {}
-        """The receivers of subscriptions that something is due for."""
+        """subscription ARN to receiver"""
 
     def hint(self, _: str = "") -> None:
-        """There may be something to do. May be called from any thread."""
+        """Wakes the loop; callable from any thread."""
         self._wake.hint()
 
     async def run(self) -> None:
-        """Deliver until cancelled; what is under way then is tried again by whoever comes next."""
+        """Delivers until cancelled; the next lease holder repeats unfinished attempts."""
         try:
             while True:
                 await self._wake.rest(await self._turn_or_back_off())
@@ -78,7 +76,7 @@ class Deliverer:
             await self._lease.let_go()
 
     async def turn(self) -> float:
-        """Begin all attempts that can begin now; the seconds until the next is due."""
+        """Starts all attempts possible now; returns seconds until the next."""
         self._wake.clear()
         self._idle.begin()
         if not await self._lease.hold():
@@ -99,7 +97,6 @@ class Deliverer:
         return max(0.0, soonest - self._clock.now())
 
     async def drain(self) -> None:
-        """Wait until every attempt that was begun has ended."""
         while tasks := self._tasks():
             await asyncio.gather(*tasks)
 
@@ -114,10 +111,7 @@ class Deliverer:
             return 0
 
     async def _begin(self, arn: str, now: float) -> float:
-        """Begin the attempts for one subscription that its receiver has room for.
-
-        When it should be looked at again, where it has more.
-        """
+        """Starts a subscription's attempts; returns when to look again."""
         under_way = self._under_way.get(arn, {})
         found = await self._outbox.look(arn, now, self._receivers.most_each, under_way)
         if found is None:
@@ -143,7 +137,7 @@ class Deliverer:
         except Exception:
             about = {"action": "deliver", "subscription": arn}
             log.exception("What came of a delivery could not be noted.", extra=about)
-            # It is due still: not at once, or what fails at once would be tried without end.
+            # The delivery is still due: wait, or an immediate error would repeat without end.
             await self._clock.sleep(ERROR_SECONDS)
         finally:
             del self._under_way[arn][parcel.delivery.delivery_id]
@@ -155,7 +149,7 @@ class Deliverer:
         try:
             return await self._post(parcel)
         finally:
-            # The next need not wait until the disk has noted this one.
+            # Free the slot before the disk write, so the next attempt need not wait.
             self._receivers.end(receiver, parcel.subscription.arn)
             self._wake.set()
 

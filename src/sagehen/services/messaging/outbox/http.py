@@ -1,4 +1,4 @@
-"""Deliveries by HTTP: SNS's own form, raw messages, and Standard Webhooks."""
+"""Deliveries by HTTP in the forms of SNS, Standard Webhooks and EventBridge."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["HttpPost"]
 
 USER_AGENT = "Amazon Simple Notification Service Agent"
-"""Receivers look for it."""
+"""some receivers check for it"""
 WEBHOOK_USER_AGENT = "Sagehen"
 API_USER_AGENT = "Amazon/EventBridge/ApiDestinations"
 _WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
 _READ_OF_ANSWER = 64 * 1024
-"""So much of a body is read past to use the connection again; more, and it is closed."""
+"""bytes read to reuse the connection; a longer body closes it"""
 _GONE = 410
 
 Seal = Callable[[Envelope], str]
@@ -36,10 +36,10 @@ _Headers = dict[str, str]
 
 
 class HttpPost:
-    """Posts to any URL; follows no redirect."""
+    """Posts to any URL; follows no redirects."""
 
     def __init__(self, seal: Seal, clock: Clock, timeout_seconds: float) -> None:
-        """`timeout_seconds`: of an attempt as a whole."""
+        """`timeout_seconds` bounds a whole attempt."""
         self._seal = seal
         self._clock = clock
         self._timeout_seconds = timeout_seconds
@@ -50,19 +50,19 @@ class HttpPost:
             await self._opened.close()
 
     async def notify(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
-        """SNS's own form: the protocols `http` and `https`."""
+        """Serves the protocols `http` and `https`."""
         if (
             parcel.delivery.kind is PostKind.NOTIFICATION
             and parcel.subscription.attributes.get("RawMessageDelivery") == "true"
         ):
             body = parcel.delivery.notice.text_for(parcel.subscription.protocol)
         else:
-            # Off the event loop: a signature takes longer than all the rest.
+            # Off the event loop: signing takes longest.
             body = await asyncio.to_thread(self._seal, envelope_of(parcel))
         return await self._post(parcel, body.encode(), _sns_headers(parcel), _sns_verdict)
 
     async def call_webhook(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
-        """The message as it is, with the headers of Standard Webhooks: the protocol `webhook`."""
+        """Posts in the form of Standard Webhooks."""
         notice = parcel.delivery.notice
         body = notice.text_for(parcel.subscription.protocol).encode()
         headers = {
@@ -79,7 +79,7 @@ class HttpPost:
         return await self._post(parcel, body, headers, _webhook_verdict)
 
     async def send_event(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
-        """An event to a target of its rule: a webhook, or an API destination of EventBridge's."""
+        """Serves webhooks and API destinations of rules."""
         method = parcel.subscription.attributes.get(METHOD)
         if method is None:
             return await self.call_webhook(parcel)
@@ -116,7 +116,7 @@ class HttpPost:
             return ReceiverAnswer(DeliveryResult.FAILED, f"{type(error).__name__}: {error}"[:512])
 
     def _session(self) -> "aiohttp.ClientSession":
-        """One for all, of the event loop in which the first was asked for."""
+        """Opens the session in the first caller's event loop."""
         if self._opened is None:
             self._opened = _open(self._timeout_seconds)
         return self._opened
@@ -128,7 +128,7 @@ def _open(timeout_seconds: float) -> "aiohttp.ClientSession":
     from sagehen.services.messaging.outbox.resolver import OwnThreadsResolver
 
     return aiohttp.ClientSession(
-        # How many there are at once is limited by who calls.
+        # Callers limit concurrency.
         connector=aiohttp.TCPConnector(limit=0, resolver=OwnThreadsResolver()),
         timeout=aiohttp.ClientTimeout(total=timeout_seconds),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -137,7 +137,6 @@ def _open(timeout_seconds: float) -> "aiohttp.ClientSession":
 
 
 def envelope_of(parcel: DeliveryAttempt) -> Envelope:
-    """What is signed and posted: of a notice, or of a confirmation with its token."""
     delivery, subscription = parcel.delivery, parcel.subscription
     version = parcel.topic.signature_version
     if delivery.kind is PostKind.NOTIFICATION:
@@ -174,21 +173,21 @@ def _sns_headers(parcel: DeliveryAttempt) -> dict[str, str]:
 
 
 def _sns_verdict(status: int) -> DeliveryResult:
-    """A 4xx is final; so is a redirect, which is not followed."""
+    """A 4xx is final for SNS; so is a redirect here."""
     if 200 <= status < 300:
         return DeliveryResult.ACCEPTED
     return DeliveryResult.REFUSED if 300 <= status < 500 else DeliveryResult.FAILED
 
 
 def _webhook_verdict(status: int) -> DeliveryResult:
-    """The specification has everything but 2xx tried again, but 410, which ends it."""
+    """The specification retries everything but 2xx and 410."""
     if 200 <= status < 300:
         return DeliveryResult.ACCEPTED
     return DeliveryResult.REFUSED if status == _GONE else DeliveryResult.FAILED
 
 
 def _api_verdict(status: int) -> DeliveryResult:
-    """EventBridge tries 409, 429 and 5xx again (eb-api-destinations)."""
+    """EventBridge retries 409, 429 and 5xx (eb-api-destinations)."""
     if 200 <= status < 300:
         return DeliveryResult.ACCEPTED
     return (
@@ -197,12 +196,11 @@ def _api_verdict(status: int) -> DeliveryResult:
 
 
 def _own_headers(parcel: DeliveryAttempt) -> dict[str, str]:
-    """Those that an event's target has."""
     return msgspec.json.decode(parcel.subscription.attributes.get(HEADERS, "{}"), type=_Headers)
 
 
 async def _read_past(response: "aiohttp.ClientResponse") -> None:
-    """The status has been heard, which is all that counts: what comes then changes nothing."""
+    """Ignores errors: the status alone decides."""
     import aiohttp
 
     left = _READ_OF_ANSWER

@@ -1,4 +1,4 @@
-"""Deliveries by e-mail: `email` as text to read, `email-json` as SNS's JSON."""
+"""Deliveries by e-mail: `email` as text, `email-json` as SNS's JSON."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,12 +22,12 @@ __all__ = ["MailPost"]
 DEFAULT_SUBJECT = "AWS Notification Message"
 CONFIRMATION_SUBJECT = "AWS Notification - Subscription Confirmation"
 _PERMANENT = 500
-"""SMTP's codes from here on are final, where they are about the mail: a log-in that is refused is
-for the owner to mend."""
+"""SMTP codes from here on are final if about the mail; refused logins are retried, as the owner can
+fix them"""
 
 
 class MailPost:
-    """Sends by the mail server of the settings, a connection for each mail."""
+    """Opens a connection per mail."""
 
     def __init__(
         self, settings: Settings, links: Links, seal: Callable[[Envelope], str], clock: Clock
@@ -38,7 +38,6 @@ class MailPost:
         self._clock = clock
 
     async def send(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
-        """The protocols `email` and `email-json`."""
         settings = self._settings
         if settings.smtp_host is None:
             return ReceiverAnswer(
@@ -83,7 +82,7 @@ class MailPost:
         mail["To"] = subscription.endpoint
         mail["Date"] = formatdate(self._clock.now())
         domain = self._settings.mail_sender.rpartition("@")[2] or "localhost"
-        # The same on every attempt, so that who gets it twice knows.
+        # Same on every attempt, so receivers can detect duplicates.
         mail["Message-ID"] = f"<{delivery.notice.message_id}.{delivery.delivery_id}@{domain}>"
         mail["Subject"] = _subject(parcel)
         if delivery.kind is PostKind.NOTIFICATION and subscription.protocol == "email-json":

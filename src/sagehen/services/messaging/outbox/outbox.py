@@ -1,7 +1,4 @@
-"""The outbox as the deliverer uses it: reads off the event loop, writes that share commits.
-
-When a delivery that failed is tried again.
-"""
+"""The deliverer's access to the outbox: reads off the event loop, and grouped writes."""
 
 import asyncio
 import logging
@@ -48,11 +45,11 @@ __all__ = ["DueDeliveries", "Outbox", "next_delay"]
 log = logging.getLogger(__name__)
 
 _JITTER = 0.1
-"""Part of a delay that is left to chance, so that not all who failed together come again so."""
+"""random part of a delay, so that retries spread"""
 
 
 def next_delay(parcel: DeliveryAttempt, source: random.Random, now: float) -> float | None:
-    """Seconds until the next attempt; None: this was the last one."""
+    """Returns seconds until the next attempt, or None after the last."""
     delays = _delays(parcel)
     made = parcel.delivery.attempts
     if made >= len(delays):
@@ -74,7 +71,7 @@ def _delays(parcel: DeliveryAttempt) -> Sequence[float]:
 
 
 def _ends_at(parcel: DeliveryAttempt) -> float:
-    """After which no attempt is made: events grow too old."""
+    """Returns when events become too old to retry."""
     age = parcel.subscription.attributes.get("MaximumEventAgeInSeconds")
     if parcel.subscription.protocol != PROTOCOL or age is None:
         return math.inf
@@ -85,7 +82,7 @@ T = TypeVar("T")
 
 
 class DueDeliveries(msgspec.Struct, frozen=True):
-    """A subscription, how many a second it takes at most, and what is due for it."""
+    """A subscription and its due deliveries."""
 
     subscription: SubscriptionRecord
     most_per_second: int | None
@@ -93,11 +90,11 @@ class DueDeliveries(msgspec.Struct, frozen=True):
 
 
 SHED_AT_ONCE = 500
-"""In one transaction: others want to write too."""
+"""per transaction, to let other writers in"""
 
 
 class Outbox:
-    """Deliveries, and who they are for."""
+    """Reads and settles the pending deliveries."""
 
     def __init__(
         self,
@@ -107,7 +104,7 @@ class Outbox:
         record: Record,
         source: random.Random,
     ) -> None:
-        """`source`: of the jitter."""
+        """`source` provides the jitter."""
         self._database = database
         self._writes = writes
         self._clock = clock
@@ -116,27 +113,23 @@ class Outbox:
 
     @property
     def commits(self) -> Commits:
-        """Of the state that the outbox is in."""
         return self._database.commits
 
     async def due_by_subscription(self) -> dict[str, float]:
-        """When the first delivery of each subscription that has any is due."""
         return await asyncio.to_thread(self._read, deliveries.due_by_subscription)
 
     async def look(
         self, arn: str, now: float, limit: int, without: Collection[int]
     ) -> DueDeliveries | None:
-        """What is due for a subscription but for what is under way; None: it is gone."""
+        """Returns None if the subscription is gone."""
         return await asyncio.to_thread(
             self._read, lambda connection: _look(connection, arn, now, limit, list(without))
         )
 
     async def drop(self, arn: str) -> None:
-        """Forget what is on its way to a subscription that is gone."""
         await self._writes.join(lambda connection: deliveries.drop(connection, [arn]))
 
     async def settle(self, parcel: DeliveryAttempt, answer: ReceiverAnswer) -> None:
-        """Note what came of an attempt."""
         delay = None
         if answer.verdict is DeliveryResult.FAILED:
             delay = next_delay(parcel, self._source, self._clock.now())
@@ -155,7 +148,7 @@ class Outbox:
             self._count(parcel)
 
     async def shed(self, most: int) -> int:
-        """Give up what waits beyond `most` for each subscription; how many deliveries."""
+        """Gives up deliveries beyond `most` per subscription; returns their number."""
         gone = 0
         for arn in await self.due_by_subscription():
             while shed := await self._writes.join(partial(_shed, arn, most)):
@@ -203,7 +196,7 @@ def _look(
 
 
 def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRecord] | None:
-    """A subscription and its topic, or what stands for them; None where either is gone."""
+    """Returns None if subscription or topic is gone."""
     if is_address(arn):
         return event_targets.find_receiver(connection, arn)
     subscription = subscriptions.get(connection, arn)
@@ -212,8 +205,7 @@ def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRe
 
 
 def _shed(arn: str, most: int, connection: Connection) -> list[DeliveryAttempt]:
-    """Give up some of what is beyond `most`. Nothing of a subscription that is gone: all of it is
-    dropped when it is due."""
+    """Does nothing if the subscription is gone: its deliveries are dropped when due."""
     found = _find(connection, arn)
     if found is None:
         return []
@@ -230,7 +222,7 @@ def _shed(arn: str, most: int, connection: Connection) -> list[DeliveryAttempt]:
 
 
 def _give_up(connection: Connection, parcel: DeliveryAttempt, answer: ReceiverAnswer) -> bool:
-    """Forget a delivery, or have it among the dead letters; False where it is gone already."""
+    """Drops or dead-letters a delivery; returns False if already gone."""
     if not deliveries.finish(connection, parcel.delivery):
         return False
     if parcel.subscription.protocol == PROTOCOL:

@@ -1,4 +1,4 @@
-"""How much may be on its way to a receiver at once, and how fast."""
+"""Limits on each receiver's concurrent deliveries and rate."""
 
 from collections import Counter
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ __all__ = ["Receivers", "Throttle", "receiver_of"]
 
 
 def receiver_of(subscription: SubscriptionRecord) -> str:
-    """Who is kept waiting when one of its deliveries hangs: a host and port, or the mail server."""
+    """Returns what one hanging delivery may block: a host and port, or the mail server."""
     if subscription.protocol.startswith("email"):
         return "mail"
     parts = urlsplit(subscription.endpoint)
@@ -17,19 +17,18 @@ def receiver_of(subscription: SubscriptionRecord) -> str:
 
 
 class Receivers:
-    """Counts what is on its way, so that one that hangs does not hold up the others: neither a
-    receiver all others, nor one of its paths, which has a subscription of its own, the rest."""
+    """Limits concurrent deliveries, so that a hanging receiver does not block other receivers, nor
+    one subscription the others of its receiver."""
 
     def __init__(self, most: int, most_each: int) -> None:
         self._most = most
         self.most_each = most_each
         self._most_of_one = max(1, most_each * 3 // 4)
         self._on_the_way: Counter[str] = Counter()
-        """By receiver, and by subscription."""
+        """by receiver and by subscription"""
         self._total = 0
 
     def room(self, receiver: str, subscription_arn: str) -> int:
-        """How many more of the subscription's may be sent now."""
         return min(
             self._most - self._total,
             self.most_each - self._on_the_way[receiver],
@@ -53,26 +52,24 @@ class Receivers:
 
 
 class Throttle:
-    """maxReceivesPerSecond: what a subscription did not use is saved for a second at most."""
+    """Enforces maxReceivesPerSecond; at most one second's unused capacity is saved."""
 
     def __init__(self) -> None:
         self._used: dict[str, tuple[float, float]] = {}
 
     def allows(self, subscription_arn: str, per_second: int | None, now: float) -> int | None:
-        """How many may be sent now; None where there is no limit."""
+        """Returns None if unlimited."""
         if per_second is None:
             self._used.pop(subscription_arn, None)
             return None
         return int(self._saved(subscription_arn, per_second, now))
 
     def use(self, subscription_arn: str, per_second: int | None, now: float) -> None:
-        """One is sent."""
         if per_second is not None:
             left = self._saved(subscription_arn, per_second, now) - 1
             self._used[subscription_arn] = (left, now)
 
     def forget(self, but: set[str]) -> None:
-        """Let go of all subscriptions `but` these."""
         for arn in self._used.keys() - but:
             del self._used[arn]
 

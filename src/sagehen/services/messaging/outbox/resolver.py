@@ -1,4 +1,4 @@
-"""Names of receivers are looked up in threads of their own: one that hangs holds up nobody else."""
+"""Resolves host names in separate threads, so that a hanging lookup blocks nothing else."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ _THREADS = 16
 
 
 class OwnThreadsResolver(AbstractResolver):
-    """The system's own resolver, not on the event loop's threads, which operations use."""
+    """Uses its own threads: operations use the event loop's."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, "resolver")

@@ -1,8 +1,7 @@
-"""Delivery policies: when a delivery that failed is tried again, how fast, and as what type.
+"""SNS delivery policies: retry delays, rate limit and content type.
 
-Forms, ranges and defaults: SNS's developer guide (sns-message-delivery-retries). How a delay grows
-within the backoff phase is said there by name only; here it goes from the least delay to the
-greatest, which the phase's last retry waits for.
+Source: SNS's developer guide (sns-message-delivery-retries), which only names the backoff
+functions; here each grows from the least delay to the greatest at the phase's end.
 """
 
 import math
@@ -36,10 +35,7 @@ _Growth = Literal["linear", "arithmetic", "geometric", "exponential"]
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How often and after which delays, in seconds: four phases, each with its number of retries.
-
-    At once; after the least delay; growing from the least to the greatest; after the greatest.
-    """
+    """Phases of retries, in seconds: immediate, at the least delay, growing, at the greatest."""
 
     min_delay_target: _Delay = 20
     max_delay_target: _Delay = 20
@@ -50,7 +46,6 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     backoff_function: _Growth | None = "linear"
 
     def delays(self) -> list[float]:
-        """Seconds before each retry."""
         at_once, least, most = self._phases()
         growing = self.num_retries - at_once - least - most
         return [
@@ -61,7 +56,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ]
 
     def check(self) -> None:
-        """Raises Invalid where its numbers do not go together."""
+        """Raises Invalid if the numbers conflict."""
         if self.max_delay_target < self.min_delay_target:
             raise Invalid("maxDelayTarget must be greater than or equal to minDelayTarget")
         if sum(self._phases()) > self.num_retries:
@@ -122,16 +117,16 @@ class _Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeliveryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for one subscription by HTTP."""
+    """One HTTP subscription's effective policy."""
 
     retries: RetryPolicy | None
-    """None: neither topic nor subscription says."""
+    """None if set nowhere"""
     most_per_second: int | None = None
     content_type: str | None = None
 
 
 def read_topic_policy(text: str | None) -> _Topic:
-    """A topic's DeliveryPolicy; raises Invalid where it is none."""
+    """Raises Invalid."""
     topic = _read(text, _Topic)
     if topic.http.default_healthy_retry_policy is not None:
         topic.http.default_healthy_retry_policy.check()
@@ -139,7 +134,7 @@ def read_topic_policy(text: str | None) -> _Topic:
 
 
 def read_subscription_policy(text: str | None) -> _Subscription:
-    """A subscription's DeliveryPolicy; raises Invalid where it is none."""
+    """Raises Invalid."""
     subscription = _read(text, _Subscription)
     if subscription.healthy_retry_policy is not None:
         subscription.healthy_retry_policy.check()
@@ -147,11 +142,7 @@ def read_subscription_policy(text: str | None) -> _Subscription:
 
 
 def effective_policy(topic_text: str | None, subscription_text: str | None) -> DeliveryPolicy:
-    """What holds where a topic says one thing and the subscription another.
-
-    Raises:
-        Invalid: either is none.
-    """
+    """Raises Invalid."""
     topic = read_topic_policy(topic_text).http
     own = read_subscription_policy(subscription_text)
     if topic.disable_subscription_overrides:
@@ -172,12 +163,12 @@ MAIL_DELAYS: Sequence[float] = (
     ).delays(),
     *[600.0] * 38,
 )
-"""SNS's for SMTP: over some six hours."""
+"""seconds; SNS's for SMTP, some six hours in all"""
 
 WEBHOOK_DELAYS: Sequence[float] = (
     5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400,
 )  # fmt: skip
-"""What the Standard Webhooks specification recommends: over some three days."""
+"""seconds; Standard Webhooks' recommendation, some three days in all"""
 
 
 def _read(text: str | None, kind: type[T]) -> T:

@@ -1,4 +1,4 @@
-"""The outbox: notices on their way to subscribers, until each was accepted or given up."""
+"""SQL of the outbox."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 DELIVERIES_DUE = "deliveries"
-"""What a database's listeners hear when something was added."""
+"""database notification channel"""
 
 _D = DELIVERIES.c
 _CLOCK_SLACK_SECONDS = 2.0
-"""What is less is the clock being adjusted."""
+"""smaller differences come from clock adjustment"""
 
-# From each subscription to the next by the index: to group all rows would be to read them all.
+# Steps through the index by subscription: GROUP BY would read all rows.
 _FIRST_DUE = text(
     """
     WITH RECURSIVE waiting(arn) AS (
@@ -49,7 +49,7 @@ def add(
     subscription_arns: Sequence[str],
     kind: PostKind = PostKind.NOTIFICATION,
 ) -> None:
-    """Have a notice delivered to each of these subscriptions, from now on."""
+    """Adds deliveries that are due now."""
     if not subscription_arns:
         return
     statement = insert(NOTICES).values(content=msgspec.json.encode(notice))
@@ -70,9 +70,9 @@ def add(
 
 
 def due_by_subscription(connection: Connection) -> dict[str, float]:
-    """When the first delivery of each subscription that has any is due.
+    """Returns when each subscription's first delivery is due.
 
-    It costs as much as there are such subscriptions, however many deliveries they have.
+    The cost depends on the number of subscriptions, not of deliveries.
     """
     return {row.arn: row.due_at for row in connection.execute(_FIRST_DUE)}
 
@@ -84,7 +84,7 @@ def due(
     limit: int,
     without: Sequence[int] = (),
 ) -> list[Delivery]:
-    """The deliveries of a subscription that are due, longest due first, but those in `without`."""
+    """Returns deliveries oldest first, except those in `without`."""
     statement = (
         select(DELIVERIES, NOTICES.c.content)
         .join(NOTICES, NOTICES.c.notice_id == _D.notice_id)
@@ -97,8 +97,8 @@ def due(
 
 
 def excess(connection: Connection, subscription_arn: str, most: int, limit: int) -> list[Delivery]:
-    """Of a subscription with more than `most` deliveries, some of those that are due last."""
-    # By the index alone: only what is found is read.
+    """Returns some deliveries beyond the first `most`."""
+    # Uses the index alone, so that only rows found are read.
     beyond = select(_D.delivery_id).where(_D.subscription_arn == subscription_arn)
     found = beyond.order_by(_D.due_at, _D.delivery_id).offset(most).limit(limit)
     statement = (
@@ -110,17 +110,17 @@ def excess(connection: Connection, subscription_arn: str, most: int, limit: int)
 
 
 def postpone(connection: Connection, delivery: Delivery, now: float, delay: float) -> None:
-    """Note that an attempt failed, and that the next one is to be made `delay` seconds from now."""
+    """`delay` is in seconds."""
     statement = update(DELIVERIES).where(_D.delivery_id == delivery.delivery_id)
     values = {"attempts": delivery.attempts + 1, "due_at": now + delay, "delay_seconds": delay}
     connection.execute(statement.values(**values))
 
 
 def bound_waits(connection: Connection, now: float) -> int:
-    """Let no delivery wait for longer from now than it was to when that was written: the clock may
-    have been set back since. How many would have.
+    """Shortens waits that exceed their recorded delay; returns how many.
 
-    Reads all deliveries. Those of an earlier version, of which that is not known, stay as they are.
+    Waits get too long when the clock is set back. Reads all deliveries; those of earlier versions
+    have no recorded delay and stay.
     """
     too_long = _D.due_at > now + _D.delay_seconds + _CLOCK_SLACK_SECONDS
     statement = update(DELIVERIES).where(too_long).values(due_at=now + _D.delay_seconds)
@@ -131,7 +131,7 @@ def bound_waits(connection: Connection, now: float) -> int:
 
 
 def finish(connection: Connection, delivery: Delivery) -> bool:
-    """Forget a delivery that was accepted or given up; False where it is gone already."""
+    """Returns False if the delivery is already gone."""
     statement = delete(DELIVERIES).where(_D.delivery_id == delivery.delivery_id)
     gone = connection.execute(statement).rowcount > 0
     _drop_notices(connection, [delivery.notice_id])
@@ -139,7 +139,6 @@ def finish(connection: Connection, delivery: Delivery) -> bool:
 
 
 def drop(connection: Connection, subscription_arns: Sequence[str] | Select[Any]) -> None:
-    """Forget all that is on its way to these subscriptions."""
     mine = _D.subscription_arn.in_(subscription_arns)
     notices = list(connection.scalars(select(_D.notice_id).where(mine).distinct()))
     connection.execute(delete(DELIVERIES).where(mine))

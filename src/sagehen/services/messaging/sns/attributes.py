@@ -1,7 +1,4 @@
-"""The attributes of topics and subscriptions: which there are, and what each may be.
-
-EffectiveDeliveryPolicy: what holds where nothing was said.
-"""
+"""Attributes of SNS topics and subscriptions."""
 
 import re
 from collections.abc import Callable
@@ -42,14 +39,10 @@ Check = Callable[[str], object]
 
 
 def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str, str]:
-    """What is kept of a topic's attributes: an empty value takes one back.
+    """Checks attributes and drops empty values, which unset them; raises AwsError.
 
     Args:
-        within: the parameter that they are members of, for the message: `Attributes` where all are
-            given at once.
-
-    Raises:
-        AwsError: there is no such attribute, or its value cannot be.
+        within: the request parameter, for messages.
     """
     return _kept(given, _TOPIC_CHECKS, within)
 
@@ -57,11 +50,7 @@ def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str,
 def check_subscription_attributes(
     given: dict[str, str], protocol: str, within: str = ""
 ) -> dict[str, str]:
-    """What is kept of all of a subscription's attributes.
-
-    Raises:
-        AwsError: as above, also where they do not go together or with the protocol.
-    """
+    """Checks attributes, also against the protocol; raises AwsError."""
     kept = _kept(given, _SUBSCRIPTION_CHECKS, within)
     for name, protocols in _ONLY_FOR.items():
         if name in kept and protocol not in protocols:
@@ -94,7 +83,7 @@ def _wrong(name: str, error: Exception, within: str) -> AwsError:
 
 
 def _check_filter(kept: dict[str, str], within: str) -> None:
-    """A policy is read by its scope, whichever of the two came first."""
+    """The scope decides how a policy is read."""
     policy = kept.get("FilterPolicy")
     if policy:
         try:
@@ -138,7 +127,7 @@ def _dead_letters(value: str) -> None:
 
 
 def _any(_: str) -> None:
-    """Kept and told, and without effect here."""
+    """Accepts any value: the attribute is stored but has no effect."""
 
 
 _TOPIC_CHECKS: dict[str, Check] = {
@@ -166,7 +155,6 @@ _ONLY_FOR = {
 
 
 def effective_topic_policy(topic: TopicRecord) -> str:
-    """As JSON."""
     said = read_topic_policy(topic.attributes.get("DeliveryPolicy")).http
     effective = effective_policy(topic.attributes.get("DeliveryPolicy"), None)
     http: dict[str, Any] = {
@@ -182,7 +170,6 @@ def effective_topic_policy(topic: TopicRecord) -> str:
 
 
 def effective_subscription_policy(topic: TopicRecord, subscription: SubscriptionRecord) -> str:
-    """As JSON."""
     effective = effective_policy(
         topic.attributes.get("DeliveryPolicy"), subscription.attributes.get("DeliveryPolicy")
     )

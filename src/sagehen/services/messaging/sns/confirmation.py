@@ -1,7 +1,4 @@
-"""ConfirmSubscription and Unsubscribe: by the owner, or by a link that only the endpoint got.
-
-The links in messages: GET requests that nobody signs, and that only their receivers know.
-"""
+"""ConfirmSubscription and Unsubscribe, by the owner or by unsigned links in messages."""
 
 import secrets
 import uuid
@@ -61,16 +58,14 @@ def new_token() -> str:
 def ask_to_confirm(
     call: RequestContext, connection: Connection, subscription: SubscriptionRecord
 ) -> None:
-    """Have the endpoint of a subscription asked to confirm it; its token lives from now on."""
+    """Posts a confirmation request and restarts the token's lifetime."""
     text = _SUBSCRIBED.format(topic=subscription.topic_arn)
     _post(call, connection, subscription, PostKind.SUBSCRIPTION_CONFIRMATION, text)
 
 
 def confirm_subscription(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Confirm the subscription that the token was sent for; twice is once.
-
-    The token of an UnsubscribeConfirmation brings a deleted subscription back.
-    """
+    """A repeated call changes nothing. An UnsubscribeConfirmation's token restores a deleted
+    subscription."""
     with call.database.write() as connection:
         found = subscriptions.by_token(connection, params["Token"], lock=True)
         if found is None or found.topic_arn != params["TopicArn"]:
@@ -81,7 +76,7 @@ def confirm_subscription(call: RequestContext, params: dict[str, Any]) -> dict[s
             raise invalid("Token", "it has expired: subscribe again")
         same = subscriptions.find(connection, found.topic_arn, found.protocol, found.endpoint)
         if same is not None and same.arn != found.arn:
-            # It was subscribed anew since it was deleted: that token, not this one, confirms it.
+            # The endpoint was subscribed again: only the newer subscription's token confirms.
             raise invalid("Token", "the endpoint was subscribed again since")
         locked = params.get("AuthenticateOnUnsubscribe", "").lower() == "true"
         confirmed = msgspec.structs.replace(
@@ -95,7 +90,7 @@ def confirm_subscription(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def unsubscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Delete a subscription and what is on its way to it; none there is well."""
+    """An unknown ARN is no error."""
     arn = params["SubscriptionArn"]
     check_arn_length("SubscriptionArn", arn)
     with call.database.write() as connection:
@@ -114,8 +109,7 @@ def unsubscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 def end_subscription(
     connection: Connection, found: SubscriptionRecord, now: float
 ) -> SubscriptionRecord:
-    """Delete it with what is on its way to it; what is kept of it, as its token may bring it
-    back."""
+    """Keeps the record, as its token may restore it, but drops pending deliveries."""
     deliveries.drop(connection, [found.arn])
     deleted = msgspec.structs.replace(
         found,
@@ -142,15 +136,12 @@ def _post(
 
 
 LINKED = frozenset((("sns", "ConfirmSubscription"), ("sns", "Unsubscribe")))
-"""The operations, by service and name, that may be carried out for somebody who has not signed:
-those of a SubscribeURL and an UnsubscribeURL. No other ever may."""
+"""the only operations that unsigned requests may call, by service and name"""
 
 
 def looks_like_link(request: Request) -> bool:
-    """Whether an unsigned request has the form of such a link.
-
-    What it asks for is `wire.match`'s to say, and nothing is done unless that is in `LINKED`.
-    """
+    """Tells whether an unsigned request looks like one of our links. `wire.match` finds the
+    operation, which must be in `LINKED`."""
     return (
         request.method == "GET"
         and request.raw_path == "/"

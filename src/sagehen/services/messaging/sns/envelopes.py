@@ -1,9 +1,7 @@
-"""What a subscriber is posted: SNS's JSON, signed.
+"""Builds and signs posted messages.
 
-Keys and their order, what is signed and how it is put together: SNS's developer guide
-(sns-message-and-json-formats, sns-verify-signature-of-message).
-
-Webhooks as the Standard Webhooks specification (1.0) has them: its secrets and signatures.
+Sources: SNS's developer guide (sns-message-and-json-formats, sns-verify-signature-of-message) and
+the Standard Webhooks specification 1.0.
 """
 
 import base64
@@ -34,7 +32,7 @@ __all__ = [
 ]
 
 Sign = Callable[[str, str], str]
-"""Text and SignatureVersion to the signature in Base64."""
+"""text and SignatureVersion to signature in Base64"""
 
 _SIGNED = {
     PostKind.NOTIFICATION: ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
@@ -51,7 +49,7 @@ _SIGNED_CONFIRMATION = (
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is signed and posted to one subscriber."""
+    """The unsigned content of a posted message."""
 
     kind: PostKind = PostKind.NOTIFICATION
     message_id: str
@@ -63,14 +61,14 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attributes: dict[str, MessageAttribute] = msgspec.field(default_factory=dict)
     signature_version: str = "1"
     token: str | None = None
-    """Of confirmations."""
+    """only in confirmations"""
 
 
 class Links(msgspec.Struct, frozen=True):
-    """Where this server's links lead."""
+    """This server's URLs in messages."""
 
     base_url: str
-    """Without a slash at its end."""
+    """without a trailing slash"""
     certificate_path: str
 
     @property
@@ -90,7 +88,7 @@ class Links(msgspec.Struct, frozen=True):
 def enclose(
     notice: Notice, subscription_arn: str, protocol: str, signature_version: str
 ) -> Envelope:
-    """The envelope of a notice for one subscriber; raises Invalid as `Notice.text_for` does."""
+    """Raises Invalid as `Notice.text_for` does."""
     return Envelope(
         message_id=notice.message_id,
         topic_arn=notice.topic_arn,
@@ -104,7 +102,7 @@ def enclose(
 
 
 def seal(envelope: Envelope, links: Links, sign: Sign) -> str:
-    """The envelope as JSON, signed."""
+    """Returns signed JSON."""
     fields = _fields(envelope, links)
     fields["SignatureVersion"] = envelope.signature_version
     fields["Signature"] = sign(string_to_sign(fields), envelope.signature_version)
@@ -119,7 +117,7 @@ def seal(envelope: Envelope, links: Links, sign: Sign) -> str:
 
 
 def string_to_sign(fields: Mapping[str, Any]) -> str:
-    """Of what is posted, the part that the signature is of: a line per key and per value."""
+    """Returns the signed text: a line per key and per value."""
     signed = _SIGNED.get(fields["Type"], _SIGNED_CONFIRMATION)
     return "".join([f"{key}\n{fields[key]}\n" for key in signed if key in fields])
 
@@ -157,7 +155,7 @@ def new_secret() -> str:
 
 
 def read_secret(text: str) -> bytes:
-    """The key that a secret such as `whsec_…` stands for; raises Invalid where it is none."""
+    """Raises Invalid."""
     try:
         key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
     except binascii.Error:
@@ -168,7 +166,7 @@ def read_secret(text: str) -> bytes:
 
 
 def webhook_headers(secret: str, message_id: str, now: float, body: bytes) -> dict[str, str]:
-    """What tells the receiver which message it is, and that it is ours. `now`: of this attempt."""
+    """`now` is the time of this attempt."""
     timestamp = str(int(now))
     signed = f"{message_id}.{timestamp}.".encode() + body
     digest = hmac.new(read_secret(secret), signed, hashlib.sha256).digest()

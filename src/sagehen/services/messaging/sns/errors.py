@@ -1,4 +1,4 @@
-"""SNS's errors, in its words where they are known."""
+"""SNS's errors, in its own wording where known."""
 
 from sagehen.wire.errors import AwsError
 
@@ -6,13 +6,13 @@ __all__ = ["check_arn_length", "invalid", "no_subscription", "no_topic"]
 
 
 def invalid(parameter: str, why: str = "") -> AwsError:
-    """`parameter` is what SNS calls the one that is wrong; `why` a reason."""
+    """`parameter` is SNS's name."""
     reason = f" Reason: {why}" if why else ""
     return AwsError("InvalidParameter", f"Invalid parameter: {parameter}{reason}")
 
 
 def check_arn_length(parameter: str, arn: str) -> None:
-    """Raises AwsError where a text has fewer parts than any ARN."""
+    """Raises AwsError."""
     count = len(arn.split(":"))
     if count < 6:
         raise invalid(parameter, f"An ARN must have at least 6 elements, not {count}")

@@ -1,7 +1,7 @@
-"""Makes the key that signs what is posted to subscribers, with its certificate.
+"""The RSA key that signs messages, and its certificate.
 
-Run as a program, it makes them at a path. The library takes 8 MiB, which a control that signs
-nothing does without.
+As a program, makes both at a path. `cryptography` takes 8 MiB, which a control that signs nothing
+saves.
 """
 
 import datetime
@@ -24,7 +24,7 @@ _HASHES: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA2
 
 
 def read_key(pem: bytes) -> rsa.RSAPrivateKey:
-    """Raises HomeError: it is of another kind."""
+    """Raises HomeError for other keys."""
     key = serialization.load_pem_private_key(pem, password=None)
     if not isinstance(key, rsa.RSAPrivateKey):
         raise HomeError("The key that signs messages is no RSA key.")
@@ -32,19 +32,19 @@ def read_key(pem: bytes) -> rsa.RSAPrivateKey:
 
 
 def sign(key: rsa.RSAPrivateKey, text: str, version: str) -> bytes:
-    """RSA with PKCS#1 v1.5; `version` is a topic's SignatureVersion."""
+    """Uses PKCS#1 v1.5; `version` is a SignatureVersion."""
     return key.sign(text.encode(), padding.PKCS1v15(), _HASHES[version])
 
 
 def make_key(path: Path) -> None:
-    """A new key and its certificate, in one file of PEM."""
+    """Writes key and certificate to one PEM file."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
     whole = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     ) + _certificate(key).public_bytes(serialization.Encoding.PEM)
-    # Written whole under another name: a crash half-way must not leave an unreadable key.
+    # Written under another name: a crash half-way must not leave an unreadable key.
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,7 +1,4 @@
-"""SNS: topics, subscriptions, publishing. A module per family; the operations by name.
-
-Publish, PublishBatch.
-"""
+"""Publish, PublishBatch and the table of SNS operations."""
 
 import re
 import uuid
@@ -51,7 +48,7 @@ _SUBJECT = re.compile(r"[\x21-\x7e][\x20-\x7e]*")
 
 
 def publish(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Have a message delivered to everyone who subscribes; it is kept when this answers."""
+    """The message is on disk when this returns."""
     if "PhoneNumber" in params:
         raise invalid("PhoneNumber", "Sagehen does not deliver by sms")
     arn = params.get("TopicArn") or params.get("TargetArn")
@@ -65,7 +62,7 @@ def publish(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def publish_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Publish up to ten messages; which of them could not be is told one by one."""
+    """The answer lists failed entries."""
     arn, entries = params["TopicArn"], params["PublishBatchRequestEntries"]
     _check_entries(entries)
     notices: dict[str, Notice] = {}
@@ -96,7 +93,7 @@ def _publish(connection: Connection, notice: Notice) -> None:
 
 
 def _notice(call: RequestContext, arn: str, given: dict[str, Any]) -> tuple[Notice, int]:
-    """The message, and how much it counts towards the limit."""
+    """Returns the message and its size in bytes."""
     message, subject = given["Message"], given.get("Subject")
     _check_message(message, subject)
     try:

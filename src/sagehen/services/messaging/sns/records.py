@@ -1,7 +1,4 @@
-"""Topics, who subscribes to them, and what is on its way to a subscriber.
-
-What is published to a topic.
-"""
+"""Records of SNS."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -22,7 +19,7 @@ __all__ = [
 
 
 class MessageAttribute(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of SNS's: `data_type` is `String`, `String.Array`, `Number` or `Binary`."""
+    """`data_type` is `String`, `String.Array`, `Number` or `Binary`."""
 
     data_type: str
     string_value: str | None = None
@@ -30,27 +27,23 @@ class MessageAttribute(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to all who subscribe to a topic."""
+    """A published message."""
 
     message_id: str
-    """The same on every delivery and every retry: who gets it twice knows by this."""
+    """same on every delivery and retry, so receivers can detect duplicates"""
     topic_arn: str
     message: str
     published_at: float
-    """Seconds since the epoch."""
+    """seconds since the epoch"""
     subject: str | None = None
     structure: str | None = None
-    """`json` where `message` is an object with a text for each protocol."""
+    """`json` if `message` has a text per protocol"""
     attributes: Mapping[str, MessageAttribute] = msgspec.field(default_factory=dict)
     dimensions: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Of the metric that counts a delivery given up (NotificationFailures); empty: none does."""
+    """of the NotificationFailures metric; if empty, failed deliveries are not counted"""
 
     def text_for(self, protocol: str) -> str:
-        """The message as subscribers by `protocol` get it.
-
-        Raises:
-            Invalid: its structure is `json`, but it is no object of texts with a `default`.
-        """
+        """Returns the text for a protocol; raises Invalid for malformed `json`."""
         if self.structure != "json":
             return self.message
         try:
@@ -63,12 +56,12 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic. Times are seconds since the epoch."""
+    """Times are seconds since the epoch."""
 
     arn: str
     created_at: float
     attributes: dict[str, str]
-    """Those that its owner set, by SNS's names."""
+    """set by the owner"""
 
     @property
     def name(self) -> str:
@@ -76,41 +69,40 @@ class TopicRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def signature_version(self) -> str:
-        """`1` is SHA-1, SNS's default; `2` is SHA-256."""
+        """Returns `1` for SHA-1, SNS's default, or `2` for SHA-256."""
         return self.attributes.get("SignatureVersion", "1")
 
 
 class SubscriptionState(StrEnum):
     PENDING = "PENDING"
-    """It gets nothing but its confirmation until that is answered."""
+    """receives only a confirmation request"""
     CONFIRMED = "CONFIRMED"
     DELETED = "DELETED"
-    """Kept as long as its token may bring it back."""
+    """kept while its token may restore it"""
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Who gets a topic's messages, and how."""
+    """A subscription to a topic."""
 
     arn: str
     topic_arn: str
     protocol: str
     endpoint: str
-    """A URL, an address, or a queue's ARN."""
+    """URL, mail address or queue ARN"""
     state: SubscriptionState
     created_at: float
     attributes: dict[str, str]
-    """Those that its owner set, by SNS's names."""
+    """set by the owner"""
     token: str
-    """Who sends it confirms the subscription."""
     token_expires_at: float
     confirmed_by_owner: bool = False
-    """ConfirmationWasAuthenticated."""
+    """ConfirmationWasAuthenticated"""
     authenticate_on_unsubscribe: bool = False
-    """The link in a message does not unsubscribe it."""
+    """unsigned links cannot unsubscribe"""
 
 
 class PostKind(StrEnum):
-    """What SNS calls the Type of what it posts."""
+    """The Type of a posted message."""
 
     NOTIFICATION = "Notification"
     SUBSCRIPTION_CONFIRMATION = "SubscriptionConfirmation"
@@ -118,7 +110,7 @@ class PostKind(StrEnum):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A notice on its way to one subscriber."""
+    """A notice to be delivered to a subscription."""
 
     delivery_id: int
     subscription_arn: str
@@ -126,6 +118,5 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     notice: Notice
     notice_id: int
     attempts: int
-    """Made so far."""
+    """made so far"""
     due_at: float
-    """When the next is to be made."""

@@ -1,7 +1,4 @@
-"""Signs what is posted to subscribers, by a key with a certificate: both made at first start.
-
-The certificate that subscribers check signatures with: where SigningCertURL leads.
-"""
+"""Signs messages with a key made at first start, and serves its certificate."""
 
 import base64
 import hashlib
@@ -29,18 +26,17 @@ _MAKE_SECONDS = 60.0
 
 
 class MessageSigner:
-    """Signs as SNS does: RSA with PKCS#1 v1.5, in Base64."""
+    """Uses RSA with PKCS#1 v1.5, as SNS does."""
 
     def __init__(self, pem: bytes, certificate: bytes) -> None:
-        """`pem` has the key; `certificate` is PEM, too."""
+        """`pem` contains the key; `certificate` is PEM, too."""
         self._pem = pem
         self.certificate = certificate
         digest = hashlib.sha256(certificate).hexdigest()[:32]
         self.certificate_path = f"/_sagehen/sns/SimpleNotificationService-{digest}.pem"
-        """Of the form that verifiers know from SNS."""
+        """form expected by verifiers of SNS"""
 
     def sign(self, text: str, version: str) -> str:
-        """The signature of `text`; `version` is a topic's SignatureVersion."""
         from sagehen.services.messaging.sns.key import sign
 
         return base64.b64encode(sign(self._key, text, version)).decode()
@@ -53,15 +49,11 @@ class MessageSigner:
 
 
 def load_signer(path: Path) -> MessageSigner:
-    """The key and certificate kept at `path`; new ones are made and kept if there are none.
-
-    Raises:
-        HomeError: the file is there but cannot be read as a key with its certificate.
-    """
+    """Makes key and certificate if missing; raises HomeError for an unreadable file."""
     if not path.exists():
         _make(path)
     try:
-        # That they are whole and belong together; what asyncio imports anyway can say that.
+        # Checks that key and certificate match; asyncio imports ssl anyway.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
         kept = path.read_bytes()
         certificate = _certificate_in(kept)
@@ -74,7 +66,7 @@ def load_signer(path: Path) -> MessageSigner:
 
 
 def _make(path: Path) -> None:
-    """In a process of its own, which takes what it needs along when it ends."""
+    """Runs a subprocess, to free its memory at the end."""
     command = [sys.executable, "-m", "sagehen.services.messaging.sns.key", str(path)]
     made = subprocess.run(
         command, capture_output=True, text=True, timeout=_MAKE_SECONDS, check=False
@@ -85,7 +77,7 @@ def _make(path: Path) -> None:
 
 
 def _certificate_in(pem: bytes) -> bytes:
-    """The first certificate, in lines of the usual length, whatever those of the file are."""
+    """Rewraps the first certificate to the usual line length."""
     found = _CERTIFICATE.search(pem)
     if found is None:
         raise ValueError("there is no certificate in it")
@@ -94,7 +86,7 @@ def _certificate_in(pem: bytes) -> bytes:
 
 
 def certificate_route(signer: MessageSigner) -> Route:
-    """GET, for anyone; its path changes with the certificate, so that it may be kept."""
+    """Needs no authentication. The path changes with the certificate, so clients may cache."""
 
     async def tell(_: Request) -> Response:
         return Response(signer.certificate, media_type="application/x-pem-file")

@@ -1,4 +1,4 @@
-"""Subscriptions by their ARNs, tokens, and by what they subscribe."""
+"""SQL of SNS subscriptions."""
 
 import hashlib
 
@@ -28,7 +28,7 @@ _C = SUBSCRIPTIONS.c
 
 
 def insert(connection: Connection, record: SubscriptionRecord) -> bool:
-    """Add a subscription; False where there is one of its topic, protocol and endpoint."""
+    """Returns False if topic, protocol and endpoint are taken."""
     statement = rows.upsert(connection, SUBSCRIPTIONS).values(
         **msgspec.to_builtins(record), key=_key(record)
     )
@@ -36,24 +36,23 @@ def insert(connection: Connection, record: SubscriptionRecord) -> bool:
 
 
 def get(connection: Connection, arn: str, lock: bool = False) -> SubscriptionRecord | None:
-    """The subscription of that ARN, deleted or not."""
+    """Also returns deleted subscriptions."""
     return _one(connection, _C.arn == arn, lock)
 
 
 def by_token(connection: Connection, token: str, lock: bool = False) -> SubscriptionRecord | None:
-    """The subscription that this token confirms, deleted or not, in time or not."""
+    """Also returns deleted and expired subscriptions."""
     return _one(connection, _C.token == token, lock)
 
 
 def find(
     connection: Connection, topic_arn: str, protocol: str, endpoint: str
 ) -> SubscriptionRecord | None:
-    """The subscription of this endpoint to the topic, unless it was deleted."""
+    """Skips deleted subscriptions."""
     return _one(connection, _C.key == _digest(topic_arn, protocol, endpoint), lock=True)
 
 
 def confirmed(connection: Connection, topic_arn: str) -> list[SubscriptionRecord]:
-    """Those who get the topic's messages."""
     mine = and_(_C.topic_arn == topic_arn, _C.state == SubscriptionState.CONFIRMED)
     return rows.select_records(connection, SUBSCRIPTIONS, SubscriptionRecord, mine)
 
@@ -61,7 +60,7 @@ def confirmed(connection: Connection, topic_arn: str) -> list[SubscriptionRecord
 def page(
     connection: Connection, topic_arn: str | None, after: str, limit: int
 ) -> list[SubscriptionRecord]:
-    """Subscriptions, of one topic or all, whose ARNs come behind `after`, without deleted ones."""
+    """Skips deleted subscriptions."""
     wanted = [_C.arn > after, _C.state != SubscriptionState.DELETED]
     if topic_arn is not None:
         wanted.append(_C.topic_arn == topic_arn)
@@ -71,38 +70,33 @@ def page(
 
 
 def count(connection: Connection, topic_arn: str) -> dict[SubscriptionState, int]:
-    """How many a topic has, by state."""
     statement = select(_C.state, func.count()).where(_C.topic_arn == topic_arn).group_by(_C.state)
     found = {SubscriptionState(state): number for state, number in connection.execute(statement)}
     return {state: found.get(state, 0) for state in SubscriptionState}
 
 
 def count_filtered(connection: Connection, topic_arn: str) -> int:
-    """How many of a topic's subscriptions have a filter policy."""
     mine = [_C.topic_arn == topic_arn, _C.state != SubscriptionState.DELETED]
     found = connection.scalars(select(_C.attributes).where(*mine))
     return sum(1 for attributes in found if attributes.get("FilterPolicy"))
 
 
 def update_record(connection: Connection, record: SubscriptionRecord) -> bool:
-    """Write all of `record` over what is stored; False where it is gone.
-
-    A deleted one makes room for another of its topic, protocol and endpoint.
-    """
+    """Returns False if there is none. Deletion frees topic, protocol and endpoint."""
     statement = update(SUBSCRIPTIONS).where(_C.arn == record.arn)
     values = statement.values(**msgspec.to_builtins(record), key=_key(record))
     return connection.execute(values).rowcount > 0
 
 
 def drop_all(connection: Connection, topic_arn: str) -> None:
-    """Forget all subscriptions of a topic, and what is on its way to them."""
+    """Deletes a topic's subscriptions and their pending deliveries."""
     mine = select(_C.arn).where(_C.topic_arn == topic_arn)
     deliveries.drop(connection, mine)
     rows.delete_where(connection, SUBSCRIPTIONS, _C.topic_arn == topic_arn)
 
 
 def drop_expired(connection: Connection, now: float, limit: int) -> int:
-    """Forget those that were never confirmed, or deleted, and whose token has run out."""
+    """Deletes unconfirmed and deleted subscriptions with expired tokens."""
     old = and_(_C.state != SubscriptionState.CONFIRMED, _C.token_expires_at <= now)
     arns = list(connection.scalars(select(_C.arn).where(old).limit(limit)))
     deliveries.drop(connection, arns)

@@ -1,7 +1,4 @@
-"""Subscribe, ListSubscriptions, ListSubscriptionsByTopic, Get- and SetSubscriptionAttributes.
-
-How messages can be had: the protocols of subscriptions, and the endpoints that go with each.
-"""
+"""Operations on subscriptions, and checks of endpoints."""
 
 import re
 import uuid
@@ -49,11 +46,7 @@ _MAIL = re.compile(r"[^@\s,;:<>()\[\]\\\"]{1,64}@[^@\s,;:<>()\[\]\\\"]{1,255}")
 
 
 def check_endpoint(call: RequestContext, protocol: str, endpoint: str) -> None:
-    """Refuse what cannot be delivered to.
-
-    Raises:
-        AwsError: Sagehen does not deliver by this protocol, or the endpoint is none of it.
-    """
+    """Raises AwsError."""
     if protocol in _NOT_DELIVERED:
         raise invalid(
             "Protocol",
@@ -94,7 +87,7 @@ def _mail(call: RequestContext, endpoint: str) -> None:
 
 def _queue(call: RequestContext, endpoint: str) -> None:
     if endpoint.endswith(".fifo"):
-        # The words come twice in SNS, too.
+        # SNS repeats these words, too.
         raise invalid(
             "Invalid parameter: Endpoint",
             "FIFO SQS Queues can not be subscribed to standard SNS topics",
@@ -115,13 +108,13 @@ _CHECKS: dict[str, Callable[[RequestContext, str], None]] = {
 
 
 MOST_FILTER_POLICIES = 200
-"""Of one topic."""
+"""per topic"""
 PENDING = "pending confirmation"
 LISTED_PENDING = "PendingConfirmation"
 
 
 def subscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Add a subscription, or find the one of that endpoint; who has to confirm it is asked to."""
+    """Adds or finds a subscription; a pending one is asked to confirm."""
     protocol, endpoint = params["Protocol"], params.get("Endpoint", "")
     with call.database.write() as connection:
         topic = existing_topic(connection, params["TopicArn"], lock=True)
@@ -139,20 +132,17 @@ def subscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_subscriptions(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of all subscriptions."""
     with call.database.read() as connection:
         return _page(call, connection, None, params)
 
 
 def list_subscriptions_by_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of a topic's subscriptions."""
     with call.database.read() as connection:
         topic = existing_topic(connection, params["TopicArn"])
         return _page(call, connection, topic.arn, params)
 
 
 def get_subscription_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """The attributes that were set, and those that SNS adds."""
     with call.database.read() as connection:
         found = _existing(connection, params["SubscriptionArn"])
         topic = existing_topic(connection, found.topic_arn)
@@ -175,7 +165,7 @@ def get_subscription_attributes(call: RequestContext, params: dict[str, Any]) ->
 
 
 def set_subscription_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Set one attribute, or take it back."""
+    """An empty value unsets the attribute."""
     name, value = params["AttributeName"], params.get("AttributeValue", "")
     with call.database.write() as connection:
         found = _existing(connection, params["SubscriptionArn"], lock=True)
@@ -202,7 +192,7 @@ def _new(
         _check_filters(connection, topic.arn)
     if protocol == "webhook":
         attributes = {"WebhookSecret": new_secret(), **attributes}
-    # Queues are our own, and a webhook's receiver knows its secret from who subscribed it.
+    # Queues are our own, and a webhook's receiver learns its secret from the subscriber.
     confirmed = protocol in ("sqs", "webhook")
     now = call.clock.now()
     record = SubscriptionRecord(

@@ -1,7 +1,4 @@
-"""Topics by their ARNs, and publishing to them: the outbox is written in the caller's transaction.
-
-Subscriptions are in `store.subscriptions`; what is on its way is in `store.deliveries`.
-"""
+"""SQL of SNS topics, and publishing."""
 
 import logging
 
@@ -23,12 +20,11 @@ log = logging.getLogger(__name__)
 
 
 def publish(connection: Connection, notice: Notice) -> bool:
-    """Have a notice delivered to everyone who wants it; False: there is no such topic.
+    """Adds a delivery per accepting subscription in the caller's transaction.
 
-    It is on its way when the caller's transaction is on disk, and never was when that is not.
+    Returns False if the topic is gone.
 
-    Raises:
-        Invalid: its structure is `json`, but its message is not what that needs.
+    Raises Invalid if structure is `json`, but the message does not fit it.
     """
     topic = get(connection, notice.topic_arn)
     if topic is None:
@@ -53,35 +49,31 @@ def publish(connection: Connection, notice: Notice) -> bool:
 
 
 def insert(connection: Connection, record: TopicRecord) -> bool:
-    """Add a topic; False where there is one of its ARN."""
+    """Returns False if the ARN is taken."""
     return rows.insert_new(connection, TOPICS, record)
 
 
 def get(connection: Connection, arn: str, lock: bool = False) -> TopicRecord | None:
-    """The topic of that ARN; with `lock`, nobody else changes it until this transaction ends."""
     found = rows.select_records(connection, TOPICS, TopicRecord, TOPICS.c.arn == arn, lock=lock)
     return found[0] if found else None
 
 
 def list_arns(connection: Connection, after: str, limit: int) -> list[str]:
-    """ARNs behind `after`, sorted."""
     statement = select(TOPICS.c.arn).where(TOPICS.c.arn > after).order_by(TOPICS.c.arn)
     return list(connection.scalars(statement.limit(limit)))
 
 
 def count(connection: Connection) -> int:
-    """How many topics there are."""
     return connection.scalar(select(func.count()).select_from(TOPICS)) or 0
 
 
 def set_attributes(connection: Connection, arn: str, attributes: dict[str, str]) -> None:
-    """Replace the attributes that the owner set."""
     statement = update(TOPICS).where(TOPICS.c.arn == arn)
     connection.execute(statement.values(attributes=msgspec.to_builtins(attributes)))
 
 
 def delete(connection: Connection, arn: str) -> bool:
-    """Drop a topic with its subscriptions and what is on its way; False where there is none."""
+    """Also deletes subscriptions and deliveries; returns False if there is none."""
     subscriptions.drop_all(connection, arn)
     return rows.delete_where(connection, TOPICS, TOPICS.c.arn == arn)
 
@@ -94,7 +86,7 @@ def _wants(subscription: SubscriptionRecord, notice: Notice) -> bool:
     try:
         policy = read_policy(text, scope)
     except Invalid:
-        # It was checked when it was set: rather too much than too little.
+        # The policy was checked when it was set. Deliver rather too much than too little.
         log.exception("A filter policy cannot be read.", extra={"action": "publish"})
         return True
     return policy.accepts(notice.text_for(subscription.protocol), notice.attributes)

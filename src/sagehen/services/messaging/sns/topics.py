@@ -1,9 +1,4 @@
-"""CreateTopic, DeleteTopic, ListTopics, GetTopicAttributes, SetTopicAttributes.
-
-TagResource, UntagResource, ListTagsForResource: of topics.
-
-SNS's pages: 100 at a time, in the order of their ARNs.
-"""
+"""Operations on topics and their tags, and pagination by ARN."""
 
 import base64
 import binascii
@@ -46,7 +41,6 @@ MOST_TAGS = 50
 
 
 def tag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Set tags of a topic, over those of the same key."""
     arn, given = params["ResourceArn"], read_tags(params["Tags"])
     with call.database.write() as connection:
         _check_exists(connection, arn)
@@ -56,7 +50,7 @@ def tag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 
 def untag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Take tags off a topic; keys that it has not are no error."""
+    """Unknown keys are no error."""
     with call.database.write() as connection:
         _check_exists(connection, params["ResourceArn"])
         tags.delete(connection, params["ResourceArn"], params["TagKeys"])
@@ -64,7 +58,6 @@ def untag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, An
 
 
 def list_tags_for_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """All tags of a topic."""
     with call.database.read() as connection:
         _check_exists(connection, params["ResourceArn"])
         found = tags.get(connection, params["ResourceArn"])
@@ -72,7 +65,7 @@ def list_tags_for_resource(call: RequestContext, params: dict[str, Any]) -> dict
 
 
 def read_tags(given: list[dict[str, str]]) -> dict[str, str]:
-    """The tags of a request by their keys; raises AwsError where a key comes twice, or too many."""
+    """Raises AwsError for duplicate keys or too many tags."""
     found = {tag["Key"]: tag["Value"] for tag in given}
     if len(found) < len(given):
         raise invalid("Tags", "Duplicated keys are not allowed.")
@@ -93,11 +86,11 @@ def _check_exists(connection: Connection, arn: str) -> None:
 
 
 PAGE_SIZE = 100
-"""Read one more: then it is known whether there is a next page."""
+"""callers read one more row to know whether there is a next page"""
 
 
 def after(params: dict[str, Any]) -> str:
-    """The ARN that the page begins behind; raises AwsError where NextToken is none of ours."""
+    """Raises AwsError for a foreign NextToken."""
     token = params.get("NextToken", "")
     try:
         arn = base64.urlsafe_b64decode(token).decode()
@@ -109,7 +102,7 @@ def after(params: dict[str, Any]) -> str:
 
 
 def page_of(member: str, found: list[dict[str, str]], arns: list[str]) -> dict[str, Any]:
-    """The answer with one page of `found`, which may be one longer; `arns` are theirs."""
+    """`found` may have one item more than a page."""
     answer: dict[str, Any] = {member: found[:PAGE_SIZE]}
     if len(found) > PAGE_SIZE:
         answer["NextToken"] = base64.urlsafe_b64encode(arns[PAGE_SIZE - 1].encode()).decode()
@@ -133,7 +126,7 @@ _OWNERS_ACTIONS = (
 
 
 def create_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Make a topic, or find the one of that name if its attributes and tags are those given."""
+    """Returns an existing topic if attributes and tags are the same."""
     arn = call.arns.sns(_name(params))
     given = params.get("Attributes", {})
     attributes = check_topic_attributes(given, "Attributes")
@@ -151,7 +144,7 @@ def create_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 
 def delete_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Drop a topic with its subscriptions and what is still on its way; none there is well."""
+    """An unknown ARN is no error."""
     arn = _arn(params["TopicArn"])
     with call.database.write() as connection:
         topics.delete(connection, arn)
@@ -160,14 +153,12 @@ def delete_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 
 def list_topics(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of topics."""
     with call.database.read() as connection:
         arns = topics.list_arns(connection, after(params), PAGE_SIZE + 1)
     return page_of("Topics", [{"TopicArn": arn} for arn in arns], arns)
 
 
 def get_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """The attributes that were set, and those that SNS adds."""
     with call.database.read() as connection:
         topic = existing_topic(connection, params["TopicArn"])
         count = subscriptions.count(connection, topic.arn)
@@ -187,7 +178,7 @@ def get_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def set_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Set one attribute, or take it back."""
+    """An empty value unsets the attribute."""
     name, value = params["AttributeName"], params.get("AttributeValue", "")
     with call.database.write() as connection:
         topic = existing_topic(connection, params["TopicArn"], lock=True)
@@ -197,7 +188,7 @@ def set_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def existing_topic(connection: Connection, arn: str, lock: bool = False) -> TopicRecord:
-    """The topic of that ARN; raises AwsError where there is none, or it is no topic's."""
+    """Raises AwsError."""
     topic = topics.get(connection, _arn(arn), lock)
     if topic is None:
         raise no_topic()
@@ -244,7 +235,7 @@ def _check_room(connection: Connection, call: RequestContext) -> None:
 
 
 def _default_policy(call: RequestContext, arn: str) -> str:
-    """What SNS gives a new topic: its owner may do everything. It has no effect here."""
+    """The policy has no effect in Sagehen."""
     statement = {
         "Sid": "__default_statement_ID",
         "Effect": "Allow",

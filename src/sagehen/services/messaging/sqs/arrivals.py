@@ -1,4 +1,4 @@
-"""Who waits for a queue's messages: woken when some have come, one waiter after the other."""
+"""Wakes waiting ReceiveMessage calls."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ __all__ = ["Arrivals"]
 
 
 class Arrivals:
-    """Its waiters run in one event loop."""
+    """All waiters run in one event loop."""
 
     def __init__(self, most_waiting: int) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -18,25 +18,24 @@ class Arrivals:
         self._waiting: dict[str, dict[asyncio.Event, None]] = {}
         self._count = 0
         self.closed = False
-        """The server is going: nobody is to wait any longer."""
+        """true once the server stops"""
 
     def tell(self, queue_name: str) -> None:
-        """Messages have come. May be called from any thread."""
+        """Wakes a waiter; callable from any thread."""
         loop = self._loop
         if loop is not None:
-            # It may close in this very instant; then nobody needs to be woken.
+            # The loop may just be closing; then nobody needs waking.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self.wake_one, queue_name)
 
     def close(self) -> None:
-        """Let nobody wait any longer."""
         self.closed = True
         for events in self._waiting.values():
             for event in events:
                 event.set()
 
     def wake_one(self, queue_name: str) -> None:
-        """Wake whoever has waited longest and was not woken yet; who leaves more wakes the next."""
+        """Wakes the longest waiter. One that leaves messages must wake the next."""
         for event in self._waiting.get(queue_name, ()):
             if not event.is_set():
                 event.set()
@@ -44,11 +43,7 @@ class Arrivals:
 
     @contextlib.contextmanager
     def waiting(self, queue_name: str) -> Iterator[asyncio.Event]:
-        """An event that is set when messages have come; clear it before looking for them.
-
-        Raises:
-            LimitExceeded: too many wait already.
-        """
+        """Yields an event set on arrivals; clear it before looking. Raises LimitExceeded."""
         if self._count >= self._most:
             raise LimitExceeded(f"{self._count} ReceiveMessage calls are waiting already.")
         self._loop = asyncio.get_running_loop()
@@ -61,7 +56,7 @@ class Arrivals:
             self._count -= 1
             del self._waiting[queue_name][event]
             if event.is_set():
-                # It was woken, and ends without having looked.
+                # This waiter ends without having looked.
                 self.wake_one(queue_name)
             if not self._waiting[queue_name]:
                 del self._waiting[queue_name]

@@ -1,4 +1,4 @@
-"""SQS's errors, in its words where they are known."""
+"""SQS's errors, in its own wording where known."""
 
 from sagehen.wire.errors import AwsError
 
@@ -26,7 +26,7 @@ def bad_value(why: str) -> AwsError:
 
 
 def out_of_range(parameter: str, value: object, least: int, most: int) -> AwsError:
-    # SQS has other words for the one than for the others.
+    # SQS words this parameter's message differently.
     bounds = f">= {least} and <= {most}" if parameter == "WaitTimeSeconds" else ""
     return bad_value(
         f"Value {value} for parameter {parameter} is invalid. Reason: Must be "

@@ -1,7 +1,4 @@
-"""What a receiver does with a message it holds: delete it, or change for how long it is hidden.
-
-Receipt handles: which message it is, and which of its receivers holds it.
-"""
+"""Deletion and visibility changes of received messages, by receipt handle."""
 
 import base64
 import binascii
@@ -41,7 +38,7 @@ def write_receipt(queue: QueueRecord, message: QueueMessage) -> str:
 
 
 def read_receipt(handle: str) -> Receipt:
-    """Raises AwsError where it is none that was given out."""
+    """Raises AwsError."""
     try:
         return msgspec.msgpack.decode(base64.urlsafe_b64decode(handle), type=Receipt)
     except (msgspec.MsgspecError, binascii.Error, ValueError):
@@ -56,8 +53,6 @@ LONGEST_VISIBILITY = 43_200
 
 
 async def delete_message(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Delete a message that was received; one that is gone already is well."""
-
     def work(connection: Connection) -> None:
         _delete(connection, find_queue(call, connection, params), params)
 
@@ -66,8 +61,6 @@ async def delete_message(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 async def delete_message_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Delete up to ten messages; which of them could not be is told one by one."""
-
     def work(connection: Connection) -> dict[str, Any]:
         queue = find_queue(call, connection, params)
         check_batch("DeleteMessage", params["Entries"])
@@ -78,7 +71,7 @@ async def delete_message_batch(call: RequestContext, params: dict[str, Any]) -> 
 
 
 async def change_message_visibility(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Hide a received message for so many seconds from now; 0 gives it back."""
+    """Hides a message for some seconds from now; 0 makes it visible."""
 
     def work(connection: Connection) -> None:
         _change(call, connection, find_queue(call, connection, params), params)
@@ -90,8 +83,6 @@ async def change_message_visibility(call: RequestContext, params: dict[str, Any]
 async def change_message_visibility_batch(
     call: RequestContext, params: dict[str, Any]
 ) -> dict[str, Any]:
-    """The same for up to ten messages."""
-
     def work(connection: Connection) -> dict[str, Any]:
         queue = find_queue(call, connection, params)
         check_batch("ChangeMessageVisibility", params["Entries"])
@@ -105,7 +96,7 @@ async def change_message_visibility_batch(
 
 def _delete(connection: Connection, queue: QueueRecord, given: dict[str, Any]) -> None:
     receipt = read_receipt(given["ReceiptHandle"])
-    # Who holds it no longer deletes nothing: another has received it since.
+    # A receipt is void once another receiver has the message.
     messages.remove(connection, queue, receipt.sequence, receipt.token)
 
 

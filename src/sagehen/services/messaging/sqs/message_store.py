@@ -1,4 +1,4 @@
-"""The messages of queues: sent, received for a while, deleted."""
+"""SQL of queue messages."""
 
 import secrets
 from collections.abc import Sequence
@@ -40,20 +40,19 @@ __all__ = [
 ]
 
 MESSAGES_SENT = "messages"
-"""What a database's listeners hear, with the queue's name, when messages were sent to it."""
+"""database notification channel; its messages are queue names"""
 
 _M = MESSAGES.c
 _NEVER_RECEIVED = {"first_received_at": None, "receipt": None, "hidden_seconds": 0.0}
 _LONGEST_HIDDEN_SECONDS = 43_200.0
-"""What SQS allows: of messages that an earlier version has written it is not known."""
+"""SQS's maximum, for messages of earlier versions, which have no record"""
 _CLOCK_SLACK_SECONDS = 2.0
-"""What is less is the clock being adjusted."""
+"""smaller differences come from clock adjustment"""
 _KEEP_EMPTIED_SECONDS = 3600.0
-"""A sender may still have known the queue by its old id."""
+"""a sender may still use the old id"""
 
 
 def send(connection: Connection, queue: QueueRecord, new: Sequence[NewMessage], now: float) -> None:
-    """Put messages into a queue."""
     connection.execute(insert(MESSAGES), [_row(queue, one, now) for one in new])
     notify(connection, MESSAGES_SENT, queue.name)
 
@@ -66,10 +65,10 @@ def receive(
     now: float,
     most_receives: int | None = None,
 ) -> list[QueueMessage]:
-    """Take up to `limit` messages, which nobody else gets for `visibility_seconds`.
+    """Takes messages and hides them for `visibility_seconds`.
 
     Args:
-        most_receives: those that were received so often are passed over.
+        most_receives: messages received this often are skipped.
     """
     wanted = _visible(queue, now)
     if most_receives is not None:
@@ -100,10 +99,9 @@ def take_exhausted(
     now: float,
     limit: int,
 ) -> int:
-    """Move messages that were received `most_receives` times to the dead letters' queue.
+    """Moves messages received `most_receives` times to the dead-letter queue; returns how many.
 
-    They keep their id, and the time they were sent. How many there were among the first `limit`:
-    those behind them are not looked at, however long the queue is.
+    Ids and sending times stay. Looks at the first `limit` messages only, to bound the cost.
     """
     first = select(_M.sequence, _M.content, _M.receives).where(_visible(queue, now))
     found = connection.execute(_in_order(first, limit)).all()
@@ -119,7 +117,7 @@ def take_exhausted(
 
 
 def remove(connection: Connection, queue: QueueRecord, sequence: int, receipt: str) -> bool:
-    """Delete a message that was received; False where it is gone, or another has received it."""
+    """Returns False if the receipt is void."""
     mine = _held(queue, sequence, receipt)
     return connection.execute(delete(MESSAGES).where(mine)).rowcount > 0
 
@@ -132,7 +130,7 @@ def change_visibility(
     visible_at: float,
     now: float,
 ) -> bool:
-    """Let a received message be seen again at `visible_at`; False where it is not held any more."""
+    """Returns False if the receipt is void."""
     mine = and_(_held(queue, sequence, receipt), _M.visible_at > now)
     values = {"visible_at": visible_at, "hidden_seconds": visible_at - now}
     changed = connection.execute(update(MESSAGES).where(mine).values(**values))
@@ -142,12 +140,14 @@ def change_visibility(
 
 
 def bound_waits(connection: Connection, queues: Sequence[QueueRecord], now: float) -> int:
-    """Let no message be hidden for longer from now than it was to be when that was written: the
-    clock may have been set back since. How many would have been."""
+    """Shortens hiding that exceeds its recorded time; returns how many.
+
+    Messages are hidden too long when the clock is set back.
+    """
     bounded = 0
     hidden = func.coalesce(_M.hidden_seconds, _LONGEST_HIDDEN_SECONDS)
     for queue in queues:
-        # By the index: only what is hidden is read.
+        # Uses the index: only hidden messages are read.
         too_long = and_(
             _M.queue_id == queue.queue_id,
             _M.visible_at > now,
@@ -162,8 +162,8 @@ def bound_waits(connection: Connection, queues: Sequence[QueueRecord], now: floa
 
 
 def next_visible(connection: Connection, queue: QueueRecord, now: float) -> float | None:
-    """When the first message of a queue can be received; None where it has none."""
-    # In the index's order, not by min(): for that SQLite reads all that is kept.
+    """Returns None if the queue is empty."""
+    # ORDER BY uses the index; for min(), SQLite reads all kept messages.
     mine = and_(_M.queue_id == queue.queue_id, _kept(queue, now))
     statement = select(_M.visible_at).where(mine).order_by(_M.visible_at).limit(1)
     found: float | None = connection.scalar(statement)
@@ -171,7 +171,7 @@ def next_visible(connection: Connection, queue: QueueRecord, now: float) -> floa
 
 
 def counts(connection: Connection, queue: QueueRecord, now: float) -> tuple[int, int, int]:
-    """Messages that can be received, that are received, and that are delayed."""
+    """Returns numbers of visible, received and delayed messages."""
     mine = _M.queue_id == queue.queue_id
 
     def number(*where: ColumnElement[bool]) -> int:
@@ -183,9 +183,9 @@ def counts(connection: Connection, queue: QueueRecord, now: float) -> tuple[int,
 
 
 def sweep(connection: Connection, queues: Sequence[QueueRecord], now: float, limit: int) -> int:
-    """Delete what was kept long enough, and what emptied queues had; up to `limit` of each queue.
+    """Deletes expired messages and those of emptied queues; returns how many.
 
-    How many went.
+    `limit` is per queue.
     """
     gone = 0
     for queue in queues:
@@ -209,13 +209,13 @@ def _visible(queue: QueueRecord, now: float) -> ColumnElement[bool]:
 
 
 def _kept(queue: QueueRecord, now: float) -> ColumnElement[bool]:
-    # Hidden from the index by times of sending, by which all messages would be read: what is found
-    # by when it is visible is the first of these.
+    # `+ 0.0` avoids the index on sent_at, which would read all messages; that on visible_at finds
+    # the first at once.
     return _M.sent_at + 0.0 > now - queue.retention_seconds
 
 
 def _in_order(statement: Select[Any], limit: int) -> Select[Any]:
-    """The first that nobody else is about to take."""
+    """Skips messages locked by others."""
     ordered = statement.order_by(_M.visible_at, _M.sequence)
     return ordered.limit(limit).with_for_update(skip_locked=True)
 

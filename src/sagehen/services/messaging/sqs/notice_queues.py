@@ -1,4 +1,4 @@
-"""Notices that go to queues: a subscriber's own, or the one for what could not be delivered."""
+"""Puts notices into queues."""
 
 import uuid
 
@@ -14,16 +14,13 @@ from sagehen.services.messaging.sqs.records import DeadLetters, MessageContent, 
 __all__ = ["put_dead_letter", "put_message", "put_notice"]
 
 MOST_RAW_ATTRIBUTES = 10
-"""More message attributes than that, SQS's limit, and SNS discards a raw message."""
+"""SQS's limit; SNS discards raw messages over it"""
 
 
 def put_notice(
     connection: Connection, subscription: SubscriptionRecord, notice: Notice, signature_version: str
 ) -> bool:
-    """Put a notice into the subscriber's queue, or where it cannot be, into the dead letters'.
-
-    False where neither is there.
-    """
+    """Puts a notice into its queue, else the dead-letter queue; returns False if both fail."""
     message = _message(subscription, notice, signature_version)
     attributes = message.content.attributes
     if len(attributes) <= MOST_RAW_ATTRIBUTES and put_message(
@@ -36,7 +33,7 @@ def put_notice(
 def put_dead_letter(
     connection: Connection, subscription: SubscriptionRecord, notice: Notice, signature_version: str
 ) -> bool:
-    """Put a notice that was given up into the queue that its RedrivePolicy names, if it has one."""
+    """Uses the RedrivePolicy's queue, if any."""
     policy = subscription.attributes.get("RedrivePolicy")
     if not policy:
         return False
@@ -60,7 +57,7 @@ def _message(
 
 
 def put_message(connection: Connection, queue_arn: str, message: NewMessage, now: float) -> bool:
-    """Put a message into a queue; False where that is gone."""
+    """Returns False if the queue is gone."""
     queue = queues.by_arn(connection, queue_arn)
     if queue is None:
         return False

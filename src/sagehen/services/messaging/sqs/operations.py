@@ -1,4 +1,4 @@
-"""SQS: standard queues. A module per family; the operations by name."""
+"""The table of SQS operations."""
 
 from sagehen.frame.context import AsyncOperation, Operation
 from sagehen.services.messaging.sqs.holding import (

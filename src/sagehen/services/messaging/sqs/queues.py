@@ -1,7 +1,4 @@
-"""Create, find, describe, list, empty and delete queues.
-
-The attributes of queues, which there are and what each may be; the names of messages' own.
-"""
+"""Queue operations and attribute checks."""
 
 import base64
 import binascii
@@ -59,11 +56,7 @@ _FIFO = ("FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoTh
 
 
 def check_queue_attributes(given: dict[str, str]) -> dict[str, str]:
-    """What is kept of a queue's attributes: an empty value takes one back.
-
-    Raises:
-        AwsError: there is no such attribute, or its value cannot be.
-    """
+    """Checks attributes and drops empty values, which unset them; raises AwsError."""
     for name, value in given.items():
         if name in _FIFO and value != "false":
             raise fifo()
@@ -77,14 +70,10 @@ def check_queue_attributes(given: dict[str, str]) -> dict[str, str]:
 
 
 def check_attribute_names(names: Iterable[str], of_messages: bool) -> None:
-    """Refuse names that no attribute has.
+    """Raises AwsError.
 
     Args:
-        of_messages: whether names of a message's attributes are known beside those of a queue's,
-            as ReceiveMessage knows them.
-
-    Raises:
-        AwsError: it names the first that is unknown.
+        of_messages: allow message attributes, too, as ReceiveMessage does.
     """
     shapes = ("QueueAttributeName", "MessageSystemAttributeName")
     known = {
@@ -141,7 +130,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 def create_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Make a queue, or find the one of that name if it has the attributes that are given."""
+    """Returns an existing queue if its attributes are the same."""
     name, given_tags = _name(params["QueueName"]), read_tags(params.get("tags", {}))
     attributes = check_queue_attributes(params.get("Attributes", {}))
     with call.database.write() as connection:
@@ -165,7 +154,6 @@ def create_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 
 def get_queue_url(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Where a queue is found by its name."""
     owner = params.get("QueueOwnerAWSAccountId", call.settings.account_id)
     with call.database.read() as connection:
         found = queues.get(connection, params["QueueName"])
@@ -175,7 +163,7 @@ def get_queue_url(call: RequestContext, params: dict[str, Any]) -> dict[str, Any
 
 
 def list_queues(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """A page where MaxResults asks for one, else the first thousand, as SQS does."""
+    """Without MaxResults, returns the first thousand, as SQS does."""
     limit = _page_size(params)
     after = _read_token(params)
     with call.database.read() as connection:
@@ -190,7 +178,7 @@ def list_queues(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_dead_letter_source_queues(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """All queues whose dead letters come to this one; they never fill a second page."""
+    """Returns all sources; there is no second page."""
     with call.database.read() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
         sources = [
@@ -202,7 +190,6 @@ def list_dead_letter_source_queues(call: RequestContext, params: dict[str, Any])
 
 
 def get_queue_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """The attributes that are asked for, all of them strings."""
     wanted = dict.fromkeys(params.get("AttributeNames", ()))
     with call.database.read() as connection:
         queue = find_queue(call, connection, params)
@@ -221,7 +208,6 @@ def get_queue_attributes(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def set_queue_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Set attributes; the others stay."""
     with call.database.write() as connection:
         queue = find_queue(call, connection, params, lock=True)
         kept = check_queue_attributes({**queue.attributes, **params["Attributes"]})
@@ -231,14 +217,13 @@ def set_queue_attributes(call: RequestContext, params: dict[str, Any]) -> dict[s
 
 
 def purge_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Delete all messages, also those that are received."""
+    """Also deletes received messages."""
     with call.database.write() as connection:
         queues.purge(connection, find_queue(call, connection, params, lock=True), call.clock.now())
     return {}
 
 
 def delete_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Delete a queue with its messages."""
     with call.database.write() as connection:
         queue = find_queue(call, connection, params, lock=True)
         queues.delete(connection, queue, call.clock.now())
@@ -271,7 +256,7 @@ def _check_same(kept: QueueRecord, attributes: dict[str, str]) -> None:
 def _check_dead_letters(
     call: RequestContext, connection: Connection, attributes: dict[str, str]
 ) -> None:
-    """A target must be there, as in SQS: what has nowhere to go would be received for ever."""
+    """Refuses missing targets, as SQS does: messages would be received for ever."""
     policy = attributes.get("RedrivePolicy")
     if not policy:
         return

@@ -1,7 +1,4 @@
-"""ReceiveMessage: at once, or as soon as there is a message.
-
-A message as ReceiveMessage answers it.
-"""
+"""ReceiveMessage, with long polling."""
 
 import asyncio
 import contextlib
@@ -29,7 +26,6 @@ __all__ = ["describe_message", "receive_message"]
 def describe_message(
     call: RequestContext, params: dict[str, Any], message: QueueMessage, receipt: str
 ) -> dict[str, Any]:
-    """The message with those of its attributes that were asked for."""
     envelope = message.content.envelope
     body = message.body if envelope is None else call.seal(envelope)
     answer: dict[str, Any] = {
@@ -49,7 +45,7 @@ def describe_message(
 def _system_attributes(
     call: RequestContext, params: dict[str, Any], message: QueueMessage
 ) -> dict[str, str]:
-    # AttributeNames is the older name of the same.
+    # AttributeNames is the older name.
     wanted = {*params.get("AttributeNames", ()), *params.get("MessageSystemAttributeNames", ())}
     if not wanted:
         return {}
@@ -71,7 +67,7 @@ def _system_attributes(
 def _chosen(
     wanted: list[str], attributes: dict[str, MessageAttribute]
 ) -> dict[str, MessageAttribute]:
-    """By name, by a beginning such as `bar.*`, or all of them: `All`, `.*`."""
+    """Selects by name, by prefix as in `bar.*`, or all by `All` or `.*`."""
     if "All" in wanted or ".*" in wanted:
         return attributes
     beginnings = tuple(
@@ -98,7 +94,7 @@ MOST_MESSAGES = 10
 LONGEST_WAIT = 20
 LONGEST_VISIBILITY = 43_200
 LEAST_REST_SECONDS = 0.02
-"""What is due may be another's by then: it must not be asked for without end."""
+"""prevents spinning when another receiver has taken the due message"""
 _DEAD_AT_ONCE = 100
 
 
@@ -106,11 +102,11 @@ class _Taken(msgspec.Struct, frozen=True):
     queue: QueueRecord
     messages: list[QueueMessage]
     next_at: float | None
-    """When there is the next to be taken; None where the queue has none."""
+    """None if the queue is empty"""
 
 
 async def receive_message(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Up to ten messages, hidden from others for a while; no Messages key where there are none."""
+    """An empty answer has no Messages key."""
     _check(params)
     taken = await _take(call, params)
     wait = params.get("WaitTimeSeconds", taken.queue.wait_seconds)
@@ -121,12 +117,12 @@ async def receive_message(call: RequestContext, params: dict[str, Any]) -> dict[
             raise AwsError("RequestThrottled", str(error), 403) from None
     if not taken.messages:
         return {}
-    # Off the event loop: what came from a topic is signed now.
+    # Off the event loop: topics' messages are signed now.
     return {"Messages": await asyncio.to_thread(_tell_all, call, params, taken)}
 
 
 async def _wait(call: RequestContext, params: dict[str, Any], deadline: float) -> _Taken:
-    """Take what comes until `deadline`, on the monotonic clock: the other one may be set."""
+    """`deadline` is monotonic seconds: the wall clock may be set."""
     name = queue_name(params)
     with call.arrivals.waiting(name) as come:
         while True:
@@ -162,13 +158,13 @@ async def _take(call: RequestContext, params: dict[str, Any]) -> _Taken:
 def _move_dead(
     call: RequestContext, connection: Connection, queue: QueueRecord, now: float
 ) -> int | None:
-    """Move dead letters to where they belong; after how many receives one is dead."""
+    """Returns after how many receives a message is dead."""
     policy = queue.dead_letters
     if policy is None:
         return None
     target = queues.by_arn(connection, policy.dead_letter_target_arn)
     if target is None:
-        return None  # It was deleted: they stay where they are.
+        return None  # the dead-letter queue was deleted
     most, source = int(policy.max_receive_count or 1), call.arns.sqs(queue.name)
     messages.take_exhausted(connection, queue, most, target, source, now, _DEAD_AT_ONCE)
     return most

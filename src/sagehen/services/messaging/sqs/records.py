@@ -1,4 +1,4 @@
-"""Queues of messages, as SQS has them."""
+"""Records of SQS."""
 
 import msgspec
 
@@ -12,21 +12,21 @@ _RETENTION_SECONDS = str(4 * 24 * 3600)
 
 
 class DeadLetters(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A RedrivePolicy: of a queue, or of a subscription, which has no count."""
+    """A RedrivePolicy; that of a subscription has no count."""
 
     dead_letter_target_arn: str
     max_receive_count: int | str | None = None
 
 
 class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue. Times are seconds since the epoch."""
+    """Times are seconds since the epoch."""
 
     name: str
     queue_id: str
     created_at: float
     modified_at: float
     attributes: dict[str, str]
-    """Those that its owner set, by SQS's names."""
+    """set by the owner"""
 
     @property
     def visibility_seconds(self) -> int:
@@ -51,28 +51,28 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a message has besides its body."""
+    """Message data besides the body."""
 
     attributes: dict[str, MessageAttribute] = msgspec.field(default_factory=dict)
     envelope: Envelope | None = None
-    """A topic's message: the body is this, signed when it is received."""
+    """a topic's message: the body, signed on receipt"""
     trace_header: str | None = None
     source_arn: str | None = None
-    """DeadLetterQueueSourceArn."""
+    """DeadLetterQueueSourceArn"""
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What is put into a queue."""
+    """A message to send."""
 
     message_id: str
     body: str = ""
     content: MessageContent = MessageContent()
     delay_seconds: int | None = None
-    """None: the queue's own."""
+    """None for the queue's default"""
 
 
 class QueueMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as it is received."""
+    """A received message."""
 
     sequence: int
     message_id: str
@@ -80,7 +80,7 @@ class QueueMessage(msgspec.Struct, frozen=True, kw_only=True):
     content: MessageContent
     sent_at: float
     receives: int
-    """With this one."""
+    """including this one"""
     first_received_at: float
     receipt: str
-    """What this receiver deletes it by; the next one gets another."""
+    """new for each receiver"""

@@ -1,9 +1,7 @@
-"""SendMessage, SendMessageBatch.
+"""SendMessage, SendMessageBatch and batch helpers.
 
-The MD5s that SQS answers with; how attributes are put together for it: SQS's developer guide
-(sqs-message-metadata, "Calculating the MD5 message digest for message attributes").
-
-What SQS's batches have in common: up to ten entries, each with an Id and an outcome.
+MD5 digests follow SQS's developer guide (sqs-message-metadata, "Calculating the MD5 message digest
+for message attributes").
 """
 
 import hashlib
@@ -48,7 +46,6 @@ def md5_of_body(body: str) -> str:
 
 
 def md5_of_attributes(attributes: Mapping[str, MessageAttribute]) -> str:
-    """Of attributes by their names."""
     parts: list[bytes] = []
     for name, one in sorted(attributes.items()):
         value, kind = one.binary_value, _BINARY
@@ -73,11 +70,7 @@ _ENTRY_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 def check_batch(operation: str, entries: list[dict[str, Any]]) -> None:
-    """Raises AwsError where there are none or too many entries, or their Ids are wrong.
-
-    Args:
-        operation: what is done to each: `SendMessage`, for example.
-    """
+    """Raises AwsError. `operation` is such as `SendMessage`."""
     if not entries:
         raise AwsError(
             "EmptyBatchRequest",
@@ -107,7 +100,7 @@ def check_batch(operation: str, entries: list[dict[str, Any]]) -> None:
 def try_each(
     entries: list[dict[str, Any]], work: Callable[[dict[str, Any]], T]
 ) -> tuple[dict[str, T], list[dict[str, Any]]]:
-    """What `work` makes of each entry by its Id, and those that it refused by an AwsError."""
+    """Returns results by Id, and entries that raised AwsError."""
     done: dict[str, T] = {}
     failed: list[dict[str, Any]] = []
     for entry in entries:
@@ -119,7 +112,7 @@ def try_each(
 
 
 def batch_answer(successful: list[dict[str, Any]], failed: list[dict[str, Any]]) -> dict[str, Any]:
-    """Both lists are there in any case: clients ask for either."""
+    """Includes empty lists, as clients expect."""
     return {"Successful": successful, "Failed": failed}
 
 
@@ -128,14 +121,14 @@ def _failed(entry_id: str, error: AwsError) -> dict[str, Any]:
 
 
 LARGEST_BYTES = 2**20
-"""Of a message with its attributes, and of a batch."""
+"""with attributes; also of a batch"""
 LONGEST_DELAY = 900
 MOST_ATTRIBUTES = 10
 _TRACE = "AWSTraceHeader"
 
 
 async def send_message(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Put a message into a queue; it is kept when this answers."""
+    """The message is on disk when this returns."""
     message = _message(params)
 
     def work(connection: Connection) -> None:
@@ -148,8 +141,6 @@ async def send_message(call: RequestContext, params: dict[str, Any]) -> dict[str
 
 
 async def send_message_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Put up to ten messages into a queue; which of them could not be is told one by one."""
-
     def work(connection: Connection) -> dict[str, Any]:
         queue = find_queue(call, connection, params)
         check_batch("SendMessage", params["Entries"])

@@ -1,4 +1,4 @@
-"""TagQueue, UntagQueue, ListQueueTags."""
+"""Tags of queues."""
 
 from typing import Any
 
@@ -14,7 +14,6 @@ LONGEST_KEY, LONGEST_VALUE = 128, 256
 
 
 def tag_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Set tags of a queue, over those of the same key."""
     with call.database.write() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
         if not params["Tags"]:
@@ -26,7 +25,7 @@ def tag_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def untag_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Take tags off a queue; keys that it has not are no error."""
+    """Unknown keys are no error."""
     with call.database.write() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
         if not params["TagKeys"]:
@@ -36,7 +35,6 @@ def untag_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_queue_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """All tags of a queue."""
     with call.database.read() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
         found = tags.get(connection, arn)
@@ -44,7 +42,7 @@ def list_queue_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, A
 
 
 def read_tags(given: dict[str, str]) -> dict[str, str]:
-    """The tags as given; raises AwsError where they are too many or too long."""
+    """Raises AwsError."""
     if len(given) > MOST_TAGS:
         raise bad_value(f"Too many tags added for queue; a queue has up to {MOST_TAGS}.")
     for key, value in given.items():

@@ -1,3 +1,1 @@
-"""CloudWatch's metrics: what is kept of them by the minute is read, and users' own are put there.
-
-Alarms are not here."""
+"""CloudWatch's metrics, read and written; alarms are not supported."""

@@ -1,7 +1,4 @@
-"""GetMetricData: many metrics at once, a page at a time, and arithmetic over them.
-
-The queries of GetMetricData, read and checked.
-"""
+"""GetMetricData: reads many metrics by page, with arithmetic over them."""
 
 import base64
 import binascii
@@ -45,17 +42,17 @@ _NOWHERE = Series("", "", ())
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """For a metric, or, where there is an expression, for what comes of others."""
+    """A query for a metric or an expression over other queries."""
 
     id: str
     label: str
     is_returned: bool
     period: int
-    """In minutes."""
+    """minutes"""
     metric: Series = _NOWHERE
-    """Its unit does not matter."""
+    """its unit is ignored"""
     unit: str | None = None
-    """Only values of this one; None for those of any."""
+    """None for values of any unit"""
     statistic: Statistic = "Average"
     expression: str | None = None
 
@@ -65,7 +62,7 @@ class Query:
 
 
 def read_queries(params: dict[str, Any]) -> list[Query]:
-    """Raises AwsError: one of them is not what it must be, or there are too many."""
+    """Raises AwsError for invalid or too many queries."""
     given = params["MetricDataQueries"]
     if len(given) > MOST_QUERIES:
         raise refused(
@@ -76,7 +73,7 @@ def read_queries(params: dict[str, Any]) -> list[Query]:
     )
     for place, one in enumerate(given, 1):
         if "MetricStat" not in one and "Expression" not in one:
-            # CloudWatch's own message ends so, too.
+            # CloudWatch's own message ends with a newline, too.
             raise refused(
                 f"The parameter MetricDataQueries.member.{place}.MetricStat is required.\n"
             )
@@ -140,18 +137,18 @@ def _of_metric(query_id: str, given: dict[str, Any]) -> Query:
 
 MOST_DATAPOINTS = 100_800
 MOST_POINTS_OF_EXPRESSIONS = 500_000
-"""Of all queries of a request that has expressions, whose points are all needed at once."""
+"""of all queries of a request with expressions, as all are in memory at once"""
 
 
 class _Place(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """Where a page begins: in which query, and behind which minute."""
+    """Where a page begins: the query, and the minute before."""
 
     query: int = 0
     minute: int | None = None
 
 
 def get_metric_data(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Periods begin at the start asked for, whole minutes; a query without a unit takes all."""
+    """Periods begin at the start time, in whole minutes."""
     start, end = _range(params)
     queries = read_queries(params)
     with call.database.read() as connection:
@@ -171,7 +168,7 @@ def _range(params: dict[str, Any]) -> tuple[int, int]:
 
 
 class _Reading:
-    """The points of queries, each asked for once at most."""
+    """Reads the points of each query at most once."""
 
     def __init__(self, connection: Connection, queries: list[Query], start: int, end: int) -> None:
         self._connection = connection
@@ -182,7 +179,7 @@ class _Reading:
         self._under_way: set[str] = set()
 
     def points(self, query_id: str) -> Points:
-        """Raises AwsError: there is no such query, or it needs itself."""
+        """Raises AwsError for an unknown query or a cycle."""
         if query_id in self._known:
             return self._known[query_id]
         query = self._queries.get(query_id)
@@ -195,7 +192,7 @@ class _Reading:
         return self._known[query_id]
 
     def read(self, query: Query) -> Points:
-        """Not kept."""
+        """Reads without caching."""
         window = Window(self._start, self._end, query.period)
         numbers = find(self._connection, query.metric)
         ids = [one for unit, one in numbers.items() if query.unit in (None, unit)]
@@ -214,7 +211,7 @@ class _Reading:
         }
 
     def count(self) -> int:
-        """At most so many points there can be."""
+        """Returns an upper bound of the number of points."""
         minutes = self._end - self._start
         return sum(-(-minutes // query.period) for query in self._queries.values())
 

@@ -1,4 +1,4 @@
-"""The errors that CloudWatch's operations answer with, in its words where they are known."""
+"""CloudWatch's errors, in its own wording where known."""
 
 from sagehen.wire.errors import AwsError
 
@@ -26,7 +26,7 @@ def missing(name: str) -> AwsError:
 
 
 def refused(message: str) -> AwsError:
-    """What GetMetricData answers whatever is wrong."""
+    """Returns the error that GetMetricData uses for everything."""
     return AwsError("ValidationError", message, 400)
 
 
@@ -39,5 +39,5 @@ def over_limit(message: str) -> AwsError:
 
 
 def not_built(feature: str) -> AwsError:
-    """A part of CloudWatch that is not here: better refused than accepted and not done."""
+    """Refuses a feature that is not implemented: better than ignoring it."""
     return invalid(f"Not implemented by Sagehen yet: {feature}.")

@@ -1,6 +1,6 @@
-"""Metric math, the small of it: arithmetic, and SUM, AVG, MIN, MAX, FILL and METRICS.
+"""Metric math: arithmetic, SUM, AVG, MIN, MAX, FILL and METRICS.
 
-Read by Python's own parser, of which only these forms are let through; nothing is ever executed.
+Expressions are parsed by Python's parser; only these forms are accepted, and nothing is executed.
 """
 
 import ast
@@ -15,12 +15,12 @@ from sagehen.wire.errors import AwsError
 __all__ = ["Points", "evaluate"]
 
 Points = dict[int, float]
-"""Values by minute."""
+"""values by minute"""
 Operand = Points | float
 Value = Operand | list[Points]
 
 _QUERY = re.compile(r"\s*select\s+\w+\s*\(", re.IGNORECASE)
-"""How a query of Metrics Insights begins: a query of ours may have the Id `select`."""
+"""start of a Metrics Insights query; a query's own Id may be `select`"""
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -43,16 +43,12 @@ def evaluate(
     metrics: Callable[[], list[Points]],
     grid: Sequence[int],
 ) -> Points:
-    """The points that an expression makes.
+    """Returns the points of an expression; raises AwsError.
 
     Args:
-        query_id: whose it is, for what is refused.
-        named: the points of another query; raises AwsError where there is none.
-        metrics: those of all queries that ask for a metric.
+        named: returns another query's points, or raises AwsError.
+        metrics: returns the points of all metric queries.
         grid: the minutes that FILL fills.
-
-    Raises:
-        AwsError: it is none, or it is one that is not supported.
     """
     if _QUERY.match(expression):
         raise _wrong(
@@ -61,7 +57,7 @@ def evaluate(
             "metric by MetricStat, and add them up by an expression such as SUM(METRICS())",
         )
     try:
-        # CloudWatch's power; a `**` of its own it does not have.
+        # CloudWatch writes powers with `^` and has no `**`.
         tree = ast.parse(expression.replace("^", "**").strip(), mode="eval")
         found = _Evaluation(query_id, named, metrics, grid).of(tree.body)
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
@@ -131,7 +127,7 @@ class _Evaluation:
 
 
 def _combine(act: Callable[[float, float], float], left: Operand, right: Operand) -> Operand:
-    """Where both have a value; what is no number, as of a division by nothing, is left out."""
+    """Combines minutes that both have; results that are not numbers, as of x / 0, are left out."""
     if isinstance(left, float) and isinstance(right, float):
         found = _number(act, left, right)
         return {} if found is None else found
@@ -158,7 +154,7 @@ def _number(act: Callable[[float, float], float], left: float, right: float) -> 
 
 
 def _over(act: Callable[[Sequence[float]], float], value: Value) -> Value:
-    """Of a list, minute by minute; of one time series, a number."""
+    """Aggregates a list minute by minute, and one series to a number."""
     if isinstance(value, float):
         return value
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What names a metric in a request: its dimensions, its period, its statistic."""
+"""Reads dimensions, periods and statistics of requests."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 Statistic = str
-"""`Average` and the like, or a percentile such as `p99.9`."""
+"""`Average` and the like, or a percentile such as `p99.9`"""
 
 STATISTICS: dict[Statistic, Callable[[Statistics], float]] = {
     "SampleCount": lambda seen: seen.count,
@@ -35,11 +35,7 @@ _LONGEST_PERIOD = 86_400 * 365
 
 
 def read_dimensions(given: Iterable[dict[str, Any]], path: str) -> Dimensions:
-    """In the order of their names.
-
-    Raises:
-        AwsError: a name comes twice, or a name or value is not what CloudWatch allows.
-    """
+    """Returns dimensions sorted by name; raises AwsError for duplicates or invalid text."""
     found: dict[str, str] = {}
     for place, one in enumerate(given, 1):
         where = f"{path}.member.{place}"
@@ -59,8 +55,8 @@ def is_percentile(statistic: Statistic) -> bool:
 
 
 def value(statistic: Statistic, seen: Statistics) -> float | None:
-    """None where it cannot be known: percentiles of sets that came counted, or of negative values,
-    which CloudWatch tells none of either."""
+    """Returns None for percentiles of pre-aggregated sets and of negative values, as CloudWatch
+    does."""
     plain = STATISTICS.get(statistic)
     if plain is not None:
         return plain(seen)
@@ -68,7 +64,7 @@ def value(statistic: Statistic, seen: Statistics) -> float | None:
 
 
 def period_minutes(seconds: int) -> int:
-    """Raises AwsError: it is none that CloudWatch has, or shorter than samples are kept."""
+    """Raises AwsError for a period that CloudWatch lacks or under a minute."""
     if seconds in _FINE_PERIODS:
         raise invalid(
             f"The parameter Period must be a multiple of 60, not {seconds}: Sagehen keeps samples "
@@ -83,7 +79,7 @@ def period_minutes(seconds: int) -> int:
 
 
 def whole_second(moment: datetime) -> datetime:
-    """CloudWatch's times have no fractions: what is less than a second apart is the same time."""
+    """CloudWatch's times have no fractions of a second."""
     return moment.replace(microsecond=0)
 
 

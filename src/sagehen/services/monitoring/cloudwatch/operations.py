@@ -1,9 +1,4 @@
-"""The operations of the cloudwatch service, by name. One that is not here is refused by name.
-
-ListMetrics: which metrics there are.
-
-PutMetricData: users' own values.
-"""
+"""ListMetrics, PutMetricData and the table of CloudWatch operations."""
 
 import base64
 import binascii
@@ -36,7 +31,7 @@ _RECENT_SECONDS = 3 * 3600
 
 
 def list_metrics(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Those that have had a value within two weeks, with RecentlyActive within three hours."""
+    """Lists metrics with values in the last two weeks or, with RecentlyActive, three hours."""
     if params.get("OwningAccount", call.settings.account_id) != call.settings.account_id:
         raise invalid("OwningAccount: there is no other account here.")
     seconds = _RECENT_SECONDS if "RecentlyActive" in params else _LISTED_SECONDS
@@ -60,7 +55,7 @@ def list_metrics(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 
 def _has(metric: MetricName, wanted: list[dict[str, str]]) -> bool:
-    """All dimensions asked for, by name or by name and value; it may have others too."""
+    """Checks that the metric has all requested dimensions; it may have more."""
     dimensions = dict(metric.dimensions)
     return all(
         one["Name"] in dimensions
@@ -104,11 +99,11 @@ PAST_SECONDS = 14 * 86_400
 FUTURE_SECONDS = 2 * 3600
 _RESERVED = ("AWS/", "/aws/")
 _JAVAS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""What CloudWatch calls numbers that are none."""
+"""CloudWatch's names of numbers that are not finite"""
 
 
 def put_metric_data(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """All of them or none; on disk when it is answered."""
+    """Writes all values or none; they are on disk when this returns."""
     namespace = params["Namespace"]
     if namespace.startswith(_RESERVED):
         raise invalid(

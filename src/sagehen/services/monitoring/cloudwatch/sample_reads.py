@@ -1,4 +1,4 @@
-"""What is read of the samples of metrics."""
+"""Queries of stored metric samples."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,18 +13,18 @@ from sagehen.services.monitoring.cloudwatch.sample_store import SAMPLES, SERIES,
 __all__ = ["MetricName", "Window", "find", "metrics", "read", "read_sketches"]
 
 MOST_SKETCHES = 100_000
-"""Read for one metric; each is a minute's. More than two months of them."""
+"""samples of one metric, each of a minute: over two months"""
 
 Slots = dict[int, Statistics]
-"""By period, counted from the window's start; those without samples are not there."""
+"""by period, counted from the window's start; empty periods are missing"""
 
 
 class Window(NamedTuple):
-    """In minutes since the epoch."""
+    """A range in minutes since the epoch."""
 
     start: int
     end: int
-    """The first that is no more in it."""
+    """exclusive"""
     period: int
 
 
@@ -33,11 +33,11 @@ class MetricName(NamedTuple):
     name: str
     dimensions: Dimensions
     place: int
-    """To go on from behind it."""
+    """cursor for the next page"""
 
 
 def find(connection: Connection, metric: Series) -> dict[str, int]:
-    """The number of each of a metric's series, by their units; `metric`'s own does not matter."""
+    """Returns the ids of a metric's series by unit."""
     statement = select(SERIES.c.unit, SERIES.c.series_id).where(SERIES.c.metric == metric.metric)
     return {
         row.unit: row.series_id for row in connection.execute(statement.order_by(SERIES.c.unit))
@@ -51,7 +51,7 @@ def metrics(
     name: str | None,
     since_minute: int,
 ) -> Iterator[MetricName]:
-    """Metrics that have a sample of `since_minute` or later, in the order they were first seen."""
+    """Yields metrics with samples since `since_minute`, in the order first seen."""
     where: list[ColumnElement[bool]] = []
     if namespace is not None:
         where.append(SERIES.c.namespace == namespace)
@@ -72,7 +72,7 @@ def metrics(
 
 
 def read(connection: Connection, series_ids: Sequence[int], window: Window) -> Slots:
-    """All but how the values lie, which the database adds up itself."""
+    """Returns statistics without distributions, which the database adds up itself."""
     slot = (SAMPLES.c.minute - window.start) // window.period
     statement = (
         select(
@@ -93,11 +93,7 @@ def read(connection: Connection, series_ids: Sequence[int], window: Window) -> S
 
 
 def read_sketches(connection: Connection, series_ids: Sequence[int], window: Window) -> Slots:
-    """With how the values lie.
-
-    Raises:
-        LimitExceeded: there are more than MOST_SKETCHES samples.
-    """
+    """Returns statistics with distributions; raises LimitExceeded over MOST_SKETCHES samples."""
     statement = select(SAMPLES).where(*_inside(series_ids, window)).limit(MOST_SKETCHES + 1)
     found: Slots = {}
     for number, row in enumerate(connection.execute(statement).mappings()):

@@ -1,7 +1,4 @@
-"""Samples of metrics by the minute: written, merged with what is there, and pruned.
-
-The tables of CloudWatch's metrics.
-"""
+"""Tables of metric series and per-minute samples; writes, merges and prunes them."""
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,16 +38,16 @@ __all__ = [
     "statistics_of",
 ]
 
-# SQLite numbers rows by itself only where they are of its own kind of integer.
+# SQLite numbers rows only for its own integer type.
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 SERIES = Table(
     "series",
     METADATA,
     Column("series_id", _NUMBER, primary_key=True, autoincrement=True),
-    # Of all that makes it, for dimensions may be longer than an index takes.
+    # Digest of the whole key, as dimensions may be too long for an index.
     Column("digest", String(64), nullable=False, unique=True),
-    # Of all but the unit: CloudWatch calls series that differ only in that one metric.
+    # Digest without the unit: to CloudWatch, series that differ only in unit are one metric.
     Column("metric", String(64), nullable=False),
     Column("namespace", Text, nullable=False),
     Column("name", Text, nullable=False),
@@ -69,27 +66,23 @@ SAMPLES = Table(
     Column("sum", Double, nullable=False),
     Column("minimum", Double, nullable=False),
     Column("maximum", Double, nullable=False),
-    # Of the sketch, where its values are not all the same; none where nobody knows how they lie.
+    # Distribution, unless all values are equal or it is unknown.
     Column("buckets", LargeBinary),
-    # So they lie by series, and a series is one run of pages.
+    # Clusters rows by series.
     sqlite_with_rowid=False,
 )
 
 
 Batch = Mapping[tuple[Series, int], Statistics]
-"""By series and minute since the epoch."""
+"""by series and minute since the epoch"""
 
 _AT_ONCE = 500
-"""Values in one statement: databases have limits to it."""
+"""values per statement, which databases limit"""
 _FOUND = ("count", "sum", "minimum", "maximum", "buckets")
 
 
 def add(connection: Connection, batch: Batch, most_series: int) -> set[Series]:
-    """Add a batch to what is there.
-
-    Returns:
-        The series that were not written: there are `most_series` already, and they are new.
-    """
+    """Merges a batch into the store; returns new series dropped beyond `most_series`."""
     ids = _ids(connection, {series for series, _ in batch}, most_series)
     merged: dict[tuple[int, int], Statistics] = {}
     for (series, minute), statistics in batch.items():
@@ -97,7 +90,7 @@ def add(connection: Connection, batch: Batch, most_series: int) -> set[Series]:
             merged[ids[series], minute] = statistics.copy()
     for place, there in _there(connection, merged):
         merged[place].merge(there)
-    # What only changes a sum has nothing to change where the sample itself was never written.
+    # A change of only a sum has no effect if its sample was never written.
     merged = {place: statistics for place, statistics in merged.items() if statistics.count}
     if merged:
         _write(connection, merged)
@@ -110,19 +103,18 @@ def count_series(connection: Connection) -> int:
 
 
 def count_samples(connection: Connection) -> int:
-    """Reads the table from end to end: for once in a while."""
+    """Scans the whole table, so call rarely."""
     return connection.scalar(select(func.count()).select_from(SAMPLES)) or 0
 
 
 def prune(connection: Connection, before_minute: int, after: int, limit: int) -> int | None:
-    """Delete the older samples of the next series, and those of them that have no newer.
+    """Deletes old samples of the next series, and series with no newer ones.
 
     Args:
         after: what the last call returned; 0 to begin.
-        limit: of how many series.
+        limit: number of series.
 
-    Returns:
-        Where to go on; None where there are no more.
+    Returns the next `after`, or None at the end.
     """
     statement = select(SERIES.c.series_id).where(SERIES.c.series_id > after)
     found = connection.scalars(statement.order_by(SERIES.c.series_id).limit(limit)).all()
@@ -141,7 +133,6 @@ def prune(connection: Connection, before_minute: int, after: int, limit: int) ->
 
 
 def statistics_of(row: RowMapping | Mapping[str, Any]) -> Statistics:
-    """A row's own."""
     made = of_set(row["count"], row["sum"], row["minimum"], row["maximum"])
     made.sum = row["sum"]
     if row["buckets"] is not None:
@@ -164,7 +155,7 @@ def _ids(connection: Connection, wanted: set[Series], most_series: int) -> dict[
 def _known(connection: Connection, by_digest: Mapping[str, Series]) -> dict[Series, int]:
     found = {}
     for digests in _chunks(sorted(by_digest)):
-        # In one order, so that no two writers wait for each other in a circle.
+        # Lock in one order to avoid deadlocks.
         statement = (
             select(SERIES.c.digest, SERIES.c.series_id)
             .where(SERIES.c.digest.in_(digests))
@@ -198,7 +189,7 @@ def _there(
     for number, minute in places:
         by_minute.setdefault(minute, []).append(number)
         by_series.setdefault(number, []).append(minute)
-    # In as few statements as may be: many series of one minute, or many minutes of one series.
+    # Group by minute or by series, whichever needs fewer statements.
     one, other, groups = SAMPLES.c.minute, SAMPLES.c.series_id, by_minute
     if len(by_series) < len(by_minute):
         one, other, groups = other, one, by_series
@@ -247,7 +238,7 @@ def _touch(connection: Connection, places: Iterable[tuple[int, int]]) -> None:
 
 
 def _packed(statistics: Statistics) -> bytes | None:
-    """Short, for there is one a minute: numbers of neighbours differ by little."""
+    """Delta-encodes, as there is one value a minute and neighbours differ little."""
     if statistics.buckets is None or statistics.minimum == statistics.maximum:
         return None
     pairs, last = [], 0

@@ -31,7 +31,7 @@ MOST_DATAPOINTS = 1440
 
 
 def get_metric_statistics(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Periods begin at the start asked for, whole minutes; each unit has points of its own."""
+    """Periods begin at the start time, in whole minutes; each unit has its own points."""
     names, percentiles = _statistics(params)
     window = _window(params)
     name = params["MetricName"]
@@ -49,7 +49,7 @@ def get_metric_statistics(call: RequestContext, params: dict[str, Any]) -> dict[
 
 
 def start_minute(moment: datetime) -> int:
-    """The whole minute that a range begins in."""
+    """Returns whole minutes since the epoch."""
     return int(moment.timestamp() // 60)
 
 

@@ -1,4 +1,4 @@
-"""CloudWatch Logs' errors, in its words where they are known."""
+"""CloudWatch Logs' errors, in its own wording where known."""
 
 from sagehen.wire.errors import AwsError
 

@@ -1,6 +1,6 @@
-"""Log groups and their streams, as SageMaker names them, and the files that they stand for.
+"""Log groups and streams, under SageMaker's names, and their files.
 
-Names are looked up among what is there: none becomes a path.
+Requested names are compared with existing ones and never become paths.
 """
 
 import os
@@ -28,10 +28,10 @@ class LogStream:
     """One container's log."""
 
     key: str
-    """The name, but for the time in it: what streams are sorted by."""
+    """name without its time; streams are sorted by it"""
     path: Path
     timed: bool = False
-    """Its name ends with when it was begun, in seconds since the epoch."""
+    """the name ends with the start time, in seconds since the epoch"""
 
     @property
     def name(self) -> str:
@@ -39,13 +39,13 @@ class LogStream:
 
     @property
     def is_named(self) -> bool:
-        """Not of a log that is just being begun: its time, and so its name, comes before anything
-        is printed. Who had been told another name would look for it in vain."""
+        """Returns False while the start time, a part of the name, is not recorded: a name given out
+        now would change."""
         return not self.timed or created_ms(self.path) > 0 or _size(self.path) > 0
 
     @property
     def modified_ms(self) -> int:
-        """When something was last added; 0 where it is gone."""
+        """Returns the time of the last write, or 0 if the file is gone."""
         try:
             return int(self.path.stat().st_mtime * 1000)
         except OSError:
@@ -61,7 +61,7 @@ class Group:
     of_jobs: bool
 
     def streams(self, prefix: str = "") -> list[LogStream]:
-        """Those whose names begin with `prefix`, sorted by name."""
+        """Returns streams with the name prefix, sorted."""
         found = self._of_jobs(prefix) if self.of_jobs else self._of_endpoint()
         wanted = [one for one in found if _begins(one, prefix)]
         return sorted(wanted, key=lambda one: one.key)
@@ -87,7 +87,6 @@ class Group:
 
 
 def all_groups(call: RequestContext) -> list[Group]:
-    """Every group that there is, by name."""
     logs = Home(call.settings.home).logs
     endpoints = [
         Group(ENDPOINTS + folder.name, folder, of_jobs=False)
@@ -100,7 +99,7 @@ def all_groups(call: RequestContext) -> list[Group]:
 
 
 def find_group(call: RequestContext, params: dict[str, object]) -> Group:
-    """The group that a request names, by name or ARN; raises AwsError where there is none."""
+    """Finds a group by name or ARN; raises AwsError."""
     given = [params[one] for one in ("logGroupName", "logGroupIdentifier") if one in params]
     if len(given) != 1:
         raise invalid("Exactly one of logGroupName and logGroupIdentifier must be given.")
@@ -114,7 +113,7 @@ def find_group(call: RequestContext, params: dict[str, object]) -> Group:
 
 
 def find_stream(group: Group, name: str) -> LogStream:
-    """The group's stream of that name; raises AwsError where there is none."""
+    """Raises AwsError if there is none."""
     for stream in group.streams(name.rpartition("/")[0] + "/" if group.of_jobs else ""):
         if stream.name == name:
             return stream
@@ -135,7 +134,7 @@ def _size(path: Path) -> int:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Those within; none where it is not there, any more."""
+    """Returns subfolders; none if the folder is gone."""
     try:
         with os.scandir(folder) as found:
             return [folder / one.name for one in found if one.is_dir(follow_symlinks=False)]
@@ -144,7 +143,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _logs(folder: Path) -> list[Path]:
-    """Also of a log that is just being put aside: by its newest file's name."""
+    """Returns log paths; a log being rotated counts under its newest file's name."""
     try:
         names = {name.removesuffix(".1") for name in os.listdir(folder)}
     except OSError:

@@ -1,7 +1,7 @@
-"""A log's lines as events: each has a position, and the time when its last byte was printed.
+"""Splits a log into events with position and print time.
 
-A line is cut where it is longer than an event may be. One without its end is an event once nothing
-was added for a while; what is added then is an event of its own.
+Lines over the event limit are cut. An unfinished line becomes an event once nothing was added for a
+while; later additions are separate events.
 """
 
 import re
@@ -14,30 +14,29 @@ from sagehen.services.monitoring.logs.stored_log import StoredLog
 __all__ = ["BLOCK_BYTES", "LONGEST_BYTES", "LogEvent", "lines_from", "start_of_line"]
 
 LONGEST_BYTES = 256 * 1024
-"""Of an event's message."""
+"""of an event's message"""
 BLOCK_BYTES = 64 * 1024
 SETTLED_SECONDS = 1.0
-# Found by the machine and not line by line: a log may be millions of empty lines.
+# A regular expression is faster than a loop: logs may have millions of empty lines.
 _WRITTEN = re.compile(rb"(?:[^\r\n]|\r(?!\n))[^\n]*")
 
 
 class LogEvent(msgspec.Struct, frozen=True):
-    """One event."""
+    """A line, or a part of a very long one."""
 
     position: int
     end: int
-    """Where the next begins."""
+    """position of the next event"""
     ms: int
-    """When it was printed."""
+    """print time, epoch milliseconds"""
     text: str
-    """Empty lines are no events: who reads passes over them."""
+    """empty for empty lines, which readers skip"""
 
 
 def lines_from(log: StoredLog, position: int, until: int, now: float) -> Iterator[LogEvent]:
-    """The lines from the one that begins at `position`, up to `until`.
+    """Yields the lines from `position`, the start of a line, to `until`.
 
-    Of empty ones only the last of a block is told, where nothing else is in it: who reads sees
-    how far it is.
+    A block of empty lines only yields the last, so that readers see progress.
     """
     at, rest = position, b""
     while at + len(rest) < until:
@@ -60,7 +59,7 @@ def lines_from(log: StoredLog, position: int, until: int, now: float) -> Iterato
 
 
 def start_of_line(log: StoredLog, position: int) -> int:
-    """Where the line begins that has the byte at `position`."""
+    """Returns the start of the line that contains `position`."""
     first = max(log.start, position - LONGEST_BYTES)
     before = log.read(first, position - first)
     return first + before.rfind(b"\n") + 1

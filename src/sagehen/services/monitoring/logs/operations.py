@@ -1,10 +1,7 @@
-"""CloudWatch Logs, to read: what the containers of this machine print. The operations by name.
+"""Read operations of CloudWatch Logs over the logs of this machine's containers.
 
-DescribeLogGroups, DescribeLogStreams.
-
-FilterLogEvents: the events of many streams, in the order of their times.
-
-Filter patterns: terms and quoted phrases, all of them, any of them (`?`), none of them (`-`).
+A filter pattern has terms and quoted phrases: all are required, `?` marks alternatives, `-`
+exclusions.
 """
 
 import hashlib
@@ -46,14 +43,13 @@ DEFAULT_DESCRIBED = 50
 
 
 def describe_log_groups(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of the groups there are, by name."""
     if "logGroupNamePrefix" in params and "logGroupNamePattern" in params:
         raise invalid("logGroupNamePrefix and logGroupNamePattern are mutually exclusive.")
     for member in ("accountIdentifiers", "logGroupIdentifiers"):
         if member in params:
             raise not_built(member)
     prefix = params.get("logGroupNamePrefix", "")
-    # Unlike filters of events, this is in whatever case.
+    # Ignores case, unlike event filters.
     part = params.get("logGroupNamePattern", "").lower()
     after = read_token(params["nextToken"], str) if "nextToken" in params else ""
     found = [
@@ -71,7 +67,6 @@ def describe_log_groups(call: RequestContext, params: dict[str, Any]) -> dict[st
 
 
 def describe_log_streams(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of a group's streams, by name or by when something was last added."""
     group = find_group(call, params)
     by_time = params.get("orderBy", "LogStreamName") == "LastEventTime"
     prefix = params.get("logStreamNamePrefix", "")
@@ -106,7 +101,7 @@ def _group(call: RequestContext, group: Group) -> dict[str, Any]:
 
 
 def _stream(call: RequestContext, group: Group, stream: LogStream) -> dict[str, Any] | None:
-    """None where it has gone since."""
+    """Returns None if the log is gone."""
     log = open_log(stream.path)
     if log is None:
         return None
@@ -128,10 +123,9 @@ _TERM = re.compile(r'([?-]?)(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))(?=\s|$)')
 
 
 def read_filter(pattern: str) -> Callable[[str], bool]:
-    """The test of a message that a pattern stands for; case counts.
+    """Compiles a case-sensitive filter pattern.
 
-    Raises:
-        AwsError: it is malformed, or looks into JSON, columns or by a regular expression.
+    Raises AwsError if it is malformed or uses JSON, columns or regular expressions.
     """
     text = pattern.strip()
     for start, kind in (("{", "JSON"), ("[", "columns"), ("%", "regular expressions")):
@@ -170,19 +164,19 @@ def _terms(text: str) -> tuple[list[str], list[str], list[str]]:
 MOST_STREAMS = 500
 LARGEST_PAGE_BYTES = 2**20
 MOST_READ_BYTES = 16 * 2**20
-"""For one answer: a filter may want none of it, and then the page is empty, but not the last."""
+"""per answer: if a filter rejects everything, the page is empty but has a next token"""
 BYTES_BESIDE = 200
-"""That a line counts for besides its own: a log may be millions of lines of one letter."""
+"""added per line, as a log may have millions of one-letter lines"""
 UNSETTLED_MS = 250
-"""What is younger waits for the next call: a stream's events must not turn up behind those of
-another that are younger, for who follows asks for what is younger still."""
+"""younger events wait for the next call: otherwise an event could appear after a younger one of
+another stream, which followers would miss"""
 
 COARSE_MS = 1000
-"""File systems' clocks may be behind; an event is never younger by more than that."""
+"""file system clocks may lag by at most this"""
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """An event among those of all streams."""
+    """The position of an event among all streams."""
 
     ms: int
     stream: str
@@ -190,7 +184,7 @@ class _Place(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 def filter_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of a group's events, of all its streams or some."""
+    """Returns one page of events from some or all streams of a group."""
     if not params.get("startFromHead", True):
         raise not_built("startFromHead false: the oldest events come first")
     group = find_group(call, params)
@@ -203,7 +197,7 @@ def filter_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str,
     last: _Place | None = None
     for place, line, read in _merged(call, streams, params, after):
         if len(events) == limit or page_bytes > LARGEST_PAGE_BYTES or read_bytes > MOST_READ_BYTES:
-            # There is more, so that the page is not the last.
+            # More events follow, so this page has a next token.
             return {"events": events, "searchedLogStreams": [], "nextToken": write_token(last)}
         last = place
         read_bytes += read + BYTES_BESIDE
@@ -214,7 +208,7 @@ def filter_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str,
 
 
 def _streams(group: Group, params: dict[str, Any]) -> list[LogStream]:
-    """Those to be searched that may have something of the time asked for."""
+    """Returns the streams to search that may have events of the requested time."""
     if "logStreamNames" in params and "logStreamNamePrefix" in params:
         raise invalid("logStreamNames and logStreamNamePrefix are mutually exclusive.")
     if "logStreamNames" in params:
@@ -233,7 +227,7 @@ def _streams(group: Group, params: dict[str, Any]) -> list[LogStream]:
 def _merged(
     call: RequestContext, streams: list[LogStream], params: dict[str, Any], after: _Place | None
 ) -> Iterator[tuple[_Place, LogEvent, int]]:
-    """The events of all streams behind `after`, the oldest first, as `_of_stream` has them."""
+    """Merges the events of all streams after `after`, oldest first."""
     now = call.clock.now()
     since = max(params.get("startTime", 0), after.ms if after else 0)
     until = min(params.get("endTime", 2**63), int(now * 1000) - UNSETTLED_MS)
@@ -246,7 +240,7 @@ def _merged(
 def _of_stream(
     stream: LogStream, since: int, until: int, now: float
 ) -> Iterator[tuple[_Place, LogEvent, int]]:
-    """Each with how many bytes it took: those of the empty lines before it too."""
+    """Yields each event with the bytes read for it, including empty lines before it."""
     log = open_log(stream.path)
     if log is None:
         return

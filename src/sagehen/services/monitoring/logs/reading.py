@@ -1,7 +1,5 @@
-"""GetLogEvents: one stream, forward or backward, by tokens that say where in the log one is.
-
-What a page is continued by, where it is not a place in a log.
-"""
+"""GetLogEvents: pages of one stream, forward or backward, with tokens that contain log
+positions."""
 
 import base64
 import re
@@ -21,12 +19,12 @@ __all__ = ["DEFAULT_LIMIT", "event_bytes", "get_log_events", "read_token", "writ
 DEFAULT_LIMIT = 10_000
 LARGEST_PAGE_BYTES = 2**20
 _BYTES_BESIDE = 26
-"""That CloudWatch counts for an event besides its message."""
+"""counted by CloudWatch besides the message"""
 _TOKEN = re.compile(r"([fb])/(\d{1,56})/s")
 
 
 def get_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of a stream's events. At the end of the stream a token leads to itself."""
+    """Returns one page of events; at the end of the stream, the token returned is the one given."""
     log = open_log(find_stream(find_group(call, params), params["logStreamName"]).path)
     if log is None:
         raise no_stream()
@@ -38,7 +36,7 @@ def get_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str, An
     else:
         page = _last_before(log, first, place, limit, now)
     if not page and "nextToken" not in params:
-        place = start_of_line(log, place)  # Of a line that has no end yet.
+        place = start_of_line(log, place)  # start of an unfinished line
     behind, before = (page[-1].end, page[0].position) if page else (place, place)
     return {
         "events": [
@@ -50,19 +48,19 @@ def get_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str, An
 
 
 def event_bytes(line: LogEvent) -> int:
-    """What an event counts towards the size of a page."""
+    """Returns what an event counts towards the page size."""
     return len(line.text.encode()) + _BYTES_BESIDE
 
 
 def _range(log: StoredLog, start_ms: int | None, end_ms: int | None) -> tuple[int, int]:
-    """Where the events of a time begin and end: as times never go back, these are all there are."""
+    """Returns the log positions of a time range; print times never decrease."""
     first = log.start if start_ms is None else start_of_line(log, log.position_at(start_ms))
     until = log.end if end_ms is None else start_of_line(log, log.position_at(end_ms))
     return first, max(first, until)
 
 
 def _place(params: dict[str, Any], first: int, until: int) -> tuple[bool, int]:
-    """Whether to read forward, and from where, or up to where backward."""
+    """Returns whether to read forward, and the position to start from."""
     token = params.get("nextToken")
     if token is None:
         forward = params.get("startFromHead", False)
@@ -71,7 +69,7 @@ def _place(params: dict[str, Any], first: int, until: int) -> tuple[bool, int]:
     if found is None:
         raise invalid("The specified nextToken is invalid.")
     place = int(found[2])
-    # What was put aside twice is gone: on with the oldest there is.
+    # The oldest file may be deleted: continue with the oldest byte left.
     return (True, max(place, first)) if found[1] == "f" else (False, min(place, until))
 
 
@@ -90,13 +88,13 @@ def _first_of(lines: Iterator[LogEvent], limit: int) -> list[LogEvent]:
 
 
 def _last_before(log: StoredLog, first: int, until: int, limit: int, now: float) -> list[LogEvent]:
-    """The last lines between the two, oldest first; where there are none, what is further back."""
+    """Returns the last lines before `until`, oldest first, searching back past empty ones."""
     window = BLOCK_BYTES
     while until > first:
         start = max(first, start_of_line(log, max(first, until - window)))
         lines = [one for one in lines_from(log, start, until, now) if one.text]
         if len(lines) < limit and window < LARGEST_PAGE_BYTES and start > first:
-            window *= 2  # Little by little: a megabyte may be half a million lines.
+            window *= 2  # grow slowly: a megabyte may be half a million lines
             continue
         if lines:
             return _fitting(lines[-limit:])
@@ -105,7 +103,7 @@ def _last_before(log: StoredLog, first: int, until: int, limit: int, now: float)
 
 
 def _fitting(lines: list[LogEvent]) -> list[LogEvent]:
-    """As many of the last ones as a page may have."""
+    """Returns the last lines that fit on a page."""
     size = 0
     for place in range(len(lines) - 1, -1, -1):
         size += event_bytes(lines[place])
@@ -126,7 +124,7 @@ def write_token(place: Any) -> str:
 
 
 def read_token(token: str, kind: type[T]) -> T:
-    """The place that a page ended at; raises AwsError where the token is none of ours."""
+    """Returns where the page ended; raises AwsError for a foreign token."""
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(token), type=kind)
     except (ValueError, msgspec.DecodeError):

@@ -1,7 +1,7 @@
-"""A container's log as it lies on disk: up to two files, read as one text by position.
+"""A container's log on disk: up to two files, read as one by position.
 
-A position counts bytes from the log's very first, also of what is gone: it stays what it is when
-the file is put aside.
+A position counts bytes from the log's beginning, including deleted ones, so rotation does not
+change it.
 """
 
 import bisect
@@ -15,23 +15,23 @@ from sagehen.frame.log_times import ENTRY, HEADER, put_aside, read_header, times
 __all__ = ["StoredLog", "created_ms", "open_log"]
 
 _TRIES = 5
-"""A log may be put aside while it is looked at."""
+"""a log may be rotated while it is read"""
 
 
 @dataclass(frozen=True)
 class _File:
-    """One of the log's files, as it was when it was looked at."""
+    """A snapshot of one of the log's files."""
 
     path: Path
     inode: int
     base: int
-    """The position of its first byte."""
+    """position of its first byte"""
     size: int
     created_ms: int
     modified_at: float
     offsets: Sequence[int]
     times_ms: Sequence[int]
-    """Of what lies at each offset and behind it; neither goes back."""
+    """print times from each offset on; neither sequence decreases"""
 
     @property
     def end(self) -> int:
@@ -40,10 +40,10 @@ class _File:
 
 @dataclass(frozen=True)
 class StoredLog:
-    """What there is of a log now; what is added later is not seen."""
+    """A snapshot of a log."""
 
     files: tuple[_File, ...]
-    """The oldest first, without gaps; at least one."""
+    """oldest first, without gaps; at least one"""
 
     @property
     def start(self) -> int:
@@ -63,7 +63,7 @@ class StoredLog:
         return self.files[-1].modified_at
 
     def read(self, position: int, count: int) -> bytes:
-        """Up to `count` bytes from `position`, which is not before `start`; empty at the end."""
+        """Reads up to `count` bytes; `position` is not before `start`."""
         found = b""
         for file in self.files:
             place = position + len(found)
@@ -72,13 +72,13 @@ class StoredLog:
         return found
 
     def time_at(self, position: int) -> int:
-        """When the byte there was printed, in milliseconds since the epoch."""
+        """Returns the byte's print time, in epoch milliseconds."""
         file = next((one for one in self.files if position < one.end), self.files[-1])
         place = bisect.bisect_right(file.offsets, position - file.base) - 1
         return file.times_ms[max(0, place)]
 
     def position_at(self, ms: int) -> int:
-        """The first that was printed at `ms` or later; `end` where none was."""
+        """Returns the first position printed at `ms` or later, or `end`."""
         for file in self.files:
             place = bisect.bisect_left(file.times_ms, ms)
             if place < len(file.times_ms):
@@ -87,7 +87,7 @@ class StoredLog:
 
 
 def open_log(path: Path) -> StoredLog | None:
-    """The log whose newest file is `path`; None where there is none."""
+    """Opens the log whose newest file is `path`; returns None if there is none."""
     for _ in range(_TRIES):
         files = _look(path, lost_times=False)
         if files is not None:
@@ -98,8 +98,8 @@ def open_log(path: Path) -> StoredLog | None:
 
 
 def created_ms(path: Path) -> int:
-    """When a log was begun, in milliseconds since the epoch; 0 where nobody noted it."""
-    for one in (path, put_aside(path)):  # Of a log that was just put aside, only the latter knows.
+    """Returns the start time in epoch milliseconds, or 0 if not recorded."""
+    for one in (path, put_aside(path)):  # just after rotation, only the latter has it
         header = read_header(_bytes(times_path(one), HEADER.size))
         if header is not None:
             return header.created_ms
@@ -107,10 +107,10 @@ def created_ms(path: Path) -> int:
 
 
 def _look(path: Path, lost_times: bool) -> tuple[_File, ...] | None:
-    """A log's files; None where they do not go together, for one is just being put aside.
+    """Returns a consistent set of files, or None during rotation.
 
     Args:
-        lost_times: do with when a file was last written, for its times will not be found.
+        lost_times: accept files without times, and use their modification time.
     """
     newest, oldest = _file(path), _file(put_aside(path))
     found = [one for one in (oldest, newest) if one is not None]
@@ -125,7 +125,7 @@ def _look(path: Path, lost_times: bool) -> tuple[_File, ...] | None:
 
 
 def _file(path: Path) -> _File | None:
-    """Without times where those that are there are another file's."""
+    """Leaves times empty if the recorded ones belong to another file."""
     try:
         found = path.stat()
     except OSError:
@@ -135,7 +135,7 @@ def _file(path: Path) -> _File | None:
     if header is None or header.inode != found.st_ino:
         return _File(path, found.st_ino, 0, found.st_size, 0, found.st_mtime, (), ())
     whole = (len(data) - HEADER.size) // ENTRY.size * ENTRY.size
-    # Not taken apart: there may be hundreds of thousands, of which a few are looked at.
+    # Not unpacked: of hundreds of thousands of entries, few are read.
     entries = memoryview(data)[HEADER.size : HEADER.size + whole].cast("Q")
     return _File(
         path=path,
@@ -166,7 +166,7 @@ def _read(file: _File, position: int, count: int) -> bytes:
     for path in (file.path, put_aside(file.path)):
         try:
             with path.open("rb") as opened:
-                # It may have been put aside since, and under its name lies another.
+                # After rotation, another file may have this name.
                 if os.fstat(opened.fileno()).st_ino == file.inode:
                     opened.seek(position - file.base)
                     return opened.read(min(count, file.end - position))

@@ -1,1 +1,1 @@
-"""What is counted, by the minute: recorded in memory, sampled, and written to the store."""
+"""Measures by the minute: records in memory, samples, and writes to the store."""

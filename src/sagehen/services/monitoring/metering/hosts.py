@@ -1,9 +1,4 @@
-"""What agents tell of what runs there, as samples.
-
-Of instances, those of a variant, as SageMaker tells of all together; of jobs, those of a host.
-
-What gateways have counted, as the samples that SageMaker's metrics would have of it.
-"""
+"""Converts the measurements of agents and gateways into samples of SageMaker's metrics."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
@@ -30,15 +25,15 @@ __all__ = [
 ]
 
 _Place = tuple[str, ...]
-"""A metric's name, endpoint, variant, instance."""
+"""metric name, endpoint, variant, instance"""
 _Recorded = tuple[str, dict[str, str], Statistics]
 
 _COUNTS = ("LoadedModelCount",)
-"""Gauges that are told as they were last: a mean of counts is a count of nothing."""
+"""gauges for which the last value is kept, as a mean count is meaningless"""
 
 
 class GaugeReading(NamedTuple):
-    """What a gauge stands at, as `Recorder.look` takes it."""
+    """Arguments of `Recorder.look`."""
 
     name: str
     dimensions: dict[str, str]
@@ -48,7 +43,7 @@ class GaugeReading(NamedTuple):
 
 
 class HostSample(Protocol):
-    """One number about one host of a training job, by SageMaker's name, as its agent tells it."""
+    """A measurement of one host of a training job, named as in SageMaker."""
 
     @property
     def name(self) -> str: ...
@@ -64,13 +59,13 @@ class HostSample(Protocol):
 
 
 class HostUsage:
-    """Remembers what it was told last, for what only grows."""
+    """Keeps the last counter values, to compute increases."""
 
     def __init__(self) -> None:
         self._before: dict[_Place, float] = {}
 
     def samples_of(self, samples: Iterable[InstanceSample]) -> Iterator[_Recorded]:
-        """Metric, dimensions by CloudWatch's names, and values: the times that came in."""
+        """Yields metric, CloudWatch dimensions and values of new timings."""
         growing: dict[_Place, float] = {
             (one.name, one.endpoint, one.variant, one.instance): one.value
             for one in samples
@@ -92,7 +87,7 @@ class HostUsage:
                 yield timing, _dimensions(*whose[:2]), of_values({total / count: count})
 
     def _added(self, place: tuple[str, ...], now: float) -> float:
-        """Of an instance that is new, or counts anew, all of it."""
+        """Returns the increase; for new or restarted counters, the whole value."""
         before = self._before.get(place, 0.0)
         return now - before if before <= now else now
 
@@ -102,7 +97,7 @@ def _dimensions(endpoint: str, variant: str) -> dict[str, str]:
 
 
 def looks_at_instances(samples: Iterable[InstanceSample]) -> Iterator[GaugeReading]:
-    """The gauges of instances; those of a variant are told of together."""
+    """Yields the gauges of instances; all instances of a variant share its dimensions."""
     for one in samples:
         metric = METRICS.get(one.name)
         if metric is not None and metric.kind is MetricKind.GAUGE and metric.namespace != OWN:
@@ -111,7 +106,7 @@ def looks_at_instances(samples: Iterable[InstanceSample]) -> Iterator[GaugeReadi
 
 
 def looks_at_jobs(samples: Iterable[HostSample]) -> Iterator[GaugeReading]:
-    """The gauges of jobs' hosts; CloudWatch's `Host` is the job's name and the host's."""
+    """Yields the gauges of job hosts; CloudWatch's `Host` is job name and host."""
     for one in samples:
         name = "Job" + one.name
         if name in METRICS:
@@ -119,7 +114,7 @@ def looks_at_jobs(samples: Iterable[HostSample]) -> Iterator[GaugeReading]:
 
 
 Sample = tuple[str, Statistics]
-"""A metric's name, and what is added to it."""
+"""metric name and values to add"""
 
 
 def dimensions_of(key: CountsKey) -> dict[str, str]:
@@ -128,7 +123,7 @@ def dimensions_of(key: CountsKey) -> dict[str, str]:
 
 
 def samples_of(counts: VariantCounts, of_container: bool) -> Iterator[Sample]:
-    """Only metrics that have got something. A container of several has its own names for some."""
+    """Yields samples of metrics with new values; containers have their own names for some."""
     requests = counts.invocations
     prefix = "Container" if of_container else ""
     if requests:
@@ -149,17 +144,17 @@ def samples_of(counts: VariantCounts, of_container: bool) -> Iterator[Sample]:
 
 
 def concurrency(in_flight: InFlightTotals) -> Statistics:
-    """What was told of the last ten seconds."""
+    """Returns the concurrency of the last ten seconds."""
     return of_set(1, in_flight.now, in_flight.lowest, in_flight.highest)
 
 
 def _share(hits: int, of: int) -> Statistics:
-    """1 for each that is, 0 for each that is not: the average is the rate."""
+    """Counts 1 per hit and 0 per miss: the average is the rate."""
     return of_values({one: n for one, n in ((1.0, hits), (0.0, of - hits)) if n > 0})
 
 
 def _evenly(count: int, total: float) -> Statistics:
-    """Of which only the sum is known."""
+    """Spreads a sum evenly: the single values are unknown."""
     return of_values({total / count: count})
 
 

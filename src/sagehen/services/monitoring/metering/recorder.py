@@ -1,4 +1,5 @@
-"""Takes what is measured anywhere in control, adds it up by the minute, writes it now and then."""
+"""Collects measurements from all of control, adds them up by the minute, and writes them
+periodically."""
 
 import logging
 import threading
@@ -19,24 +20,24 @@ __all__ = ["Recorder"]
 log = logging.getLogger(__name__)
 
 MOST_MINUTES = 60
-"""Of values that could not be written yet; older ones are dropped."""
+"""minutes of unwritten values kept; older ones are dropped"""
 
 _Key = tuple[str, *tuple[tuple[str, str], ...]]
-"""A metric's name, then its dimensions as they were given."""
+"""metric name, then dimensions as given"""
 _Values = dict[_Key, Statistics]
 FirstVariant = Callable[[Connection, str], str | None]
-"""The name of the first variant of the endpoint of that name, where it serves."""
+"""returns the first variant of a serving endpoint"""
 
 
 class _Looks:
-    """The looks at one source in one minute."""
+    """Readings of one gauge source in one minute."""
 
     def __init__(self) -> None:
         self._count = 0
         self._sum = self._told = 0.0
 
     def add(self, value: float, latest: bool) -> Statistics:
-        """What one more look adds to the minute, of which a part may be written already."""
+        """Returns the change to the minute's statistics, part of which may be written already."""
         self._count += 1
         self._sum += value
         now = value if latest else self._sum / self._count
@@ -47,10 +48,10 @@ class _Looks:
 
 
 class Recorder:
-    """Any thread may record; a `kill -9` loses what came since the last `flush`.
+    """Records from any thread; a `kill -9` loses values since the last `flush`.
 
-    Its memory is bounded: no more than `most_series` series a minute, and MOST_MINUTES minutes
-    while the store cannot be written.
+    Memory is bounded by `most_series` series a minute and, while the store cannot be written,
+    MOST_MINUTES minutes.
     """
 
     def __init__(
@@ -68,23 +69,22 @@ class Recorder:
         self._minute = 0
         self._starts = self._ends = 0.0
         self._recorded: _Values = {}
-        """Of the current minute, as what was put."""
+        """in the current minute, as in `_put`"""
         self._put: _Values = {}
         self._unwritten: dict[int, _Values] = {}
         self._looks: dict[tuple[_Key, str], _Looks] = {}
-        """Of the current minute, at gauges, by what is looked at."""
+        """in the current minute, by gauge and source"""
         self._totals: _Values = {}
-        """Of all that was recorded and laid aside since this process began."""
+        """finished values since the process began"""
         self.dropped = 0
-        """Values that there was no room for: the limit `metric_series`."""
+        """values over the `metric_series` limit"""
 
     def record(self, name: str, dimensions: Mapping[str, str], value: float) -> None:
-        """A value of a metric of METRICS. Never fails: what is measured goes on though it cannot
-        be recorded.
+        """Records a value of a metric of METRICS; never raises, so that measured code goes on.
 
         Args:
-            dimensions: by our names or by CloudWatch's; without the variant, it counts for the
-                endpoint's first, as of a request that ended before it came to any.
+            dimensions: by our names or CloudWatch's; without a variant, the value counts for the
+                endpoint's first, as for requests that ended before routing.
         """
         key: _Key = (name, *dimensions.items())
         with self._lock:
@@ -95,7 +95,7 @@ class Recorder:
                 statistics.add(value)
 
     def put(self, name: str, dimensions: Mapping[str, str], statistics: Statistics) -> None:
-        """Values that somebody else has added up, and tells Prometheus of."""
+        """Adds statistics whose source reports them to Prometheus itself."""
         key: _Key = (name, *dimensions.items())
         with self._lock:
             if not self._starts <= self._clock.now() < self._ends:
@@ -112,13 +112,12 @@ class Recorder:
         source: str = "",
         latest: bool = False,
     ) -> None:
-        """What a gauge stands at. A minute has one sample of each source, however often it is
-        looked at: the sum over a minute is that of all sources. Minimum, maximum and percentiles
-        are over all looks.
+        """Reads a gauge. A minute has one sample per source, so its sum is that of all sources;
+        minimum, maximum and percentiles cover all readings.
 
         Args:
-            source: what is looked at: an instance, where the metric is told of all of a variant.
-            latest: whether the sample is the minute's last look, and not the mean of its looks.
+            source: such as an instance, if the metric is of a whole variant.
+            latest: keep the minute's last reading instead of the mean.
         """
         key: _Key = (name, *dimensions.items())
         with self._lock:
@@ -130,7 +129,7 @@ class Recorder:
                 known.merge(looks.add(value, latest))
 
     def flush(self) -> None:
-        """Write what has come since the last time; what cannot be written waits. Blocks."""
+        """Writes new values; those that cannot be written are kept. Blocks."""
         with self._lock:
             self._turn()
             batches, self._unwritten = self._unwritten, {}
@@ -149,10 +148,8 @@ class Recorder:
                     self.dropped += dropped
 
     def measured(self, known: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
-        """For Prometheus: totals by the name they are told under, then by the metric's dimensions.
-
-        What is of endpoints that are not `known` is forgotten.
-        """
+        """Returns totals for Prometheus, by exposed name and dimensions; drops endpoints not
+        `known`."""
         with self._lock:
             self._turn()
             gone = [key for key in self._totals if dict(key[1:])["EndpointName"] not in known]
@@ -168,7 +165,7 @@ class Recorder:
         return measured
 
     def _turn(self) -> None:
-        """Lay what was recorded aside under its minute, and begin with the minute there is now."""
+        """Moves recorded values to their minute, and starts the current minute."""
         for given, statistics in self._recorded.items():
             key: _Key = (given[0], *as_dimensions(_given(given)))
             if key in self._totals or len(self._totals) < self._most_series:
@@ -222,12 +219,12 @@ def _merge(into: _Values, values: _Values) -> None:
 
 
 def _given(key: _Key) -> dict[str, str]:
-    """The dimensions, by CloudWatch's names."""
+    """Returns the dimensions under CloudWatch's names."""
     return {CLOUDWATCH_DIMENSIONS.get(name, name): value for name, value in key[1:]}
 
 
 def _is_about(metric: Metric, given: Set[str]) -> bool:
-    """The first of its dimensions says of what it is; without the others it is told of all."""
+    """Requires the first dimension; the others may be missing, for a value of all."""
     known = metric.cloudwatch_dimensions
     return bool(known) and known[0] in given and given <= set(known)
 

@@ -1,4 +1,4 @@
-"""The loop that samples what is not recorded where it happens, writes it all, and prunes."""
+"""The loop that samples gauges, writes all metrics and prunes old ones."""
 
 import asyncio
 import logging
@@ -39,22 +39,22 @@ AGENT_TIMEOUT_SECONDS = 5.0
 LEASE_NAME = "sampling"
 LEASE_SECONDS = 30.0
 PRUNED_AT_ONCE = 100
-"""Series, in one transaction: nobody waits for long."""
+"""series per transaction, so as not to block others"""
 
 
 Gauge = tuple[str, str, float]
-"""A metric's name, the endpoint, the value."""
+"""metric name, endpoint, value"""
 
 
 class MetricsAgent(Protocol):
     async def metrics(self) -> Sequence[InstanceSample]:
-        """Raises Unavailable while it is away; so does what follows."""
+        """Raises Unavailable while the agent is away; so does `job_samples`."""
 
     async def job_samples(self) -> Sequence[HostSample]: ...
 
 
 class Sampler:
-    """One turn every TURN_SECONDS, and one at the end."""
+    """Runs a turn every TURN_SECONDS, and a last one at the end."""
 
     def __init__(
         self,
@@ -67,10 +67,7 @@ class Sampler:
         holder: str,
         backlogs: Callable[[Connection, float], Iterable[Gauge]],
     ) -> None:
-        """
-        Args:
-            backlogs: reads the gauges of the asynchronous endpoints' queues, at a time.
-        """
+        """`backlogs` reads the queue gauges of asynchronous endpoints at a time."""
         self._settings = settings
         self._database = database
         self._recorder = recorder
@@ -84,7 +81,7 @@ class Sampler:
         self._gauges: list[Gauge] = []
 
     def measured(self, endpoints: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
-        """For Prometheus: what was recorded, and the backlogs as they were last."""
+        """Returns recorded values and the last backlogs for Prometheus."""
         measured = self._recorder.measured(endpoints)
         for name, endpoint, value in self._gauges:
             if endpoint in endpoints:
@@ -94,7 +91,7 @@ class Sampler:
         return measured
 
     async def run(self) -> None:
-        """Until cancelled; then what is not written yet is written."""
+        """Runs until cancelled, then writes what is left."""
         try:
             while True:
                 await self._clock.sleep(TURN_SECONDS)
@@ -104,7 +101,7 @@ class Sampler:
             await asyncio.to_thread(self._recorder.flush)
 
     async def turn(self) -> None:
-        """Sample and write. What fails is tried again with the next turn."""
+        """Samples and writes; failures are retried in the next turn."""
         try:
             self._take_invocations()
             if self._clock.monotonic() >= self._hosts_due:
@@ -146,7 +143,7 @@ class Sampler:
             self._recorder.look(*look)
 
     def _sample_backlogs(self) -> None:
-        """Where several controls share a state, one does."""
+        """Of several controls with one state, one samples."""
         now = self._clock.now()
         with self._database.read() as connection:
             found = list(self._backlogs(connection, now))
@@ -159,7 +156,7 @@ class Sampler:
             self._recorder.look(name, {"EndpointName": endpoint}, value)
 
     def _prune(self) -> None:
-        """Delete what is too old: sooner where there is more than may be."""
+        """Deletes old samples, sooner if there are more than allowed."""
         with self._database.read() as connection:
             kept = count_samples(connection)
         share = min(1.0, self._settings.max_metric_samples / max(kept, 1))

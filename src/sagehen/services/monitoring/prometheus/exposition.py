@@ -1,4 +1,4 @@
-"""The metrics as Prometheus reads them."""
+"""Exposes the metrics to Prometheus."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ __all__ = ["InstanceSample", "Measured", "expose", "measure", "merged"]
 
 
 class InstanceSample(Protocol):
-    """One number about one instance, as its agent tells it."""
+    """A measurement of one instance by its agent."""
 
     @property
     def name(self) -> str: ...
@@ -51,10 +51,10 @@ class InstanceSample(Protocol):
 
 
 QUANTILES = (0.5, 0.9, 0.99)
-"""Of every time whose sketch there is."""
+"""exposed for every timing with a sketch"""
 
 Measured = Mapping[str, Mapping[tuple[str, ...], float]]
-"""Values by the name they are told under, then by the metric's dimensions in their order."""
+"""values by exposed name, then by the metric's dimensions in order"""
 
 
 def measure(
@@ -65,10 +65,10 @@ def measure(
     limit_hits: LimitHits,
     samples: Iterable[InstanceSample],
 ) -> Measured:
-    """Everything there is to expose; nothing of endpoints that are gone.
+    """Collects all values to expose, without those of deleted endpoints.
 
     Args:
-        endpoints: the EndpointStatus of every endpoint, by its name.
+        endpoints: EndpointStatus by endpoint name.
     """
     measured: defaultdict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
     for endpoint, status in endpoints.items():
@@ -98,12 +98,12 @@ def measure(
 
 
 def merged(measured: Measured, more: Measured) -> Measured:
-    """Both; no value is in both."""
+    """Merges measurements that have no value in common."""
     return {name: {**measured.get(name, {}), **more.get(name, {})} for name in {**measured, **more}}
 
 
 def expose(measured: Measured) -> bytes:
-    """The text that Prometheus reads."""
+    """Returns Prometheus's text format."""
     registry = CollectorRegistry()
     registry.register(_Collector(measured))
     return generate_latest(registry)
@@ -122,7 +122,7 @@ def _values_of(counts: VariantCounts) -> dict[str, float]:
 
 
 def _values_of_container(counts: VariantCounts) -> dict[str, float]:
-    """SageMaker calls most of them as the variant's own; the dimension tells them apart there."""
+    """SageMaker mostly uses the variant's metric names and tells containers by dimension."""
     return {
         "ContainerInvocations": counts.invocations,
         "ContainerInvocation4XXErrors": counts.errors_4xx,
@@ -173,9 +173,9 @@ def _family(metric: Metric, exposed_as: str, measured: Measured) -> Family:
 
 
 def _of(metric: Metric, measured: Measured, suffix: str) -> dict[tuple[str, ...], float]:
-    """The values with the metric's own dimensions.
+    """Selects values with the metric's own dimensions.
 
-    The waits for models are told by agents too, by instance; only the gateways' are exposed.
+    Agents report model waits per instance, too; only the gateways' are exposed.
     """
     values = measured.get(metric.name + suffix, {})
     return {key: value for key, value in values.items() if len(key) == len(metric.dimensions)}

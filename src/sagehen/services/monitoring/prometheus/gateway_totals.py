@@ -1,4 +1,4 @@
-"""What the gateways have counted, added up: totals that do not go down when a gateway restarts."""
+"""Sums the gateways' counters into totals that do not decrease when a gateway restarts."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ MOST_GATEWAYS = 256
 MOST_VARIANTS = 20_000
 MOST_LIMITS = 100
 SILENT_SECONDS = 10.0
-"""A gateway that has not reported for so long is no more: it works on no request."""
+"""a gateway silent for longer is considered dead, with no requests"""
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Share = Annotated[float, msgspec.Meta(ge=0)]
@@ -34,28 +34,28 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 _K = TypeVar("_K")
 
 VariantKey = tuple[str, str]
-"""(endpoint name, variant name)."""
+"""endpoint name, variant name"""
 ContainerKey = tuple[str, str, str]
-"""(endpoint name, variant name, container's hostname)."""
+"""endpoint name, variant name, container hostname"""
 
 
 class CountsKey(NamedTuple):
-    """Whose counts they are."""
+    """Identifies the variant or container that counts belong to."""
 
     endpoint: str
     variant: str
     container: str
-    """Empty where they are the variant's own."""
+    """empty for the variant's own counts"""
     is_stage: bool
-    """They are a part of what is counted for the variant too."""
+    """also contained in the variant's counts"""
 
 
 LimitHits = dict[_Name, _Count]
-"""How often each limit was met, by its name."""
+"""hits by name of the limit"""
 
 
 class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Named as in METRICS; times in microseconds."""
+    """Counters named as in METRICS; times in microseconds."""
 
     invocations: _Count = msgspec.field(default=0, name="Invocations")
     invocations_per_instance: _Share = msgspec.field(default=0.0, name="InvocationsPerInstance")
@@ -79,7 +79,7 @@ class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def __sub__(self, before: "VariantCounts") -> "VariantCounts":
-        """What came since `before`, which is of the same counters."""
+        """Returns the increase since `before`, of the same counters."""
         return VariantCounts(
             **{
                 field: getattr(self, field) - getattr(before, field)
@@ -88,13 +88,13 @@ class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def is_before(self, other: "VariantCounts") -> bool:
-        """Whether the same counters can show `other` later: none is lower there."""
+        """Tells whether `other` can be a later state: no counter is lower."""
         fields = VariantCounts.__struct_fields__
         return all(getattr(self, field) <= getattr(other, field) for field in fields)
 
 
 class InFlightTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """How many requests are somewhere, and the least and the most at once in the last 10 s."""
+    """Current requests, and the least and most at once in the last 10 s."""
 
     now: _Count = 0
     lowest: _Count = 0
@@ -109,12 +109,12 @@ class InFlightTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VariantPresence(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the requests of one variant are."""
+    """Requests in flight and queued for one variant."""
 
     in_flight: InFlightTotals = InFlightTotals()
-    """Worked on, those that wait included."""
+    """includes queued requests"""
     queued: InFlightTotals = InFlightTotals()
-    """Waiting for a free slot."""
+    """waiting for a free slot"""
 
     def __add__(self, other: "VariantPresence") -> "VariantPresence":
         return VariantPresence(
@@ -147,44 +147,44 @@ class _VariantReport(VariantCounts, frozen=True, kw_only=True):
 
 
 class GatewayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one gateway has counted since it began."""
+    """Everything that one gateway has counted since it started."""
 
     gateway: _Name | int
-    """Which process it is."""
+    """identifies the process"""
     began_at: float = 0.0
-    """When it did, in seconds since the epoch."""
+    """its start, seconds since the epoch"""
     variants: Annotated[tuple[_VariantReport, ...], msgspec.Meta(max_length=MOST_VARIANTS)]
     limit_hits: Annotated[LimitHits, msgspec.Meta(max_length=MOST_LIMITS)] = {}
 
 
 class Observations:
-    """The last report of each gateway, and the sums of those that are no more."""
+    """The last report of each gateway, and the sums of dead ones."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._began_at = clock.now()
         self._fresh: dict[CountsKey, VariantCounts] = {}
-        """What came in since it was last taken."""
+        """increases not yet taken"""
         self._gateways: OrderedDict[str, dict[CountsKey, VariantCounts]] = OrderedDict()
-        """The one that reported last is last. One that died stays: its counts still count."""
+        """last reporter last; dead gateways stay, as their counts still count"""
         self._ended: dict[CountsKey, VariantCounts] = {}
         self._limit_hits: Counter[str] = Counter()
-        """Of all gateways there are and have been."""
+        """over all gateways, also dead ones"""
         self._last_limit_hits: dict[str, LimitHits] = {}
-        """By gateway, what of it is in those."""
+        """by gateway, the part contained in `_limit_hits`"""
         self._present: dict[str, tuple[float, dict[CountsKey, VariantPresence]]] = {}
-        """By gateway, with the time of the report."""
+        """by gateway, with the report's time"""
 
     def record(self, report: GatewayReport) -> None:
-        """Take a gateway's report in place of its last one."""
+        """Replaces a gateway's last report."""
         identity = str(report.gateway)
         now = {one.key: one.counts() for one in report.variants}
         self._add_fresh(report, now)
         before = self._gateways.pop(identity, {})
         for key, counts in before.items():
             if key not in now:
-                # Gateways forget a variant when its route goes: the endpoint is no more, and one
-                # made anew under its name starts from nothing.
+                # Gateways forget a variant with its route, when its endpoint is deleted. A new
+                # endpoint of that name starts at zero.
                 self._ended.pop(key, None)
             elif not counts.is_before(now[key]):
                 self._end(key, counts)
@@ -202,8 +202,8 @@ class Observations:
                 self._end(key, counts)
 
     def take(self) -> dict[CountsKey, VariantCounts]:
-        """What came in since this was last asked; of each gateway that was there before us, since
-        its first report: what it had counted until then was taken before our time."""
+        """Returns increases since the last call. Gateways older than this process count from their
+        first report: what came before was taken by its predecessor."""
         fresh, self._fresh = self._fresh, {}
         return fresh
 
@@ -220,8 +220,8 @@ class Observations:
                 del self._fresh[next(iter(self._fresh))]
 
     def totals(self) -> dict[VariantKey, VariantCounts]:
-        """By (endpoint name, variant name), over all gateways there are and have been."""
-        # Where containers are invoked directly, only they are counted: each request is one's.
+        """Totals by endpoint and variant over all gateways, also dead ones."""
+        # With direct invocation only containers are counted: each request belongs to one.
         return _sums(
             ((key.endpoint, key.variant), counts)
             for key, counts in self._counts()
@@ -229,7 +229,7 @@ class Observations:
         )
 
     def containers(self) -> dict[ContainerKey, VariantCounts]:
-        """The same of each container, where a variant has several."""
+        """Totals by container, for variants with several."""
         return _sums(
             ((key.endpoint, key.variant, key.container), counts)
             for key, counts in self._counts()
@@ -242,11 +242,11 @@ class Observations:
             yield from gateway.items()
 
     def limit_hits(self) -> LimitHits:
-        """How often each limit was met, over all gateways there are and have been."""
+        """Hits of each limit over all gateways, also dead ones."""
         return dict(self._limit_hits)
 
     def present(self) -> dict[VariantKey, VariantPresence]:
-        """Of the gateways there are: together, as if all had theirs at the same moment."""
+        """Sums over live gateways, as if their extremes coincided."""
         sums: dict[VariantKey, VariantPresence] = {}
         for _, (_, variants) in self._reporting():
             for key, one in variants.items():
@@ -261,7 +261,7 @@ class Observations:
     def _add_limit_hits(self, gateway: str, now: LimitHits) -> None:
         before = self._last_limit_hits.get(gateway, {})
         if any(now.get(limit, 0) < hits for limit, hits in before.items()):
-            before = {}  # It is another process under its id, which begins from nothing.
+            before = {}  # another process with this id, starting at zero
         for limit, hits in now.items():
             self._limit_hits[limit] += hits - before.get(limit, 0)
         self._last_limit_hits[gateway] = now
