@@ -79,8 +79,7 @@ class Supervisor:
         umask: int = -1,
     ) -> None:
         """A restarted process gets the same `settings`, even if files changed meanwhile. `umask` is
-        the user's, for containers.
-        """
+        the user's, for containers."""
         self._children = [_Child(role) for role in roles]
         self._home = Home(settings.home)
         self._settings = hand_over(settings)

@@ -39,8 +39,10 @@ _REFUSALS: dict[int, type[SagehenError]] = {
 
 
 class Aws:
+    """Makes clients of one server, account and region."""
+
     def __init__(self, session: boto3.Session, url: str, region: str, *, direct: bool) -> None:
-        """Args: direct: use no proxy, which would look for the server at its own 127.0.0.1."""
+        """`direct` uses no proxy, which would look for the server at its own 127.0.0.1."""
         self.url = url.rstrip("/")
         self.region = region
         self._session = session

@@ -70,7 +70,6 @@ def revealed(kept: Any, wanted: Any) -> Any:
 
 
 def is_equal(one: Any, other: Any) -> bool:
-    """Compares two values that may contain markers."""
     return bool(revealed(one, other) == other or revealed(other, one) == one)
 
 

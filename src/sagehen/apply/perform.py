@@ -54,6 +54,8 @@ class RunInterrupted(Exception):
 
 @dataclass
 class StackRun:
+    """The tools of one run."""
+
     aws: Aws
     journal: Journal
     stop: threading.Event

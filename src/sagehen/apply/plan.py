@@ -42,7 +42,6 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def member(self) -> str:
-        """The property that the path begins with."""
         return self.path.partition(".")[0].partition("[")[0]
 
 
@@ -89,6 +88,8 @@ class Action(StrEnum):
 
 
 class StackStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do for one resource."""
+
     action: Action
     desired: Desired
     old: StackResource | None = None
@@ -149,8 +150,9 @@ def make_plan(
     Args:
         adopt: take over existing resources that equal the desired ones.
 
-    Raises: AlreadyExists: a desired name is in use outside the stack. Invalid: a resource named by
-    the template would need a replacement.
+    Raises:
+        AlreadyExists: a desired name is in use outside the stack.
+        Invalid: a resource named by the template would need a replacement.
     """
     _check_names(desired)
     steps = tuple(_step(one, content, lives, adopt) for one in desired)
@@ -158,7 +160,6 @@ def make_plan(
 
 
 def plan_removal(content: StackContent) -> StackPlan:
-    """Plans the deletion of a whole stack."""
     return StackPlan(steps=(), removals=tuple(_last_first(_removals((), content))))
 
 
@@ -259,7 +260,7 @@ def _changes(kept: StackResource, desired: Desired) -> list[Difference]:
 
 
 def _drift(desired: Desired, live: ActualState) -> list[Difference]:
-    # It was found by its name, which not every API returns.
+    # The live resource was found by its name, which not every API returns.
     unseen = {*desired.kind.unseen, desired.kind.name_property}
     seen = {name: value for name, value in desired.properties.items() if name not in unseen}
     return list(missing_from(comparable(live.properties), comparable(seen)))

@@ -35,6 +35,8 @@ _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
+    """Options of both commands."""
+
     stack: str | None
     """default: the file's name"""
     yes: bool

@@ -34,6 +34,8 @@ Phase = Literal["creating", "ready", "updating"]
 
 
 class StackResource(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource in the record."""
+
     logical_id: str
     type: str
     name: str
@@ -80,6 +82,8 @@ _AT = "stacks"
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
+    """A stack as it was read."""
+
     name: str
     version: int = 0
     """0: no such stack"""
@@ -125,7 +129,6 @@ class Journal:
         self._put(content, CLAIM_SECONDS)
 
     def keep(self, kept: StackResource) -> None:
-        """Records a resource, in place of older entries of it."""
         content = self._without(kept)
         resources = {**content.resources, kept.logical_id: kept}
         self.write(msgspec.structs.replace(content, resources=resources))
@@ -141,7 +144,6 @@ class Journal:
         self.content = msgspec.structs.replace(content, leftovers=(*content.leftovers, old))
 
     def beat(self) -> None:
-        """Renews the claim during a long wait."""
         if time.monotonic() - self._written_at > _RENEW_SECONDS:
             self.write(self.content)
 
@@ -209,7 +211,6 @@ def _is_one(one: StackResource, other: StackResource) -> bool:
 
 
 def _is_dead(holder: str) -> bool:
-    """Tells whether the run is known to have ended."""
     machine, _, rest = holder.partition(":")
     pid, _, rest = rest.partition(":")
     started = rest.partition(":")[0]

@@ -238,7 +238,6 @@ async def _respond(response: Response, request: Request, receive: Receive, send:
 
 
 async def _relay(body: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
-    """Sends the body in pieces until the client is gone."""
     gone = asyncio.create_task(_disconnected(receive))
     try:
         async for chunk in body:

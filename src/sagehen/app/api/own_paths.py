@@ -63,7 +63,7 @@ class ObservedAgent(Protocol):
 
 
 MeasureMore = Callable[[Container[str]], Measured]
-"""by endpoint names"""
+"""takes the names of the existing endpoints"""
 
 
 class OwnPaths:
@@ -101,8 +101,7 @@ class OwnPaths:
 
     async def health(self, request: Request) -> Response:
         """Answers 200, or 503 with the fault; a foreign host (DNS rebinding) does not learn the
-        fault.
-        """
+        fault."""
         state, agent = await asyncio.gather(
             _trouble(lambda: asyncio.to_thread(self._check_state)),
             _trouble(self._agent.check_health),
@@ -122,7 +121,6 @@ class OwnPaths:
         return json_answer({**about, **describe_status(await self._observe())})
 
     async def take_report(self, request: Request) -> Response:
-        """Takes a gateway's counts since its start."""
         try:
             report = msgspec.json.decode(
                 await whole_body(request, LARGEST_REPORT_BYTES), type=GatewayReport

@@ -41,6 +41,8 @@ class JobCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceStatus:
+    """A service's unfinished jobs."""
+
     stage: str
     running: int
     waiting: int
@@ -68,6 +70,8 @@ def read_job_counts(
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
+    """The data of the status."""
+
     endpoints: Sequence[EndpointRecord]
     instances: Sequence[InstanceRecord]
     totals: Mapping[VariantKey, VariantCounts]
@@ -79,6 +83,8 @@ class Snapshot:
 
 
 def describe_status(snapshot: Snapshot) -> dict[str, Any]:
+    """Returns `{"endpoints": [{"name", "status", "variants": […], …}, …], "training_jobs":
+    {"running", "waiting"}, "inference_services": […]}`."""
     groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
     for one in snapshot.instances:
         groups[one.endpoint_name].append(one)

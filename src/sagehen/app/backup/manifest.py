@@ -49,6 +49,8 @@ _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EAC
 
 
 class FileRecord(msgspec.Struct, frozen=True):
+    """A file other than an object file."""
+
     size: int
     sha256: str
 
@@ -62,21 +64,23 @@ class BlobLine(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `manifest.json`."""
+
     format: int = FORMAT
     sagehen: str
-    """that took the backup"""
+    """version that took the backup"""
     created_at: str
     """ISO 8601, UTC"""
     state: str
     """`sqlite` or `postgresql`"""
     state_id: str | None
     object_store_url: str | None
-    """if not in the backup"""
+    """where the objects are, if not in the backup"""
     objects: int
-    """count"""
+    """number of object files"""
     object_bytes: int
     missing: tuple[str, ...] = ()
-    """missing at the backup"""
+    """object files that the home lacked"""
     files: dict[str, FileRecord]
     """by path; no object files"""
 

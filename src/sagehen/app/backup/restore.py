@@ -43,14 +43,15 @@ _SQLITE_ENDS = ("", "-wal", "-shm", "-journal")
 def restore_backup(
     settings: Settings, source: Path, *, replace: bool = False
 ) -> tuple[Manifest, Path | None]:
-    """Returns the manifest and the folder of the moved files, if any. Blocks.
+    """Restores the home; returns the manifest and the folder of the moved files, if any. Blocks.
 
     Args:
         replace: move the home's files, and an SQLite state elsewhere, aside.
 
-    Raises: BackupError: the backup is incomplete or for another kind of database. HomeError: the
-    home is not empty or is in use. StateError: the backup's state is damaged, or PostgreSQL's
-    database is not empty.
+    Raises:
+        BackupError: the backup is incomplete or for another kind of database.
+        HomeError: the home is not empty or is in use.
+        StateError: the backup's state is damaged, or PostgreSQL's database is not empty.
     """
     source = source.absolute()
     manifest = read_manifest(source)
@@ -135,7 +136,6 @@ def _unused(settings: Settings) -> Iterator[None]:
 
 
 def _contents(home: Home) -> Iterator[Path]:
-    """Yields the home's files that a restore replaces."""
     for path in home.path.iterdir():
         if path == home.run or _is_of_restores(path):
             continue
@@ -287,7 +287,7 @@ def _put_in_place(settings: Settings, home: Home, stage: Path) -> None:
     for path in sorted(objects.iterdir()):
         target = home.objects / path.name
         for folder, _, _ in os.walk(target, topdown=False):
-            os.rmdir(folder)  # already moved aside
+            os.rmdir(folder)  # its files were moved aside
         path.rename(target)
     objects.rmdir()
     sync_folder(home.objects)
@@ -308,7 +308,7 @@ def _put_in_place(settings: Settings, home: Home, stage: Path) -> None:
 
 def _put_state(staged: Path, file: Path) -> None:
     if file.parent != staged.parent.parent:
-        # It may be on another disk, where renaming fails.
+        # The state may be on another disk, where renaming fails.
         draft = file.with_name(file.name + ".restoring")
         shutil.copyfile(staged, draft)
         _sync(draft)

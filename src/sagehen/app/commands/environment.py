@@ -35,12 +35,13 @@ UNREACHABLE_URL = "http://127.0.0.1:9"
 _NO_KEY = "sagehen-env-failed"
 _FIXED = {"sts": "2011-06-15", "sqs": "2012-11-05"}
 """API versions of services whose address some client sets itself, over AWS_ENDPOINT_URL: the
-SageMaker SDK for STS, the AWS CLI 1 for SQS
-"""
+SageMaker SDK for STS, the AWS CLI 1 for SQS"""
 _ROLE = "SagehenRole"  # of `sagehen.services.identity.iam`, slow to import
 
 
 class Format(StrEnum):
+    """Output formats."""
+
     SH = "sh"
     FISH = "fish"
     JSON = "json"
@@ -98,7 +99,6 @@ def env(
 
 @contextmanager
 def _or_nowhere(choices: ClientChoices, format: Format) -> Iterator[None]:
-    """Prints variables that point nowhere if the block fails."""
     try:
         yield
     except BaseException:
@@ -128,7 +128,7 @@ def _pointed_at(
 
 
 def _nowhere(choices: ClientChoices) -> ClientVariables:
-    # A client too old for AWS_ENDPOINT_URL would use the user's keys at AWS.
+    # Also set keys: a client too old for AWS_ENDPOINT_URL would use the user's own at AWS.
     values = {
         "AWS_ENDPOINT_URL": UNREACHABLE_URL,
         "AWS_ACCESS_KEY_ID": _NO_KEY,
@@ -270,7 +270,6 @@ def _tell_of_configurations(ours: Path, choices: ClientChoices) -> None:
 
 
 def _format_of(args: list[str]) -> Format:
-    """Finds the format even if other options are wrong."""
     words = [word for arg in args for word in arg.split("=")]
     asked = [after for word, after in pairwise(words) if word == "--format"]
     return Format(asked[-1]) if asked and asked[-1] in list(Format) else Format.SH

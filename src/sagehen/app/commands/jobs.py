@@ -22,6 +22,8 @@ jobs_app = typer.Typer(help="List, show and interrupt training jobs.", no_args_i
 
 
 class Status(StrEnum):
+    """A TrainingJobStatus of SageMaker."""
+
     IN_PROGRESS = "InProgress"
     STOPPING = "Stopping"
     COMPLETED = "Completed"

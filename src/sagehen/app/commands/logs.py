@@ -25,13 +25,15 @@ _FOLLOW_POLL_SECONDS = 0.2
 _FIRST_READ_BYTES = 64 * 1024
 _ROLE_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ")
 _OWN_TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (?=[A-Z]+ sagehen\.)")
-"""the time in our own lines, since every line is shown with one"""
+"""time of our own lines, removed because every line is shown with a time"""
 _AGE = re.compile(r"(\d+)([smhd])")
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True)
 class Selection:
+    """Which lines to show."""
+
     lines: int
     """number over all logs together"""
     since: float | None = None
@@ -72,7 +74,8 @@ def read_logs(
         name: None means the server's own logs.
         job: prefer the training job of that name.
 
-    Raises: NotFound: no such logs.
+    Raises:
+        NotFound: no such logs.
     """
     folder = _folder(home, name, job)
     logs = _Logs(folder, is_server=name is None)

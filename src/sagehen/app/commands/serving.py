@@ -122,7 +122,6 @@ def _announce(server: RunningServer) -> None:
 
 
 def exposure_warning(reachable: Sequence[str], settings: Settings) -> str:
-    """Warns about a server that other machines reach."""
     unsigned = ["/_sagehen/health"]
     if settings.open_metrics:
         unsigned.append("/_sagehen/metrics (open_metrics)")

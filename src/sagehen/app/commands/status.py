@@ -28,7 +28,7 @@ _SINCE_START = "Calls and their times are counted since the server started."
 
 
 def fetch_status(home: Home) -> dict[str, Any]:
-    """Raises Unavailable if no server answers."""
+    """Fetches `/_sagehen/status`; raises Unavailable if no server answers."""
     return ask(home, "status")
 
 
@@ -153,7 +153,6 @@ def _reasons(endpoints: list[dict[str, Any]]) -> list[str]:
 
 
 def _instance_reasons(endpoints: list[dict[str, Any]]) -> list[str]:
-    """Lists failed instances of endpoints that have not failed."""
     return [
         f"{endpoint['name']}, instance {instance['id']}: {_bare(instance['failure_reason'])}"
         for endpoint in endpoints

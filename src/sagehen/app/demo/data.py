@@ -49,6 +49,8 @@ _THIS_YEAR = 2019  # the article's
 
 @dataclass(frozen=True)
 class Market:
+    """A city's prices, in USD."""
+
     per_square_foot: float
     per_acre: float
     per_year_of_age: float
@@ -87,7 +89,6 @@ def draw_houses(
 
 
 def some_houses(market: Market, count: int, generator: np.random.Generator) -> list[Row]:
-    """Returns plain numbers, as clients send them."""
     rows, _ = draw_houses(market, count, generator)
     return [_as_plain_numbers(row) for row in rows.astype(float)]
 
@@ -125,7 +126,6 @@ class Cohort:
 
 
 def load_cohorts() -> list[Cohort]:
-    """Loads cohorts, always with the same split."""
     data, labels = load_diabetes(return_X_y=True, scaled=False)
     generator = np.random.default_rng(7)
     cohorts = []

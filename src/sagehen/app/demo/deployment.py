@@ -30,6 +30,8 @@ _LONGEST_WAIT_SECONDS = 60
 
 @dataclass(frozen=True)
 class Clients:
+    """The boto3 clients of one server."""
+
     s3: Any
     sagemaker: Any
     runtime: Any
@@ -39,13 +41,15 @@ class Clients:
 
 @dataclass(frozen=True)
 class DemoAnswer:
+    """Predictions, and the client's waiting time."""
+
     predictions: NDArray[np.float32]
     milliseconds: float
 
 
 def connect(endpoint_url: str, access_key: str, secret: str, region: str) -> Clients:
     session = boto3.Session(access_key, secret, region_name=region)
-    # The server is local; retries would hide faults.
+    # The server is local, so use no proxy; retries would hide faults.
     config = Config(proxies={}, retries={"total_max_attempts": 1})
 
     def client(service: str) -> Any:
@@ -96,7 +100,7 @@ def upload(clients: Clients, target: str, archive: bytes) -> None:
 
 
 def deploy(clients: Clients) -> float:
-    """Returns the seconds until the endpoint is in service.
+    """Creates the endpoint; returns the seconds until it is in service.
 
     Raises RuntimeError if it fails or takes over a minute.
     """

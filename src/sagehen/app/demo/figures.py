@@ -95,6 +95,8 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class CohortLine:
+    """Results of one cohort's model."""
+
     target: str
     trained_on: int
     held_out: int

@@ -76,7 +76,7 @@ class _Demo:
 
 
 def run(endpoint_url: str, access_key: str, secret: str, region: str, console: Console) -> bool:
-    """Returns whether all checks passed; leaves the endpoint in service."""
+    """Runs the demo; returns whether all checks passed. Leaves the endpoint in service."""
     clients = deployment.connect(endpoint_url, access_key, secret, region)
     demo = _Demo(clients, console, Checks(console))
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Trains small XGBoost models."""
+"""Trains small XGBoost models and packs them for SageMaker."""
 
 import io
 import tarfile

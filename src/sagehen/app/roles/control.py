@@ -174,7 +174,6 @@ class _Control:
         )
 
     def duties(self) -> list[Coroutine[Any, Any, object]]:
-        """Coroutines that run until cancelled."""
         history = self._settings.async_history_seconds
         return [
             self._loop.run(),

@@ -20,7 +20,7 @@ _AT = "inference-services"
 
 
 class InferenceServiceKind(ResourceKind):
-    """Its deletion stops the jobs; the bucket and the topic remain."""
+    """Deleting the service stops its jobs; the bucket and the topic remain."""
 
     type = "Sagehen::InferenceService"
     name_property = "Stage"

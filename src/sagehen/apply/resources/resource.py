@@ -17,6 +17,8 @@ READY: Status = "ready"
 
 
 class ActualState(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource as the server has it."""
+
     name: str
     properties: dict[str, Any]
     """may include defaults"""
@@ -89,7 +91,6 @@ class ResourceKind(ABC):
         return member != "Tags" if self.fixed is None else member in self.fixed
 
     def identity(self, properties: dict[str, Any]) -> dict[str, Any]:
-        """The fixed properties except the name."""
         return {
             name: value
             for name, value in properties.items()

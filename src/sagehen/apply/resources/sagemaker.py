@@ -21,7 +21,7 @@ def _service() -> ServiceModel:
 
 
 class SageMakerKind(ResourceKind):
-    """Its properties are the members of the Create operation."""
+    """CloudFormation's properties are the members of the Create operation."""
 
     noun: ClassVar[str]
     """e.g. `Model`, as in CreateModel"""

@@ -99,7 +99,7 @@ class TopicKind(ResourceKind):
 
 
 class SubscriptionKind(ResourceKind):
-    """Topic, protocol and endpoint identify it until its ARN is known."""
+    """Topic, protocol and endpoint identify a subscription until its ARN is known."""
 
     type = "AWS::SNS::Subscription"
     fixed = frozenset({"Endpoint", "Protocol", "TopicArn"})

@@ -53,6 +53,8 @@ UNKNOWN = "(known once it is made)"
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource as the template describes it."""
+
     logical_id: str
     type: str
     name: str
@@ -141,7 +143,6 @@ class Resolver:
         return [self.resolve(name) for name in self.order]
 
     def settle(self, logical_id: str, attributes: dict[str, str]) -> None:
-        """Sets a resource's actual attributes."""
         self._attributes[logical_id] = attributes
 
     def outputs(self) -> dict[str, str]:
@@ -152,7 +153,6 @@ class Resolver:
         return {name for name, value in self._outputs() if _is_hidden(self._secrets, value)}
 
     def kept_outputs(self, kept: Mapping[str, str]) -> dict[str, str]:
-        """Masks the outputs; `kept` are the recorded ones."""
         return masked_outputs(self.outputs(), self.hidden_outputs(), kept)
 
     def _outputs(self) -> Iterator[tuple[str, str]]:
@@ -201,7 +201,6 @@ class Resolver:
 def _name_if_same(
     kind: ResourceKind, kept: StackResource | None, properties: dict[str, Any]
 ) -> str:
-    """Returns the name that the server gave, if the resource is still the desired one."""
     if kept is None or kept.type != kind.type:
         return ""
     same = is_equal(kind.identity(kept.properties), kind.identity(properties))

@@ -32,7 +32,7 @@ class _NoValue:
 
 
 NO_VALUE = _NoValue()
-"""removes its property"""
+"""removes the property that has this value"""
 
 Attribute = Callable[[str, str | None], Any]
 """a resource's attribute by logical id; with None, its Ref"""

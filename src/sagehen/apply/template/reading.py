@@ -1,7 +1,7 @@
 """Reads a template from YAML with CloudFormation's short tags, or from JSON.
 
-As in CloudFormation, `2010-09-09`, `012345678901`, `12:30` and `yes` are text, and aliases are
-refused, because a few lines of them can expand beyond any memory.
+As in CloudFormation, `2010-09-09`, `012345678901`, `12:30` and `yes` are text. Duplicate keys are
+refused; so are aliases, because a few lines of them can expand beyond any memory.
 """
 
 import json

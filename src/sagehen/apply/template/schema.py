@@ -1,6 +1,5 @@
 """Validates resource properties, and converts between text and numbers as CloudFormation does;
-messages follow its schema validation.
-"""
+messages follow its schema validation."""
 
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -65,7 +64,6 @@ def FLAG(value: Any, path: str) -> bool:  # noqa: N802
 
 
 def JSON(value: Any, path: str) -> Any:  # noqa: N802
-    """Reads an object or its JSON text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -40,6 +40,8 @@ _MOST_RESOURCES = 500
 
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
+    """A parameter as declared."""
+
     type: str
     default: Any = None
     allowed_values: list[Any] | None = None
@@ -58,6 +60,8 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class ResourceSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource as declared."""
+
     logical_id: str
     type: str
     properties: dict[str, Any]
@@ -68,7 +72,7 @@ class ResourceSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TemplateOutput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
-    """`export` has no effect."""
+    """An output as declared; `export` has no effect."""
 
     value: Any
     description: str = ""
