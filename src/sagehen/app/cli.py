@@ -1,4 +1,4 @@
-"""The `sagehen` command: its verbs, and how they speak to the person at the terminal."""
+"""The `sagehen` command."""
 
 import tempfile
 from collections.abc import Iterator
@@ -103,7 +103,6 @@ app.command("adopt")(adopt)
 
 @contextmanager
 def _demo_home(home: Path | None) -> Iterator[Path]:
-    """A home of the demo's own, gone at its end, unless one is given."""
     if home is not None:
         yield home
         return

@@ -1,4 +1,4 @@
-"""The partition of the ARNs in a state: a home keeps its ARNs, whatever later versions make."""
+"""Reads the partition of a state's ARNs, which later versions must keep."""
 
 from sqlalchemy import Connection, select
 
@@ -19,10 +19,7 @@ _TABLES = (
 
 
 def kept_partition(connection: Connection, region: str) -> str | None:
-    """The partition in the ARNs that the state has of a region; None where it has none of it.
-
-    Until partitions were known, all ARNs were made with `aws`.
-    """
+    """Returns None if the region has no ARNs; older versions always used `aws`."""
     for table in _TABLES:
         of_region = table.c.arn.like(f"arn:%:%:{region}:%")
         arn = connection.execute(select(table.c.arn).where(of_region).limit(1)).scalar()

@@ -1,4 +1,4 @@
-"""A whole server on this machine: takes the home, reserves the port, runs the roles."""
+"""Runs a whole server: locks the home, reserves the port, starts the roles."""
 
 import asyncio
 import os
@@ -27,18 +27,18 @@ __all__ = ["RunningServer", "choose_partition", "client_url", "running_server"]
 READY_TIMEOUT_SECONDS = 60.0
 _READY_POLL_SECONDS = 0.03
 _REPORT_SECONDS = 5.0
-"""How often a start that takes long says that it is still waiting."""
+"""between progress reports"""
 _DEATHS_BEFORE_READY = 3
 _LISTEN_BACKLOG = 4096
 
 
 @dataclass(frozen=True)
 class RunningServer:
-    """What a user needs to know of a server that answers."""
+    """What a user needs to know of a running server."""
 
     url: str
     reachable: Sequence[str]
-    """The URLs for clients on other machines; none where it listens for this one only."""
+    """for other machines; empty if the server is only local"""
     home: Home
     credentials: Credentials
     settings: Settings
@@ -48,24 +48,22 @@ class RunningServer:
 async def running_server(
     settings: Settings, clock: Clock = SYSTEM, report: Callable[[str], None] = lambda step: None
 ) -> AsyncIterator[RunningServer]:
-    """Start a server, wait until it answers, and stop it when the block ends.
-
-    `report` is called with a sentence for each step that may take a while.
+    """Starts a server, and stops it when the block ends; `report` takes progress messages.
 
     Raises:
-        SettingError: the state or the object store cannot be opened as the settings say.
-        StateError: the state is damaged, or is not that of the home's objects.
-        HomeError: the home cannot be used, or another server uses it.
-        Unavailable: the port is taken, or a process does not come up; the message says which.
+        SettingError: the state or object store cannot be opened.
+        StateError: the state is damaged or belongs to other objects.
+        HomeError: the home is unusable or in use.
+        Unavailable: the port is taken or a process does not start.
     """
     if settings.object_store_url is not None:
         from sagehen.services.s3.storage import open_remote
 
-        open_remote(settings)  # here, where a wrong setting can be told plainly
+        open_remote(settings)  # here a wrong setting can be reported plainly
     home = prepare_home(settings.home)
     with keeping_private() as umask, locked(home), _listening(settings) as listeners:
-        home.address.unlink(missing_ok=True)  # one that was killed has left it
-        # Its instances are gone with the server before; another may serve the endpoints by now.
+        home.address.unlink(missing_ok=True)  # left by a killed server
+        # The old instances are gone, and another server may serve the endpoints.
         home.routes.unlink(missing_ok=True)
         await asyncio.to_thread(open_state, settings)
         credentials = make_credentials(home.credentials)
@@ -91,7 +89,7 @@ async def running_server(
 
 
 def choose_partition(settings: Settings) -> str:
-    """Of the setting; else of what the state has of this region, else the region's own."""
+    """Takes the setting, else the partition of the state's ARNs, else the region's."""
     if settings.partition is not None or partition_of(settings.region) == "aws":
         return settings.partition or "aws"
     from sagehen.app.partition import kept_partition
@@ -107,7 +105,7 @@ def choose_partition(settings: Settings) -> str:
 
 
 def _gateways(home: Home, listeners: Sequence[socket.socket]) -> list[Role]:
-    """A role for each public socket, with a row of the board of its own."""
+    """Makes a role for each socket, with its own row of the inflight table."""
     return [
         Role(
             "gateway",
@@ -121,12 +119,11 @@ def _gateways(home: Home, listeners: Sequence[socket.socket]) -> list[Role]:
 
 @contextmanager
 def _listening(settings: Settings) -> Iterator[list[socket.socket]]:
-    """The public sockets: one for each gateway, all on the same port."""
     host, port = settings.host, settings.port
     with ExitStack() as stack:
         try:
-            # First without SO_REUSEPORT, so that a port that anybody listens on is found to be
-            # taken, also by a server of our own.
+            # First without SO_REUSEPORT, so that binding fails if the port is in use, even by our
+            # own server.
             listeners = [stack.enter_context(_listen(host, port, shared=False))]
             if settings.gateway_count > 1:
                 port = listeners.pop().getsockname()[1]
@@ -195,7 +192,7 @@ def _is_healthy(url: str) -> bool:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """So that whoever waits for the file never reads a part of it."""
+    """Writes atomically, so that readers never see a part."""
     draft = path.with_suffix(".new")
     draft.write_text(text)
     draft.replace(path)

@@ -1,4 +1,4 @@
-"""Starts the processes of one machine, starts them again when they die, and stops them in order."""
+"""Starts a machine's processes, restarts them when they die, and stops them in order."""
 
 import asyncio
 import logging
@@ -23,31 +23,30 @@ log = logging.getLogger(__name__)
 FIRST_RESTART_DELAY_SECONDS = 0.1
 LONGEST_RESTART_DELAY_SECONDS = 5.0
 STEADY_AFTER_SECONDS = 10.0
-"""A process that has lived this long is restarted without delay when it dies."""
+"""a process that lives longer is restarted with the first delay"""
 STOP_TIMEOUT_SECONDS = 40.0
-"""Longer than the 30 s that a gateway or an instance may take to finish what it began."""
+"""longer than the 30 s that gateways and instances may take"""
 LOG_BYTES = 10 * 2**20
 LONGEST_LOG_LINE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
 class Role:
-    """One process: `python -m sagehen.app.roles.<name>`, restarted when it ends."""
+    """One process, `python -m sagehen.app.roles.<name>`."""
 
     name: str
     number: int | None = None
-    """Which one it is, where a role has several processes."""
+    """index if the role has several processes"""
     sockets: tuple[socket.socket, ...] = ()
-    """Handed to each process of the role in turn: held here, so that connections made while it
-    restarts wait in the kernel's queue and are not refused."""
+    """held open here, so that connections wait in the kernel during a restart"""
     forewarned: bool = False
-    """Told by SIGUSR1 that the server is about to stop: it lets nobody wait any longer."""
+    """gets SIGUSR1 before the server stops, to end long polls"""
     on_death: Callable[[], None] | None = None
-    """Called when a process has ended, before another is started."""
+    """before the restart"""
 
     @property
     def title(self) -> str:
-        """What it is called in logs, and its own log."""
+        """The name in logs, and of the log file."""
         return self.name if self.number is None else f"{self.name}-{self.number}"
 
 
@@ -69,10 +68,7 @@ class _Child:
 
 
 class Supervisor:
-    """Runs `roles`, each restarted alone.
-
-    `stop` ends them in the order given, processes of the same role together.
-    """
+    """Restarts each role alone, and stops them in the given order."""
 
     def __init__(
         self,
@@ -82,9 +78,8 @@ class Supervisor:
         clock: Clock,
         umask: int = -1,
     ) -> None:
-        """`settings` are handed to each process on its standard input: one that is started again
-        has those of the others, whatever became of the file and the variables meanwhile. `umask` is
-        the user's, for containers; the roles have this process's own."""
+        """A restarted process gets the same `settings`, even if files changed meanwhile. `umask` is
+        the user's, for containers."""
         self._children = [_Child(role) for role in roles]
         self._home = Home(settings.home)
         self._settings = hand_over(settings)
@@ -94,22 +89,18 @@ class Supervisor:
         self._stopping = False
 
     async def start(self) -> None:
-        """Start every role; from then on each is watched."""
         for child in self._children:
             child.watch = asyncio.create_task(self._keep_running(child))
 
     def most_deaths(self) -> Deaths:
-        """The role whose process has ended most often, for telling why a start does not succeed."""
+        """Returns the role that died most often, to explain a failed start."""
         child = max(self._children, key=lambda child: child.deaths)
         return Deaths(child.role.title, child.deaths)
 
     async def stop(self) -> None:
-        """End every process: asked first, killed if it does not end in time.
-
-        Nobody new gets in: the roles' sockets are closed.
-        """
+        """Closes the sockets and terminates the processes; kills those that take too long."""
         self._stopping = True
-        # With these open, whoever connects while the rest is finished would wait to be cut off.
+        # Open sockets would accept connections only to cut them off later.
         for child in self._children:
             for held in child.role.sockets:
                 held.close()
@@ -140,7 +131,7 @@ class Supervisor:
             try:
                 await self._run_once(child)
             except OSError as error:
-                # No memory, no descriptors, no room for its log: that may pass.
+                # A lack of memory, descriptors or disk space may pass.
                 log.warning("%s cannot be started: %s", child.role.title, error)
             if child.role.on_death is not None:
                 child.role.on_death()
@@ -162,7 +153,7 @@ class Supervisor:
 
     async def _run_once(self, child: _Child) -> None:
         role = child.role
-        # Before the process: one whose output nobody takes would block.
+        # The log comes first: a process blocks if nobody reads its output.
         file = _RoleLog(self._home.logs / f"{role.title}.log", maxBytes=LOG_BYTES, backupCount=1)
         try:
             child.process = await self._spawn(role)
@@ -188,8 +179,7 @@ class Supervisor:
             env=self._environment,
             pass_fds=descriptors,
             limit=LONGEST_LOG_LINE_BYTES,
-            # Its own session: Ctrl-C at the terminal reaches the supervisor alone, which then
-            # stops the others in order.
+            # Ctrl-C reaches only the supervisor, which stops the others in order.
             start_new_session=True,
         )
         assert process.stdin is not None
@@ -199,7 +189,7 @@ class Supervisor:
 
 
 class _RoleLog(RotatingFileHandler):
-    """A role's log. One that cannot be written is told of once, not for every line."""
+    """Warns once if the log cannot be written, not for every line."""
 
     _told = False
 
@@ -211,14 +201,14 @@ class _RoleLog(RotatingFileHandler):
 
 
 async def _keep_log(file: RotatingFileHandler, output: asyncio.StreamReader) -> None:
-    """Copy a process's output to its log, which is rotated: a log has a bound."""
+    """Copies output to a log that is bounded by rotation."""
     while line := await _read_line(output):
         text = line.decode("utf-8", "replace").rstrip("\n")
         file.emit(logging.makeLogRecord({"msg": text, "levelno": logging.INFO}))
 
 
 async def _read_line(output: asyncio.StreamReader) -> bytes:
-    """The next line, or the part of it that the buffer holds; empty at the end."""
+    """Returns a line, or its part in a full buffer; empty at the end."""
     try:
         return await output.readuntil(b"\n")
     except asyncio.IncompleteReadError as end:

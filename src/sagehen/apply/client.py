@@ -1,7 +1,4 @@
-"""The server that templates are applied to, as anyone reaches it: boto3, and signed own paths.
-
-Which server a template is applied to, and with whose keys.
-"""
+"""Connects to the server that templates are applied to, through boto3 and signed requests."""
 
 import json
 from functools import cached_property
@@ -42,14 +39,10 @@ _REFUSALS: dict[int, type[SagehenError]] = {
 
 
 class Aws:
-    """Clients of one server, account and region."""
+    """Makes clients of one server, account and region."""
 
     def __init__(self, session: boto3.Session, url: str, region: str, *, direct: bool) -> None:
-        """
-        Args:
-            direct: by no proxy, whatever the environment says: it would be asked for its own
-                127.0.0.1.
-        """
+        """`direct` uses no proxy, which would look for the server at its own 127.0.0.1."""
         self.url = url.rstrip("/")
         self.region = region
         self._session = session
@@ -60,7 +53,7 @@ class Aws:
 
     def client(self, service: str) -> Any:
         if service not in self._clients:
-            # Nothing is sent twice: what was asked may have been done.
+            # Never retry: the first request may have succeeded.
             config = Config(
                 retries={"total_max_attempts": 1},
                 read_timeout=_TIMEOUT_SECONDS,
@@ -77,7 +70,6 @@ class Aws:
 
     @property
     def partition(self) -> str:
-        """As the server's ARNs have it."""
         return str(self._identity["Arn"]).split(":", 2)[1]
 
     @cached_property
@@ -91,10 +83,9 @@ class Aws:
         query: dict[str, str] | None = None,
         body: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The JSON that an own path answers; each part of `path` is quoted.
+        """Returns the JSON answer of a path below `/_sagehen/`.
 
-        Raises:
-            Invalid, NotFound, Conflict, Unavailable: as it says.
+        Raises Invalid, NotFound, Conflict or Unavailable, by the answer's status.
         """
         parts = "/".join(quote(part, safe="") for part in path)
         url = f"{self.url}/_sagehen/{parts}" + (f"?{urlencode(query)}" if query else "")
@@ -113,7 +104,7 @@ class Aws:
 
 
 class Destination:
-    """What pseudo parameters and ARNs are made of."""
+    """Makes ARNs and pseudo parameters for one server."""
 
     def __init__(self, aws: Aws) -> None:
         self.url = aws.url
@@ -131,7 +122,6 @@ def code_of(error: ClientError) -> str:
 
 
 def told(error: ClientError | BotoCoreError) -> SagehenError:
-    """The same as an error of ours."""
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
         message = str(error.response.get("Error", {}).get("Message") or error)
@@ -160,11 +150,10 @@ def _read(url: str, status: int, content: bytes) -> dict[str, Any]:
 
 
 def connect(home: Path | None, config: Path | None) -> Aws:
-    """The server that AWS_ENDPOINT_URL names; without it, or with `home`, the one of that home.
+    """Connects to the server of AWS_ENDPOINT_URL; without it, or with `home`, to that home's
+    server.
 
-    Raises:
-        Unavailable: no server runs with that home.
-        HomeError: it has no keys.
+    Raises Unavailable if no server runs with the home, HomeError if the home has no keys.
     """
     variables = client_variables()
     if variables is not None and home is None:
@@ -174,7 +163,6 @@ def connect(home: Path | None, config: Path | None) -> Aws:
 
 
 def connect_home(home: Path | None, config: Path | None) -> Aws:
-    """The server of a home, and the keys that are in it; raises as `connect`."""
     settings = load_settings(config, home=home)
     place = Home(settings.home)
     if not place.address.exists():

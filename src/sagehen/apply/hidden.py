@@ -1,8 +1,7 @@
-"""Keeps what parameters with NoEcho are out of a stack's record.
+"""Replaces the values of NoEcho parameters in a stack's record with markers.
 
-In its place stands a marker: a salted hash, slow to compute, by which a later run tells whether the
-value is still the same. Nobody gets the value out of it, so comparisons put the wanted value in
-where it is the one of the marker.
+A marker is a salted hash, slow to compute, by which a later run sees whether the value has changed.
+Comparisons replace each matching marker with the desired value.
 """
 
 import functools
@@ -17,13 +16,15 @@ import msgspec
 __all__ = ["has_plain", "is_equal", "masked", "masked_outputs", "revealed"]
 
 _MARKER = re.compile(r"NoEcho:([0-9a-f]{32}):([0-9a-f]{64})")
-# scrypt's cost: 16 MB and some 40 ms for a value.
+# scrypt's cost: 16 MB and about 40 ms per value.
 _COST, _BLOCK, _PARALLEL = 2**14, 8, 1
 
 
 def masked(properties: Mapping[str, Any], hidden: Collection[str]) -> dict[str, Any]:
-    """The properties with markers at the paths `hidden`, as `differences` writes them. A path that
-    leads nowhere, as the API has another form, hides all of the property that it is in."""
+    """Masks the values at the paths `hidden`, written as in `differences`.
+
+    If a path is missing in the API's form, its whole property is masked.
+    """
     found: set[str] = set()
     made = {name: _masked(value, name, hidden, found) for name, value in properties.items()}
     for path in set(hidden) - found:
@@ -34,7 +35,7 @@ def masked(properties: Mapping[str, Any], hidden: Collection[str]) -> dict[str, 
 
 
 def has_plain(properties: Mapping[str, Any], hidden: Collection[str]) -> bool:
-    """Whether one of them is there in clear, as versions before wrote it."""
+    """Tells whether values are unmasked, as earlier versions wrote them."""
     return any(
         path in hidden and not _is_marker(value)
         for name, one in properties.items()
@@ -45,7 +46,7 @@ def has_plain(properties: Mapping[str, Any], hidden: Collection[str]) -> bool:
 def masked_outputs(
     outputs: Mapping[str, str], hidden: Collection[str], kept: Mapping[str, str]
 ) -> dict[str, str]:
-    """The outputs with markers for the `hidden` ones: those of `kept` where they are the same."""
+    """Masks hidden outputs; reuses markers of `kept` that still match."""
     made = {}
     for name, value in outputs.items():
         if name in hidden:
@@ -57,7 +58,7 @@ def masked_outputs(
 
 
 def revealed(kept: Any, wanted: Any) -> Any:
-    """What was kept, with the values of `wanted` for the markers that are theirs."""
+    """Replaces each matching marker in `kept` with its value in `wanted`."""
     if _is_marker(kept):
         return wanted if _marks(kept, wanted) else kept
     if isinstance(kept, dict) and isinstance(wanted, dict):
@@ -69,7 +70,6 @@ def revealed(kept: Any, wanted: Any) -> Any:
 
 
 def is_equal(one: Any, other: Any) -> bool:
-    """Whether both are the same, where either may have markers."""
     return bool(revealed(one, other) == other or revealed(other, one) == one)
 
 
@@ -109,7 +109,6 @@ def _mark(value: Any) -> str:
 
 
 def _marks(marker: Any, value: Any) -> bool:
-    """Whether the marker is that of the value."""
     found = _MARKER.fullmatch(marker) if isinstance(marker, str) else None
     if found is None or value is None:
         return False

@@ -1,9 +1,6 @@
-"""Does what a plan says, step by step, with the record written before and after each.
+"""Carries out a plan, and writes the stack's record before and after each step.
 
-A run that is killed between any two requests leaves a record from which the next one goes on: what
-was begun is there or not, and `plan` looks.
-
-What a run works with, and how it waits for what it has begun.
+If a run is killed, the next one continues from the record.
 """
 
 import threading
@@ -48,23 +45,23 @@ __all__ = [
 _SHORTEST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
 _SHARE_OF_WAIT = 0.1
-"""A pause is this share of the wait so far, and so is the most that is waited too long."""
+"""a pause as a share of the wait so far, so also the most by which a wait is too long"""
 
 
 class RunInterrupted(Exception):
-    """The user asked to stop; `str` says what is under way still, if anything is."""
+    """The user asked to stop; the message names what is still under way."""
 
 
 @dataclass
 class StackRun:
-    """What a run works with."""
+    """The tools of one run."""
 
     aws: Aws
     journal: Journal
     stop: threading.Event
     say: Callable[[str], None]
     timeout_seconds: float
-    """For one resource to become ready, or to go."""
+    """for one resource to become ready or deleted"""
 
 
 def settled(desired: Desired, work: StackRun) -> ActualState | None:
@@ -100,7 +97,7 @@ def poll(
     done: Callable[[ActualState | None], bool],
     otherwise: str,
 ) -> ActualState | None:
-    """What `look` finds once that is `done`; a server that is away meanwhile is waited for."""
+    """Polls until `done` accepts the state, also while the server is unavailable."""
     began = time.monotonic()
     while True:
         try:
@@ -132,16 +129,10 @@ def what(desired: Desired) -> str:
 
 
 def in_our_terms(error: ClientError | BotoCoreError | SagehenError) -> SagehenError:
-    """An error of boto3's, or ours, as ours."""
     return error if isinstance(error, SagehenError) else told(error)
 
 
 def look_at(aws: Aws, desired: list[Desired]) -> Lives:
-    """What is there of what is wanted.
-
-    Raises:
-        Invalid, Unavailable: the server refuses to say, or does not answer.
-    """
     found = {}
     for one in desired:
         with _ours(one.logical_id):
@@ -152,12 +143,10 @@ def look_at(aws: Aws, desired: list[Desired]) -> Lives:
 
 
 def perform(plan: StackPlan, resolver: Resolver | None, work: StackRun) -> None:
-    """All steps, then all removals.
+    """Carries out all steps, then all removals.
 
-    Raises:
-        Interrupted: `work.stop` was set; the step under way was finished, or is waited for by the
-            next run.
-        SagehenError: a step failed; what was done before stays, and nothing is removed.
+    Raises RunInterrupted if `work.stop` was set: the current step was finished, or the next run
+    waits for it. Raises SagehenError if a step failed: earlier steps stay, and nothing is removed.
     """
     for step in plan.steps:
         assert resolver is not None
@@ -183,7 +172,7 @@ def perform(plan: StackPlan, resolver: Resolver | None, work: StackRun) -> None:
 def _create(step: StackStep, desired: Desired, work: StackRun) -> StackResource:
     before = work.journal.content
     if desired.kind.name_property is None:
-        # What the server named the one before is not the name of this one.
+        # The server names the new resource; the old one's name does not apply.
         desired = msgspec.structs.replace(desired, name="")
     _make_room(desired, work.journal)
     work.journal.keep(_kept(desired, "creating"))
@@ -200,7 +189,7 @@ def _create(step: StackStep, desired: Desired, work: StackRun) -> StackResource:
 
 
 def _made_nothing(refusal: SagehenError, desired: Desired, work: StackRun) -> bool:
-    """Whether nothing is there after all, or nothing of ours; a rule may be, without targets."""
+    """Tells whether a refused create left nothing; a rule may exist without its targets."""
     if isinstance(refusal, AlreadyExists):
         return True
     if isinstance(refusal, Unavailable):
@@ -209,7 +198,6 @@ def _made_nothing(refusal: SagehenError, desired: Desired, work: StackRun) -> bo
 
 
 def _finish(step: StackStep, desired: Desired, work: StackRun) -> StackResource:
-    """Wait for what was begun, or was there, and write it down."""
     if step.action is Action.FINISH:
         work.say(f"Waiting for {what(desired)}")
     live = wait_until_ready(desired, work)
@@ -264,7 +252,7 @@ _STEPS: dict[Action, Callable[[StackStep, Desired, StackRun], StackResource]] = 
 
 
 def _fold(step: StackStep, desired: Desired, journal: Journal) -> None:
-    """What is only the stack's affair: policies, and who needs whom."""
+    """Records policies and dependencies, which only the stack knows."""
     assert step.old is not None
     kept = msgspec.structs.replace(
         step.old, needs=desired.needs, deletion_policy=desired.deletion_policy
@@ -275,7 +263,7 @@ def _fold(step: StackStep, desired: Desired, journal: Journal) -> None:
 
 
 def _make_room(desired: Desired, journal: Journal) -> None:
-    """What has its place until now is a leftover from now on, if it is another one."""
+    """Makes any other resource that has this logical id a leftover."""
     current = journal.content.resources.get(desired.logical_id)
     if current is not None and not is_same(current, desired):
         journal.set_aside(current, retained=desired.update_replace_policy == "Retain")
@@ -337,7 +325,7 @@ def _check_stop(work: StackRun) -> None:
 
 @contextmanager
 def _ours(logical_id: str) -> Iterator[None]:
-    """What boto3 raises, as an error of ours that says of which resource it is."""
+    """Converts boto3's errors to ours and adds the logical id."""
     try:
         yield
     except (ClientError, BotoCoreError) as error:

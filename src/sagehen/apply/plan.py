@@ -1,10 +1,7 @@
-"""What has to be done: a template worked out against the stack's record and what is there.
+"""Plans an update from the template, the stack's record and the actual state, without I/O.
 
-Pure: facts in, decision out. The steps go in the order in which resources need one another; what
-is replaced or no longer wanted is removed behind them, so that nothing that serves loses what it
-stands on.
-
-Where two values differ: what is kept and what is wanted, what is wanted and what is there.
+Steps are in dependency order. Removals come last, so that nothing in service loses what it depends
+on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,19 +35,17 @@ __all__ = [
 
 class Difference(msgspec.Struct, frozen=True):
     path: str
-    """`PrimaryContainer.Image`, `ProductionVariants[0].InstanceType`."""
+    """e.g. `ProductionVariants[0].InstanceType`"""
     before: Any
-    """None where there was nothing."""
+    """None if absent"""
     after: Any
 
     @property
     def member(self) -> str:
-        """The property that it is in."""
         return self.path.partition(".")[0].partition("[")[0]
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]:
-    """All of them, as deep down as both have the same form."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in {**before, **after}:
             below = f"{path}.{name}" if path else str(name)
@@ -63,7 +58,7 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[Difference]
 
 
 def missing_from(there: Any, wanted: Any, path: str = "") -> Iterator[Difference]:
-    """What of `wanted` is not so `there`, which may have more, such as defaults."""
+    """Yields where `there` differs from `wanted`; `there` may hold more, such as defaults."""
     if isinstance(wanted, dict) and isinstance(there, dict):
         for name, value in wanted.items():
             below = f"{path}.{name}" if path else str(name)
@@ -76,44 +71,44 @@ def missing_from(there: Any, wanted: Any, path: str = "") -> Iterator[Difference
 
 
 Lives = Mapping[tuple[str, str], ActualState]
-"""By type and name; what is not in it is not there."""
+"""by type and name"""
 
 
 class Action(StrEnum):
     SAME = "same"
     CREATE = "create"
     FINISH = "finish"
-    """It was begun before, and needs only to be waited for."""
+    """begun by an earlier run; only wait"""
     UPDATE = "update"
     REPLACE = "replace"
-    """Another one is created, and the old one removed at the end."""
+    """create another, remove the old one at the end"""
     RECREATE = "recreate"
-    """It failed, and can only be deleted and created again."""
+    """failed: delete and create again"""
     ADOPT = "adopt"
 
 
 class StackStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done for one resource."""
+    """What to do for one resource."""
 
     action: Action
     desired: Desired
     old: StackResource | None = None
-    """What the stack has in its place."""
+    """recorded under this logical id"""
     changes: tuple[Difference, ...] = ()
-    """Of its properties, from what was to what will be."""
+    """from recorded to desired properties"""
     drift: tuple[Difference, ...] = ()
-    """What somebody else has changed, from what is there to what the template has."""
+    """changes by others, from actual to desired properties"""
     note: str = ""
     takes_over: bool = False
-    """What it is replaced by is there already, and is adopted."""
+    """the replacement exists already"""
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to go, at the end."""
+    """A resource to remove after all steps."""
 
     kept: StackResource
     retained: bool
-    """It is only forgotten: its policy is Retain."""
+    """only drop it from the record"""
 
 
 class StackPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +121,7 @@ class StackPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_to_be_written(self) -> bool:
-        """Whether the record changes, if nothing else does."""
+        """Whether the record changes even if no resource does."""
         return any(
             (one.old.needs, one.old.deletion_policy)
             != (one.desired.needs, one.desired.deletion_policy)
@@ -136,7 +131,6 @@ class StackPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def destroys(self) -> bool:
-        """Whether something is deleted or replaced."""
         lost = (Action.REPLACE, Action.RECREATE)
         return any(not one.retained for one in self.removals) or any(
             one.action in lost for one in self.steps
@@ -144,22 +138,21 @@ class StackPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def live_key(resource: Desired | StackResource) -> tuple[str, str]:
-    """How Lives has it; what has no name yet, by its logical id."""
+    """The key in Lives; an unnamed resource is known by its logical id."""
     return resource.type, resource.name or f"?{resource.logical_id}"
 
 
 def make_plan(
     desired: Sequence[Desired], content: StackContent, lives: Lives, *, adopt: bool = False
 ) -> StackPlan:
-    """What `content` and the world need to become `desired`.
+    """Plans how to reach `desired`, which is in dependency order.
 
     Args:
-        desired: each behind those that it needs.
-        adopt: take over what is there already and not the stack's, where it is equal.
+        adopt: take over existing resources that equal the desired ones.
 
     Raises:
-        AlreadyExists: something of a wanted name is there and not the stack's.
-        Invalid: what has its name from the template would have to be replaced.
+        AlreadyExists: a desired name is in use outside the stack.
+        Invalid: a resource named by the template would need a replacement.
     """
     _check_names(desired)
     steps = tuple(_step(one, content, lives, adopt) for one in desired)
@@ -167,15 +160,13 @@ def make_plan(
 
 
 def plan_removal(content: StackContent) -> StackPlan:
-    """What deleting the whole stack takes."""
     return StackPlan(steps=(), removals=tuple(_last_first(_removals((), content))))
 
 
 def _removals(steps: Sequence[StackStep], content: StackContent) -> list[Removal]:
-    """All that the stack has and no step goes on with."""
     desired = {step.desired.logical_id: step.desired for step in steps}
     going_on = {id(step.old) for step in steps if step.action is not Action.REPLACE}
-    # What a step has adopted under another logical id is not removed under its old one.
+    # A step may have adopted it under another logical id.
     wanted = {(one.type, one.name) for one in desired.values() if one.name}
     removals = []
     for kept in (*content.resources.values(), *content.leftovers):
@@ -187,7 +178,7 @@ def _removals(steps: Sequence[StackStep], content: StackContent) -> list[Removal
         else:
             retained = kept.deletion_policy != "Delete"
         if content.resources.get(kept.logical_id) is not kept:
-            # It was replaced before: what its update said is written with it.
+            # An earlier run replaced it and recorded that update's policy.
             retained = kept.deletion_policy != "Delete"
         removals.append(Removal(kept=kept, retained=retained))
     return removals
@@ -230,7 +221,7 @@ def _step_of_same(desired: Desired, kept: StackResource, live: ActualState | Non
         _refuse_replacement(desired, fixed)
     drift = tuple(_drift(desired, live))
     if kept.phase == "creating" and any(desired.kind.is_fixed(one.member) for one in drift):
-        # Not what we have made, or were about to.
+        # A fixed property differs, so this stack did not make the resource.
         _refuse_foreign(desired, live, adopt=False, content=None)
     mended = [one for one in drift if not desired.kind.is_fixed(one.member)]
     if changes or mended:
@@ -249,18 +240,16 @@ def _step_of_same(desired: Desired, kept: StackResource, live: ActualState | Non
 
 
 def is_same(kept: StackResource, desired: Desired) -> bool:
-    """Whether the stack's resource is the one that is wanted, if with other properties."""
+    """Tells whether both are the same resource, perhaps with other properties."""
     if kept.type != desired.type:
         return False
     if desired.kind.name_property is None:
-        # Its server's name was kept where nothing that is fixed has changed.
         identity = desired.kind.identity
         return is_equal(identity(kept.properties), identity(desired.properties))
     return kept.name == desired.name
 
 
 def _taken_back(desired: Desired, content: StackContent) -> StackResource | None:
-    """What was replaced before and is wanted again, before it was removed."""
     found = [one for one in content.leftovers if is_same(one, desired)]
     return found[-1] if found else None
 
@@ -271,7 +260,7 @@ def _changes(kept: StackResource, desired: Desired) -> list[Difference]:
 
 
 def _drift(desired: Desired, live: ActualState) -> list[Difference]:
-    # By its name it was found; not all that are asked repeat it.
+    # The live resource was found by its name, which not every API returns.
     unseen = {*desired.kind.unseen, desired.kind.name_property}
     seen = {name: value for name, value in desired.properties.items() if name not in unseen}
     return list(missing_from(comparable(live.properties), comparable(seen)))
@@ -280,7 +269,7 @@ def _drift(desired: Desired, live: ActualState) -> list[Difference]:
 def _refuse_foreign(
     desired: Desired, live: ActualState, adopt: bool, content: StackContent | None
 ) -> None:
-    """Unless it may be adopted, and is as the template has it."""
+    """Raises AlreadyExists unless the resource may be adopted and matches the template."""
     what = f"Resource of type '{desired.type}' with identifier '{live.name}' already exists"
     if not adopt:
         resources = content.resources.values() if content else ()
@@ -311,7 +300,7 @@ def _refuse_replacement(desired: Desired, fixed: Sequence[Difference]) -> None:
 def _check_names(desired: Sequence[Desired]) -> None:
     seen: dict[tuple[str, str], str] = {}
     for one in desired:
-        # SageMaker's names are the same in whatever case.
+        # SageMaker's names are case-insensitive.
         key = (one.type, one.name.lower())
         if one.name and key in seen:
             raise Invalid(
@@ -321,7 +310,7 @@ def _check_names(desired: Sequence[Desired]) -> None:
 
 
 def _last_first(removals: Sequence[Removal]) -> list[Removal]:
-    """Each before those that it needed."""
+    """Puts each removal before its dependencies."""
     by_id: dict[str, list[Removal]] = {}
     for one in removals:
         by_id.setdefault(one.kept.logical_id, []).append(one)
@@ -332,6 +321,6 @@ def _last_first(removals: Sequence[Removal]) -> list[Removal]:
     try:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError:
-        # Of two versions of a template, where each of two once needed the other.
+        # Two template versions can have opposite dependencies.
         order = list(by_id)
     return [one for name in reversed(order) for one in by_id[name]]

@@ -1,4 +1,4 @@
-"""One run of `sagehen apply` or `sagehen delete`: read, plan, show, ask, do."""
+"""Runs `sagehen apply` and `sagehen delete`: read, plan, show, confirm, perform."""
 
 import re
 import signal
@@ -28,17 +28,17 @@ from sagehen.base.terminal import err, out
 __all__ = ["CHANGES", "INTERRUPTED", "Options", "apply_template", "delete_stack"]
 
 CHANGES = 3
-"""Exit status of a dry run that would change something; 2 is that of a wrong command line."""
+"""exit status of a dry run with changes; 2 is a wrong command line"""
 INTERRUPTED = 130
 _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What both verbs take."""
+    """Options of both commands."""
 
     stack: str | None
-    """The stack's name; the file's without one."""
+    """default: the file's name"""
     yes: bool
     timeout_seconds: float
     home: Path | None
@@ -53,11 +53,9 @@ def apply_template(
     adopt: bool = False,
     dry_run: bool = False,
 ) -> int:
-    """Make what the template describes; the exit status.
+    """Makes what a template describes; returns the exit status.
 
-    Raises:
-        SagehenError: the template cannot be applied, in CloudFormation's words where it has
-            some, or a step failed.
+    Raises SagehenError if the template is wrong or a step fails.
     """
     template = read_template(read_template_file(file), KINDS)
     given = read_assignments(parameters)
@@ -83,10 +81,9 @@ def apply_template(
 
 
 def delete_stack(file: Path | None, options: Options) -> int:
-    """Take away what a template has made; the exit status.
+    """Deletes a stack; returns the exit status.
 
-    Raises:
-        SagehenError: a step failed, or the stack is not to be found out.
+    Raises SagehenError if a step fails or the stack cannot be read.
     """
     if file is None and options.stack is None:
         raise Invalid("Give the template that was applied, or --stack NAME.")
@@ -114,7 +111,6 @@ def _run(
     stack: Stack,
     options: Options,
 ) -> tuple[int, dict[str, str]]:
-    """Do it; the exit status, and the stack's outputs then."""
     try:
         with _stoppable() as stop, claimed(aws, stack) as journal:
             perform(plan, resolver, StackRun(aws, journal, stop, _say, options.timeout_seconds))
@@ -127,9 +123,9 @@ def _run(
 
 @contextmanager
 def _stoppable() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM, so that the step under way is finished; the second one ends it.
+    """Yields an event that Ctrl-C or SIGTERM sets, so that the current step finishes.
 
-    Before the first step there is nothing to finish: there they end the run at once.
+    A second signal ends the run at once.
     """
     stop = threading.Event()
 
@@ -153,7 +149,6 @@ def _confirm(plan: StackPlan, options: Options) -> None:
 
 
 def at_a_terminal() -> bool:
-    """Whether there is somebody to be asked."""
     return sys.stdin.isatty()
 
 

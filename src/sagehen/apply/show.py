@@ -1,4 +1,4 @@
-"""A plan as a person reads it: a line for each resource, the changed properties below it."""
+"""Renders a plan, with a line for each resource and its changes below."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,6 @@ _HIDDEN = "****"
 
 
 def render_plan(plan: StackPlan, stack: str) -> RenderableType:
-    """The plan, without the values of parameters with NoEcho."""
     lines = [Text(f"Stack {stack}")]
     for step in plan.steps:
         lines += _step(step)
@@ -37,7 +36,6 @@ def render_plan(plan: StackPlan, stack: str) -> RenderableType:
 def render_outputs(
     outputs: Mapping[str, str], descriptions: Mapping[str, str], hidden: Collection[str]
 ) -> RenderableType:
-    """The outputs, a line each, without the values of those that are hidden."""
     width = max(map(len, outputs), default=0)
     lines = [Text("Outputs")]
     for name, value in outputs.items():

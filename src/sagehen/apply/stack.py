@@ -1,7 +1,4 @@
-"""A stack's record on the server, claimed for one run and written before and after each step.
-
-What a stack's record holds: the resources that were made, and what each was made of.
-"""
+"""Reads, claims and writes a stack's record on the server."""
 
 import getpass
 import hashlib
@@ -33,44 +30,41 @@ __all__ = [
 ]
 
 Phase = Literal["creating", "ready", "updating"]
-"""Written before a step and after it: whoever finds another than `ready` finishes that step."""
+"""written before and after each step; the next run finishes a step whose phase is not `ready`"""
 
 
 class StackResource(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource of the stack."""
+    """A resource in the record."""
 
     logical_id: str
     type: str
     name: str
-    """What the API knows it by; empty where that is told only when it is made."""
+    """empty until the server has chosen it"""
     properties: dict[str, Any]
     attributes: dict[str, str] = {}
-    """Ref, and what Fn::GetAtt is asked for."""
+    """Ref and Fn::GetAtt"""
     needs: tuple[str, ...] = ()
-    """The logical ids of those that had to be there before it."""
+    """logical ids"""
     deletion_policy: str = "Delete"
     hidden: tuple[str, ...] = ()
-    """Where in its properties there is what parameters with NoEcho are, or is made of it. On the
-    server there are markers in its place (`hidden.py`)."""
+    """paths of NoEcho values; markers on the server (`hidden.py`)"""
     phase: Phase = "ready"
 
 
 class StackContent(msgspec.Struct, frozen=True, kw_only=True):
     resources: dict[str, StackResource] = {}
-    """By logical id."""
+    """by logical id"""
     leftovers: tuple[StackResource, ...] = ()
-    """Replaced, and to be deleted once all else has succeeded."""
+    """replaced; deleted at the end"""
     outputs: dict[str, str] = {}
-    """Those that have something of a parameter with NoEcho are markers."""
+    """NoEcho values as markers"""
 
     @property
     def has_plain(self) -> bool:
-        """Whether a version before has written in clear what is to be hidden."""
         kept = (*self.resources.values(), *self.leftovers)
         return any(has_plain(one.properties, one.hidden) for one in kept)
 
     def masked(self) -> "StackContent":
-        """The same, with markers for all that is to be hidden."""
         resources = {name: _masked(one) for name, one in self.resources.items()}
         leftovers = tuple(map(_masked, self.leftovers))
         return msgspec.structs.replace(self, resources=resources, leftovers=leftovers)
@@ -92,18 +86,17 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     version: int = 0
-    """0: there is none."""
+    """0: no such stack"""
     content: StackContent = StackContent()
     holder: str = ""
-    """Of the claim on it, whoever's it is."""
+    """of the claim, perhaps another run's"""
 
 
 def load_stack(aws: Aws, name: str) -> Stack:
-    """The stack of that name.
+    """Reads a stack.
 
-    Raises:
-        Invalid: its record is none of ours; or the name or the keys are wrong.
-        Unavailable: the server does not answer, or has no stacks.
+    Raises Invalid if the record is unreadable or the keys are wrong, Unavailable if the server does
+    not answer.
     """
     try:
         found = aws.own("GET", _AT, name)
@@ -122,7 +115,7 @@ def load_stack(aws: Aws, name: str) -> Stack:
 
 
 class Journal:
-    """Writes a stack's record; what it holds is what the server has."""
+    """Writes a stack's record; holds what the server has."""
 
     def __init__(self, aws: Aws, stack: Stack) -> None:
         self._aws = aws
@@ -132,33 +125,30 @@ class Journal:
         self.content = stack.content
 
     def write(self, content: StackContent) -> None:
-        """Raises Conflict where somebody else has it, or has written it."""
+        """Raises Conflict if another run holds the claim or wrote the record."""
         self._put(content, CLAIM_SECONDS)
 
     def keep(self, kept: StackResource) -> None:
-        """Write a resource, which is no leftover any more, nor under another logical id."""
         content = self._without(kept)
         resources = {**content.resources, kept.logical_id: kept}
         self.write(msgspec.structs.replace(content, resources=resources))
 
     def forget(self, kept: StackResource) -> None:
-        """Write that a resource is gone, or that it is no concern of the stack any more."""
         self.write(self._without(kept))
 
     def set_aside(self, kept: StackResource, retained: bool) -> None:
-        """Have a resource be a leftover, with the next write: its place is taken by another."""
+        """Makes a resource a leftover, with the next write."""
         policy = "Retain" if retained else "Delete"
         old = msgspec.structs.replace(kept, deletion_policy=policy)
         content = self._without(kept)
         self.content = msgspec.structs.replace(content, leftovers=(*content.leftovers, old))
 
     def beat(self) -> None:
-        """Keep the claim, while something takes long."""
         if time.monotonic() - self._written_at > _RENEW_SECONDS:
             self.write(self.content)
 
     def close(self) -> None:
-        """Give the claim back; a stack of nothing is no stack."""
+        """Releases the claim; deletes an empty stack's record."""
         if self.content.resources or self.content.leftovers:
             self._put(self.content, 0)
             return
@@ -197,17 +187,16 @@ class Journal:
 
 @contextmanager
 def claimed(aws: Aws, stack: Stack) -> Iterator[Journal]:
-    """The stack for this run alone; given back however the block ends, but by kill -9.
+    """Claims a stack; releases the claim at the end, except after kill -9.
 
-    Raises:
-        Conflict: somebody else works on it, or has written it since it was read.
+    Raises Conflict if another run holds the claim or has written the record since it was read.
     """
     journal = Journal(aws, stack)
     journal.write(stack.content)
     try:
         yield journal
     except Conflict:
-        raise  # It may be another's by now.
+        raise  # the claim may be another's
     except BaseException:
         with suppress(SagehenError):
             journal.close()
@@ -216,25 +205,23 @@ def claimed(aws: Aws, stack: Stack) -> Iterator[Journal]:
 
 
 def _is_one(one: StackResource, other: StackResource) -> bool:
-    """Whether both tell of the same resource."""
     if one.name or other.name:
         return (one.type, one.name) == (other.type, other.name)
     return one.type == other.type and is_equal(one.properties, other.properties)
 
 
 def _is_dead(holder: str) -> bool:
-    """Whether a run is known to have ended without giving its claim back."""
     machine, _, rest = holder.partition(":")
     pid, _, rest = rest.partition(":")
     started = rest.partition(":")[0]
     if machine != _machine() or not pid.isdigit():
         return False
-    # Our own number, but not this run: an earlier process had it.
+    # Our process id in another run's claim: an earlier process had it.
     return int(pid) == os.getpid() or _started(int(pid)) != started
 
 
 def _machine() -> str:
-    """This machine since it was started, and whom a process number means there."""
+    """Identifies the machine, boot and pid namespace, within which a pid is unique."""
     try:
         since = Path("/proc/sys/kernel/random/boot_id").read_text()
         namespace = os.readlink("/proc/self/ns/pid")

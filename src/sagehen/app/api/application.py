@@ -1,14 +1,11 @@
-"""One ASGI application for all that no gateway answers: HTTP in, an operation, HTTP out.
+"""Answers all requests that no gateway answers.
 
-scope → Request → who signed it → which service ─┬─ s3: body streams → api.s3
+scope → Request → who signed it → which service ─┬─ s3: body streams → s3.app
                                                  └─ others: read → match → parse → validate
                                                     → operation → serialize
 
-An operation runs in a thread, or in the event loop where it is a coroutine function.
-InvokeEndpointAsync has a way of its own: api.async_invocations; so have the paths of the
-Async-Inference-Service, which nobody signs: api.inference_service.
-
-Every operation that control answers, by service; S3's are in `api.s3`, which streams.
+A coroutine operation runs in the event loop, any other in a thread. InvokeEndpointAsync and the
+unsigned paths of the Async-Inference-Service have their own handlers.
 """
 
 import asyncio
@@ -53,19 +50,18 @@ log = logging.getLogger(__name__)
 
 MakeCall = Callable[[str], RequestContext]
 MayAnswer = Callable[[Scope, Receive, Send], Awaitable[bool]]
-"""Answers a request, and True; or leaves it alone, and False."""
+"""returns False if the request is for another handler"""
 
 OWN_PREFIX = "/_sagehen/"
 
 LARGEST_CONTROL_BODY_BYTES = 4 * 2**20
-"""Of requests other than S3's: far above what any operation's limits allow."""
+"""except S3's; far above any operation's limits"""
 
 LARGEST_UNSIGNED_FORM_BYTES = 32 * 1024
-"""Of the forms that STS takes unsigned on AWS, with a SAML assertion: read to say which it is."""
+"""forms with a SAML assertion, which STS takes unsigned on AWS"""
 
 UNSIGNED_FORMS_BYTES = 2**23
-"""Of all those at once, and never more than a quarter of what all bodies may take: whoever is slow
-with them keeps no memory from what is signed."""
+"""for all such forms, at most a quarter of the budget: slow senders must not use up the memory"""
 
 _TOO_LARGE = AwsError(
     "RequestEntityTooLargeException",
@@ -75,7 +71,7 @@ _TOO_LARGE = AwsError(
 
 
 class Application:
-    """Answers every operation of `operations`, by service and name; hands S3 to its own module."""
+    """Answers the operations of every service."""
 
     def __init__(
         self,
@@ -152,10 +148,10 @@ class Application:
             return serialize_error(model, None, failure, request_id)
 
     def _bodies_of(self, request: Request, service: str) -> tuple[BodyBudget, int]:
-        """Which bodies a request's counts with, and how much of it is read.
+        """Chooses the memory budget and size limit of the body.
 
-        Nothing is kept for anybody who cannot have signed it. Raises AwsError where the head
-        alone says that the signature is not valid.
+        No memory is held for senders who cannot have signed: raises AwsError if the head shows
+        that.
         """
         if signing_of(request) is Signing.NOWHERE and service == "sts":
             return self._unsigned, LARGEST_UNSIGNED_FORM_BYTES
@@ -173,7 +169,7 @@ class Application:
         return await self._operate(request, identity.service, identity, request_id, receive)
 
     def _check_site(self, request: Request) -> None:
-        """Raises AwsError: a page that had its own name lead here may ask what nobody signs."""
+        """Raises AwsError for a foreign host, a sign of DNS rebinding."""
         reason = self._site.foreign_host(request.headers)
         if reason is not None:
             message = f"This is refused without a signature: {reason}."
@@ -187,12 +183,7 @@ class Application:
         request_id: str,
         receive: Receive,
     ) -> Response:
-        """Carry out what `match` says is asked for.
-
-        Args:
-            identity: who has signed the request; None where nobody has, which only the operations
-                of `LINKED` allow.
-        """
+        """`identity` is None if unsigned, which only `LINKED` operations allow."""
         model, operation = match(request, service)
         try:
             if identity is None:
@@ -214,7 +205,7 @@ class Application:
 async def _act(
     act: Operation | AsyncOperation, call: RequestContext, params: dict[str, Any], receive: Receive
 ) -> dict[str, Any]:
-    """Do an operation; raises ClientGone where nobody waits any more for one that waits."""
+    """Runs an operation; raises ClientGone if the client leaves during a coroutine."""
     if not inspect.iscoroutinefunction(act):
         return await asyncio.to_thread(cast("Operation", act), call, params)
     acting: asyncio.Task[dict[str, Any]] = asyncio.create_task(act(call, params))
@@ -247,7 +238,6 @@ async def _respond(response: Response, request: Request, receive: Receive, send:
 
 
 async def _relay(body: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
-    """Send a body piece by piece, for as long as there is somebody to read it."""
     gone = asyncio.create_task(_disconnected(receive))
     try:
         async for chunk in body:

@@ -1,4 +1,4 @@
-"""What lives under `/_sagehen/`: health, metrics, status, and what gateways report."""
+"""Answers the paths below `/_sagehen/`: health, metrics, status, and gateways' reports."""
 
 import asyncio
 import logging
@@ -55,7 +55,7 @@ LARGEST_REPORT_BYTES = 16 * 2**20
 
 
 class ObservedAgent(Protocol):
-    """The agent, as asked here; each call raises Unavailable while it is away."""
+    """The agent; each call raises Unavailable while it is away."""
 
     async def check_health(self) -> None: ...
 
@@ -63,14 +63,13 @@ class ObservedAgent(Protocol):
 
 
 MeasureMore = Callable[[Container[str]], Measured]
-"""Given the names of the endpoints that there are."""
+"""takes the names of the existing endpoints"""
 
 
 class OwnPaths:
-    """Answers `/_sagehen/…`; `app` is the ASGI application.
+    """Answers `/_sagehen/…`, after `access.Guard` has authorized the request.
 
-    Who may ask is decided before, by own_access.Guard. `/_sagehen/internal/` is for the gateways on
-    this machine, which let nobody else through to it.
+    Only this machine's gateways reach `/_sagehen/internal/`.
     """
 
     def __init__(
@@ -83,12 +82,6 @@ class OwnPaths:
         site: OwnSite | None = None,
         own_service: InferenceServiceSettings | None = None,
     ) -> None:
-        """
-        Args:
-            measure_more: what is measured in control itself.
-            more: paths of other parts.
-            own_service: the section of this server's settings; None as without it.
-        """
         self._own_service = own_service or InferenceServiceSettings.model_validate({})
         self._observations = observations
         self._measure_more = measure_more
@@ -107,10 +100,8 @@ class OwnPaths:
         )
 
     async def health(self, request: Request) -> Response:
-        """200 where the state and the agent answer, else 503; the body says which does not.
-
-        A page that has a name of its own lead here reads no more than whether all do.
-        """
+        """Answers 200, or 503 with the fault; a foreign host (DNS rebinding) does not learn the
+        fault."""
         state, agent = await asyncio.gather(
             _trouble(lambda: asyncio.to_thread(self._check_state)),
             _trouble(self._agent.check_health),
@@ -121,17 +112,15 @@ class OwnPaths:
         return json_answer(body, 200 if body["ready"] else 503)
 
     async def metrics(self, _: Request) -> Response:
-        """Everything in METRICS, for Prometheus; without the agent's while it is away."""
+        """Returns Prometheus metrics, without the agent's while it is away."""
         snapshot = await self._observe()
         return Response(expose(snapshot.measured), media_type=CONTENT_TYPE_LATEST)
 
     async def status(self, _: Request) -> Response:
-        """What `sagehen status` shows."""
         about = {"version": __version__, "state": self._database.damage or "ok"}
         return json_answer({**about, **describe_status(await self._observe())})
 
     async def take_report(self, request: Request) -> Response:
-        """A gateway's counts since it began."""
         try:
             report = msgspec.json.decode(
                 await whole_body(request, LARGEST_REPORT_BYTES), type=GatewayReport
@@ -195,7 +184,6 @@ class OwnPaths:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """A path that is none, or a method that it does not take."""
     assert isinstance(error, HTTPException)
     message = f"{error.detail}: {request.method} {request.url.path}"
     answer = json_answer({"message": message}, error.status_code)
@@ -204,7 +192,6 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _trouble(check: Callable[[], Awaitable[None]]) -> str | None:
-    """What is wrong with what `check` asks; None where nothing is."""
     try:
         async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
             await check()

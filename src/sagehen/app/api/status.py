@@ -1,4 +1,4 @@
-"""What `sagehen status` shows: every endpoint with its variants, instances and how they do."""
+"""Builds the content of `sagehen status`."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ __all__ = ["JobCounts", "ServiceStatus", "Snapshot", "describe_status", "read_jo
 
 @dataclass(frozen=True)
 class JobCounts:
-    """Jobs that have not ended."""
+    """Unfinished jobs."""
 
     running: int = 0
     waiting: int = 0
@@ -41,19 +41,18 @@ class JobCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceStatus:
-    """An Async-Inference-Service with its jobs that have not ended."""
+    """A service's unfinished jobs."""
 
     stage: str
     running: int
     waiting: int
     problem: str | None
-    """Why it is paused, and what is to be done."""
+    """why it is paused, and the remedy"""
 
 
 def read_job_counts(
     connection: Connection, own: InferenceServiceSettings
 ) -> tuple[JobCounts, list[ServiceStatus]]:
-    """The jobs of all, and each Async-Inference-Service; `own` are the settings of this server."""
     stages: Counter[JobStage] = Counter()
     for (_, stage), count in training_jobs.counts(connection).items():
         stages[stage] += count
@@ -71,21 +70,21 @@ def read_job_counts(
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """All that the status is made from."""
+    """The data of the status."""
 
     endpoints: Sequence[EndpointRecord]
     instances: Sequence[InstanceRecord]
     totals: Mapping[VariantKey, VariantCounts]
     measured: Measured
     queues: Mapping[str, EndpointQueue] = field(default_factory=dict)
-    """Of asynchronous endpoints, by name; of which nothing was ever asked there is none."""
+    """absent until the first request"""
     jobs: JobCounts = field(default_factory=JobCounts)
     services: Sequence[ServiceStatus] = ()
 
 
 def describe_status(snapshot: Snapshot) -> dict[str, Any]:
-    """JSON: `{"endpoints": [{"name", "status", "failure_reason", "variants": […]}, …],
-    "training_jobs": {"running", "waiting"}, "inference_services": [{"stage", …}, …]}`."""
+    """Returns `{"endpoints": [{"name", "status", "variants": […], …}, …], "training_jobs":
+    {"running", "waiting"}, "inference_services": […]}`."""
     groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
     for one in snapshot.instances:
         groups[one.endpoint_name].append(one)
@@ -125,7 +124,6 @@ def _endpoint(
 
 
 def _queue(shown: Deployment | None, queue: EndpointQueue | None) -> dict[str, Any] | None:
-    """How the queue of an asynchronous endpoint stands; None of another."""
     if shown is None or shown.asynchronous is None:
         return None
     queue = queue or EndpointQueue(endpoint_name="")
@@ -184,6 +182,6 @@ def _milliseconds(microseconds: float | None) -> float | None:
 
 
 def _sum(instances: Iterable[Mapping[str, Any]], name: str) -> float | None:
-    """Over those that tell it; None where none does."""
+    """Returns None if no value is known."""
     values = [one[name] for one in instances if one[name] is not None]
     return sum(values) if values else None

@@ -1,4 +1,4 @@
-"""Backups of a home: taken while its server runs, and brought back."""
+"""Takes and restores backups of a home."""
 
 from sagehen.app.backup.restore import restore_backup
 from sagehen.app.backup.take import take_backup

@@ -1,10 +1,10 @@
-"""What a backup consists of, and what proves that it is whole.
+"""Defines the files of a backup and verifies them.
 
 manifest.json    written last: without it a folder is no backup
-objects.jsonl    of every file of an object its id, size and MD5, a line each
-state.db         or `state.dump`, pg_dump's, where the state is in PostgreSQL
-home/            keys, settings and the other files of the home itself
-blobs/           the objects' files, as they lie in the home
+objects.jsonl    id, size and MD5 of each object file, one per line
+state.db         or `state.dump`, by pg_dump
+home/            keys, settings and other files
+blobs/           object files
 """
 
 import errno
@@ -44,19 +44,19 @@ DUMP = "state.dump"
 HOME_FILES = "home"
 BLOBS = "blobs"
 _CHUNK_BYTES = 2**20
-# Another disk, one that has no links, or too many links to a file.
+# other disk, no links, too many links
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EACCES)
 
 
 class FileRecord(msgspec.Struct, frozen=True):
-    """A file of a backup but the objects' files."""
+    """A file other than an object file."""
 
     size: int
     sha256: str
 
 
 class BlobLine(msgspec.Struct, frozen=True):
-    """A file of an object, or of a part of an upload."""
+    """A file of an object or upload part."""
 
     id: str
     size: int
@@ -68,28 +68,25 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int = FORMAT
     sagehen: str
-    """The version that took the backup."""
+    """version that took the backup"""
     created_at: str
-    """ISO 8601, in UTC."""
+    """ISO 8601, UTC"""
     state: str
-    """`sqlite` or `postgresql`."""
+    """`sqlite` or `postgresql`"""
     state_id: str | None
     object_store_url: str | None
-    """Where the objects are, if not in the backup."""
+    """where the objects are, if not in the backup"""
     objects: int
-    """Files of objects."""
+    """number of object files"""
     object_bytes: int
     missing: tuple[str, ...] = ()
-    """Files of objects that were missing in the home already."""
+    """object files that the home lacked"""
     files: dict[str, FileRecord]
-    """By path, all but the objects' files and this one."""
+    """by path; no object files"""
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """
-    Raises:
-        BackupError: the folder holds no whole backup, or one of a newer version.
-    """
+    """Raises BackupError for an incomplete backup or another format."""
     path = folder / MANIFEST
     try:
         data = path.read_bytes()
@@ -110,7 +107,6 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_blobs(folder: Path) -> Iterator[BlobLine]:
-    """The objects' files, as they are listed."""
     decoder = msgspec.json.Decoder(BlobLine)
     with (folder / LIST).open("rb") as lines:
         for line in lines:
@@ -118,12 +114,10 @@ def read_blobs(folder: Path) -> Iterator[BlobLine]:
 
 
 def blob_path(root: Path, blob_id: str) -> Path:
-    """Where the file of an object lies below `blobs`, in a home as in a backup."""
     return root / blob_id[:2] / blob_id
 
 
 def describe(path: Path) -> FileRecord:
-    """The record of a file as it is now."""
     digest = hashlib.sha256()
     size = 0
     for chunk in _chunks(path):
@@ -133,16 +127,14 @@ def describe(path: Path) -> FileRecord:
 
 
 def bring_file(source: Path, target: Path, size: int, md5: str, *, verify: bool) -> None:
-    """Have the file of an object at `target` too: as a link where that is possible, else a copy,
-    which is always verified. Files of objects are never changed.
+    """Links an object file to `target`, or else copies and verifies it.
 
-    Raises:
-        FileNotFoundError: it is not there.
-        BackupError: its bytes are not those that the state knows.
+    Links are safe, because object files never change. Raises FileNotFoundError, or BackupError for
+    wrong bytes.
     """
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if source.is_symlink():
-        source = source.resolve()  # A link to a symbolic link would need what that one leads to.
+        source = source.resolve()  # a link to a symbolic link would depend on its target
     try:
         os.link(source, target)
     except OSError as error:
@@ -160,7 +152,7 @@ def bring_file(source: Path, target: Path, size: int, md5: str, *, verify: bool)
 
 
 def sync_folder(folder: Path) -> None:
-    """Put a folder's names on disk for good."""
+    """Makes a folder's entries durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

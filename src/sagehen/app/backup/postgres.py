@@ -1,4 +1,4 @@
-"""The state in PostgreSQL, by PostgreSQL's own pg_dump and pg_restore."""
+"""Dumps and loads a PostgreSQL state with pg_dump and pg_restore."""
 
 import os
 import shutil
@@ -21,17 +21,15 @@ _BLOBS = text("SELECT blob_id, size, etag FROM blobs ORDER BY blob_id")
 
 @contextmanager
 def snapshot(url: str, dump: Path) -> Iterator[Iterator[Sequence[Any]]]:
-    """Dump the state; what is yielded is the id, size and MD5 of each object's file that it names.
+    """Dumps the state; yields the id, size and MD5 of its object files.
 
-    Raises:
-        BackupError: pg_dump is not installed, or fails.
-        StateError: the database cannot be reached.
+    Raises BackupError if pg_dump is missing or fails, StateError if the database is unreachable.
     """
     program = _program("pg_dump")
     database = Database(url)
     try:
         with database.engine.connect() as connection:
-            # Both see the same: rows are read in the transaction whose snapshot pg_dump takes.
+            # Rows are read in the transaction whose snapshot pg_dump uses.
             connection = connection.execution_options(
                 isolation_level="REPEATABLE READ", stream_results=True
             )
@@ -47,11 +45,7 @@ def snapshot(url: str, dump: Path) -> Iterator[Iterator[Sequence[Any]]]:
 
 
 def is_empty(url: str) -> bool:
-    """Whether nothing at all is in the schema that the state would be in.
-
-    Raises:
-        StateError: the database cannot be reached.
-    """
+    """Tells whether the schema has no tables; raises StateError if the database is unreachable."""
     database = Database(url)
     try:
         with database.engine.connect() as connection:
@@ -64,11 +58,7 @@ def is_empty(url: str) -> bool:
 
 
 def load_dump(url: str, dump: Path) -> None:
-    """Write a dump into a database that is empty, all or nothing.
-
-    Raises:
-        BackupError: pg_restore is not installed, or fails.
-    """
+    """Loads a dump, all or nothing; raises BackupError if pg_restore is missing or fails."""
     _run(_program("pg_restore"), url, "--exit-on-error", "--single-transaction", str(dump))
 
 
@@ -87,14 +77,13 @@ def _run(program: str, url: str, *arguments: str) -> None:
     command = [program, "--no-owner", "--no-privileges", f"--dbname={_libpq(parsed)}", *arguments]
     environment = dict(os.environ)
     if parsed.password is not None:
-        environment["PGPASSWORD"] = str(parsed.password)  # Not for others to see in a command.
+        environment["PGPASSWORD"] = str(parsed.password)  # other users can see command lines
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BackupError(f"{Path(program).name} failed: {done.stderr.strip()}")
 
 
 def _libpq(url: URL) -> str:
-    """The URL as PostgreSQL's programs take it, without the password."""
     plain = URL.create(
         "postgresql",
         username=url.username,

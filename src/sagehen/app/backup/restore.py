@@ -1,7 +1,7 @@
-"""Brings back a backup: into a home that is empty, or over one that is moved aside, never deleted.
+"""Restores a backup; files already in the home are moved aside, never deleted.
 
-All is checked, and lies beside the home's own files, before anything of the home is moved. The
-state comes last: broken off in between, a start finds objects without their state, and is refused.
+Everything is checked and staged before files move. The state comes last: after an interruption, the
+server finds objects without a state and refuses to start.
 """
 
 import errno
@@ -43,17 +43,15 @@ _SQLITE_ENDS = ("", "-wal", "-shm", "-journal")
 def restore_backup(
     settings: Settings, source: Path, *, replace: bool = False
 ) -> tuple[Manifest, Path | None]:
-    """Make the home of `settings` what it was when the backup was taken. Blocks.
-
-    What came back, and the folder that what was there has been moved to, if anything was.
+    """Restores the home; returns the manifest and the folder of the moved files, if any. Blocks.
 
     Args:
-        replace: move what is in the home, and a state elsewhere in SQLite, aside.
+        replace: move the home's files, and an SQLite state elsewhere, aside.
 
     Raises:
-        BackupError: the backup is not whole, or its state is of another kind of database.
-        HomeError: the home has something in it, or a server runs on it or on the state.
-        StateError: the state of the backup is damaged; or PostgreSQL's database is not empty.
+        BackupError: the backup is incomplete or for another kind of database.
+        HomeError: the home is not empty or is in use.
+        StateError: the backup's state is damaged, or PostgreSQL's database is not empty.
     """
     source = source.absolute()
     manifest = read_manifest(source)
@@ -112,11 +110,9 @@ def _refuse_what_is_there(settings: Settings, home: Home) -> None:
 
 @contextmanager
 def _unused(settings: Settings) -> Iterator[None]:
-    """Keep servers with other homes from a state in SQLite. They would go on writing to the one
-    that is moved aside.
+    """Locks out other homes' servers, which would go on writing to the moved SQLite state.
 
-    Raises:
-        HomeError: one uses it.
+    Raises HomeError if one uses it.
     """
     file = sqlite_file(settings)
     file = None if file is None else file.resolve()
@@ -140,8 +136,6 @@ def _unused(settings: Settings) -> Iterator[None]:
 
 
 def _contents(home: Home) -> Iterator[Path]:
-    """What a restore takes the place of: all but what is of use only while a server runs, folders
-    in which nothing is, and what was set aside before."""
     for path in home.path.iterdir():
         if path == home.run or _is_of_restores(path):
             continue
@@ -168,13 +162,12 @@ def _files_below(folder: Path) -> Iterator[str]:
 
 
 def _stage(home: Home, source: Path, manifest: Manifest) -> Path:
-    """All of the backup, checked, in a folder of the home."""
     stage = home.path / RESTORING
-    # The objects' folder may be a disk of its own, to which nothing can be moved at once.
+    # The objects may be on another disk, where renaming fails.
     objects = home.objects / RESTORING
     for path in (stage, objects):
         if path.exists():
-            shutil.rmtree(path)  # Of a restore that was broken off; the backup has it all.
+            shutil.rmtree(path)  # from an interrupted restore
         path.mkdir(mode=0o700)
     for name, record in manifest.files.items():
         target = stage / name
@@ -222,15 +215,14 @@ def _stage_blobs(stage: Path, objects: Path, source: Path, manifest: Manifest) -
 
 
 def _move_aside(settings: Settings, home: Home) -> Path | None:
-    """Where to; None where nothing was there.
+    """Moves the home's files aside; returns None if there were none.
 
-    Raises:
-        BackupError: something cannot be moved; all is where it was.
+    Raises BackupError if a file cannot be moved; all are then moved back.
     """
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     aside = home.path / f"{ASIDE}{stamp}"
     file = sqlite_file(settings)
-    # The state goes first: what is broken off in between leaves no state that the rest belies.
+    # The state goes first: an interruption must not leave it without its files.
     first = [file.with_name(file.name + end) for end in _SQLITE_ENDS] if file else []
     there = [path for path in first if path.exists()]
     there += [path for path in _contents(home) if path not in (*there, home.objects)]
@@ -263,8 +255,7 @@ def _refuse_mounts(paths: list[Path]) -> None:
 
 
 def _folder_for_objects(home: Home, aside: Path) -> Path:
-    """A folder to which what is in the objects' folder can be renamed. Where that one is a disk of
-    its own, it is there, with a link to it in `aside`."""
+    """Makes a folder for objects; if on another disk, it stays there, with a link in `aside`."""
     own = home.objects / aside.name
     own.mkdir(mode=0o700)
     try:
@@ -296,7 +287,7 @@ def _put_in_place(settings: Settings, home: Home, stage: Path) -> None:
     for path in sorted(objects.iterdir()):
         target = home.objects / path.name
         for folder, _, _ in os.walk(target, topdown=False):
-            os.rmdir(folder)  # What was in it has been moved aside.
+            os.rmdir(folder)  # its files were moved aside
         path.rename(target)
     objects.rmdir()
     sync_folder(home.objects)
@@ -317,13 +308,13 @@ def _put_in_place(settings: Settings, home: Home, stage: Path) -> None:
 
 def _put_state(staged: Path, file: Path) -> None:
     if file.parent != staged.parent.parent:
-        # Perhaps on another disk, to which nothing can be moved at once.
+        # The state may be on another disk, where renaming fails.
         draft = file.with_name(file.name + ".restoring")
         shutil.copyfile(staged, draft)
         _sync(draft)
         staged = draft
     for end in _SQLITE_ENDS[1:]:
-        # SQLite would replay the log of another state over this one.
+        # SQLite would replay the old state's log.
         file.with_name(file.name + end).unlink(missing_ok=True)
     staged.rename(file)
     sync_folder(file.parent)

@@ -1,5 +1,4 @@
-"""Takes a backup, while the server runs or not: the state as it is at one moment, and all files of
-objects that it names then."""
+"""Takes a backup, also while the server runs: one moment's state and its object files."""
 
 import os
 import shutil
@@ -40,32 +39,26 @@ __all__ = ["take_backup"]
 
 _MOST_NAMED = 5
 _TRIES = 3
-"""To find a file that is moved from the objects to the trash, or back, just then."""
+"""files may be moving between objects and trash"""
 _BLOB_ROWS = "SELECT blob_id, size, etag FROM blobs ORDER BY blob_id"
 
 Rows = Iterator[Sequence[Any]]
-"""Ids, sizes and MD5s of files."""
+"""ids, sizes and MD5s of files"""
 
 
 @dataclass
 class _Found:
-    """The objects' files of a backup, so far."""
-
     count: int = 0
     size: int = 0
     missing: list[str] = field(default_factory=list)
 
 
 def take_backup(settings: Settings, target: Path, *, allow_missing: bool = False) -> Manifest:
-    """Make `target`, a folder that is not there yet, a backup of the home and its state. Blocks.
-
-    Args:
-        allow_missing: take it although files of objects are missing in the home.
+    """Writes a backup to the new folder `target`. Blocks.
 
     Raises:
-        BackupError: there is no home, or no place for the backup; or something is missing or
-            damaged in the home.
-        StateError: the state is damaged, or cannot be reached.
+        BackupError: there is no home, `target` is unsuitable, or files are damaged or missing.
+        StateError: the state is damaged or unreachable.
     """
     home = Home(settings.home)
     target = target.absolute()
@@ -80,7 +73,7 @@ def take_backup(settings: Settings, target: Path, *, allow_missing: bool = False
         sync_folder(target.parent)
     except SagehenError:
         with suppress(OSError):
-            draft.rmdir()  # If nothing was written, it can be tried again at once.
+            draft.rmdir()  # if empty, so that a retry works
         raise
     except OSError as error:
         raise BackupError(
@@ -91,7 +84,6 @@ def take_backup(settings: Settings, target: Path, *, allow_missing: bool = False
 
 
 def _draft(home: Home, target: Path) -> Path:
-    """Where the backup is made before it is whole."""
     if not home.credentials.exists():
         raise BackupError(f"There is nothing to back up in {home.path}: no server has run there.")
     if target.is_relative_to(home.path.resolve()) or target.is_relative_to(home.path):
@@ -108,7 +100,7 @@ def _draft(home: Home, target: Path) -> Path:
 
 def _take(settings: Settings, home: Home, draft: Path, allow_missing: bool) -> Manifest:
     with removals_held_off(home.objects), _snapshot(settings, draft) as (name, rows):
-        # Where objects are elsewhere, several homes share a state: it names the others' files too.
+        # Homes that share a remote store share a state, which names other homes' files too.
         may_miss = allow_missing or settings.object_store_url is not None
         found = _bring_blobs(home, draft, rows, may_miss)
     files = {name: describe(draft / name), LIST: describe(draft / LIST)}
@@ -130,7 +122,7 @@ def _take(settings: Settings, home: Home, draft: Path, allow_missing: bool) -> M
 
 @contextmanager
 def _snapshot(settings: Settings, draft: Path) -> Iterator[tuple[str, Rows]]:
-    """The state as it is now, in a file of that name; and the files of objects that it names."""
+    """Copies the state; yields the copy's file name and the rows of its object files."""
     file = sqlite_file(settings)
     if file is None:
         from sagehen.app.backup.postgres import snapshot
@@ -141,7 +133,7 @@ def _snapshot(settings: Settings, draft: Path) -> Iterator[tuple[str, Rows]]:
     copy = draft / STATE
     check_whole(file, seconds=float("inf"))
     _copy_state(file, copy)
-    # It is read as it lies there: no files come to be beside it.
+    # `immutable`: SQLite creates no files beside it.
     with closing(sqlite3.connect(f"file:{quote(str(copy))}?immutable=1", uri=True)) as state:
         yield STATE, iter(state.execute(_BLOB_ROWS))
 
@@ -152,7 +144,7 @@ def _copy_state(file: Path, copy: Path) -> None:
             closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as state,
             closing(sqlite3.connect(copy)) as target,
         ):
-            # All pages in one step: one that is cut up begins anew with each write to the state.
+            # One step: a stepwise copy restarts at each write.
             state.backup(target, pages=-1)
             ((found,),) = target.execute("PRAGMA quick_check(1)").fetchall()
     except sqlite3.Error as error:
@@ -204,7 +196,6 @@ def _bring_blob(home: Home, draft: Path, line: BlobLine) -> bool:
 
 
 def _copy_home_files(settings: Settings, home: Home, draft: Path) -> dict[str, FileRecord]:
-    """Keys, settings and whatever else lies in the home itself, but the state and drafts."""
     state = sqlite_file(settings)
     states = {state.name, state.resolve().name} if state is not None else set()
     (draft / HOME_FILES).mkdir(mode=0o700)
@@ -212,7 +203,7 @@ def _copy_home_files(settings: Settings, home: Home, draft: Path) -> dict[str, F
     for path in sorted(home.path.iterdir()):
         if not path.is_file() or path.name.startswith("state.db") or path.suffix == ".new":
             continue
-        # What SQLite and leases have beside a state that is running would spoil the copy of it.
+        # A running state's SQLite and lease files would spoil its copy.
         if any(path.name == name or path.name.startswith(f"{name}-") for name in states):
             continue
         target = draft / HOME_FILES / path.name

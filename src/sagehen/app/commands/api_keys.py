@@ -1,4 +1,4 @@
-"""`sagehen api-key …`: the keys of the Async-Inference-Service, from the command line."""
+"""`sagehen api-key`: manages API keys."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from sagehen.base.home import prepare_home
 from sagehen.base.terminal import ConfigOption, HomeOption, JsonOption, plain_errors
 
 if TYPE_CHECKING:
-    # No other verb has to wait for SQLAlchemy.
+    # slow to import, and unneeded by other commands
     from sagehen.state.database import Database
 
 __all__ = ["key_app"]
@@ -32,7 +32,7 @@ key_app = typer.Typer(
 NameArgument = Annotated[str, typer.Argument(help="The name of the key, not the key itself.")]
 
 KEY_LENGTH = 40
-"""As of API Gateway's; 238 bits."""
+"""238 bits, API Gateway's length"""
 _KEY_ALPHABET = string.ascii_letters + string.digits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -86,7 +86,7 @@ def delete(name: NameArgument, home: HomeOption = None, config: ConfigOption = N
 
 @contextmanager
 def _state(home: Path | None, config: Path | None) -> "Iterator[Database]":
-    """The state itself: there need not be a server."""
+    """Opens the state itself, because no server is needed."""
     from sagehen.state.database import Database
     from sagehen.state.migrate import upgrade
 

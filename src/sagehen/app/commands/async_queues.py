@@ -1,4 +1,4 @@
-"""`sagehen async …`: the queues of asynchronous endpoints, from the command line."""
+"""`sagehen async`: manages the queues of asynchronous endpoints."""
 
 import json
 import sys
@@ -167,7 +167,6 @@ def _show_requests(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _line(request: dict[str, Any]) -> str:
-    """One request: id and state, then what is there to be known of it."""
     known = {
         "position": request["position"],
         "attempts": request["attempts"] or None,

@@ -1,4 +1,4 @@
-"""`sagehen backup`, `restore` and `adopt`: what a home keeps, kept elsewhere and brought back."""
+"""`sagehen backup`, `restore` and `adopt`: commands for a home's data."""
 
 import os
 import sys
@@ -56,7 +56,7 @@ def restore(
     from sagehen.app.backup import restore_backup
 
     with plain_errors():
-        # The settings that will be in force: the home's own file comes out of the backup.
+        # The settings in force will be those in the backup.
         own = source / "home" / "sagehen.toml"
         chosen = config
         if own.is_file() and not os.environ.get(f"{PREFIX}CONFIG"):

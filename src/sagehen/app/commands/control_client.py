@@ -1,4 +1,4 @@
-"""Asks the running server at its own paths, for the command line."""
+"""Requests the server's own paths for the command line."""
 
 import http.client
 import json
@@ -19,26 +19,21 @@ _ERRORS: dict[int, type[SagehenError]] = {400: Invalid, 403: Invalid, 404: NotFo
 def ask(
     home: Home, path: str, method: str = "GET", body: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The JSON that the server of `home` answers, and its address as `url`.
+    """Returns the JSON answer, with the server's address as `url`; `path` is percent-encoded.
 
-    Args:
-        path: below `/_sagehen/`, percent-encoded.
-
-    Raises:
-        Unavailable: no server runs with this home, or it does not answer.
-        HomeError: the home's token cannot be read.
-        Invalid, NotFound, Conflict: as it says.
+    Raises Unavailable if no server answers, HomeError for an unreadable token, or Invalid, NotFound
+    or Conflict by status.
     """
     if not home.address.exists():
         raise Unavailable(f"No server runs with the home {home.path}. Start one: sagehen up")
     url = home.address.read_text()
     request = urllib.request.Request(f"{url}/_sagehen/{path}", method=method)
-    if home.token.exists():  # A server of an older version made none, and wants none.
+    if home.token.exists():  # older servers have none
         request.add_header("Authorization", f"Bearer {load_token(home.token)}")
     if body is not None:
         request.data = json.dumps(body).encode()
         request.add_header("Content-Type", "application/json")
-    # Not by a proxy: it would be asked for its own 127.0.0.1.
+    # A proxy would try its own 127.0.0.1.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:

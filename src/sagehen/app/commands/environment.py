@@ -1,7 +1,7 @@
-"""`sagehen env`: the variables that point a shell's AWS clients at a server, and never at AWS.
+"""`sagehen env`: points AWS clients at a server.
 
-Where they cannot be told, the shell is pointed at nothing: `eval "$(sagehen env)"` loses the exit
-status, and a shell that was left as it is would make its next endpoint at AWS, for money.
+After a failure it points them nowhere: `eval "$(sagehen env)"` loses the exit status, and an
+unchanged shell would create endpoints at AWS, for money.
 """
 
 import json
@@ -31,16 +31,16 @@ from sagehen.base.user_environment import ClientChoices, client_choices
 __all__ = ["ClientVariables", "EnvCommand", "Format", "env", "render"]
 
 UNREACHABLE_URL = "http://127.0.0.1:9"
-"""The port of the discard protocol: nothing listens there."""
+"""the discard port, where nothing listens"""
 _NO_KEY = "sagehen-env-failed"
 _FIXED = {"sts": "2011-06-15", "sqs": "2012-11-05"}
-"""Services with their API's version for which some client names AWS's address itself, which wins
-over AWS_ENDPOINT_URL: the SageMaker SDK for STS, the AWS CLI 1 for SQS."""
-_ROLE = "SagehenRole"  # of `sagehen.services.identity.iam`, which a command would wait for
+"""API versions of services whose address some client sets itself, over AWS_ENDPOINT_URL: the
+SageMaker SDK for STS, the AWS CLI 1 for SQS"""
+_ROLE = "SagehenRole"  # of `sagehen.services.identity.iam`, slow to import
 
 
 class Format(StrEnum):
-    """Whom the variables are written for."""
+    """Output formats."""
 
     SH = "sh"
     FISH = "fish"
@@ -50,7 +50,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class ClientVariables:
-    """What an environment has to have, and must not have."""
+    """Variables to set and to unset."""
 
     values: Mapping[str, str]
     absent: tuple[str, ...] = ()
@@ -64,14 +64,14 @@ FormatOption = Annotated[
 
 
 class EnvCommand(TyperCommand):
-    """The command, which answers wrong options too with variables that lead nowhere."""
+    """Prints variables that point nowhere if its options are wrong."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = list(args)
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            if getattr(error, "exit_code", 1) != 0:  # which it is after --help
+            if getattr(error, "exit_code", 1) != 0:  # 0 after --help
                 _write(_nowhere(client_choices()), _format_of(given))
             raise
 
@@ -99,7 +99,6 @@ def env(
 
 @contextmanager
 def _or_nowhere(choices: ClientChoices, format: Format) -> Iterator[None]:
-    """Whatever goes wrong, what reads the output gets variables that lead nowhere."""
     try:
         yield
     except BaseException:
@@ -129,7 +128,7 @@ def _pointed_at(
 
 
 def _nowhere(choices: ClientChoices) -> ClientVariables:
-    # Keys too: a client that is too old for AWS_ENDPOINT_URL would go to AWS with the user's own.
+    # Also set keys: a client too old for AWS_ENDPOINT_URL would use the user's own at AWS.
     values = {
         "AWS_ENDPOINT_URL": UNREACHABLE_URL,
         "AWS_ACCESS_KEY_ID": _NO_KEY,
@@ -139,13 +138,11 @@ def _nowhere(choices: ClientChoices) -> ClientVariables:
 
 
 def _absent(choices: ClientChoices) -> tuple[str, ...]:
-    # A session token or profile of the user's real account would be sent along, or win; so would
-    # an endpoint of one service.
+    # A real account's token or profile, or one service's endpoint, would take precedence.
     return ("AWS_SESSION_TOKEN", "AWS_PROFILE", *choices.stronger)
 
 
 def render(variables: ClientVariables, format: Format) -> str:
-    """The variables as `format` has them, with a newline at the end."""
     return _RENDER[format](variables)
 
 
@@ -158,7 +155,7 @@ def _as_sh(variables: ClientVariables) -> str:
 def _as_fish(variables: ClientVariables) -> str:
     lines = [f"set -gx {name} {_fish_word(value)}" for name, value in variables.values.items()]
     lines += [f"set -e {name}" for name in variables.absent]
-    # `set -e` of what is not set is a failure.
+    # `set -e` fails for unset variables.
     return ";\n".join([*lines, "false" if variables.is_failure else "true"]) + "\n"
 
 
@@ -192,12 +189,12 @@ _RENDER: dict[Format, Callable[[ClientVariables], str]] = {
 
 @dataclass(frozen=True)
 class _ClientFiles:
-    """What clients read that take no address from a variable."""
+    """Files for clients that ignore variables."""
 
     data: Path
-    """For AWS_DATA_PATH."""
+    """for AWS_DATA_PATH"""
     configuration: Path
-    """Of the SageMaker SDK."""
+    """of the SageMaker SDK"""
 
 
 def _write_files(home: Home, url: str, settings: Settings) -> _ClientFiles:
@@ -217,7 +214,7 @@ def _write_files(home: Home, url: str, settings: Settings) -> _ClientFiles:
 
 
 def _replace(path: Path, content: str) -> None:
-    """Write a file whole: another shell's client may be reading it."""
+    """Writes atomically: another shell's client may be reading."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.write_text(content)
@@ -225,7 +222,7 @@ def _replace(path: Path, content: str) -> None:
 
 
 def _rules(url: str) -> dict[str, Any]:
-    """Rules by which botocore finds a service at the server, whatever address a client is given."""
+    """Rules that make botocore always use this address."""
     return {
         "version": "1.0",
         "parameters": {
@@ -243,7 +240,7 @@ def _rules(url: str) -> dict[str, Any]:
 
 
 def _sdk_configuration(settings: Settings) -> str:
-    """The SageMaker SDK's defaults, as YAML, which JSON is."""
+    """Returns JSON, which is valid YAML."""
     account, region = settings.account_id, settings.region
     role = f"arn:aws:iam::{account}:role/{_ROLE}"
     session = {"DefaultS3Bucket": f"sagemaker-{region}-{account}"}
@@ -273,7 +270,6 @@ def _tell_of_configurations(ours: Path, choices: ClientChoices) -> None:
 
 
 def _format_of(args: list[str]) -> Format:
-    """The format that a command line with another mistake asks for."""
     words = [word for arg in args for word in arg.split("=")]
     asked = [after for word, after in pairwise(words) if word == "--format"]
     return Format(asked[-1]) if asked and asked[-1] in list(Format) else Format.SH

@@ -1,4 +1,4 @@
-"""The lines of a shell that point AWS tools at a server."""
+"""Shell lines that point AWS tools at a server."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""`sagehen inference-service …`: the services of the Async-Inference-Service."""
+"""`sagehen inference-service`: deletes services."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""`sagehen jobs …`: training jobs, as SageMaker's operations tell of them, and beyond."""
+"""`sagehen jobs`: lists, shows and interrupts training jobs."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ jobs_app = typer.Typer(help="List, show and interrupt training jobs.", no_args_i
 
 
 class Status(StrEnum):
-    """SageMaker's TrainingJobStatus."""
+    """A TrainingJobStatus of SageMaker."""
 
     IN_PROGRESS = "InProgress"
     STOPPING = "Stopping"

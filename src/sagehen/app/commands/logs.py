@@ -1,7 +1,6 @@
-"""Reads the logs in a home, in the order of time: those of the server's roles, and of containers.
+"""Reads role and container logs in order of time.
 
-The roles write the time of each line themselves; when a container printed something is noted by the
-agent beside its log (`domain/log_times.py`).
+The agent records the times of containers' lines beside the log.
 """
 
 import re
@@ -26,24 +25,24 @@ _FOLLOW_POLL_SECONDS = 0.2
 _FIRST_READ_BYTES = 64 * 1024
 _ROLE_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ")
 _OWN_TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (?=[A-Z]+ sagehen\.)")
-"""Of a line of our own in a container's log, where the time of every line is told anyway."""
+"""time of our own lines, removed because every line is shown with a time"""
 _AGE = re.compile(r"(\d+)([smhd])")
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which lines are wanted."""
+    """Which lines to show."""
 
     lines: int
-    """The last so many of all logs together."""
+    """number over all logs together"""
     since: float | None = None
-    """Seconds since the epoch."""
+    """seconds since the epoch"""
     pattern: re.Pattern[str] | None = None
 
     @property
     def needs_everything(self) -> bool:
-        """The last lines of a log are not enough to find those that are wanted."""
+        """Whether the last lines of a log may not suffice."""
         return self.pattern is not None
 
     def has(self, line: "_Line") -> bool:
@@ -53,11 +52,7 @@ class Selection:
 
 
 def parse_since(text: str, now: float) -> float:
-    """The time that `10m`, `2h`, or an ISO 8601 time (UTC where it names no zone) stands for.
-
-    Raises:
-        Invalid: it is neither.
-    """
+    """Parses an age such as `10m` or an ISO 8601 time (default UTC); raises Invalid."""
     if age := _AGE.fullmatch(text):
         return now - int(age[1]) * _UNIT_SECONDS[age[2]]
     try:
@@ -73,14 +68,14 @@ def parse_since(text: str, now: float) -> float:
 def read_logs(
     home: Home, name: str | None, selection: Selection, *, follow: bool, job: bool = False
 ) -> Iterator[str]:
-    """The selected lines; then, with `follow`, those that are added.
+    """Yields the selected lines; with `follow`, later ones too.
 
     Args:
-        name: of an endpoint or training job; without one, the server's own logs are read.
-        job: the name is a training job's, even where an endpoint has it too.
+        name: None means the server's own logs.
+        job: prefer the training job of that name.
 
     Raises:
-        NotFound: there are no logs of that name.
+        NotFound: no such logs.
     """
     folder = _folder(home, name, job)
     logs = _Logs(folder, is_server=name is None)
@@ -100,7 +95,7 @@ def read_logs(
 @dataclass(frozen=True)
 class _Line:
     ms: int
-    """When it was printed, since the epoch."""
+    """milliseconds since the epoch"""
     text: str
     path: Path
 
@@ -111,15 +106,13 @@ def _by_time(line: _Line) -> int:
 
 class _Source(Protocol):
     def last(self, selection: Selection) -> Iterable[_Line]:
-        """What is there that may be selected; later lines are those that are added."""
+        """Returns candidates; later lines come from `added`."""
 
     def added(self) -> Iterable[_Line]: ...
 
 
 @dataclass
 class _Logs:
-    """The logs in a folder, those that come later too."""
-
     folder: Path
     is_server: bool
     sources: dict[Path, _Source] = field(default_factory=dict)
@@ -132,7 +125,7 @@ class _Logs:
 
     def shown(self, lines: Iterable[_Line]) -> Iterator[str]:
         if self.is_server:
-            # Each has its time and role, or goes with the line above.
+            # A line without a time continues the line above.
             yield from (line.text for line in lines)
             return
         labels = _labels(self.folder, self.sources)
@@ -145,17 +138,17 @@ class _Logs:
 class _RoleLog:
     path: Path
     seen: int = 0
-    """Bytes."""
+    """bytes"""
     ms: int = 0
-    """Of the last line that had a time."""
+    """of the last line with a time"""
 
     def last(self, selection: Selection) -> Iterable[_Line]:
         kept = None if selection.needs_everything else selection.lines
         return deque(self.added(), maxlen=kept)
 
     def added(self) -> Iterable[_Line]:
-        """The whole lines written since last time; from the start where the file was rotated."""
-        with suppress(FileNotFoundError):  # rotated away since it was found
+        """Yields new whole lines; starts over after a rotation."""
+        with suppress(FileNotFoundError):  # rotated
             found = self.path.stat()
             start = self.seen if found.st_size >= self.seen else 0
             self.ms = self.ms or int(found.st_mtime * 1000)
@@ -174,7 +167,7 @@ class _RoleLog:
 class _ContainerLog:
     path: Path
     position: int = 0
-    """Of what comes next, in all that was ever printed."""
+    """of the next line, in bytes of all output ever"""
 
     def last(self, selection: Selection) -> Iterable[_Line]:
         log = open_log(self.path)
@@ -207,7 +200,7 @@ class _ContainerLog:
 def _folder(home: Home, name: str | None, job: bool) -> Path:
     if name is None:
         return home.logs
-    # A name from the command line must not walk out of the folder of logs.
+    # Names must not lead out of the folder.
     own = Path(name).name
     own = own if own not in ("", "..") else "_"
     endpoint = home.logs / "endpoints" / own
@@ -225,7 +218,7 @@ def _missing(home: Home, name: str | None) -> str:
 
 
 def _labels(folder: Path, paths: Iterable[Path]) -> dict[Path, str]:
-    """What tells each container from the others: nothing, where there is one only."""
+    """Names containers by what differs; a single one has no label."""
     parts = {path: path.relative_to(folder).with_suffix("").parts for path in paths}
     depths = range(max(map(len, parts.values()), default=0))
     differing = [at for at in depths if len({one[at : at + 1] for one in parts.values()}) > 1]

@@ -1,4 +1,4 @@
-"""`sagehen logs`: what containers and the server's processes have printed."""
+"""`sagehen logs`: shows logs of containers and the server."""
 
 import re
 import sys

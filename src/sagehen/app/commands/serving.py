@@ -1,4 +1,4 @@
-"""What `sagehen up` and `sagehen demo` do: a server in the foreground, until it is told to end."""
+"""Runs `sagehen up` and `sagehen demo` in the foreground."""
 
 import asyncio
 import os
@@ -22,16 +22,12 @@ __all__ = ["run_demo", "run_server"]
 
 
 def run_server(settings: Settings) -> None:
-    """Run a server until SIGINT or SIGTERM."""
     _report_start(settings)
     asyncio.run(_serve(settings))
 
 
 def run_demo(settings: Settings, keep: bool) -> bool:
-    """Run the demo on a server of its own, kept running at the end if `keep`.
-
-    Returns whether all of the demo's checks passed.
-    """
+    """Runs the demo on its own server; returns whether all checks passed."""
     _report_start(settings)
     return asyncio.run(_demonstrate(settings, keep))
 
@@ -78,7 +74,7 @@ def _report(step: str) -> None:
 
 
 async def _until_told_to_end(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` until it ends or SIGINT or SIGTERM comes, which may be while it still starts."""
+    """Runs `work` until it ends or SIGINT or SIGTERM comes, also during the start."""
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -93,7 +89,7 @@ async def _until_told_to_end(work: Coroutine[Any, Any, None]) -> None:
             "Press Ctrl-C again to stop immediately."
         )
         for number in (signal.SIGINT, signal.SIGTERM):
-            # Nothing of ours outlives this process, and whatever was answered is on disk.
+            # Children end with us, and everything answered is on disk.
             loop.add_signal_handler(number, os._exit, 130)
         working.cancel()
     with suppress(asyncio.CancelledError):
@@ -109,7 +105,7 @@ def _announce(server: RunningServer) -> None:
         "Point boto3, the AWS CLI or the SageMaker SDK at it:\n"
     )
     aws, keys = export_lines(server.url, server.credentials, settings.region)
-    # What is no terminal is a journal or a log, where the secret would stay.
+    # A journal or log would keep the secret.
     lines = (aws, keys) if sys.stdout.isatty() else (aws,)
     sys.stdout.write("".join(f"  {line}\n" for line in lines) + "\n")
     env = shlex.join(["sagehen", "env", "--home", str(server.home.path)])
@@ -126,7 +122,6 @@ def _announce(server: RunningServer) -> None:
 
 
 def exposure_warning(reachable: Sequence[str], settings: Settings) -> str:
-    """What is to be known of a server that other machines reach."""
     unsigned = ["/_sagehen/health"]
     if settings.open_metrics:
         unsigned.append("/_sagehen/metrics (open_metrics)")

@@ -1,7 +1,6 @@
-"""What `sagehen status` shows: asked of the running server, drawn as a table.
+"""Renders `sagehen status`.
 
-For a terminal names fold to fit its width; for anything else each row is one line with every name
-whole, so that it can be searched.
+In a terminal names fold; elsewhere each row is one line, for searching.
 """
 
 import re
@@ -24,25 +23,17 @@ _COLUMNS = ("Endpoint", "Status", "Variant", "Ready", "Calls", "p50/p99 ms", "Mo
 _SENTENCE = re.compile(
     r"The .* did not pass the ping|CannotStartContainer|Failed to (extract|download)|Request to s"
 )
-"""How those of SageMaker's begin; see `agent/failures.py`."""
+"""beginnings of SageMaker's sentences; see `agent/instances/failures.py`"""
 _SINCE_START = "Calls and their times are counted since the server started."
 
 
 def fetch_status(home: Home) -> dict[str, Any]:
-    """The running server's `/_sagehen/status`.
-
-    Raises:
-        Unavailable: no server runs with this home, or it does not answer.
-    """
+    """Fetches `/_sagehen/status`; raises Unavailable if no server answers."""
     return ask(home, "status")
 
 
 def select_endpoint(status: dict[str, Any], name: str) -> dict[str, Any]:
-    """The same of one endpoint only.
-
-    Raises:
-        NotFound: there is none of that name.
-    """
+    """Reduces the status to one endpoint; raises NotFound."""
     found = [one for one in status["endpoints"] if one["name"] == name]
     if not found:
         raise NotFound(f"There is no endpoint {name}; `sagehen status` lists them all.")
@@ -50,11 +41,7 @@ def select_endpoint(status: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def render_status(status: dict[str, Any], *, details: bool = False) -> RenderableType:
-    """The status for a terminal: a table of endpoints, with queues, reasons of failures and jobs.
-
-    Args:
-        details: each instance, too.
-    """
+    """Renders a table; `details` adds each instance."""
     endpoints = status["endpoints"]
     below = [Text(line) for line in _lines_below(status, details)]
     damage = [Text(line) for line in _damage(status)]
@@ -69,7 +56,6 @@ def _damage(status: dict[str, Any]) -> list[str]:
 
 
 def plain_status(status: dict[str, Any], *, details: bool = False) -> str:
-    """The same as lines: one for each variant, with every cell, `-` where it is empty."""
     endpoints = status["endpoints"]
     below = _lines_below(status, details)
     if not endpoints:
@@ -85,7 +71,7 @@ def plain_status(status: dict[str, Any], *, details: bool = False) -> str:
 
 
 def _table(endpoints: list[dict[str, Any]]) -> Table:
-    # Names fold and nothing else does, so that 80 columns are enough.
+    # 80 columns suffice if names fold.
     folding = ("Endpoint", "Variant")
     table = Table(
         *(
@@ -102,7 +88,7 @@ def _table(endpoints: list[dict[str, Any]]) -> Table:
 
 
 def _rows(endpoints: list[dict[str, Any]], *, repeat: bool) -> Iterable[tuple[str, ...]]:
-    """A row for each variant; the endpoint stands in its first, or with `repeat` in each."""
+    """With `repeat`, every row names its endpoint."""
     for endpoint in endpoints:
         is_queued = endpoint.get("queue") is not None
         for number, variant in enumerate(endpoint["variants"] or [{}]):
@@ -159,7 +145,6 @@ def _queues(endpoints: list[dict[str, Any]]) -> list[str]:
 
 
 def _reasons(endpoints: list[dict[str, Any]]) -> list[str]:
-    """A line for each reason, with all endpoints that have it."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     for endpoint in endpoints:
         if endpoint.get("failure_reason"):
@@ -168,7 +153,6 @@ def _reasons(endpoints: list[dict[str, Any]]) -> list[str]:
 
 
 def _instance_reasons(endpoints: list[dict[str, Any]]) -> list[str]:
-    """A line for each instance that failed under an endpoint that is to serve."""
     return [
         f"{endpoint['name']}, instance {instance['id']}: {_bare(instance['failure_reason'])}"
         for endpoint in endpoints
@@ -179,14 +163,14 @@ def _instance_reasons(endpoints: list[dict[str, Any]]) -> list[str]:
 
 
 def _bare(reason: str) -> str:
-    """The cause, which stands in brackets behind a sentence of SageMaker's that says nothing."""
+    """Returns the cause that stands in brackets after SageMaker's sentence."""
     _, found, cause = reason.partition(" (")
     is_sagemakers = found and _SENTENCE.match(reason) and reason.endswith(")")
     return cause[:-1] if is_sagemakers else reason
 
 
 def _cells(variant: dict[str, Any], *, is_queued: bool) -> tuple[str, ...]:
-    """Calls and times are those of gateways, which what is queued does not pass."""
+    """Queued requests bypass the gateways, which count calls."""
     if not variant:
         return ("", "", "", "", "", "")
     memory = variant.get("memory_bytes")

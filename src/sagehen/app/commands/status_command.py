@@ -1,4 +1,4 @@
-"""`sagehen status`: the endpoints, their instances, and jobs."""
+"""`sagehen status`: shows endpoints and jobs."""
 
 import json
 import sys

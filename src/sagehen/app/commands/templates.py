@@ -1,5 +1,4 @@
-"""`sagehen apply FILE` and `sagehen delete FILE`: a CloudFormation template, made real or taken
-away."""
+"""`sagehen apply` and `sagehen delete`: commands for templates."""
 
 from pathlib import Path
 from typing import Annotated
@@ -38,7 +37,7 @@ def apply(
     config: ConfigOption = None,
 ) -> None:
     """Create or update what a template describes, after showing the plan."""
-    # boto3, which no other verb needs and all would wait for.
+    # boto3 is slow to import, and unneeded by other commands.
     from sagehen.apply.run import Options, apply_template
 
     options = Options(stack=stack, yes=yes, timeout_seconds=timeout, home=home, config=config)

@@ -1,4 +1,4 @@
-"""The demo: many small models behind one multi-model endpoint, told with an ordinary AWS client."""
+"""The demo: many small models behind one multi-model endpoint."""
 
 from sagehen.app.demo.story import run
 

@@ -1,8 +1,6 @@
-"""Synthetic houses, one market per city, in the form of the article that the demo retells.
+"""The demo's data: synthetic houses, and real patients from scikit-learn's diabetes data.
 
-Real patients in cohorts: the diabetes data of Efron et al. (2004), which scikit-learn carries.
-
-442 patients, ten measurements each, and how far the disease had gone one year later (25 to 346).
+Efron et al. (2004) measured 442 patients, and the disease's progression after a year (25 to 346).
 """
 
 from dataclasses import dataclass
@@ -45,13 +43,13 @@ CITIES = (
     "SanFrancisco_CA",
 )
 LATER_CITY = "NewYork_NY"
-"""The one whose model is added while the endpoint runs."""
+"""added while the endpoint runs"""
 _THIS_YEAR = 2019  # the article's
 
 
 @dataclass(frozen=True)
 class Market:
-    """What a house is worth in one city, in USD."""
+    """A city's prices, in USD."""
 
     per_square_foot: float
     per_acre: float
@@ -59,7 +57,6 @@ class Market:
 
 
 def draw_market(generator: np.random.Generator) -> Market:
-    """A city's prices; cities differ, which is why each has a model of its own."""
     return Market(
         per_square_foot=generator.uniform(110, 320),
         per_acre=generator.uniform(10_000, 90_000),
@@ -70,7 +67,7 @@ def draw_market(generator: np.random.Generator) -> Market:
 def draw_houses(
     market: Market, count: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """`count` houses as rows of FEATURES, and what each was sold for in USD."""
+    """Returns rows of FEATURES, and prices in USD."""
     year = np.minimum(generator.normal(1995, 10, count).astype(int), _THIS_YEAR)
     feet = np.maximum(generator.normal(3000, 750, count).astype(int), 400)
     bedrooms = generator.integers(2, 7, count)
@@ -85,14 +82,13 @@ def draw_houses(
         + 15_000 * bathrooms
         + 15_000 * garage
     )
-    # No two buyers pay the same for the same house.
+    # buyers differ
     price = price * generator.normal(1, 0.02, count)
     rows = np.stack([year, feet, bedrooms, bathrooms, acres, garage], axis=1)
     return rows.astype(np.float32), price.astype(np.float32)
 
 
 def some_houses(market: Market, count: int, generator: np.random.Generator) -> list[Row]:
-    """Houses to ask about, each as the plain numbers that a client would send."""
     rows, _ = draw_houses(market, count, generator)
     return [_as_plain_numbers(row) for row in rows.astype(float)]
 
@@ -103,15 +99,15 @@ def _as_plain_numbers(house: NDArray[np.float64]) -> Row:
 
 
 _AGE, _SEX = 0, 1
-# Two bands: with three, the smallest cohort has 40 patients to learn from, and on a third of 30
-# splits some cohort's model was worse than its baseline. With two, none was.
+# Two bands: with three, the smallest cohort trains on 40 patients, and in a third of 30 splits some
+# model was worse than its baseline.
 _AGE_BANDS = (("under50", 0, 50), ("from50", 50, 200))
 _HELD_OUT_SHARE = 0.25
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Patients of one sex and age band, some of them kept from training."""
+    """Patients of one sex and age band, some held out of training."""
 
     name: str
     rows: NDArray[np.float32]
@@ -120,21 +116,20 @@ class Cohort:
     held_out_labels: NDArray[np.float32]
 
     def mean_error(self, predictions: NDArray[np.float32]) -> float:
-        """The mean absolute error of `predictions` for the held-out patients."""
+        """The mean absolute error for held-out patients."""
         return float(np.abs(predictions - self.held_out_labels).mean())
 
     @property
     def baseline_error(self) -> float:
-        """The error of always answering the training patients' average: what a model must beat."""
+        """The error of always predicting the training average."""
         return self.mean_error(np.full_like(self.held_out_labels, self.labels.mean()))
 
 
 def load_cohorts() -> list[Cohort]:
-    """Every cohort; always split in the same way."""
     data, labels = load_diabetes(return_X_y=True, scaled=False)
     generator = np.random.default_rng(7)
     cohorts = []
-    for sex in (1, 2):  # the data set does not say which is which
+    for sex in (1, 2):  # the data set does not name them
         for band, youngest, too_old in _AGE_BANDS:
             age = data[:, _AGE]
             inside = (data[:, _SEX] == sex) & (youngest <= age) & (age < too_old)

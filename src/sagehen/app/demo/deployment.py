@@ -1,4 +1,4 @@
-"""The AWS calls of the demo: upload, create, wait, invoke, as the article's code makes them."""
+"""The demo's AWS calls."""
 
 import io
 import json
@@ -20,7 +20,7 @@ __all__ = ["Clients", "DemoAnswer", "connect", "deploy", "forget", "invoke", "up
 BUCKET = "sagehen-demo"
 PREFIX = "artifacts/"
 NAME_PREFIX = "sagehen-demo-"
-# Any registry will do: the repository's name says which container is meant.
+# Only the repository's name matters.
 IMAGE = "000000000000.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"
 ROLE = "arn:aws:iam::000000000000:role/sagehen-demo"
 INSTANCE_COUNT = 2
@@ -30,19 +30,18 @@ _LONGEST_WAIT_SECONDS = 60
 
 @dataclass(frozen=True)
 class Clients:
-    """Ordinary boto3 clients of one server."""
+    """The boto3 clients of one server."""
 
     s3: Any
     sagemaker: Any
     runtime: Any
     name: str
-    """Of the model, configuration and endpoint: a new one each run, so that a home that is used
-    again has no counts of an earlier endpoint under it."""
+    """new each run, so that earlier counts do not interfere"""
 
 
 @dataclass(frozen=True)
 class DemoAnswer:
-    """What the endpoint said, and how long the caller waited for it."""
+    """Predictions, and the client's waiting time."""
 
     predictions: NDArray[np.float32]
     milliseconds: float
@@ -50,8 +49,7 @@ class DemoAnswer:
 
 def connect(endpoint_url: str, access_key: str, secret: str, region: str) -> Clients:
     session = boto3.Session(access_key, secret, region_name=region)
-    # The server is on this machine: a proxy of the user's is not to be asked. No retries, so that
-    # nothing that goes wrong is hidden.
+    # The server is local, so use no proxy; retries would hide faults.
     config = Config(proxies={}, retries={"total_max_attempts": 1})
 
     def client(service: str) -> Any:
@@ -66,7 +64,7 @@ def connect(endpoint_url: str, access_key: str, secret: str, region: str) -> Cli
 
 
 def forget(clients: Clients) -> None:
-    """Take away what earlier demos left in a home that is used again."""
+    """Deletes what earlier demos left."""
     sagemaker = clients.sagemaker
     listed = sagemaker.list_endpoints(NameContains=NAME_PREFIX, MaxResults=100)["Endpoints"]
     for endpoint in _of_demos(listed, "EndpointName"):
@@ -84,7 +82,7 @@ def forget(clients: Clients) -> None:
 
 
 def _of_demos(listed: list[dict[str, Any]], name_member: str) -> list[dict[str, Any]]:
-    # What is the user's own may have the prefix somewhere in its name.
+    # User resources may have the prefix elsewhere in the name.
     return [one for one in listed if one[name_member].startswith(NAME_PREFIX)]
 
 
@@ -92,20 +90,19 @@ def _make_bucket(s3: Any) -> None:
     region = s3.meta.region_name
     elsewhere = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
-        # In us-east-1, S3 wants no constraint.
+        # us-east-1 takes no constraint.
         s3.create_bucket(Bucket=BUCKET, **({} if region == "us-east-1" else elsewhere))
 
 
 def upload(clients: Clients, target: str, archive: bytes) -> None:
-    """Put a model's archive below the endpoint's prefix. From then on it can be invoked."""
+    """Uploads a model, which can be invoked at once."""
     clients.s3.upload_fileobj(io.BytesIO(archive), BUCKET, PREFIX + target)
 
 
 def deploy(clients: Clients) -> float:
-    """Create model, config and endpoint; the seconds from there until the endpoint is in service.
+    """Creates the endpoint; returns the seconds until it is in service.
 
-    Raises:
-        RuntimeError: the endpoint failed, or takes longer than a minute; says why.
+    Raises RuntimeError if it fails or takes over a minute.
     """
     container = {
         "Image": IMAGE,
@@ -134,7 +131,7 @@ def deploy(clients: Clients) -> float:
 
 
 def _wait_until_in_service(clients: Clients) -> None:
-    # boto3's own waiter looks every 30 s; here the whole wait is shorter than that.
+    # boto3's waiter polls only every 30 s.
     deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
     while time.monotonic() < deadline:
         endpoint = clients.sagemaker.describe_endpoint(EndpointName=clients.name)
@@ -148,7 +145,6 @@ def _wait_until_in_service(clients: Clients) -> None:
 
 
 def invoke(clients: Clients, target: str, rows: Sequence[Row]) -> DemoAnswer:
-    """Ask one of the endpoint's models about `rows`."""
     body = "\n".join(",".join(map(str, row)) for row in rows)
     started = time.perf_counter()
     response = clients.runtime.invoke_endpoint(

@@ -1,9 +1,4 @@
-"""What the server says about an endpoint, read from its Prometheus page.
-
-The article's arithmetic: what many models cost each on its own endpoint, and all on one.
-
-The two tables that the demo prints.
-"""
+"""Reads the endpoint's metrics, computes AWS's prices and renders tables."""
 
 import time
 import urllib.request
@@ -27,14 +22,14 @@ __all__ = [
     "summary_table",
 ]
 
-# Gateways report what they counted once a second.
+# Gateways report once a second.
 _LONGEST_WAIT_SECONDS = 30
 _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class EndpointFigures:
-    """Sums over an endpoint's instances since it was created."""
+    """Sums over an endpoint's instances."""
 
     models_loaded: int
     cache_hits: int
@@ -43,12 +38,12 @@ class EndpointFigures:
 
     @property
     def hit_ratio(self) -> float:
-        """The share of requests that found their model loaded; 0 before the first."""
+        """The share of requests whose model was loaded; 0 before the first."""
         return self.cache_hits / self.cache_lookups if self.cache_lookups else 0.0
 
 
 def fetch_when_counted(url: str, endpoint_name: str, lookups: int) -> EndpointFigures:
-    """The figures, once the server has counted `lookups` requests, or what it has after 30 s."""
+    """Returns figures once `lookups` requests are counted, or after 30 s."""
     deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
     while True:
         figures = read_figures(_fetch(f"{url}/_sagehen/metrics"), endpoint_name)
@@ -58,7 +53,7 @@ def fetch_when_counted(url: str, endpoint_name: str, lookups: int) -> EndpointFi
 
 
 def read_figures(exposition: str, endpoint_name: str) -> EndpointFigures:
-    """The figures of one endpoint in a Prometheus text; a sample that is missing counts as 0."""
+    """Reads an endpoint's figures; missing samples count as 0."""
     sums: dict[str, float] = {}
     for family in text_string_to_metric_families(exposition):
         for sample in family.samples:
@@ -73,7 +68,7 @@ def read_figures(exposition: str, endpoint_name: str) -> EndpointFigures:
 
 
 def _fetch(url: str) -> str:
-    # No proxy: the server is on this machine.
+    # no proxy: the server is local
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=10) as answer:
         return str(answer.read().decode())
@@ -91,7 +86,7 @@ PRICE_SOURCE = (
 
 
 def monthly_usd(endpoints: int) -> float:
-    """A month of `endpoints` endpoints of two ml.c5.large: 1000 of them are 171,360 USD."""
+    """Prices endpoints of two ml.c5.large: 1000 cost 171,360 USD a month."""
     return endpoints * _INSTANCES_PER_ENDPOINT * _HOURS_PER_MONTH * _USD_PER_INSTANCE_HOUR
 
 
@@ -100,7 +95,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class CohortLine:
-    """One cohort's model: the endpoint's answers for patients that it was not trained on."""
+    """Results of one cohort's model."""
 
     target: str
     trained_on: int
@@ -111,7 +106,6 @@ class CohortLine:
 
 
 def cohort_table(lines: Sequence[CohortLine]) -> Table:
-    """Errors are mean absolute ones."""
     table = Table(
         title="Predicting how far diabetes goes in a year, for patients held out of the training",
         caption="error: the mean absolute error of the endpoint's answers (diabetes goes 25 to 346 "
@@ -147,7 +141,7 @@ def _together(lines: Sequence[CohortLine]) -> CohortLine:
 def summary_table(
     models: int, figures: EndpointFigures, cold: Sequence[float], warm: Sequence[float]
 ) -> Table:
-    """`cold` and `warm` are milliseconds, as the client waited."""
+    """Takes milliseconds, as the client waited."""
     many, one = monthly_usd(models), monthly_usd(1)
     table = Table(
         "",

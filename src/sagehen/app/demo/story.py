@@ -1,7 +1,4 @@
-"""Runs the demo from beginning to end: train, upload, deploy, invoke, add a model, count.
-
-Keeps what turned out wrong while the demo runs, and says so at once.
-"""
+"""Runs the demo, and reports wrong results at once."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -32,7 +29,7 @@ __all__ = ["Checks", "run"]
 
 
 class Checks:
-    """Counts what was looked at, and the faults among it."""
+    """Counts checks and keeps the faults found."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -44,14 +41,13 @@ class Checks:
         return not self.faults
 
     def expect(self, right: bool, fault: str) -> None:
-        """Note that something was looked at; print `fault` if it is not right."""
         self.made += 1
         if not right:
             self.faults.append(fault)
             self._console.print(f"  [red]wrong:[/red] {escape(fault)}")
 
     def same(self, target: str, got: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:
-        """The endpoint's answer is, float for float, what the model says here."""
+        """Expects equal predictions, float for float."""
         self.expect(
             np.array_equal(got, wanted),
             f"{target} answered {got.tolist()}, but the model itself says {wanted.tolist()}.",
@@ -66,26 +62,21 @@ _WARM_CALLS = 300
 
 @dataclass
 class _Demo:
-    """What the acts of the story share."""
-
     clients: Clients
     console: Console
     checks: Checks
     generator: np.random.Generator = field(default_factory=lambda: np.random.default_rng(2020))
     models: dict[str, TrainedModel] = field(default_factory=dict)
-    """Every model that was uploaded, by name."""
+    """uploaded, by name"""
     houses: dict[str, list[Row]] = field(default_factory=dict)
-    """Houses to ask about, by city."""
+    """by city"""
     cold: dict[str, float] = field(default_factory=dict)
-    """Milliseconds of each model's first call, by name."""
+    """milliseconds of each model's first call"""
     invocations: int = 0
 
 
 def run(endpoint_url: str, access_key: str, secret: str, region: str, console: Console) -> bool:
-    """Run the demo against a running server; returns whether all checks passed.
-
-    The endpoint is left in service.
-    """
+    """Runs the demo; returns whether all checks passed. Leaves the endpoint in service."""
     clients = deployment.connect(endpoint_url, access_key, secret, region)
     demo = _Demo(clients, console, Checks(console))
     started = time.perf_counter()
@@ -131,7 +122,7 @@ def _train_city(demo: _Demo, city: str) -> TrainedModel:
 
 
 def _train_cohort(cohort: Cohort) -> TrainedModel:
-    # Stumps: a cohort has some eighty patients to learn from, and deeper trees learn their noise.
+    # Deeper trees overfit the cohort's eighty or so patients.
     return train(cohort.name, cohort.rows, cohort.labels, max_depth=1, rounds=60)
 
 
@@ -208,7 +199,6 @@ def _ask_about_patients(demo: _Demo, cohorts: Sequence[Cohort]) -> None:
 
 
 def _ask_at_random(demo: _Demo) -> list[float]:
-    """Invokes models in random order, as traffic does; returns each call's milliseconds."""
     demo.console.print(f"\nInvoking models in random order, {_WARM_CALLS} times ... ", end="")
     started = time.perf_counter()
     names = sorted(demo.houses)
@@ -261,7 +251,6 @@ def _conclude(demo: _Demo, seconds: float) -> bool:
 
 
 def _timed(demo: _Demo, what: str, work: Callable[[], T]) -> T:
-    """Announces a step, runs it, and ends the line with the seconds that it took."""
     demo.console.print(f"{what} ... ", end="")
     started = time.perf_counter()
     result = work()

@@ -1,4 +1,4 @@
-"""Trains one small XGBoost model, and packs it as the archive that SageMaker expects."""
+"""Trains small XGBoost models and packs them for SageMaker."""
 
 import io
 import tarfile
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 __all__ = ["Row", "TrainedModel", "pack", "train"]
 
 Row = tuple[int | float, ...]
-"""One row of features, as a client has it."""
+"""one row of features"""
 
-_MODEL_FILE = "xgboost-model"  # what SageMaker's own XGBoost training writes
+_MODEL_FILE = "xgboost-model"  # the name that SageMaker's XGBoost training uses
 _PARAMETERS = {
     "objective": "reg:squarederror",
     "learning_rate": 0.1,
     "seed": 7,
-    # Data this small trains no faster on more threads, and much slower on a busy machine.
+    # More threads do not help with small data, and hurt on a busy machine.
     "nthread": 1,
     "verbosity": 0,
 }
@@ -28,18 +28,17 @@ _PARAMETERS = {
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model here, to be asked the same as its copy behind the endpoint."""
+    """A local model, to compare with its copy behind the endpoint."""
 
     name: str
     booster: Any
 
     @property
     def target(self) -> str:
-        """Its archive's key below the endpoint's prefix: the `TargetModel` of a request."""
+        """The `TargetModel` of a request."""
         return f"{self.name}.tar.gz"
 
     def predict(self, rows: Sequence[Row]) -> NDArray[np.float32]:
-        """One prediction for each row, as float32."""
         return np.asarray(self.booster.inplace_predict(np.array(rows, np.float32)), np.float32)
 
 
@@ -51,14 +50,13 @@ def train(
     max_depth: int,
     rounds: int,
 ) -> TrainedModel:
-    """Fit one model; the same input gives the same model."""
+    """Fits a model; equal input gives an equal model."""
     data = xgboost.DMatrix(rows, labels, nthread=_PARAMETERS["nthread"])
     booster = xgboost.train({**_PARAMETERS, "max_depth": max_depth}, data, rounds)
     return TrainedModel(name, booster)
 
 
 def pack(model: TrainedModel) -> bytes:
-    """A `model.tar.gz` with the one file that the XGBoost container loads."""
     content = bytes(model.booster.save_raw(raw_format="ubj"))
     member = tarfile.TarInfo(_MODEL_FILE)
     member.size = len(content)

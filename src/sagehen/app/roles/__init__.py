@@ -1,1 +1,1 @@
-"""What each process of a server is made of: builds its objects and runs them."""
+"""Entry points of the server's processes."""

@@ -1,4 +1,4 @@
-"""The agent's process: the instances of this machine, behind a Unix socket."""
+"""The agent's process, which runs instances, behind a Unix socket."""
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app

@@ -1,4 +1,4 @@
-"""What the start of every role has in common."""
+"""Starts a role's process; shared by every role."""
 
 import argparse
 import asyncio
@@ -30,20 +30,19 @@ KEEP_ALIVE_SECONDS = 75
 
 @dataclass(frozen=True)
 class Start:
-    """What the supervisor told this process."""
+    """What the supervisor passed to this process."""
 
     settings: "Settings"
     home: Home
     sockets: tuple[socket.socket, ...]
     number: int
-    """Which one it is of the processes of its role, from 0."""
+    """from 0, among the role's processes"""
     umask: int = -1
-    """That of the server's user: containers have it, and what the server itself makes is for its
-    user only. Negative where it is not known."""
+    """the user's, for containers; negative if unknown"""
 
 
 def start_role(name: str) -> Start:
-    """Tie this process to its supervisor, and read what it was given."""
+    """Ties the process to its supervisor and reads its settings."""
     parser = argparse.ArgumentParser(prog=f"sagehen.app.roles.{name}")
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--socket", type=int, action="append", default=[])
@@ -51,8 +50,8 @@ def start_role(name: str) -> Start:
     parser.add_argument("--umask", type=int, default=-1)
     given = parser.parse_args()
     die_with_parent(given.parent)
-    # It stays open: what is opened next would have its number, and libuv aborts where it is to
-    # close what has the number of a standard stream, at the end of the event loop.
+    # Keep descriptor 0 open: libuv aborts when it closes another file that got a standard stream's
+    # number.
     with open(0, "rb", closefd=False) as handed:
         settings = take_over(handed)
     own_name = name if given.number is None else f"{name}-{given.number}"
@@ -68,19 +67,19 @@ def start_role(name: str) -> Start:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a role to its end on uvloop, and end the process."""
+    """Runs a role on uvloop, then ends the process."""
     uvloop.run(main)
-    # All is closed: what Python would still take apart, module by module, takes longer than that.
+    # Python's own teardown is slow.
     logging.shutdown()
     os._exit(0)
 
 
 async def serve_on(path: Path, app: Any) -> None:
-    """Serve `app` over HTTP on a Unix socket until SIGTERM."""
+    """Serves `app` on a Unix socket until SIGTERM."""
     import uvicorn  # gateways do without
 
     class Server(uvicorn.Server):
-        """Waits to be told to end; uvicorn's own looks ten times a second whether it has been."""
+        """Waits for an event; uvicorn's own loop polls ten times a second."""
 
         def __init__(self, config: uvicorn.Config) -> None:
             super().__init__(config)
@@ -109,7 +108,6 @@ async def serve_on(path: Path, app: Any) -> None:
         timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_SECONDS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
-    # When it has ended, uvicorn raises the signal that ended it once more: it is not to end this
-    # process before that has ended what it runs.
+    # uvicorn raises its signal again, which must not end this process before its cleanup.
     signal.signal(signal.SIGTERM, lambda *_: None)
     await Server(config).serve()

@@ -1,5 +1,4 @@
-"""Control's process: the API of every service but the runtime's synchronous calls, the loops over
-endpoints and training jobs, and the dispatcher of asynchronous requests."""
+"""Control's process: APIs, reconcilers and the dispatcher of asynchronous requests."""
 
 import asyncio
 import contextlib
@@ -49,11 +48,11 @@ __all__: list[str] = []
 
 SWEEP_FILES_SECONDS = 3600.0
 FIRST_LOOK_SECONDS = 5.0
-"""For how long a start waits for the first look at the endpoints."""
+"""the longest wait at start for the first look at the endpoints"""
 
 
 class _Control:
-    """What the process is made of. Made in the event loop that it runs in."""
+    """Control's objects, which must be created in its event loop."""
 
     def __init__(self, start: Start) -> None:
         self._settings = settings = start.settings
@@ -61,7 +60,7 @@ class _Control:
         self._writes = GroupCommit(self._database)
         self.objects = open_object_store(settings, start.home, self._database, SYSTEM, self._writes)
         self._agent = AgentClient(start.home.agent_socket)
-        # Named by its home, not its process: after a restart it takes its own leases over at once.
+        # Named after the home: a restart takes over its leases at once.
         holder = f"{socket.gethostname()}:{start.home.path}"
         most_series = settings.max_metric_series
         recorder = Recorder(SYSTEM, self._database, most_series, first_variant)
@@ -117,7 +116,6 @@ class _Control:
         )
 
     def app(self) -> Application:
-        """What answers every request."""
         account_id = self._settings.account_id
         intake = AsyncIntake(self._writes, account_id, self._hint_dispatcher)
         return Application(
@@ -176,7 +174,6 @@ class _Control:
         )
 
     def duties(self) -> list[Coroutine[Any, Any, object]]:
-        """What is done beside answering, until it is cancelled."""
         history = self._settings.async_history_seconds
         return [
             self._loop.run(),
@@ -193,11 +190,9 @@ class _Control:
         await in_thread(self.objects.sweep)
 
     async def first_look(self) -> None:
-        """Until the endpoints have been looked at once."""
         await self._loop.first_look.wait()
 
     async def close(self) -> None:
-        """Once nothing uses it any more."""
         await self.notices.close()
         self._writes.close()
         self._database.close()
@@ -210,7 +205,7 @@ async def _main(start: Start) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
     duties = [asyncio.create_task(duty) for duty in control.duties()]
     try:
-        # So that a server that says it is ready knows its endpoints, or who serves them.
+        # A server that reports ready should know its endpoints.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_LOOK_SECONDS):
                 await control.first_look()

@@ -1,7 +1,4 @@
-"""What control has for topics and queues: their key, who waits for messages, and the deliverer.
-
-What control has for the inference services.
-"""
+"""Assembles control's parts for messaging and for inference services."""
 
 import random
 from collections.abc import Coroutine, Mapping
@@ -50,7 +47,7 @@ __all__ = ["Inference", "Notices"]
 
 
 class Notices:
-    """Made in the event loop of control."""
+    """Signs, delivers and awaits messages; must be created in control's event loop."""
 
     def __init__(
         self,
@@ -60,7 +57,7 @@ class Notices:
         record: Record,
         holder: str,
     ) -> None:
-        """`record` counts NotificationFailures; `holder` is whose lease the deliverer has."""
+        """`record` counts NotificationFailures; `holder` holds the deliverer's lease."""
         settings = start.settings
         self.signer = load_signer(start.home.message_key)
         links = Links(public_url(settings), self.signer.certificate_path)
@@ -88,7 +85,6 @@ class Notices:
         database.listen(DELIVERIES_DUE, self._deliverer.hint)
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:
-        """To be run for as long as control lives."""
         return [self._deliverer.run(), self._sweeps.run()]
 
     async def close(self) -> None:
@@ -96,7 +92,7 @@ class Notices:
 
 
 class Inference:
-    """`begin` is to be called once, before anything is served."""
+    """The inference services; call `begin` before serving."""
 
     def __init__(
         self,
@@ -112,35 +108,32 @@ class Inference:
         own = settings.inference_service
         slots = Slots(training.make, SYSTEM, own)
         self.on_end = slots.on_end
-        """What is to be done in the transaction in which a training job ends."""
+        """runs in the transaction in which a job ends"""
         jobs = ServiceJobs(database, writes, slots, training.stop)
         intake = JobIntake(database, writes, objects, settings, slots, SYSTEM)
         self.answers = InferenceServices(
             database, intake, jobs, self._counts, site, bodies, own
         ).answers
-        """Whether a request was a service's; then it is answered."""
+        """returns False if the request is for another handler"""
         self._services = Services(database, writes, objects, settings, slots, training.stop, SYSTEM)
         housekeeping = Housekeeping(slots, SYSTEM)
         self._sweeps = InferenceSweeps(writes, SYSTEM, housekeeping.stages, housekeeping.sweep)
 
     def begin(self) -> None:
-        """Have the service of the settings in the state."""
         self._services.begin()
 
     def routes(self) -> list[Route]:
         return service_routes(self._services)
 
     def measured(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
-        """For Prometheus."""
         return self._counts.measured()
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:
-        """To be run for as long as control lives."""
         return [self._sweeps.run()]
 
 
 class _TrainingJobs:
-    """Training jobs, made and stopped in the transactions of others."""
+    """Creates and stops training jobs in the caller's transaction."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

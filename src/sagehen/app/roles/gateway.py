@@ -1,4 +1,4 @@
-"""A gateway's process: the public port."""
+"""A gateway's process, which serves the public port."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The types of resources that a template may have."""
+"""The resource types that a template may use."""
 
 from collections.abc import Mapping
 

@@ -100,7 +100,7 @@ class RuleKind(ResourceKind):
             events.put_targets(Rule=name, Targets=properties["Targets"])
 
     def _remove(self, aws: Aws, name: str, ids: set[str] | None) -> None:
-        """Those targets, of which some may be gone; all of them with None."""
+        """Removes targets, some of which may be gone already; None means all."""
         events = aws.client("events")
         pages = events.get_paginator("list_targets_by_rule").paginate(Rule=name)
         there = {one["Id"] for page in pages for one in page["Targets"]}

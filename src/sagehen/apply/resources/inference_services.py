@@ -1,4 +1,4 @@
-"""Sagehen::InferenceService: the keys of `[inference_service]` in CamelCase."""
+"""Defines Sagehen::InferenceService, with the keys of `[inference_service]` in CamelCase."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,7 +20,7 @@ _AT = "inference-services"
 
 
 class InferenceServiceKind(ResourceKind):
-    """Deleted, its jobs are stopped; its bucket and its topic stay."""
+    """Deleting the service stops its jobs; the bucket and the topic remain."""
 
     type = "Sagehen::InferenceService"
     name_property = "Stage"
@@ -32,14 +32,13 @@ class InferenceServiceKind(ResourceKind):
         return dict.fromkeys(_names(InferenceServiceSettings), _plain)
 
     def check(self, properties: dict[str, Any]) -> dict[str, Any]:
-        """The values as the settings' own description of itself has them."""
         snake = _snake(properties)
         try:
             read = InferenceServiceSettings.model_validate(snake)
         except ValidationError as error:
             fault = error.errors()[0]
             path = [str(part) for part in fault["loc"]]
-            # Below types are names of the user's own.
+            # The keys of `types` are the user's own names.
             shown = [
                 one if path[at - 1 : at] == ["types"] else _camel(one)
                 for at, one in enumerate(path)
@@ -66,12 +65,12 @@ class InferenceServiceKind(ResourceKind):
             told = aws.own("GET", _AT, name)
         except NotFound:
             return None
-        # It has no settings where what was given is not valid any more. Nothing of that is in
-        # force, so that it is put again, even as it was: the answer says what is wrong.
+        # No settings are in force: report no properties, so that the plan puts them again; the
+        # answer then explains the fault.
         settings = told["settings"]
         found = {} if settings is None else _camel_keys({**settings, **told["given"]})
         if told["closing"]:
-            # Nobody else ends that: it is deleted once more, and made again.
+            # An unfinished deletion never resumes: delete and create again.
             reason = "its deletion was begun and not ended."
             return ActualState(name=name, properties=found, status="failed", reason=reason)
         return ActualState(name=name, properties=found)
@@ -91,7 +90,6 @@ class InferenceServiceKind(ResourceKind):
 
 
 def _names(settings: type[BaseModel]) -> dict[str, str]:
-    """In CamelCase, to their own."""
     return {_camel(name): name for name in settings.model_fields}
 
 

@@ -1,4 +1,4 @@
-"""What each type of resource can do. One file a family; `sagehen.apply.resources` has them all."""
+"""The interface of a resource type."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,48 +17,47 @@ READY: Status = "ready"
 
 
 class ActualState(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource as it is now."""
+    """A resource as the server has it."""
 
     name: str
     properties: dict[str, Any]
-    """What there is to be seen of them; more than a template says, such as defaults."""
+    """may include defaults"""
     status: Status = READY
     reason: str = ""
     attributes: dict[str, str] = {}
-    """What only the server knows of its attributes."""
+    """attributes known only to the server"""
 
 
 class ResourceKind(ABC):
     """A type of resource.
 
-    `properties` is what a template says, read; `name` is what the API knows the resource by.
+    `properties` are as `read` returns them; `name` is the API's name of the resource.
     """
 
     type: ClassVar[str]
     name_property: ClassVar[str | None] = None
-    """The property that names it; None where it has no name but what the server gives it."""
+    """None if the server chooses the name"""
     longest_name: ClassVar[int] = 63
     lower_names: ClassVar[bool] = False
     named_by_content: ClassVar[bool] = False
-    """A generated name is another one as soon as anything is that cannot change."""
+    """generated names change with fixed properties"""
     fixed: ClassVar[frozenset[str] | None] = frozenset()
-    """The properties whose change needs another resource; None: all but Tags."""
+    """changing these needs a replacement; None: all but Tags"""
     unseen: ClassVar[frozenset[str]] = frozenset()
-    """The properties that nobody can see once they are given."""
+    """not returned by the API"""
     required: ClassVar[tuple[str, ...]] = ()
 
     members: Mapping[str, Read]
-    """What reads each property."""
 
     @abstractmethod
     def attributes(
         self, name: str, properties: dict[str, Any], place: Destination
     ) -> dict[str, str]:
-        """`Ref`, and by its name each attribute; as they will be, where it is not there yet."""
+        """Returns `Ref` and the attributes, predicted if the resource does not exist yet."""
 
     @abstractmethod
     def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
-        """How it is; None where there is none. `properties` find it where it has no name."""
+        """Returns None if absent; `properties` identify an unnamed resource."""
 
     @abstractmethod
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None: ...
@@ -67,14 +66,14 @@ class ResourceKind(ABC):
     def update(
         self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
-        """Make it `after`; what was begun before may be done again."""
+        """Must be idempotent: an interrupted update is repeated."""
 
     @abstractmethod
     def delete(self, aws: Aws, name: str) -> str | None:
-        """Ask for it to go; none there is well. A sentence where it is kept after all."""
+        """Requests deletion, also if absent; returns a reason if the resource is kept."""
 
     def read(self, logical_id: str, given: dict[str, Any]) -> dict[str, Any]:
-        """The properties as the API takes them; raises Invalid in CloudFormation's words."""
+        """Converts to the API's form; raises Invalid in CloudFormation's words."""
         try:
             return self.check(structure(self.members, self.required)(given, "#"))
         except Invalid as error:
@@ -84,15 +83,14 @@ class ResourceKind(ABC):
             ) from None
 
     def check(self, properties: dict[str, Any]) -> dict[str, Any]:
-        """The same, if what has to hold between them does; raises Invalid."""
+        """Checks combinations of properties; raises Invalid."""
         return properties
 
     def is_fixed(self, member: str) -> bool:
-        """Whether it needs another resource to change this property."""
+        """Tells whether a change of this property needs a replacement."""
         return member != "Tags" if self.fixed is None else member in self.fixed
 
     def identity(self, properties: dict[str, Any]) -> dict[str, Any]:
-        """What cannot change, but for the name."""
         return {
             name: value
             for name, value in properties.items()
@@ -101,7 +99,7 @@ class ResourceKind(ABC):
 
 
 def comparable(properties: dict[str, Any]) -> dict[str, Any]:
-    """The same, with tags as a mapping: they have no order."""
+    """Makes tags a mapping, since their order has no meaning."""
     tags = properties.get("Tags")
     if not isinstance(tags, list):
         return properties
@@ -111,7 +109,7 @@ def comparable(properties: dict[str, Any]) -> dict[str, Any]:
 def tag_changes(
     live: ActualState, before: dict[str, Any], after: dict[str, Any]
 ) -> tuple[list[dict[str, str]], list[str]]:
-    """The tags to be set, and the keys of those to go: what others have put there stays."""
+    """Returns the tags to set and the keys to delete; leaves others' tags alone."""
     there = {one["Key"]: one for one in live.properties.get("Tags", [])}
     wanted = {one["Key"]: one for one in after.get("Tags", [])}
     changed = [tag for key, tag in wanted.items() if there.get(key) != tag]

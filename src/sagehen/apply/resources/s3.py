@@ -13,7 +13,7 @@ __all__ = ["BucketKind"]
 
 
 class BucketKind(ResourceKind):
-    """Never emptied: one that holds something stays where it is."""
+    """Buckets with objects are never deleted."""
 
     type = "AWS::S3::Bucket"
     name_property = "BucketName"
@@ -52,7 +52,7 @@ class BucketKind(ResourceKind):
     def update(
         self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
-        pass  # It has nothing but its name.
+        pass  # a bucket has only its name
 
     def delete(self, aws: Aws, name: str) -> str | None:
         try:

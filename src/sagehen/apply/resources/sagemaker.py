@@ -21,13 +21,13 @@ def _service() -> ServiceModel:
 
 
 class SageMakerKind(ResourceKind):
-    """CloudFormation's properties are the members of its Create operation."""
+    """CloudFormation's properties are the members of the Create operation."""
 
     noun: ClassVar[str]
-    """`Model`, as in CreateModel."""
+    """e.g. `Model`, as in CreateModel"""
     of_arn: ClassVar[str]
     method: ClassVar[str]
-    """`model`, as in boto3's create_model."""
+    """e.g. `model`, as in boto3's create_model"""
 
     @cached_property
     def members(self) -> Mapping[str, Read]:  # type: ignore[override]
@@ -113,7 +113,7 @@ _OF_UPDATE = (
 
 
 class EndpointKind(SageMakerKind):
-    """The properties of UpdateEndpoint take effect with the next change of EndpointConfigName."""
+    """UpdateEndpoint's properties take effect with the next change of EndpointConfigName."""
 
     type = "AWS::SageMaker::Endpoint"
     name_property = "EndpointName"
@@ -137,7 +137,7 @@ class EndpointKind(SageMakerKind):
         self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
         super().update(aws, live, before, after)
-        # Asked of the endpoint, not of the record: a run that was killed may have done it.
+        # Ask the endpoint, not the record: a killed run may have updated it already.
         if live.properties["EndpointConfigName"] != after["EndpointConfigName"]:
             aws.client("sagemaker").update_endpoint(
                 EndpointName=live.name,

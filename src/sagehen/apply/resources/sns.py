@@ -1,4 +1,4 @@
-"""AWS::SNS::Topic, with the subscriptions it may name, and AWS::SNS::Subscription."""
+"""AWS::SNS::Topic with its inline subscriptions, and AWS::SNS::Subscription."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -93,13 +93,13 @@ class TopicKind(ResourceKind):
     def _subscribe(self, aws: Aws, arn: str, wanted: list[dict[str, str]]) -> None:
         there = {(one["Protocol"], one["Endpoint"]) for one in _subscriptions(aws, arn)}
         for one in wanted:
-            # Whoever has yet to confirm would be asked again.
+            # Subscribing again would resend a pending confirmation.
             if (one["Protocol"], one["Endpoint"]) not in there:
                 aws.client("sns").subscribe(TopicArn=arn, **one)
 
 
 class SubscriptionKind(ResourceKind):
-    """It has no name: topic, protocol and endpoint find it until its ARN is known."""
+    """Topic, protocol and endpoint identify a subscription until its ARN is known."""
 
     type = "AWS::SNS::Subscription"
     fixed = frozenset({"Endpoint", "Protocol", "TopicArn"})
@@ -181,7 +181,7 @@ def _subscriptions(aws: Aws, topic_arn: str) -> Iterator[dict[str, str]]:
 
 
 def _arn(aws: Aws, listed: dict[str, str]) -> str:
-    """Of one that waits to be confirmed the list does not tell it, and to subscribe again does."""
+    """Unconfirmed subscriptions are listed without ARN; subscribing again returns it."""
     if listed["SubscriptionArn"].startswith("arn:"):
         return listed["SubscriptionArn"]
     again = {key: listed[key] for key in ("TopicArn", "Protocol", "Endpoint")}

@@ -1,10 +1,7 @@
-"""What a template asks for, worked out: every resource with its name, properties and attributes.
+"""Resolves the names, properties and attributes of a template's resources.
 
-The attributes of what is not there yet are told beforehand: names and ARNs follow from the
-template. Only a subscription's ARN and a queue's URL are the server's to say; `settle` has what
-it said.
-
-Names for what a template leaves unnamed: of the stack, the logical id and eight digits.
+Attributes are predicted before creation. Only a subscription's ARN and a queue's URL come from the
+server, through `settle`. Generated names consist of the stack, the logical id and eight digits.
 """
 
 import hashlib
@@ -30,7 +27,7 @@ _DIGITS = 8
 
 
 def generated_name(stack: str, logical_id: str, digits: str, longest: int) -> str:
-    """`<stack>-<logical id>-<digits>`, each of the first two cut where it has to be."""
+    """Returns `<stack>-<logical id>-<digits>`, cut to fit."""
     room = longest - len(digits) - 2
     if len(stack) + len(logical_id) > room:
         stack = stack[: max(room // 2, room - len(logical_id))].rstrip("-")
@@ -39,12 +36,12 @@ def generated_name(stack: str, logical_id: str, digits: str, longest: int) -> st
 
 
 def content_digits(properties: dict[str, Any]) -> str:
-    """The same for the same properties: what cannot change is made anew under another name."""
+    """Hashes properties, so that a replacement gets another name."""
     return _digits(json.dumps(properties, sort_keys=True, separators=(",", ":")))
 
 
 def place_digits(account_id: str, stack: str, logical_id: str) -> str:
-    """The same whenever the stack is applied."""
+    """Hashes the resource's identity, for a name that stays."""
     return _digits(f"{account_id}/{stack}/{logical_id}")
 
 
@@ -56,21 +53,21 @@ UNKNOWN = "(known once it is made)"
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource as it is to be."""
+    """A resource as the template describes it."""
 
     logical_id: str
     type: str
     name: str
-    """Empty where it has none before it is made."""
+    """empty if the server chooses it"""
     is_named: bool
-    """By the template, and not by us."""
+    """by the template"""
     properties: dict[str, Any]
     attributes: dict[str, str]
     needs: tuple[str, ...]
     deletion_policy: str
     update_replace_policy: str
     hidden: tuple[str, ...] = ()
-    """Where in its properties there is what parameters with NoEcho are, or is made of it."""
+    """paths of NoEcho values"""
 
     @property
     def kind(self) -> ResourceKind:
@@ -78,7 +75,7 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resolver:
-    """Works out one template with its parameters, for one stack at one place."""
+    """Resolves one template for one stack."""
 
     def __init__(
         self,
@@ -88,10 +85,7 @@ class Resolver:
         place: Destination,
         content: StackContent,
     ) -> None:
-        """
-        Raises:
-            Invalid: parameters, conditions or references are wrong, in CloudFormation's words.
-        """
+        """Raises Invalid for wrong parameters, conditions or references."""
         self._template = template
         self._stack = stack
         self._place = place
@@ -110,10 +104,9 @@ class Resolver:
         self.order = in_order(self._needs)
 
     def resolve(self, logical_id: str) -> Desired:
-        """One resource; those that it needs are resolved already.
+        """Resolves one resource, after its dependencies.
 
-        Raises:
-            Invalid: a property is unknown or cannot be, or a function fails.
+        Raises Invalid for wrong properties or functions.
         """
         source = self._template.resources[logical_id]
         path = f"/Resources/{logical_id}/Properties"
@@ -138,34 +131,28 @@ class Resolver:
             update_replace_policy=source.update_replace_policy,
             hidden=tuple(
                 dict.fromkeys(
-                    # Reading may have moved it; what was made of it is known by its type only.
+                    # Reading may move a value; only `given` keeps the type that marks values made
+                    # of secrets.
                     (*_places_of(self._secrets, given), *_places_of(self._secrets, properties))
                 )
             ),
         )
 
     def resolve_all(self) -> list[Desired]:
-        """Every resource whose condition holds, each behind those that it needs."""
+        """Resolves all resources in dependency order."""
         return [self.resolve(name) for name in self.order]
 
     def settle(self, logical_id: str, attributes: dict[str, str]) -> None:
-        """What the attributes of a resource really are."""
         self._attributes[logical_id] = attributes
 
     def outputs(self) -> dict[str, str]:
-        """The outputs whose condition holds.
-
-        Raises:
-            Invalid: one is no text.
-        """
+        """Returns the outputs; raises Invalid if one is not text."""
         return {name: str(value) for name, value in self._outputs()}
 
     def hidden_outputs(self) -> set[str]:
-        """Those that have something of a parameter with NoEcho."""
         return {name for name, value in self._outputs() if _is_hidden(self._secrets, value)}
 
     def kept_outputs(self, kept: Mapping[str, str]) -> dict[str, str]:
-        """The outputs as the record has them, which has `kept` until now."""
         return masked_outputs(self.outputs(), self.hidden_outputs(), kept)
 
     def _outputs(self) -> Iterator[tuple[str, str]]:
@@ -179,7 +166,6 @@ class Resolver:
                 yield name, value
 
     def descriptions(self) -> dict[str, str]:
-        """Of the outputs."""
         return {name: one.description for name, one in self._template.outputs.items()}
 
     def _name(self, kind: ResourceKind, source: ResourceSource, properties: dict[str, Any]) -> str:
@@ -215,7 +201,6 @@ class Resolver:
 def _name_if_same(
     kind: ResourceKind, kept: StackResource | None, properties: dict[str, Any]
 ) -> str:
-    """What the server has named the one that the stack has, if that is still the one wanted."""
     if kept is None or kept.type != kind.type:
         return ""
     same = is_equal(kind.identity(kept.properties), kind.identity(properties))
@@ -234,7 +219,7 @@ def _pseudo(stack: str, place: Destination) -> dict[str, Value]:
 
 
 def _secrets(template: Template, parameters: Mapping[str, Value]) -> list[str]:
-    """What is never to be shown."""
+    """Lists the values of NoEcho parameters, longest first."""
     found: list[str] = []
     for name, one in template.parameters.items():
         if one.is_secret:
@@ -244,7 +229,6 @@ def _secrets(template: Template, parameters: Mapping[str, Value]) -> list[str]:
 
 
 def _places_of(secrets: Sequence[str], properties: dict[str, Any]) -> Iterator[str]:
-    """Paths, as Difference has them."""
     for name, value in properties.items():
         yield from _leaves(secrets, value, name)
 
@@ -261,12 +245,12 @@ def _leaves(secrets: Sequence[str], value: Any, path: str) -> Iterator[str]:
 
 
 def _is_hidden(secrets: Sequence[str], value: Any) -> bool:
-    """Whether it was made of a secret, or has one in it, as the attribute of a resource may."""
+    """Tells whether a value was made from a secret or contains one, as an attribute may."""
     return isinstance(value, Secret) or any(secret in str(value) for secret in secrets)
 
 
 def _shorn(value: Any) -> Any:
-    """The same in plain texts, as records and requests have them."""
+    """Turns Secret into str for records and requests."""
     if isinstance(value, dict):
         return {name: _shorn(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What the intrinsic functions of a template come to."""
+"""Evaluates a template's intrinsic functions and conditions."""
 
 import base64
 import re
@@ -22,7 +22,7 @@ PSEUDO = (
     "AWS::URLSuffix",
 )
 LONGEST_TEXT = 1_048_576
-"""As long as a template may be: a few nested functions could make texts of any length."""
+"""a template's limit; nested functions could make text of any length"""
 _IN_SUB = re.compile(r"\$\{(!?)([^}]*)\}")
 
 
@@ -32,25 +32,24 @@ class _NoValue:
 
 
 NO_VALUE = _NoValue()
-"""What takes the property that it is given to away."""
+"""removes the property that has this value"""
 
 Attribute = Callable[[str, str | None], Any]
-"""Of a resource, by its logical id: an attribute of it, or with None what Ref is of it."""
+"""a resource's attribute by logical id; with None, its Ref"""
 
 
 @dataclass(frozen=True)
 class FunctionScope:
-    """What functions may ask for."""
+    """The values to which functions refer."""
 
     parameters: Mapping[str, Value]
-    """With the pseudo parameters, but AWS::NoValue."""
+    """with pseudo parameters except AWS::NoValue"""
     mappings: Mapping[str, Mapping[str, Mapping[str, Any]]]
     conditions: Mapping[str, bool]
     attribute: Attribute
 
 
 def is_function(value: Any, *, in_conditions: bool = False) -> bool:
-    """Whether a mapping stands for what its one key names."""
     if not isinstance(value, dict) or len(value) != 1:
         return False
     (name,) = value
@@ -59,11 +58,9 @@ def is_function(value: Any, *, in_conditions: bool = False) -> bool:
 
 
 def evaluate(value: Any, scope: FunctionScope, path: str) -> Any:
-    """The value without functions; NO_VALUE where it is to be taken away.
+    """Evaluates all functions; returns NO_VALUE if the value is to be removed.
 
-    Raises:
-        Invalid: a function is unknown or is given what it does not take, in CloudFormation's
-            words where it has some; `path` says where.
+    Raises Invalid, naming `path`, for unknown functions or wrong arguments.
     """
     if is_function(value):
         return _call(value, scope, path)
@@ -81,11 +78,7 @@ def evaluate(value: Any, scope: FunctionScope, path: str) -> Any:
 
 
 def evaluate_conditions(declared: Mapping[str, Any], scope: FunctionScope) -> dict[str, bool]:
-    """Of every condition whether it holds; `scope`'s own conditions are not asked.
-
-    Raises:
-        Invalid: one is not made of conditions' functions, or of itself.
-    """
+    """Evaluates conditions; raises Invalid if one uses other functions or refers to itself."""
     found: dict[str, bool] = {}
     for name in declared:
         _settle(name, declared, scope, found, ())
@@ -112,7 +105,6 @@ def _settle(
 
 
 def _holds(value: Any, scope: FunctionScope, path: str, settle: Callable[[str], bool]) -> bool:
-    """Whether a condition's expression does."""
     if is_function(value, in_conditions=True):
         ((name, argument),) = value.items()
         if name == "Condition" and isinstance(argument, str):
@@ -196,7 +188,6 @@ def _sub(argument: Any, scope: FunctionScope, path: str) -> str:
 
 
 def _made_of(parts: Iterable[str], text: str) -> str:
-    """What is made of a secret is a secret."""
     return Secret(text) if any(isinstance(one, Secret) for one in parts) else text
 
 

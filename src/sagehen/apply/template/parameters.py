@@ -1,4 +1,4 @@
-"""What a template's parameters are: as given, or by default, within their constraints."""
+"""Reads parameters and checks their constraints."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ __all__ = ["Secret", "Value", "parameter_values", "read_assignments", "text_of"]
 
 
 class Secret(str):
-    """The value of a parameter with NoEcho, or what has been made of one: not to be shown."""
+    """A value made from a NoEcho parameter, never to be shown."""
 
     __slots__ = ()
 
@@ -23,11 +23,7 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 def read_assignments(given: Sequence[str]) -> dict[str, str]:
-    """`NAME=VALUE` each.
-
-    Raises:
-        Invalid: one is not of that form, or a name comes twice.
-    """
+    """Reads `NAME=VALUE` items; raises Invalid for another form or a repeated name."""
     found: dict[str, str] = {}
     for one in given:
         name, equals, value = one.partition("=")
@@ -42,10 +38,9 @@ def read_assignments(given: Sequence[str]) -> dict[str, str]:
 def parameter_values(
     declared: Mapping[str, Parameter], given: Mapping[str, str]
 ) -> dict[str, Value]:
-    """Of every parameter its value; a list's items are stripped.
+    """Returns all parameters' values; strips list items.
 
-    Raises:
-        Invalid: one is unknown, missing or not within its constraints; in CloudFormation's words.
+    Raises Invalid for unknown, missing or wrong parameters.
     """
     unknown = [name for name in given if name not in declared]
     if unknown:
@@ -63,9 +58,9 @@ def parameter_values(
 
 
 def text_of(value: object) -> str | None:
-    """A scalar as CloudFormation writes it; None for what is none."""
+    """Writes a scalar as CloudFormation does; returns None for other values."""
     if isinstance(value, str):
-        return value  # A Secret stays one.
+        return value  # keeps a Secret
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Written):

@@ -1,8 +1,7 @@
-"""From a file to plain data: YAML with CloudFormation's short tags, or JSON.
+"""Reads a template from YAML with CloudFormation's short tags, or from JSON.
 
-What a scalar means is CloudFormation's: `2010-09-09` is a text and no date, `012345678901` and
-`12:30` are texts and no numbers, `yes` is a text. Aliases are refused, as there: a few lines of
-them can stand for more than any memory holds. So are keys that come twice.
+As in CloudFormation, `2010-09-09`, `012345678901`, `12:30` and `yes` are text. Duplicate keys are
+refused; so are aliases, because a few lines of them can expand beyond any memory.
 """
 
 import json
@@ -18,9 +17,9 @@ from sagehen.base.errors import Invalid
 __all__ = ["LARGEST_TEMPLATE_BYTES", "Written", "read_template_file", "read_text"]
 
 LARGEST_TEMPLATE_BYTES = 1_048_576
-"""CloudFormation's, of a template in S3."""
+"""CloudFormation's limit in S3"""
 DEEPEST = 100
-"""Levels of lists and mappings, one in another."""
+"""nested lists and mappings"""
 
 _SHORT_TAGS = {
     **{f"!{name}": name for name in ("Ref", "Condition")},
@@ -36,7 +35,7 @@ _SHORT_TAGS = {
 
 
 class Written(float):
-    """A number with a point, which as a text is what was written: `1.10`, not `1.1`."""
+    """A number that keeps its text: `1.10` and not `1.1`."""
 
     text: str
 
@@ -47,11 +46,7 @@ class Written(float):
 
 
 def read_template_file(path: Path) -> dict[str, Any]:
-    """The template's sections as they stand.
-
-    Raises:
-        Invalid: there is no such file, or it is not a template; the message has the line.
-    """
+    """Reads a template; raises Invalid, with the line, if the file is none."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_TEMPLATE_BYTES + 1)
@@ -68,7 +63,6 @@ def read_template_file(path: Path) -> dict[str, Any]:
 
 
 def read_text(text: str, name: str) -> dict[str, Any]:
-    """The same of a text; `name` is for messages."""
     try:
         found = _read_json(text) if text.lstrip()[:1] == "{" else _read_yaml(text)
     except json.JSONDecodeError as error:
@@ -127,7 +121,7 @@ def _read_json(text: str) -> Any:
 
 
 def _number(text: str, whole: bool) -> int | Written | None:
-    """The number that is written so; None where it is none, or has no end."""
+    """Returns None if the text is not a finite number."""
     try:
         number = int(text) if whole else Written(text)
     except ValueError:
@@ -151,8 +145,6 @@ def _say(error: yaml.MarkedYAMLError, name: str) -> str:
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """CloudFormation's YAML."""
-
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
     yaml_constructors: dict[str | None, Any] = {}  # noqa: RUF012
 
@@ -176,13 +168,13 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
                 problem = f"the key {key.value} comes twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(key.value)
-        # A key is a text, whatever it looks like: mappings have account ids and years for keys.
+        # Keys are text, even account ids and years.
         return {
             str(key.value): self.construct_object(value, deep=True) for key, value in node.value
         }
 
     def construct_short(self, node: yaml.Node) -> dict[str, Any]:
-        """`!Sub x` is `{"Fn::Sub": x}`; `!GetAtt a.b` stays one text here."""
+        """Turns `!Sub x` into `{"Fn::Sub": x}`; does not split `!GetAtt a.b`."""
         if isinstance(node, yaml.ScalarNode):
             value = self.construct_scalar(node)
         elif isinstance(node, yaml.SequenceNode):

@@ -1,4 +1,4 @@
-"""Which resources of a template speak of which, and so in what order they are made."""
+"""Finds which resources refer to which, and so their order."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,11 +15,7 @@ _IN_SUB = re.compile(r"\$\{([^!}][^}]*)\}")
 
 
 def check_references(template: Template) -> None:
-    """Whether all that is referred to is there, in branches that are not taken as well.
-
-    Raises:
-        Invalid: in CloudFormation's words.
-    """
+    """Raises Invalid for references without target, also in branches not taken."""
     known = {*template.parameters, *template.resources, *PSEUDO}
     for section, values in (
         ("Resources", [one.properties for one in template.resources.values()]),
@@ -32,7 +28,6 @@ def check_references(template: Template) -> None:
 
 
 def present(template: Template, conditions: Mapping[str, bool]) -> dict[str, ResourceSource]:
-    """The resources whose condition holds."""
     return {
         name: one
         for name, one in template.resources.items()
@@ -41,11 +36,7 @@ def present(template: Template, conditions: Mapping[str, bool]) -> dict[str, Res
 
 
 def needs(template: Template, conditions: Mapping[str, bool]) -> dict[str, list[str]]:
-    """Of each resource whose condition holds those that must be there before it.
-
-    Raises:
-        Invalid: one of them is not: its condition does not hold.
-    """
+    """Returns each resource's dependencies; raises Invalid if the condition of one is false."""
     resources = present(template, conditions)
     found: dict[str, list[str]] = {}
     for name, one in resources.items():
@@ -59,11 +50,7 @@ def needs(template: Template, conditions: Mapping[str, bool]) -> dict[str, list[
 
 
 def in_order(needed: Mapping[str, list[str]]) -> list[str]:
-    """The resources, each behind those that it needs.
-
-    Raises:
-        Invalid: some need one another.
-    """
+    """Sorts by dependency; raises Invalid for a circle."""
     try:
         return list(TopologicalSorter(needed).static_order())
     except CycleError as error:
@@ -72,7 +59,7 @@ def in_order(needed: Mapping[str, list[str]]) -> list[str]:
 
 
 def _names(value: Any, conditions: Mapping[str, bool] | None) -> Iterator[str]:
-    """What is referred to; with `conditions` only in what they leave of the template."""
+    """Yields the names referred to; `conditions` select the branches."""
     if is_function(value):
         ((name, argument),) = value.items()
         if name == "Ref" and isinstance(argument, str):

@@ -1,8 +1,5 @@
-"""What a resource's properties may be, and how what a template says of them is read.
-
-CloudFormation turns texts into numbers and numbers into texts where the property is such a one;
-so it is here. Paths and messages have the form of its schema validation.
-"""
+"""Validates resource properties, and converts between text and numbers as CloudFormation does;
+messages follow its schema validation."""
 
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -28,7 +25,7 @@ __all__ = [
 ]
 
 Read = Callable[[Any, str], Any]
-"""`read(value, path)`: the value as the API takes it; raises Invalid."""
+"""`read(value, path)` returns the API's form; raises Invalid"""
 
 
 def TEXT(value: Any, path: str) -> str:  # noqa: N802 — these read as the types that they are
@@ -67,7 +64,6 @@ def FLAG(value: Any, path: str) -> bool:  # noqa: N802
 
 
 def JSON(value: Any, path: str) -> Any:  # noqa: N802
-    """An object, or the text of one."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -116,12 +112,11 @@ keyed_tags = list_of(structure({"Key": TEXT, "Value": TEXT}, ("Key", "Value")))
 
 
 def members_of(shape: StructureShape) -> dict[str, Read]:
-    """What reads the members of a structure of an API."""
     return {name: _reader(member) for name, member in shape.members.items()}
 
 
 def _reader(shape: Shape) -> Read:
-    """Made as it is needed: some shapes hold themselves."""
+    """The reader is made on use, because some shapes contain themselves."""
 
     def read(value: Any, path: str) -> Any:
         if isinstance(shape, StructureShape):

@@ -1,4 +1,4 @@
-"""A template's sections, held against CloudFormation's form. Nothing in them is worked out here."""
+"""Reads a template's sections and checks their form."""
 
 import re
 from collections.abc import Collection
@@ -40,7 +40,7 @@ _MOST_RESOURCES = 500
 
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
-    """A parameter as it is declared."""
+    """A parameter as declared."""
 
     type: str
     default: Any = None
@@ -60,7 +60,7 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class ResourceSource(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource as it is declared."""
+    """A resource as declared."""
 
     logical_id: str
     type: str
@@ -72,7 +72,7 @@ class ResourceSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TemplateOutput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
-    """An output as it is declared. Nobody imports what is exported here."""
+    """An output as declared; `export` has no effect."""
 
     value: Any
     description: str = ""
@@ -89,11 +89,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_template(found: dict[str, Any], types: Collection[str]) -> Template:
-    """The template; `types` are the resource types that there are.
-
-    Raises:
-        Invalid: in CloudFormation's words, where it has some.
-    """
+    """Reads a template; raises Invalid for resource types outside `types` and other faults."""
     _check_sections(found)
     if str(found.get("AWSTemplateFormatVersion", VERSION)) != VERSION:
         raise Invalid("Template format error: unsupported value for AWSTemplateFormatVersion.")
