@@ -1,4 +1,4 @@
-"""Giving containers their folders of model data, and removing folders, read-only ones too."""
+"""Gives containers their folders of model data, and removes folders, also read-only ones."""
 
 import errno
 import os
@@ -9,16 +9,16 @@ from pathlib import Path
 __all__ = ["MOST_COPIED_BYTES", "give_folder", "is_disk_full", "reason_of", "remove_tree"]
 
 MOST_COPIED_BYTES = 256 * 2**20
-"""Model data up to this size is copied for each container."""
+"""larger model data is shared by containers"""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def give_folder(source: Path, target: Path, size_bytes: int) -> None:
-    """Put a folder of model data where a container looks for it. Blocks.
+    """Puts a folder of model data where a container looks for it. Blocks.
 
-    A copy, because the container may be stronger than file modes (a root's is) and would change
-    what others are given; only of large data, which is rarely written beside, all share one.
+    Small data is copied: a container run as root could change a shared folder despite its modes.
+    Large data is shared, as containers rarely write beside it.
     """
     remove_tree(target)
     target.unlink(missing_ok=True)
@@ -30,12 +30,12 @@ def give_folder(source: Path, target: Path, size_bytes: int) -> None:
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether more could be written if there was less on the disk."""
+    """Whether deleting files would let the write succeed."""
     return error.errno in _FULL or any(os.strerror(code) in reason_of(error) for code in _FULL)
 
 
 def reason_of(error: OSError) -> str:
-    """Why something was not written. Copying a tree fails with a list of what failed in it."""
+    """The cause of a failed write: copying a tree raises a list of errors."""
     if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
         *_, (_, _, reason) = error.args[0]
         return str(reason)
@@ -43,9 +43,9 @@ def reason_of(error: OSError) -> str:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder with all below it, as far as that is possible; never through links. Blocks.
+    """Removes a folder as far as possible, never through links. Blocks.
 
-    Only who may write a folder can empty it, so that right is taken first.
+    Folders are made writable first: else they could not be emptied.
     """
     if not folder.is_dir() or folder.is_symlink():
         return

@@ -1,7 +1,4 @@
-"""What the containers of one instance may use together, and what they met.
-
-How much an instance uses of what it may, in percent, by SageMaker's names of it.
-"""
+"""Resource limits of an instance, how often they were met, and its utilization metrics."""
 
 import os
 import shutil
@@ -32,7 +29,7 @@ __all__ = [
 
 
 class InstanceLimit(StrEnum):
-    """Named as they are told; docs/reference/limits.md says what becomes of who meets one."""
+    """Values of the metric's `limit` label; docs/reference/limits.md says what each limit does."""
 
     MEMORY = "memory"
     PROCESSES = "processes"
@@ -41,28 +38,27 @@ class InstanceLimit(StrEnum):
 
 
 LimitHits = dict[InstanceLimit, int]
-"""How often each was met."""
 _OF_ALL_CONTAINERS = (InstanceLimit.PROCESSES, InstanceLimit.CPU)
-"""Each container tells what the instance met."""
+"""counted per instance, and reported by each of its containers"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Of all containers of an instance together; None is no limit."""
+    """Limits shared by all containers of an instance; None is no limit."""
 
     memory_bytes: int | None = None
     processes: int | None = None
-    """Threads too."""
+    """including threads"""
     cpus: int | None = None
     vcpus: int | None = None
-    """The type's: a share of the machine, in proportion, when everybody wants it."""
+    """the instance type's; sets its share of a busy machine"""
 
 
 NO_LIMITS = Limits()
 
 
 def choose_limits(instance_type: str, settings: "Settings") -> Limits:
-    """The instance type's, where this machine has as much; more than it has is no limit."""
+    """The instance type's limits; memory and CPUs are at most this machine's."""
     if not settings.instance_limits:
         return NO_LIMITS
     known = instance_types().get(instance_type)
@@ -78,7 +74,7 @@ def choose_limits(instance_type: str, settings: "Settings") -> Limits:
 
 
 def add_hits(hits: Iterable[LimitHits]) -> LimitHits:
-    """Those of an instance, from those of its containers that ran at the same time."""
+    """Adds up the hits of an instance's containers that ran at the same time."""
     total: Counter[InstanceLimit] = Counter()
     for one in hits:
         for limit, count in one.items():
@@ -88,7 +84,6 @@ def add_hits(hits: Iterable[LimitHits]) -> LimitHits:
 
 
 def describe_hit(limit: InstanceLimit, limits: Limits) -> str:
-    """Why a container was ended."""
     if limit is InstanceLimit.MEMORY:
         mebibytes = (limits.memory_bytes or 0) >> 20
         return f"it was ended because it passed the {mebibytes} MiB of memory of its instance"
@@ -99,11 +94,11 @@ def describe_hit(limit: InstanceLimit, limits: Limits) -> str:
 
 
 SHORTEST_SECONDS = 0.5
-"""Who asks again sooner is told the same of the processor."""
+"""CPU usage is measured over at least this interval"""
 
 
 class Utilization:
-    """Of one instance. The processor's is what was used since it was last asked for."""
+    """Utilization of one instance, in percent. CPU is averaged since the last reading."""
 
     def __init__(self, limits: Limits, home: Path, clock: Clock) -> None:
         self._memory_bytes = limits.memory_bytes or machine_memory_bytes()
@@ -114,10 +109,10 @@ class Utilization:
         self._cpu_percent = 0.0
 
     def read(self, memory_bytes: int, cpu_seconds: float) -> dict[str, float]:
-        """All three. Looks at the disk.
+        """Returns CPU, memory and disk utilization. Blocks: reads the disk's usage.
 
         Args:
-            cpu_seconds: what the containers there are have used since they began, of all cores.
+            cpu_seconds: used by the present containers since their start, over all cores.
         """
         disk = shutil.disk_usage(self._home)
         return {
@@ -127,7 +122,8 @@ class Utilization:
         }
 
     def _cpu(self, cpu_seconds: float) -> float:
-        """100 is one core; less than there was is a container that began anew."""
+        """Returns percent of one core. A lower `cpu_seconds` than before is that of a restarted
+        container."""
         now = self._clock.monotonic()
         if now - self._since >= SHORTEST_SECONDS:
             used = cpu_seconds - self._cpu_seconds

@@ -1,4 +1,4 @@
-"""How a container is started: the interface. Its implementations are in `launchers/`."""
+"""The interface of launchers, which start containers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,75 +12,67 @@ __all__ = ["LaunchPlan", "Launcher", "Process"]
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchPlan:
-    """One container, ready to be started."""
-
     instance_id: str
     name: str
-    """Of the container in its instance."""
+    """the container's, in its instance"""
     command: tuple[str, ...]
     environment: dict[str, str]
-    """All of it: nothing is inherited."""
+    """complete: nothing is inherited"""
     folder: Path
-    """The working folder."""
+    """the working folder"""
     log: Path
-    """Standard output and error go there, appended."""
+    """receives stdout and stderr, appended"""
     log_bytes: int
-    """Size at which the log is rotated, one old one kept."""
+    """size at which the log is rotated; one old file is kept"""
     limits: Limits = NO_LIMITS
-    """Shared by all containers of the instance."""
+    """shared by all containers of the instance"""
     listener: Callable[[bytes], None] | None = None
-    """Called with what it prints, in a thread, and with nothing at the end."""
+    """called in a thread with all output, and with b"" at the end"""
     base: Path | None = None
-    """What the container is to see as /opt/ml, where that can be done."""
+    """mounted at /opt/ml where possible"""
     hosts: Path | None = None
-    """What it is to see as /etc/hosts, where it sees its base."""
+    """mounted at /etc/hosts, only with `base` mounted"""
     hidden: tuple[Path, ...] = ()
-    """What it is not to see, of one folder, where it sees its base. They need not be there. The
-    folder itself is read-only then."""
+    """paths in one folder to hide, only with `base` mounted; they need not exist, and the folder
+    becomes read-only"""
 
 
 class Process(Protocol):
-    """A started container."""
-
     async def wait(self) -> int:
-        """Return its exit status once it has ended; below 0 it is the signal that ended it."""
+        """Waits for the end; returns the exit status, or minus the signal that ended the process."""
 
     def terminate(self) -> None:
-        """Ask it to end. Nothing happens when it has."""
+        """Asks the process to end; does nothing if it has ended."""
 
     def kill(self) -> None:
-        """End it and everything it started, at once. Nothing happens when it has ended."""
+        """Kills the process and its descendants; does nothing if it has ended."""
 
     def last_lines(self) -> list[str]:
-        """The end of what it has printed."""
+        """The end of its output."""
 
     async def memory_bytes(self) -> int:
-        """Memory held by it and everything it started; 0 when it has ended."""
+        """Memory of the process and its descendants; 0 if it has ended."""
 
     async def cpu_seconds(self) -> float:
-        """What it and everything it started have used of the processor; 0 when it has ended."""
+        """CPU time of the process and its descendants; 0 if it has ended."""
 
     async def listening_ports(self) -> list[int]:
-        """The TCP ports that it and everything it started listen on; none when it has ended."""
+        """TCP ports that the process and its descendants listen on; none if it has ended."""
 
     def note(self, line: str) -> None:
-        """Add a line of the platform's to what it has printed. Blocks."""
+        """Adds a line of the platform's to the log. Blocks."""
 
     @property
     def ended_because(self) -> str | None:
-        """Who ended it, and why, where that is known and was not asked for by `kill`."""
+        """Why the process was ended, if that is known and `kill` did not do it."""
 
     def hits(self) -> LimitHits:
-        """How often it has met its limits so far."""
+        """How often the limits were met so far."""
 
 
 class Launcher(Protocol):
     def seen_base(self, base: Path) -> Path:
-        """Where a container finds what is `base` in its plan."""
+        """The path at which a container finds its plan's `base`."""
 
     async def start(self, plan: LaunchPlan) -> Process:
-        """Start a container.
-
-        Raises:
-            CannotStart: its command cannot be run.
-        """
+        """Raises CannotStart if the command cannot be run."""

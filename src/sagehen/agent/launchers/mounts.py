@@ -1,4 +1,4 @@
-"""Whether containers can see their folder at /opt/ml, as they do in SageMaker."""
+"""Tests whether containers can see their folder at /opt/ml, as in SageMaker."""
 
 import logging
 import subprocess
@@ -20,10 +20,10 @@ _MARK = "seen"
 
 
 async def can_mount(folder: Path, orphans: Orphans) -> bool:
-    """Whether this kernel lets this user; tried by a container that looks. Logs why not.
+    """Tries with a container whether this kernel and user allow mounts. Logs why not.
 
     Args:
-        folder: where something may be written, such as the home.
+        folder: a writable folder, such as the home.
         orphans: the launcher's.
     """
     problem = await _try(folder, orphans)
