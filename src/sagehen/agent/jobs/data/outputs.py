@@ -1,7 +1,4 @@
-"""What a job leaves for its caller: its model and its other output, as archives or file by file.
-
-The files that hosts leave in a folder, and the archive that is made of them. Blocks.
-"""
+"""Uploads a job's model and other output, as archives or file by file."""
 
 import errno
 import gzip
@@ -30,23 +27,23 @@ __all__ = ["JobOutputs", "LeftFile", "collect", "write_archive"]
 log = logging.getLogger(__name__)
 
 COMPRESSION = 4
-"""Of 9: half as quick as 1, and nearly as small as 6."""
+"""of 9: half as fast as 1, nearly as small as 6"""
 MADE_AT = 315_532_800
-"""1980, the first year that a zip file can tell: equal files make equal archives."""
+"""1980, the earliest a zip file can hold: equal files make equal archives"""
 BUFFER_BYTES = 2**20
 
 
 class LeftFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, folder or link that is to be kept."""
+    """A file, folder or link to keep."""
 
     path: str
-    """Below the folder."""
+    """below the folder"""
     source: Path
-    """Where its bytes are; of a link, where it leads."""
+    """a link's target"""
     mode: int
     size: int = 0
     leads_to: str | None = None
-    """Set of a link to something in the folder: what it says."""
+    """for a link inside the folder: its text"""
 
     @property
     def is_folder(self) -> bool:
@@ -54,15 +51,14 @@ class LeftFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_bytes(self) -> bool:
-        """Of its own, or as a link."""
         return stat.S_ISREG(self.mode)
 
 
 def collect(folders: Sequence[tuple[Path, Path]]) -> list[LeftFile]:
-    """What all hosts left, by path; of two with the same, the first host's.
+    """Merges all hosts' files by path; the first host's wins. Blocks.
 
     Args:
-        folders: of each host, with what is its /opt/ml.
+        folders: each host's folder, with its /opt/ml.
     """
     found: dict[str, LeftFile] = {}
     for folder, base in folders:
@@ -73,7 +69,7 @@ def collect(folders: Sequence[tuple[Path, Path]]) -> list[LeftFile]:
 
 
 class _Walk:
-    """Through one host's folder, without following links."""
+    """Walks one host's folder without following links."""
 
     def __init__(self, folder: Path, base: Path, found: dict[str, LeftFile]) -> None:
         self._folder = folder
@@ -110,7 +106,7 @@ class _Walk:
         return None
 
     def _describe_link(self, path: str, link: Path) -> LeftFile | None:
-        """As a link, where it is one that any container can follow; else what it leads to."""
+        """Keeps a link that any container can follow; else describes its target."""
         said, real = os.readlink(link), resolve(link, self._base)
         if real is None:
             return None
@@ -126,10 +122,10 @@ class _Walk:
 
 
 def write_archive(files: Sequence[LeftFile], target: IO[bytes]) -> None:
-    """A tar.gz of them, the same whenever and by whomever it is made.
+    """Writes a reproducible tar.gz.
 
     Raises:
-        OSError: one cannot be read.
+        OSError: a file cannot be read.
     """
     with (
         gzip.GzipFile("", "wb", COMPRESSION, cast("BinaryIO", target), mtime=0) as compressed,
@@ -157,13 +153,13 @@ def _add(tar: tarfile.TarFile, one: LeftFile) -> None:
 
 
 _BY_THE_JOB = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENAMETOOLONG, errno.ELOOP)
-"""Why a folder of a job's cannot be read, by its own doing."""
+"""read errors that the job itself has caused"""
 
 
 class JobOutputs:
     """
     Args:
-        places: of all hosts; what they left is put together.
+        places: of all hosts; their files are merged.
     """
 
     def __init__(self, places: Sequence[HostPlace], transfers: Transfers) -> None:
@@ -175,12 +171,12 @@ class JobOutputs:
         )
 
     async def upload(self) -> tuple[str, ...]:
-        """Bring all of it to the store; the names of what there is, below the job's folder there.
+        """Uploads everything; returns the names below the job's folder in the store.
 
         Raises:
-            JobFailed: it has no place there, cannot be read, or is more than the job may write.
-            JobLost: the store has been away for too long.
-            DiskFull: there is no room for it.
+            JobFailed: the target is invalid, or a file is unreadable or too large.
+            JobLost: the store was unavailable for too long.
+            DiskFull: there is no space for it.
         """
         left = await self._transfers.run(self._collect)
         self._check_size(left)
@@ -194,11 +190,11 @@ class JobOutputs:
         return tuple(names)
 
     def drop_others(self) -> None:
-        """Remove the inputs and temporary files, but not where a link leads to one. Blocks."""
+        """Removes inputs and temporary files unless a link leads to one. Blocks."""
         try:
             left = self._collect()
         except JobFailed:
-            return  # Whoever uploads says why.
+            return  # the upload reports why
         needed = [one.source for files in left.values() for one in files if one.has_bytes]
         for place in self._places:
             for folder in (place.inputs, place.tmp):
@@ -218,7 +214,7 @@ class JobOutputs:
                 "data": collect([(place.output, place.base) for place in self._places]),
             }
         except OSError as error:
-            # Whose code has ended changes nothing any more: it would be so at any later time.
+            # The job's code has ended, so a retry would fail alike.
             if error.errno in _BY_THE_JOB:
                 why = f"{error.strerror}: {str(error.filename)[-200:]!r}"
                 raise JobFailed(upload_failed(self._folder.url, why)) from error
@@ -251,7 +247,7 @@ class JobOutputs:
 
 
 def _check_readable(files: Sequence[LeftFile], location: Location) -> None:
-    """Now, as nothing will make them so: what fails later may be another time."""
+    """Checks now: these errors are permanent, later ones may be temporary."""
     for one in files:
         try:
             if one.has_bytes:

@@ -1,9 +1,5 @@
-"""Writes a job's files into the object store: each is there whole, or not at all. Blocks.
-
-Where links of a container lead, seen from outside of it.
-
-Whether, and how, somebody is writing a file: the kernel knows.
-"""
+"""Writes a job's files into the object store, atomically; tells where links lead and whether a
+file is being written. Blocks."""
 
 import errno
 import fcntl
@@ -40,14 +36,14 @@ LONGEST_KEY_BYTES = 1024
 def put_stream(
     objects: ObjectStore, location: Location, check: Callable[[], None]
 ) -> Iterator[IO[bytes]]:
-    """What is written becomes the object, unless something is raised.
+    """Writes an object; an exception discards it.
 
     Args:
-        check: called for each piece; what it raises ends this.
+        check: called for each chunk; may raise to cancel.
 
     Raises:
-        JobFailed: there is no such bucket, or no such object can be.
-        Unavailable, OSError: it cannot be written now.
+        JobFailed: the bucket is missing, or the object is invalid.
+        Unavailable, OSError: temporary failures.
     """
     draft = objects.draft()
     try:
@@ -65,7 +61,7 @@ def put_stream(
 
 
 def check_key(location: Location) -> None:
-    """Whether there can be an object of that key. Raises JobFailed."""
+    """Raises JobFailed if no object can have that key."""
     try:
         size = len(location.key.encode())
     except UnicodeEncodeError:
@@ -94,7 +90,7 @@ OPT_ML = "/opt/ml/"
 
 
 def resolve(link: Path, base: Path) -> str | None:
-    """The real path of what a link leads to; None where there is nothing. Blocks.
+    """The real path of a container's link, or None if its target is missing. Blocks.
 
     Args:
         base: what the container sees as /opt/ml.
@@ -109,17 +105,17 @@ def resolve(link: Path, base: Path) -> str | None:
 
 
 def is_being_written(path: Path) -> bool:
-    """Whether a process has it open for writing, or mapped so. False where nobody can tell.
+    """Whether a process has the file open or mapped for writing; False if unknown.
 
-    Asked by a lease, which the kernel gives on no file that may be written. Who opens it in this
-    very moment waits until the lease is given back, which is at once.
+    The kernel grants no read lease on such a file. A process that opens it at this moment waits
+    until the lease is returned at once.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        # What tells of somebody waiting: by default a signal that ends this process.
+        # the signal for a broken lease; the default would end this process
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -131,9 +127,9 @@ def is_being_written(path: Path) -> bool:
 
 
 def is_only_appended_to(path: Path) -> bool:
-    """Whether all who have it open for writing can but add to its end. False where none is found.
+    """Whether all writers have opened the file for appending only; False if none is found.
 
-    Looks at the open files of all processes that may be looked at: some 10 ms.
+    Scans the open files of all accessible processes, in about 10 ms.
     """
     try:
         info = path.stat()
@@ -144,7 +140,7 @@ def is_only_appended_to(path: Path) -> bool:
 
 
 def _writers(device: int, inode: int) -> Iterator[int]:
-    """The flags of every descriptor by which a file may be written."""
+    """Yields the flags of every writable descriptor of the file."""
     for process in _names("/proc"):
         if not process.isdigit():
             continue

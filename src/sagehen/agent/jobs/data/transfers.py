@@ -1,7 +1,5 @@
-"""What one job does with the object store: in threads, again while that is away, until it ends.
-
-How long a job waits for room on a full disk.
-"""
+"""A job's transfers with the object store: in threads, with retries while the store or the disk
+is unavailable."""
 
 import asyncio
 import logging
@@ -23,12 +21,12 @@ __all__ = ["DiskFull", "Halted", "RoomWait", "Transfers"]
 log = logging.getLogger(__name__)
 
 ROOM_SECONDS = 60.0
-"""In all: meanwhile the job's own files take the room that all others need."""
+"""in total: meanwhile the job's own files take space that others need"""
 PAUSE_SECONDS = 5.0
 
 
 class RoomWait:
-    """Not at all, before it is allowed; and not when it was given up."""
+    """Retries while the disk is full, for up to ROOM_SECONDS, once allowed and until given up."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -44,14 +42,14 @@ class RoomWait:
         self._allowed = True
 
     def give_up(self) -> None:
-        """Whoever waits has waited long enough."""
+        """Wakes all waiters; later calls do not wait."""
         self._given_up.set()
 
     async def may_come(self, why: str) -> bool:
-        """Wait a moment; whether it is worth another try.
+        """Waits a moment; returns whether another try is worthwhile.
 
         Args:
-            why: there is none, for the log.
+            why: the reason, for the log.
         """
         if not self._allowed or self.is_given_up:
             return False
@@ -75,26 +73,26 @@ class RoomWait:
 
 
 AT_ONCE = 8
-"""Of one job."""
+"""per job"""
 HANGS_SECONDS = 5.0
-"""The store's client tries again by itself, for minutes; nobody else is to wait for that."""
+"""the store's client retries for minutes; others must not wait for that"""
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 
 
 class Halted(SagehenError):
-    """The job is over: what a thread still does for it is of no use."""
+    """The job is over: its threads are to stop."""
 
 
 class DiskFull(SagehenError):
-    """There is no room for a job's files, or for the objects that are made of them."""
+    """There is no space for a job's files or objects."""
 
 
 class Transfers:
     """
     Args:
-        patience_seconds: for how long the store may be away.
+        patience_seconds: how long the store may be unavailable.
     """
 
     def __init__(
@@ -110,18 +108,18 @@ class Transfers:
         self._hurried = False
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns, from a thread. It goes on where its caller is cancelled."""
+        """Runs `work` in a thread, which goes on if the caller is cancelled."""
         task = asyncio.ensure_future(self._threads.run(partial(self._begin, work)))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
     async def insist(self, work: Callable[[], T]) -> T:
-        """The same, again and again while the store is away.
+        """Runs `work` again while the store is unavailable.
 
         Raises:
-            JobLost: it has been for too long.
-            DiskFull: it, or this machine, has no room, and is not waited for any more.
+            JobLost: the store was unavailable for too long.
+            DiskFull: the store or this machine is full, and waiting was given up.
         """
         while True:
             try:
@@ -134,7 +132,7 @@ class Transfers:
                 raise JobLost(f"The object store cannot be had: {error}{told}") from error
 
     async def each(self, work: Callable[[Item], object], items: Iterable[Item]) -> None:
-        """Insist on `work` for each of `items`, some at once."""
+        """Insists on `work` for each of `items`, some concurrently."""
         left = iter(items)
 
         async def take() -> None:
@@ -150,17 +148,17 @@ class Transfers:
             await asyncio.gather(*takers, return_exceptions=True)
 
     def check(self) -> None:
-        """Called by threads, now and then. Raises Halted."""
+        """Called by threads regularly. Raises Halted."""
         if self._halted:
             raise Halted("The job is over.")
 
     def hurry(self, seconds: float) -> None:
-        """Wait no longer than so long from now for a store that is away."""
+        """Limits the wait for an unavailable store from now on."""
         self._hurried = True
         self._patience.limit(seconds)
 
     async def halt(self) -> None:
-        """Have everything end that is under way, and wait until it has, or hangs in the store."""
+        """Stops all transfers, and waits until they have ended or hang in the store."""
         self._halted = True
         if self._under_way:
             ends = asyncio.ensure_future(self._ends())
@@ -170,7 +168,7 @@ class Transfers:
             enough.cancel()
 
     async def close(self) -> None:
-        """Halt, and wait until nothing is under way any more."""
+        """Halts, and waits for all threads."""
         self._halted = True
         await self._ends()
 
