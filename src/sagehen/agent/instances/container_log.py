@@ -1,8 +1,5 @@
-"""Writes a container's log, bounded on disk, without blocking the container.
-
-A file of times beside the log says when its bytes were printed; `frame/log_times.py` defines its
-format.
-"""
+"""Writes a container's log, bounded on disk, and a file of the times of its bytes (see
+`frame/log_times.py`)."""
 
 import contextlib
 import logging
@@ -30,10 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class LogTimes:
-    """The times of one log. Errors never fail the log itself: a full disk costs the times only.
-
-    Not thread-safe.
-    """
+    """The times of one log. A full disk costs the times, never the log. Not thread-safe."""
 
     def __init__(self, log: Path, now: Callable[[], float]) -> None:
         self._log = log
@@ -45,7 +39,6 @@ class LogTimes:
         self._is_first = True
         """the first entry of a file is written at once"""
         self.size = 0
-        """bytes"""
 
     def open(self, log: BinaryIO, log_size: int) -> None:
         with contextlib.suppress(OSError):
@@ -75,7 +68,7 @@ class LogTimes:
             self._file = None
 
     def _mend(self, inode: int) -> None:
-        """Finishes a rotation that a kill interrupted: the log was renamed and its times were not."""
+        """Finishes a rotation that a kill interrupted before the times were renamed."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -127,12 +120,12 @@ KEPT_LINES = 40
 class ContainerLog:
     """Copies a pipe to a file in its own thread, until every writer has closed the pipe.
 
-    A slow disk must not hold up the agent's event loop. Where writing fails (full disk), the output
-    is read and dropped, so that the container never blocks.
+    A slow disk must not block the event loop. On write errors the output is dropped, so that the
+    container never blocks.
 
     Args:
         most_bytes: bound on the file plus its times; one old file of each is kept.
-        listener: called in that thread with all output, and with b"" at the end.
+        listener: called in that thread with all output, and b"" at the end.
     """
 
     def __init__(
@@ -157,19 +150,18 @@ class ContainerLog:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def follow(self, descriptor: int) -> None:
-        """Takes over the reading end of a pipe."""
         self._thread = threading.Thread(
             target=self._copy, args=(descriptor,), name=f"log {self._path.name}", daemon=True
         )
         self._thread.start()
 
     def settle(self, timeout_seconds: float) -> None:
-        """Waits, once the container has ended, until all its output is written. Blocks."""
+        """Waits after the container's end until all output is written. Blocks."""
         if self._thread is not None:
             self._thread.join(timeout_seconds)
 
     def add(self, line: str) -> None:
-        """Adds a line of the platform's, if possible; `last_lines` leaves it out."""
+        """Adds a platform line, if possible; not part of `last_lines`."""
         with contextlib.suppress(OSError):
             self._write(f"{line}\n".encode())
         self._close()
@@ -196,7 +188,7 @@ class ContainerLog:
             try:
                 self._listener(data)
             except Exception:
-                # A failing listener must not end the copying: the container would block.
+                # A failing listener must not block the container.
                 log.exception("What a container printed was not read along.")
                 self._listener = None
 
@@ -211,7 +203,7 @@ class ContainerLog:
         with self._writing:
             self._open()
             if self._size and self._size + self._times.size + len(data) > self._most_bytes:
-                # A log that cannot be rotated is not appended to either: the bound holds.
+                # If this fails, nothing is appended: the bound holds.
                 self._path.replace(put_aside(self._path))
                 self.rotations += 1
                 self._times.put_aside(self._size)

@@ -1,4 +1,4 @@
-"""Plans how a container of an instance is started: folder, address, ports, environment, command."""
+"""Plans how a container of an instance is started: folder, ports, environment, command."""
 
 import contextlib
 import os
@@ -30,31 +30,29 @@ PER_CONTAINER = 50
 
 @dataclass(frozen=True)
 class PortRange:
-    """One container's ports."""
-
     first: int
-    """the container's listening port, unless it has a Unix socket"""
+    """where the container listens, unless on a Unix socket"""
     last: int
-    """held by the agent itself, so that agents of other servers leave the range alone"""
+    """held by the agent: other servers' agents skip the range"""
 
     @property
     def spare(self) -> str:
-        """In the form of `SAGEMAKER_SAFE_PORT_RANGE`: both ends included."""
+        """Both ends included, for `SAGEMAKER_SAFE_PORT_RANGE`."""
         return f"{self.first + 1}-{self.last - 1}"
 
 
 class Ports:
-    """Hands out the port ranges of this node's containers."""
+    """The port ranges of this node's containers."""
 
     def __init__(self) -> None:
         self._held: dict[PortRange, socket.socket] = {}
         self._next = FIRST
 
     def take(self) -> PortRange:
-        """Raises CannotStart if every range has a listener."""
+        """Raises CannotStart if none is free."""
         for _ in range(FIRST, LAST, PER_CONTAINER):
             ports = PortRange(self._next, self._next + PER_CONTAINER - 1)
-            # Go on upwards: ports may be unusable for a while after their use.
+            # Go on upwards: ports may be unusable for a while after use.
             self._next = FIRST if ports.last >= LAST else ports.last + 1
             with contextlib.suppress(OSError):
                 self._held[ports] = _claim(ports)
@@ -68,7 +66,7 @@ class Ports:
 
 
 def _claim(ports: PortRange) -> socket.socket:
-    """Binds the last port and returns its socket. Raises OSError if any port is in use."""
+    """Binds the last port. Raises OSError if any port is in use."""
     with contextlib.ExitStack() as on_failure:
         held = on_failure.enter_context(socket.socket())
         held.bind(("", ports.last))
@@ -86,12 +84,10 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class ContainerPlace:
-    """The paths of one container of an instance."""
-
     home: Home
     spec: InstanceSpec
     number: int
-    """from 1, in the order of the pipeline"""
+    """from 1, in pipeline order"""
 
     @property
     def container(self) -> ContainerSpec:
@@ -99,7 +95,6 @@ class ContainerPlace:
 
     @property
     def folder(self) -> Path:
-        """The container's own folder; removed with the instance."""
         return self.home.instances / self.spec.instance_id / self.container.hostname
 
     @property
@@ -109,12 +104,12 @@ class ContainerPlace:
 
     @property
     def code(self) -> Path:
-        """For user code that does not come with the model."""
+        """For user code outside the model."""
         return self.base / "code"
 
     @property
     def code_url(self) -> str | None:
-        """The code archive in S3, which the SageMaker SDK names for some frameworks."""
+        """The archive in S3 that the SageMaker SDK names for some frameworks."""
         named = self.container.environment.get(SUBMIT_DIRECTORY, "")
         return named if named.startswith("s3://") and not self.container.multi_model else None
 
@@ -160,7 +155,7 @@ def plan_launch(
 
 
 def hidden_paths(home: Home, settings: "Settings") -> tuple[Path, ...]:
-    """Paths below the home that containers with network isolation must not see."""
+    """Paths that containers with network isolation must not see."""
     file = settings.config
     return (*home.hidden, file) if file is not None and file.parent == home.path else home.hidden
 
@@ -170,7 +165,6 @@ class _Program:
     command: tuple[str, ...]
     folder: Path
     suggested: Mapping[str, str]
-    """defaults; the user's variables win"""
     fixed: Mapping[str, str]
 
 
@@ -198,21 +192,21 @@ def _program_of_users(place: ContainerPlace, command: tuple[str, ...], address: 
         command=command,
         # A command in sagehen.toml may name a script beside it.
         folder=place.home.path,
-        # Requests run in parallel: more threads in each slow the others down. Our model server
-        # chooses a number itself.
+        # Requests run in parallel: more threads in each would slow the others down. Our model
+        # server sets its own number.
         suggested={"OMP_NUM_THREADS": "1"},
         fixed={"SAGEMAKER_BIND_TO_PORT": address.rpartition(":")[2]},
     )
 
 
 def _for_requirements(place: ContainerPlace) -> dict[str, str]:
-    # The installer must give up before the agent does: only it knows why it was slow.
+    # Only the installer knows why it was slow, so it must give up first.
     seconds = max(1, int(place.spec.startup_timeout_seconds) - STARTUP_MARGIN_SECONDS)
     return {"SAGEMAKER_STARTUP_TIMEOUT": str(seconds), **pip_variables()}
 
 
 def _environment(place: ContainerPlace, settings: "Settings") -> dict[str, str]:
-    """Merges our defaults, the user's variables, and our fixed values: the last wins."""
+    """Precedence: fixed values, the user's variables, our defaults."""
     container = place.container
     suggested = {
         "PATH": f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
@@ -220,9 +214,9 @@ def _environment(place: ContainerPlace, settings: "Settings") -> dict[str, str]:
         "HOME": str(place.folder),
         "TMPDIR": str(place.folder / "tmp"),
         "PYTHONUNBUFFERED": "1",
-        # One cache of Hugging Face models per user, not per container.
+        # shared by all containers
         "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
-        # The gateway is to give up first; going on long after that is useless.
+        # The gateway must give up first.
         "SAGEMAKER_MODEL_SERVER_TIMEOUT": f"{settings.invocation_timeout_seconds + 1:g}",
         "AWS_REGION": settings.region,
         "AWS_DEFAULT_REGION": settings.region,

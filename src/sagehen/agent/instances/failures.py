@@ -1,4 +1,4 @@
-"""SageMaker's failure messages, each followed by a hint on how to solve the problem."""
+"""SageMaker's failure messages, each with a hint on the solution."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LONGEST_REASON = 1024
 SHOWN_LINES = 3
 
 _OURS = re.compile(r" INFO sagehen\.containers\.modelserver\b")
-"""what the model server logs of itself"""
+"""the model server's own log lines"""
 _REASON_FOLLOWS = re.compile(
     r" ERROR sagehen\.containers\.modelserver\.program: The model could not be loaded\.$"
 )
@@ -31,8 +31,7 @@ _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warnin
 
 
 def failed_ping(hostname: str, variant: str, cause: str) -> str:
-    """For a container that did not become healthy."""
-    # SageMaker calls the unnamed containers of a pipeline "container-N".
+    # SageMaker calls a pipeline's unnamed containers "container-N".
     named = hostname if _NUMBERED.fullmatch(hostname) else f"{hostname} container"
     return shorten(
         f"The {named} for production variant {variant} did not pass the ping health "
@@ -41,7 +40,6 @@ def failed_ping(hostname: str, variant: str, cause: str) -> str:
 
 
 def cannot_start(variant: str, cause: str) -> str:
-    """For a container whose command could not be run."""
     return shorten(
         "CannotStartContainerError. Please ensure the model container for variant "
         f"{variant} starts correctly when invoked with 'docker run <image> serve' ({cause})"
@@ -49,7 +47,7 @@ def cannot_start(variant: str, cause: str) -> str:
 
 
 def failed_artifact(number: int, url: str, error: SagehenError) -> str:
-    """For model data that cannot be fetched or unpacked; `number` counts containers from 1."""
+    """`number` counts containers from 1."""
     if isinstance(error, ArtifactRejected):
         said = (
             f'Failed to extract model data archive for container "container_{number}" from URL '
@@ -61,7 +59,7 @@ def failed_artifact(number: int, url: str, error: SagehenError) -> str:
         )
         if (
             type(error) is not ArtifactError
-        ):  # that is this machine's disk: neither the object nor the role is at fault
+        ):  # this machine's disk: neither object nor role is at fault
             said += (
                 " Please ensure that there is an object located at the URL and that the role "
                 "passed to CreateModel has permissions to download the object."
@@ -70,7 +68,6 @@ def failed_artifact(number: int, url: str, error: SagehenError) -> str:
 
 
 def service_failure(cause: str) -> str:
-    """For an internal error."""
     return shorten(
         "Request to service failed. If failure persists after retry, contact customer support. "
         f"({cause})"
@@ -78,7 +75,7 @@ def service_failure(cause: str) -> str:
 
 
 def explain(lines: Sequence[str]) -> str:
-    """Returns the most telling part of a log: its last exception, or else its last lines."""
+    """Returns a log's last exception, or else its last lines."""
     printed = [line.strip() for line in lines if line.strip() and not _OURS.search(line)]
     of_the_model = _after_the_last(_REASON_FOLLOWS, printed)
     printed = of_the_model or printed
@@ -93,7 +90,6 @@ def explain(lines: Sequence[str]) -> str:
 
 
 def _module_hint(line: str) -> str:
-    """A hint on a module that the user's script cannot import."""
     if not line.startswith("ModuleNotFoundError: "):
         return ""
     return (
@@ -112,11 +108,10 @@ def _is_of_syntax(line: str) -> bool:
 
 
 def _place(above: list[str]) -> str:
-    """The position of a syntax error, which Python prints in a line above the error."""
+    """Python prints it in a line above the error."""
     places = [found for line in above if (found := _PLACE.match(line))]
     return f" ({places[-1][1]}, line {places[-1][2]})" if places else ""
 
 
 def shorten(text: str) -> str:
-    """Cuts a text to the longest FailureReason."""
     return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 2] + "…)"

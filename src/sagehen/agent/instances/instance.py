@@ -54,7 +54,7 @@ IDLE_MODELS_SECONDS = 1.0
 
 
 class _Failed(SagehenError):
-    """The instance cannot become healthy; the message is its FailureReason."""
+    """The message is the FailureReason."""
 
 
 class _Unhealthy(SagehenError):
@@ -97,11 +97,11 @@ class Instance:
         self._ending: asyncio.Task[None] | None = None
 
     def start(self, after: "Instance | None" = None) -> None:
-        """Starts the instance once `after`, its predecessor of the same name, has stopped."""
+        """Starts once `after`, the predecessor of the same name, has stopped."""
         self._life = asyncio.create_task(self._live(after))
 
     async def stop(self) -> None:
-        """Lets the containers finish their requests, then ends them; takes at most about 40 s."""
+        """Lets the containers finish their requests, then ends them; takes about 40 s at most."""
         if self._ending is None:
             self._ending = asyncio.create_task(self._end())
         await asyncio.shield(self._ending)
@@ -153,8 +153,7 @@ class Instance:
             await self._life
 
     async def _live(self, before: "Instance | None") -> None:
-        """Runs `_work` until it fails or is cancelled, then cleans up. This task itself is never
-        cancelled, so that every started container is ended."""
+        """Never cancelled itself, so that every started container is ended."""
         self._work = asyncio.create_task(self._work_after(before))
         await asyncio.wait({self._work})
         if self._work.cancelled():
@@ -191,7 +190,7 @@ class Instance:
                 await self._give(place.code, place, place.code_url)
 
     def _serves(self, place: ContainerPlace) -> bool:
-        """Whether our model server runs there; other containers fetch their code themselves."""
+        """Other containers fetch their code themselves."""
         launch = find_launch(place.container.image, self._node.settings.images)
         return launch is not None and launch.adapter is not None
 
@@ -203,7 +202,7 @@ class Instance:
         compressed: bool = True,
         etag: str | None = None,
     ) -> None:
-        """Fetches `url` into `target`. Raises _Failed."""
+        """Raises _Failed."""
         seconds = self.spec.download_timeout_seconds
         try:
             data = ModelData(parse_location(url), compressed, etag)
@@ -228,7 +227,7 @@ class Instance:
                 await self._node.clock.sleep(ARTIFACT_RETRY_SECONDS)
 
     async def _keep_running(self) -> None:
-        """Starts the containers, again and again, until a failure or a stop."""
+        """Restarts the containers until a failure or a stop."""
         pace, clock = self._node.pace, self._node.clock
         delay = pace.first_restart_delay_seconds
         was_healthy, retried = False, False
@@ -269,11 +268,7 @@ class Instance:
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def _watch_start(self, waits: list[asyncio.Task[None]]) -> None:
-        """Waits until all containers are healthy.
-
-        Raises:
-            _Unhealthy: a container ended first, or time is up.
-        """
+        """Raises _Unhealthy if a container ends before all are healthy, or time is up."""
         exits = [running.exited for running in self._running]
         seconds = self.spec.startup_timeout_seconds
         try:
@@ -298,7 +293,7 @@ class Instance:
                 raise _Unhealthy(reason, final=running.will_not_load)
 
     async def _serve(self) -> str:
-        """Serves until a container ends or stops answering; returns the reason."""
+        """Returns the reason when a container ends or stops answering."""
         await self._models.open(self._running)
         self._change(InstanceState.IN_SERVICE)
         sweeping = asyncio.create_task(self._unload_idle_models())
@@ -309,7 +304,7 @@ class Instance:
             await asyncio.gather(sweeping, return_exceptions=True)
 
     def _note_end(self) -> None:
-        """Records for gateways why the containers ended: their callers have lost requests."""
+        """Records for gateways why their requests were lost."""
         ended = [one for one in self._running if one.exited.done()]
         why = next(filter(None, (one.process.ended_because for one in ended)), None)
         if why is not None and why.startswith("it "):
@@ -348,8 +343,7 @@ class Instance:
         return [running.slots for running in self._running]
 
     async def _finish_containers(self) -> None:
-        """Ends the containers in order: a container's open requests need the next one in the
-        pipeline."""
+        """In pipeline order: a container's open requests need the next one."""
         clock, pace = self._node.clock, self._node.pace
         deadline = clock.monotonic() + pace.stop_seconds
         await self._models.close()

@@ -1,4 +1,4 @@
-"""Removes what earlier agents, instances and jobs left behind: processes, folders and old logs."""
+"""Removes leftover processes, folders and old logs of earlier agents, instances and jobs."""
 
 import contextlib
 import logging
@@ -16,14 +16,13 @@ __all__ = ["BASE_MARK", "clear_leftovers", "prune_job_logs", "prune_logs"]
 log = logging.getLogger(__name__)
 
 BASE_MARK = "SAGEHEN_BASE_DIR"
-"""a container's variable: its folder's path on the machine, not inside the container"""
+"""a container variable: its folder as the machine sees it"""
 
 
 def clear_leftovers(home: Home) -> None:
     """Ends containers' processes, removes their folders and sockets. Blocks; call before any start.
 
-    Containers end with their agent, but their own children may survive. These are recognized by the
-    folder in their environment.
+    Children of containers may survive the agent; their environment names the folder.
     """
     folders = {home.instances: INSTANCE_NAME, home.jobs: ATTEMPT_NAME}
     marks = tuple(f"{BASE_MARK}={folder}{os.sep}".encode() for folder in folders)
@@ -38,7 +37,7 @@ def clear_leftovers(home: Home) -> None:
             else:
                 log.warning("%s is none of Sagehen's, and stays.", left)
     for socket in home.run.glob("i-*.sock"):
-        if INSTANCE_NAME.match(socket.stem):  # a container's number may follow
+        if INSTANCE_NAME.match(socket.stem):  # "-2" and so on may follow
             socket.unlink(missing_ok=True)
 
 
@@ -64,7 +63,7 @@ MOST_KEPT = 50
 def prune_logs(logs: Path, running: frozenset[str], most: int = MOST_KEPT) -> None:
     """Removes the oldest `endpoints/<endpoint>/<variant>/<instance>` folders. Blocks.
 
-    Keeps those of `running` instances and the `most` last written of the others.
+    Keeps those `running`, and the last `most` of the others.
     """
     ended = [
         path
@@ -75,14 +74,14 @@ def prune_logs(logs: Path, running: frozenset[str], most: int = MOST_KEPT) -> No
     for path in ended[most:]:
         shutil.rmtree(path, ignore_errors=True)
         for above in (path.parent, path.parent.parent):
-            with contextlib.suppress(OSError):  # not empty, or removed meanwhile
+            with contextlib.suppress(OSError):
                 above.rmdir()
 
 
 def prune_job_logs(logs: Path, running: frozenset[str], most: int) -> None:
     """Removes the oldest `training-jobs/<job>` folders. Blocks.
 
-    Keeps those of `running` jobs and the `most` last written of the others.
+    Keeps those `running`, and the last `most` of the others.
     """
     ended = [path for path in (logs / "training-jobs").glob("*") if path.name not in running]
     if len(ended) > most:
@@ -92,7 +91,7 @@ def prune_job_logs(logs: Path, running: frozenset[str], most: int) -> None:
 
 
 def _written_at(folder: Path) -> float:
-    """Unix time of the latest write to a file in the folder; 0 if there is none."""
+    """Unix time of the latest write; 0 without files."""
     try:
         return max((file.stat().st_mtime for file in folder.iterdir()), default=0.0)
     except OSError:

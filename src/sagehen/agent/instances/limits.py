@@ -1,4 +1,4 @@
-"""Resource limits of an instance, how often they were met, and its utilization metrics."""
+"""An instance's resource limits, hits of limits, and utilization."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class InstanceLimit(StrEnum):
-    """Values of the metric's `limit` label; docs/reference/limits.md says what each limit does."""
+    """See docs/reference/limits.md."""
 
     MEMORY = "memory"
     PROCESSES = "processes"
@@ -39,26 +39,26 @@ class InstanceLimit(StrEnum):
 
 LimitHits = dict[InstanceLimit, int]
 _OF_ALL_CONTAINERS = (InstanceLimit.PROCESSES, InstanceLimit.CPU)
-"""counted per instance, and reported by each of its containers"""
+"""reported by each container for the whole instance"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits shared by all containers of an instance; None is no limit."""
+    """Shared by all containers of an instance; None is no limit."""
 
     memory_bytes: int | None = None
     processes: int | None = None
     """including threads"""
     cpus: int | None = None
     vcpus: int | None = None
-    """the instance type's; sets its share of a busy machine"""
+    """sets the share of a busy machine"""
 
 
 NO_LIMITS = Limits()
 
 
 def choose_limits(instance_type: str, settings: "Settings") -> Limits:
-    """The instance type's limits; memory and CPUs are at most this machine's."""
+    """At most this machine's memory and CPUs."""
     if not settings.instance_limits:
         return NO_LIMITS
     known = instance_types().get(instance_type)
@@ -74,7 +74,7 @@ def choose_limits(instance_type: str, settings: "Settings") -> Limits:
 
 
 def add_hits(hits: Iterable[LimitHits]) -> LimitHits:
-    """Adds up the hits of an instance's containers that ran at the same time."""
+    """For containers that ran at the same time."""
     total: Counter[InstanceLimit] = Counter()
     for one in hits:
         for limit, count in one.items():
@@ -94,11 +94,11 @@ def describe_hit(limit: InstanceLimit, limits: Limits) -> str:
 
 
 SHORTEST_SECONDS = 0.5
-"""CPU usage is measured over at least this interval"""
+"""shortest interval of CPU measurements"""
 
 
 class Utilization:
-    """Utilization of one instance, in percent. CPU is averaged since the last reading."""
+    """Utilization of one instance, in percent; CPU since the last reading."""
 
     def __init__(self, limits: Limits, home: Path, clock: Clock) -> None:
         self._memory_bytes = limits.memory_bytes or machine_memory_bytes()
@@ -109,10 +109,10 @@ class Utilization:
         self._cpu_percent = 0.0
 
     def read(self, memory_bytes: int, cpu_seconds: float) -> dict[str, float]:
-        """Returns CPU, memory and disk utilization. Blocks: reads the disk's usage.
+        """Blocks: reads the disk's usage.
 
         Args:
-            cpu_seconds: used by the present containers since their start, over all cores.
+            cpu_seconds: of the present containers since their start, over all cores.
         """
         disk = shutil.disk_usage(self._home)
         return {
@@ -122,8 +122,7 @@ class Utilization:
         }
 
     def _cpu(self, cpu_seconds: float) -> float:
-        """Returns percent of one core. A lower `cpu_seconds` than before is that of a restarted
-        container."""
+        """Percent of one core; `cpu_seconds` falls when a container is restarted."""
         now = self._clock.monotonic()
         if now - self._since >= SHORTEST_SECONDS:
             used = cpu_seconds - self._cpu_seconds

@@ -1,4 +1,4 @@
-"""Measures and ends process trees by /proc. Memory is proportional: shared pages count once."""
+"""Measures and ends process trees by /proc. In proportional memory, shared pages count once."""
 
 import contextlib
 import os
@@ -24,22 +24,20 @@ __all__ = [
 ]
 
 STOPPING_ROUNDS = 50
-"""each round finds children forked before the last one stopped their parents"""
+"""each finds children forked before their parents were stopped"""
 
 _LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
-"""not every kernel has this file; without it psutil scans all processes"""
+"""if missing, psutil scans all processes"""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _THREADS, _RESIDENT = 17, 21
-"""indices in /proc/PID/stat, after the name: `num_threads` and `rss`"""
+"""indices in /proc/PID/stat, after the name: `num_threads`, `rss`"""
 _TIMES = slice(11, 15)
-"""the same: `utime`, `stime`, `cutime` and `cstime`"""
+"""`utime`, `stime`, `cutime`, `cstime`"""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class TreeSize:
-    """The resources of a process and its descendants that are cheap to read."""
-
     resident_bytes: int
     """shared pages count once per process"""
     tasks: int
@@ -55,7 +53,7 @@ def measure_tree(pid: int) -> TreeSize:
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """CPU time of a process and its descendants, including ended ones that were waited for."""
+    """Includes ended descendants that were waited for."""
     return sum(sum(map(int, fields[_TIMES])) for fields in _stats(pid)) / _TICKS
 
 
@@ -71,16 +69,16 @@ def tree_listening_ports(pid: int) -> list[int]:
 def _stats(pid: int) -> Iterator[list[bytes]]:
     for one in descendants(pid):
         with contextlib.suppress(OSError, ValueError), open(f"/proc/{one}/stat", "rb") as stat:
-            # The name is in brackets and may hold any character.
+            # The name in brackets may hold any character.
             yield stat.read().rpartition(b")")[2].split()
 
 
 def end_trees(roots: Iterable[int]) -> None:
-    """Kills processes and all their descendants, even while these fork. Blocks briefly."""
+    """Kills processes with all descendants, even while these fork. Blocks briefly."""
     roots, stopped, quiet = tuple(roots), set[int](), 0
     for _ in range(STOPPING_ROUNDS):
         found = {pid for root in roots for pid in descendants(root)} - stopped
-        # A listing may miss the sibling of a process that ends meanwhile: look twice.
+        # Look twice: a listing may miss the sibling of a process that ends.
         quiet = 0 if found else quiet + 1
         if quiet > 1:
             break
@@ -96,7 +94,7 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yields `pid` and all its descendants; may miss some when others end meanwhile."""
+    """Yields `pid` too; may miss some while others end."""
     waiting = [pid]
     while waiting:
         one = waiting.pop()
@@ -111,7 +109,6 @@ def children(pid: int) -> list[int]:
         return [child.pid for child in psutil.Process(pid).children()]
     found: list[int] = []
     for thread in os.listdir(f"/proc/{pid}/task"):
-        # a thread may end meanwhile
         with (
             contextlib.suppress(FileNotFoundError, ProcessLookupError),
             open(f"/proc/{pid}/task/{thread}/children") as listed,
@@ -121,7 +118,7 @@ def children(pid: int) -> list[int]:
 
 
 EXACT_SECONDS = 1.0
-"""the figure of shared memory is reused for this long"""
+"""reuse of the figure for shared memory"""
 
 
 def machine_memory_bytes() -> int:
@@ -129,7 +126,7 @@ def machine_memory_bytes() -> int:
 
 
 def kernel_kills() -> int:
-    """How many processes the kernel's OOM killer has ended since boot."""
+    """OOM kills of the whole machine since boot."""
     with contextlib.suppress(OSError), open("/proc/vmstat") as counts:
         for line in counts:
             if line.startswith("oom_kill "):
@@ -138,16 +135,13 @@ def kernel_kills() -> int:
 
 
 def tree_memory_bytes(pid: int) -> int:
-    """Proportional memory of a process and its descendants; 0 if it has ended. Takes milliseconds."""
+    """Proportional; 0 if the process has ended. Takes milliseconds."""
     return sum(map(_proportional_bytes, descendants(pid)))
 
 
 class TreeMemory:
-    """Cheap repeated readings of a tree's memory.
-
-    The exact figure makes the kernel walk all pages, so it is read at most every EXACT_SECONDS; in
-    between, only the resident size is.
-    """
+    """Cheap repeated readings: the kernel walks all pages for proportional memory, so only the
+    resident size is read more than once per EXACT_SECONDS."""
 
     def __init__(self, pid: int, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pid = pid
@@ -157,7 +151,7 @@ class TreeMemory:
         self._exact_at = -EXACT_SECONDS
 
     def read(self) -> int:
-        """In bytes; 0 if the process has ended. Blocks briefly."""
+        """Returns bytes; 0 if the process has ended. Blocks briefly."""
         tree = list(descendants(self._pid))
         resident = sum(map(_resident_bytes, tree))
         now = self._monotonic()

@@ -22,7 +22,7 @@ __all__ = ["RunningContainer", "start_container"]
 SLOTS_HEADER = "x-sagehen-slots"
 SLOTS_VARIABLE = "SAGEHEN_SLOTS"
 KILL_SECONDS = 10.0
-"""more than the kernel ever takes to end a killed process"""
+"""more than the kernel ever takes"""
 _SLOTS = re.compile("[1-9][0-9]{0,5}")
 
 
@@ -40,12 +40,11 @@ class RunningContainer:
 
     @property
     def slots(self) -> int | None:
-        """The most requests to send at once: the user's value, or else the container's."""
+        """The user's value, or else the container's; None if unknown."""
         said = (self.place.container.environment.get(SLOTS_VARIABLE), self.said_slots)
         return next((int(one) for one in said if one and _SLOTS.fullmatch(one)), None)
 
     async def wait_until_healthy(self) -> None:
-        """Pings, at first in short intervals, until the container is healthy."""
         interval = self.pace.first_ping_interval_seconds
         loop = asyncio.get_running_loop()
         hint_at: float | None = loop.time() + self.pace.port_hint_seconds
@@ -58,7 +57,7 @@ class RunningContainer:
             interval = min(interval * 1.2, self.pace.longest_ping_interval_seconds)
 
     async def is_healthy(self) -> bool:
-        """Whether `/ping` answers 200 in time, and `/models` too in a multi-model container."""
+        """Whether `/ping`, and `/models` of a multi-model container, answer in time."""
         try:
             answer = await exchange(
                 self.address, "GET", "/ping", timeout_seconds=self.pace.ping_timeout_seconds
@@ -74,7 +73,6 @@ class RunningContainer:
             return False
 
     async def end(self, grace_seconds: float) -> None:
-        """Terminates the container, and kills it after `grace_seconds`."""
         if grace_seconds > 0:
             self.process.terminate()
             await asyncio.wait({self.exited}, timeout=grace_seconds)
@@ -84,7 +82,7 @@ class RunningContainer:
             self.place.socket.unlink(missing_ok=True)
 
     async def describe_ports(self) -> str:
-        """Says where the container listens if not on its own port; "" if all is well."""
+        """Says where the container listens if not on its own port; else ""."""
         if not self.address.startswith("tcp:"):
             return ""
         port = int(self.address.rpartition(":")[2])
@@ -99,11 +97,10 @@ class RunningContainer:
 
     @property
     def will_not_load(self) -> bool:
-        """The container ended because its model does not load; a restart would not help."""
+        """A restart would not help."""
         return self.is_ours and self.exited.done() and self.exited.result() == WILL_NOT_LOAD
 
     def describe_end(self) -> str:
-        """Why the container ended or does not answer, from its log."""
         reason = explain(self.process.last_lines()) or "it logged nothing"
         if not self.exited.done():
             return reason
@@ -117,7 +114,7 @@ class RunningContainer:
 
 
 async def start_container(place: ContainerPlace, node: Node) -> RunningContainer:
-    """Starts a container in its folder, which must exist.
+    """The container's folder must exist.
 
     Raises:
         CannotStart: the image is unknown, or its command cannot be run.

@@ -28,7 +28,7 @@ import sys
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _OOM_SCORE = 500
-"""of 1000: when the machine has no memory left, the kernel ends containers first"""
+"""of 1000: out of memory, the kernel ends containers first"""
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 1, 0x20, 0x1000, 0x4000, 0x80000
 _OPT, _OPT_ML, _HOSTS = "/opt", "/opt/ml", "/etc/hosts"
@@ -69,10 +69,10 @@ def _main(agent_pid: int, report: int, told: list[str], command: list[str]) -> N
         if base != _NONE:
             _mount_all(base, hosts, hidden)
         doing = b""
-        # Only now: the kernel resets this flag when a process changes its credentials.
+        # Only now: a change of credentials resets it.
         _PRCTL(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
         if posix.getppid() != agent_pid:
-            return  # the agent has died already, so no signal would come
+            return  # the agent has died: no signal would come
         _prepare()
         _execute(command)
     except OSError as error:
@@ -80,7 +80,7 @@ def _main(agent_pid: int, report: int, told: list[str], command: list[str]) -> N
 
 
 def _prepare() -> None:
-    # As PID 1 of a SageMaker container, the process adopts its descendants' orphans.
+    # Like PID 1 of a SageMaker container, adopts its descendants' orphans.
     _PRCTL(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:  # noqa: SIM105
@@ -88,12 +88,12 @@ def _prepare() -> None:
     except OSError:
         pass
     for number in _signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP}:
-        # Signals ignored by Python or by the server's parent (nohup) would stay ignored after exec.
+        # Signals ignored by Python or the server's parent (nohup) would stay ignored.
         _signal.signal(number, _signal.SIG_DFL)
 
 
 def _execute(command: list[str]) -> None:
-    """Like `os.execvp`: tries each folder of PATH and keeps the error of a file that cannot be run."""
+    """Like `os.execvp`; keeps the error of a file that cannot be run."""
     program = _encode(command[0])
     if b"/" in program:
         posix.execv(program, command)
@@ -128,20 +128,19 @@ def _mount_all(base: str, hosts: str, hidden: str) -> None:
 
 
 def _leave_namespace() -> None:
-    """Leaves the machine's mount namespace."""
     user, group = posix.geteuid(), posix.getegid()
     if _UNSHARE(_CLONE_NEWNS) != 0:
         _check(_UNSHARE(_CLONE_NEWUSER | _CLONE_NEWNS))
-        # Files keep this user; all other users appear as nobody.
+        # Other users appear as nobody.
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
-    # Later mounts of the machine are propagated here, and none from here.
+    # Mounts propagate from the machine, never back.
     _mount(None, "/", _MS_REC | _MS_SLAVE)
 
 
 def _replace(folder: str, mode: str, without: list[str] | None = None, more: str = "") -> None:
-    """Covers a folder by one in memory, with its entries except `without`, plus the folder `more`."""
+    """Covers a folder by one in memory, `without` some entries and with the folder `more`."""
     replaced = posix.open(folder, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     _mount("sagehen", folder, 0, "tmpfs", f"{mode},size=1m")
     for name in posix.listdir(replaced):
@@ -149,11 +148,11 @@ def _replace(folder: str, mode: str, without: list[str] | None = None, more: str
             try:  # noqa: SIM105
                 _show(f"/proc/self/fd/{replaced}/{name}", f"{folder}/{name}")
             except FileNotFoundError:
-                pass  # removed meanwhile
+                pass
     posix.close(replaced)
     if more:
         posix.mkdir(f"{folder}/{more}")
-    # Files written here would be lost.
+    # Writes would be lost.
     _mount("sagehen", folder, _MS_REMOUNT | _MS_RDONLY, "tmpfs")
 
 

@@ -33,20 +33,20 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 PLATFORM = "sagehen-platform"
-"""the group that this server's own processes move to if the base must be empty"""
+"""for this server's own processes, if the base must be empty"""
 MOVING_ATTEMPTS = 20
-"""a fork during the move leaves a child behind, for the next attempt"""
+"""a fork during the move leaves a child for the next attempt"""
 
 
 def find_base() -> Path | None:
-    """The group to create groups in; None if cgroups of version 2 are not mounted."""
+    """None if cgroups of version 2 are not mounted."""
     own = _find_own()
     # An earlier agent may have moved all processes there.
     return own.parent if own is not None and own.name == PLATFORM else own
 
 
 def try_joining(group: Path) -> None:
-    """Raises OSError if processes may not be moved into its children."""
+    """Raises OSError if processes may not be moved there."""
     before = _find_own()
     child = group / "probe"
     child.mkdir(exist_ok=True)
@@ -59,12 +59,10 @@ def try_joining(group: Path) -> None:
 
 
 def leave_to_children(base: Path, server_pid: int) -> None:
-    """Empties a group: one whose children have limits may hold no process itself.
-
-    The root group may, and is left as it is.
+    """Empties a group: one with limited children may hold no process itself, except the root group.
 
     Args:
-        server_pid: the ancestor of this server's processes.
+        server_pid: ancestor of this server's processes.
 
     Raises:
         OSError: the group holds other processes.
@@ -87,14 +85,13 @@ def leave_to_children(base: Path, server_pid: int) -> None:
 
 
 def enable(group: Path, controllers: frozenset[str]) -> None:
-    """Enables those of `controllers` that the group has for its children."""
     for controller in controllers:
         with contextlib.suppress(OSError):
             write(group / "cgroup.subtree_control", f"+{controller}")
 
 
 def write(path: Path, text: str) -> None:
-    """Raises OSError, also for a missing file, which `write_text` would create."""
+    """Raises OSError; unlike `write_text`, also for a missing file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -128,40 +125,36 @@ _LIMITS = {
     "pids": InstanceLimit.PROCESSES,
     "cpu": InstanceLimit.CPU,
 }
-"""by the kernel's name of the controller"""
 
 
 class Cgroup:
-    """One container's group, below its instance's group."""
+    """One container's group, below its instance's."""
 
     def __init__(self, path: Path, enforced: frozenset[InstanceLimit] = frozenset()) -> None:
         self.enforced = enforced
-        """the limits that the kernel enforces"""
         self._path = path
-        # The group may exist from an earlier run of the container.
         self._hits_before = self._count()
 
     @property
     def procs(self) -> Path:
-        """A process joins by writing its PID there."""
+        """Processes join by writing their PID there."""
         return self._path / "cgroup.procs"
 
     def kill(self) -> None:
-        """Kills every process in the group, including daemons."""
         with contextlib.suppress(OSError):
             write(self._path / "cgroup.kill", "1")
 
     def hits(self) -> LimitHits:
-        """Hits since creation; for processes and CPU, those of the whole instance."""
+        """Since creation; processes and CPU are the whole instance's."""
         return {limit: now - self._hits_before[limit] for limit, now in self._count().items()}
 
     def memory_bytes(self) -> int | None:
-        """Memory of its processes; None without the memory controller."""
+        """None without the memory controller."""
         held = _counts(self._path / "memory.stat")
         return held["anon"] + held["file_mapped"] if "anon" in held else None
 
     def remove(self) -> None:
-        """Waits until the processes have ended, then removes the group. Blocks."""
+        """Waits until the processes have ended. Blocks."""
         deadline = time.monotonic() + EMPTYING_SECONDS
         while not _remove(self._path):
             if time.monotonic() > deadline:
@@ -173,7 +166,7 @@ class Cgroup:
     def _count(self) -> LimitHits:
         own, instance = self._path, self._path.parent
         memory = _counts(own / "memory.events")
-        # Newer kernels count in the group with the limit, older ones in the process's group.
+        # Newer kernels count at the limit, older ones at the process.
         refused = _counts(own / "pids.events"), _counts(instance / "pids.events")
         found = {
             InstanceLimit.MEMORY: memory.get("oom_group_kill", memory.get("oom_kill", 0)),
@@ -184,7 +177,7 @@ class Cgroup:
 
 
 class Cgroups:
-    """Creates the groups of one home's containers, in an existing folder."""
+    """The groups of one home's containers."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -206,11 +199,10 @@ class Cgroups:
         return Cgroup(path, frozenset(_LIMITS[controller] for controller in self.controllers))
 
     def close(self) -> None:
-        """Removes the folder once there are no more containers."""
         _remove(self._folder)
 
     def clear(self) -> None:
-        """Kills and removes what an earlier agent left. Blocks."""
+        """Kills and removes an earlier agent's groups. Blocks."""
         for container in self._folder.glob("*/*/"):
             left = Cgroup(container)
             left.kill()
@@ -218,7 +210,7 @@ class Cgroups:
 
 
 def open_cgroups(home: Path) -> Cgroups | None:
-    """Opens and empties the groups of a home's containers; None if none can be created. Blocks."""
+    """Returns None if groups cannot be created. Blocks."""
     try:
         base = find_base()
         if base is None:
@@ -240,7 +232,6 @@ def open_cgroups(home: Path) -> Cgroups | None:
 
 
 def _files(limits: Limits) -> list[tuple[str, str, str]]:
-    """Returns (controller, file, value)."""
     period = CPU_PERIOD_MICROSECONDS
     quota = None if limits.cpus is None else limits.cpus * period
     files = [
@@ -259,7 +250,6 @@ def _or_max(value: int | None) -> str:
 
 
 def _remove(group: Path) -> bool:
-    """Returns whether the group is gone."""
     try:
         group.rmdir()
     except FileNotFoundError:
@@ -270,7 +260,7 @@ def _remove(group: Path) -> bool:
 
 
 def _counts(path: Path) -> dict[str, int]:
-    """Parses a file of names and numbers; empty if it does not exist."""
+    """Empty if the file is missing."""
     try:
         lines = path.read_text().splitlines()
     except OSError:

@@ -14,12 +14,10 @@ __all__ = ["LaunchPlan", "Launcher", "Process"]
 class LaunchPlan:
     instance_id: str
     name: str
-    """the container's, in its instance"""
     command: tuple[str, ...]
     environment: dict[str, str]
     """complete: nothing is inherited"""
     folder: Path
-    """the working folder"""
     log: Path
     """receives stdout and stderr, appended"""
     log_bytes: int
@@ -27,52 +25,49 @@ class LaunchPlan:
     limits: Limits = NO_LIMITS
     """shared by all containers of the instance"""
     listener: Callable[[bytes], None] | None = None
-    """called in a thread with all output, and with b"" at the end"""
+    """called in a thread with all output, and b"" at the end"""
     base: Path | None = None
     """mounted at /opt/ml where possible"""
     hosts: Path | None = None
-    """mounted at /etc/hosts, only with `base` mounted"""
+    """mounted at /etc/hosts, if `base` is mounted"""
     hidden: tuple[Path, ...] = ()
-    """paths in one folder to hide, only with `base` mounted; they need not exist, and the folder
-    becomes read-only"""
+    """hidden if `base` is mounted; all in one folder, which becomes read-only; need not exist"""
 
 
 class Process(Protocol):
     async def wait(self) -> int:
-        """Waits for the end; returns the exit status, or minus the signal that ended the process."""
+        """Returns the exit status, or minus the signal."""
 
     def terminate(self) -> None:
-        """Asks the process to end; does nothing if it has ended."""
+        """Does nothing if the process has ended."""
 
     def kill(self) -> None:
-        """Kills the process and its descendants; does nothing if it has ended."""
+        """Includes descendants; does nothing if the process has ended."""
 
-    def last_lines(self) -> list[str]:
-        """The end of its output."""
+    def last_lines(self) -> list[str]: ...
 
     async def memory_bytes(self) -> int:
-        """Memory of the process and its descendants; 0 if it has ended."""
+        """Includes descendants; 0 if the process has ended."""
 
     async def cpu_seconds(self) -> float:
-        """CPU time of the process and its descendants; 0 if it has ended."""
+        """Includes descendants; 0 if the process has ended."""
 
     async def listening_ports(self) -> list[int]:
-        """TCP ports that the process and its descendants listen on; none if it has ended."""
+        """Includes descendants; empty if the process has ended."""
 
     def note(self, line: str) -> None:
-        """Adds a line of the platform's to the log. Blocks."""
+        """Adds a platform line to the log. Blocks."""
 
     @property
     def ended_because(self) -> str | None:
-        """Why the process was ended, if that is known and `kill` did not do it."""
+        """Why the process was ended, if known and not by `kill`."""
 
-    def hits(self) -> LimitHits:
-        """How often the limits were met so far."""
+    def hits(self) -> LimitHits: ...
 
 
 class Launcher(Protocol):
     def seen_base(self, base: Path) -> Path:
-        """The path at which a container finds its plan's `base`."""
+        """The container's path of `base`."""
 
     async def start(self, plan: LaunchPlan) -> Process:
         """Raises CannotStart if the command cannot be run."""

@@ -1,4 +1,4 @@
-"""Enforces instance limits by polling, where cgroups do not enforce them."""
+"""Enforces instance limits by polling, where cgroups do not."""
 
 import asyncio
 import logging
@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 SHORTEST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 1.0
 GROWTH_BYTES_PER_SECOND = 4 * 2**30
-"""what a few cores can fill: far from the limit, fewer looks are enough"""
+"""as fast as a few cores fill memory"""
 PAUSE_PER_LOOK = 20
-"""times as long as the look took: while the kernel counts a process's memory, it cannot map more"""
+"""times as long as the look took: a measured process cannot map memory"""
 
 
 class Watched(Protocol):
@@ -29,19 +29,16 @@ class Watched(Protocol):
     @property
     def has_ended(self) -> bool: ...
 
-    def end_for(self, limit: InstanceLimit, limits: Limits) -> None:
-        """Ends the container because its instance exceeded `limit`."""
+    def end_for(self, limit: InstanceLimit, limits: Limits) -> None: ...
 
 
 @dataclass(frozen=True)
 class UsageReading:
-    """The usage of one instance's containers."""
-
     excess: InstanceLimit | None
     sizes: Sequence[int]
-    """each container's part of the excess, or of memory"""
+    """of the excess, or of memory"""
     room_bytes: int
-    """bytes left; 0 if there may soon be too many processes"""
+    """0 if there may soon be too many processes"""
 
 
 @dataclass
@@ -51,7 +48,7 @@ class _Instance:
 
 
 class LimitWatch:
-    """Watches all instances; ends the largest container of one that exceeds a limit."""
+    """Ends the largest container of an instance that exceeds a limit."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -59,7 +56,7 @@ class LimitWatch:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, instance_id: str, container: Watched, limits: Limits) -> None:
-        """Watches a container, together with the others of its instance, until it has ended."""
+        """Watches a container until it has ended."""
         instance = self._instances.get(instance_id)
         if instance is None:
             instance = self._instances[instance_id] = _Instance(limits)
@@ -76,7 +73,7 @@ class LimitWatch:
             try:
                 room = await self._look_once(containers, instance.limits)
             except Exception:
-                # No thread could be started, for example: a container may have used them all up.
+                # For example, a container has used up all threads.
                 log.exception("An instance was not looked at.", extra={"instance": instance_id})
                 room = 0
             took = self._clock.monotonic() - started
@@ -84,7 +81,6 @@ class LimitWatch:
         del self._instances[instance_id]
 
     async def _look_once(self, containers: Sequence[Watched], limits: Limits) -> int:
-        """Ends the largest container on excess; returns the bytes left."""
         seen = await asyncio.to_thread(look, [one.pid for one in containers], limits)
         if seen.excess is not None:
             largest = max(range(len(containers)), key=seen.sizes.__getitem__)
@@ -93,27 +89,26 @@ class LimitWatch:
 
 
 def look(pids: Sequence[int], limits: Limits) -> UsageReading:
-    """Measures processes and all their descendants. Blocks for milliseconds."""
+    """Includes descendants. Blocks for milliseconds."""
     trees = [measure_tree(pid) for pid in pids]
     tasks = [tree.tasks for tree in trees]
     memory = [tree.resident_bytes for tree in trees]
     if limits.processes is not None and sum(tasks) > limits.processes:
         return UsageReading(InstanceLimit.PROCESSES, tasks, 0)
     if limits.processes is not None and sum(tasks) * 2 > limits.processes:
-        most_room = 0  # these can double in no time
+        most_room = 0  # may double in no time
     else:
         most_room = GROWTH_BYTES_PER_SECOND
     if limits.memory_bytes is None:
         return UsageReading(None, memory, most_room)
     if sum(memory) > limits.memory_bytes:
-        # The cheap figure counts shared pages several times; the exact one takes longer.
+        # Exact but slower: shared pages were counted several times.
         memory = [tree_memory_bytes(pid) for pid in pids]
     room = limits.memory_bytes - sum(memory)
     return UsageReading(InstanceLimit.MEMORY if room < 0 else None, memory, min(room, most_room))
 
 
 def choose_pause(room_bytes: int, look_seconds: float) -> float:
-    """Returns seconds until the next look."""
     until_full = room_bytes / GROWTH_BYTES_PER_SECOND
     bounded = min(max(until_full, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
     return max(bounded, look_seconds * PAUSE_PER_LOOK)

@@ -1,4 +1,4 @@
-"""Tests whether containers can see their folder at /opt/ml, as in SageMaker."""
+"""Tests whether containers can see their folder at /opt/ml."""
 
 import logging
 import subprocess
@@ -20,12 +20,7 @@ _MARK = "seen"
 
 
 async def can_mount(folder: Path, orphans: Orphans) -> bool:
-    """Tries with a container whether this kernel and user allow mounts. Logs why not.
-
-    Args:
-        folder: a writable folder, such as the home.
-        orphans: the launcher's.
-    """
+    """Tries with a container; logs why not. `folder` must be writable."""
     problem = await _try(folder, orphans)
     if problem is not None:
         log.info(

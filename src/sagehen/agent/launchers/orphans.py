@@ -17,10 +17,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Orphans:
-    """Children of this process that it has not started itself.
+    """Children that this process has not started itself.
 
-    A container adopts the orphans among its descendants, and this process adopts those that the
-    container leaves. So every adopted child has outlived its container.
+    Containers adopt their descendants' orphans, and this process those that containers leave. So
+    every adopted child has outlived its container.
     """
 
     def __init__(self) -> None:
@@ -28,19 +28,19 @@ class Orphans:
         self._own: set[int] = set()
 
     def adopt(self) -> None:
-        """Starts adopting; only for a process without children other than containers."""
+        """Only for a process whose children are all containers."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._adopts = True
 
     def expect(self, pid: int) -> None:
-        """Registers a child that is waited for elsewhere."""
+        """For a child waited for elsewhere."""
         self._own.add(pid)
 
     def forget(self, pid: int) -> None:
         self._own.discard(pid)
 
     def end(self) -> None:
-        """Kills the adopted children, and those that are adopted because of that."""
+        """Includes children adopted meanwhile."""
         if not self._adopts:
             return
         with contextlib.suppress(OSError, psutil.Error):

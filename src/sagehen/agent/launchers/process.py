@@ -1,4 +1,4 @@
-"""The `process` launcher: a container is a process of this machine in a session of its own."""
+"""The `process` launcher: a container is a process of this machine, in its own session."""
 
 import asyncio
 import contextlib
@@ -38,9 +38,9 @@ LOG_SETTLE_SECONDS = 1.0
 
 
 class ContainerProcess:
-    """A container that runs as a process group, in its own cgroup where possible.
+    """A container as a process group, with its own cgroup where possible.
 
-    Raises OSError if the process cannot be watched; it is ended then.
+    Raises OSError, and ends the process, if it cannot be watched.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class ContainerProcess:
         return self._ended_because
 
     async def wait(self) -> int:
-        # Shielded: a cancelled caller must not end the wait of others.
+        # Shielded: others wait too.
         status = await asyncio.shield(self._ended)
         await asyncio.to_thread(self._log.settle, LOG_SETTLE_SECONDS)
         if self._ended_because is not None and not self._told_end:
-            # The log is where users look for the reason, and the process had no time to write it.
+            # Users look there, and the process had no time to write.
             self._told_end = True
             await asyncio.to_thread(self._log.add, f"sagehen: {self._ended_because}.")
         if self._group is not None:
@@ -90,7 +90,7 @@ class ContainerProcess:
         return status
 
     def terminate(self) -> None:
-        # Only the main process, as `docker stop` does: it tells its own workers.
+        # Only the main process, as `docker stop` does.
         if not self.has_ended:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
@@ -99,7 +99,7 @@ class ContainerProcess:
         if not self.has_ended:
             self._killed = True
             if self._group is None:
-                # The group at once, then descendants outside it before they lose their parent.
+                # The group, then descendants outside it while they have their parent.
                 kill_group(self._process.pid, signal.SIGSTOP)
                 end_trees([self._process.pid])
             self._kill_all()
@@ -146,7 +146,7 @@ class ContainerProcess:
             self._group.kill()
 
     def _end_rest(self) -> None:
-        # Before the wait: after it, the PID may belong to another process.
+        # Before the wait, after which the PID may be another's.
         self._kill_all()
         self.hits()
         if self._process.wait() == -signal.SIGKILL and not self._killed:
@@ -166,9 +166,9 @@ class ProcessLauncher:
     """Starts containers as children that cannot outlive the agent.
 
     Args:
-        orphans: told to adopt if this process has no children but containers.
+        orphans: told to adopt if this process's children are all containers.
         mounts: containers see their base at /opt/ml; see `can_mount`.
-        umask: the containers'; negative keeps this process's own.
+        umask: negative keeps this process's own.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class ProcessLauncher:
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
         output, output_end = os.pipe2(os.O_CLOEXEC)
         try:
-            # First, since it may fail; it ends by itself if nothing is started.
+            # First, as it may fail; ends by itself if nothing is started.
             log = _followed(plan, output)
             return await self._start(plan, output_end, log)
         except (OSError, ValueError) as error:
@@ -221,7 +221,7 @@ class ProcessLauncher:
 
 
 def _followed(plan: LaunchPlan, output: int) -> ContainerLog:
-    """The log that takes over `output`. Raises OSError, or RuntimeError without a free thread."""
+    """Raises OSError, or RuntimeError without a free thread."""
     try:
         log = ContainerLog(plan.log, plan.log_bytes, listener=plan.listener)
         log.follow(output)
@@ -232,7 +232,7 @@ def _followed(plan: LaunchPlan, output: int) -> ContainerLog:
 
 
 def _left_to_watch(limits: Limits, group: Cgroup | None) -> Limits:
-    """The limits that polling can enforce and the kernel does not."""
+    """The limits that only polling can enforce."""
     enforced = group.enforced if group is not None else frozenset()
     return Limits(
         memory_bytes=None if InstanceLimit.MEMORY in enforced else limits.memory_bytes,

@@ -17,7 +17,7 @@ from sagehen.agent.launchers.orphans import Orphans
 __all__ = ["kill_group", "spawn", "watch_end"]
 
 START_SECONDS = 30.0
-"""from fork to exec: more than a slow disk takes to load the command"""
+"""from fork to exec: more than a slow disk takes"""
 KILLED_SECONDS = 1.0
 NONE = "-"
 READ_BYTES = 64
@@ -38,13 +38,13 @@ async def spawn(
     """Starts a process for `plan` and registers it with `orphans`.
 
     Args:
-        output: descriptor for stdout and stderr.
-        procs: the `cgroup.procs` file of the cgroup to join first.
-        mounts: the process sees its base at /opt/ml, and its hosts and hidden paths.
-        umask: the process's; negative keeps this process's own.
+        output: for stdout and stderr.
+        procs: the `cgroup.procs` to join.
+        mounts: the plan's base, hosts and hidden paths take effect.
+        umask: negative keeps this process's own.
 
     Raises:
-        OSError: the command cannot be run, the cgroup not joined, or the folders not mounted.
+        OSError: running the command, joining or mounting failed.
     """
     report, report_end = os.pipe2(os.O_CLOEXEC)
     try:
@@ -72,10 +72,9 @@ async def spawn(
 
 
 def watch_end(process: subprocess.Popen[bytes], on_end: Callable[[], None]) -> asyncio.Future[int]:
-    """The exit status, once the process has ended and `on_end` was called; `on_end` runs before the
-    process is waited for.
+    """Returns the exit status's future; `on_end` runs before the process is waited for.
 
-    Raises OSError if the process cannot be watched; it is ended then.
+    Raises OSError, and ends the process, if it cannot be watched.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
@@ -98,7 +97,7 @@ def watch_end(process: subprocess.Popen[bytes], on_end: Callable[[], None]) -> a
 
 
 def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Signals a process that was not waited for yet, and its group."""
+    """The process must not have been waited for yet."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
@@ -106,9 +105,9 @@ def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
 def _fork(
     plan: LaunchPlan, output: int, report: int, procs: Path | None, mounts: bool, umask: int
 ) -> subprocess.Popen[bytes]:
-    # Started in the event loop's thread, which lives as long as the agent: the kernel ends a child
-    # with the thread that started it. By subprocess, not by the loop: uvloop runs Python in the
-    # child before exec, and lets the child inherit the agent's open files.
+    # In the event loop's thread, which lives as long as the agent: the kernel ends a child with the
+    # thread that started it. By subprocess: uvloop runs Python before exec and lets the child
+    # inherit open files.
     seen = (plan.base, plan.hosts, _listed(plan.hidden)) if mounts else (None, None, None)
     told = (os.getpid(), report, *(one or NONE for one in (procs, *seen)))
     return subprocess.Popen(
@@ -125,12 +124,12 @@ def _fork(
 
 
 def _listed(hidden: Sequence[Path]) -> str | None:
-    """In the form that `become_container` takes; all paths lie in one folder."""
+    """For `become_container`; all lie in one folder."""
     return f"{hidden[0].parent}//{'/'.join(one.name for one in hidden)}" if hidden else None
 
 
 async def _read_all(descriptor: int) -> bytes:
-    """In the event loop: all threads may be waiting for a slow store."""
+    """In the event loop: all threads may wait for a slow store."""
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []
     ended = loop.create_future()

@@ -1,15 +1,14 @@
-"""The models that one multi-model container holds in memory: loaded on demand, with the least
-recently used unloaded to make room.
+"""The models that one multi-model container holds in memory: loaded on demand, the least recently
+used unloaded to make room.
 
-Cost of a model. A container's memory can be measured, a model's cannot. Each model is booked with
-the size of its files, or with the container's growth since its start that other models do not
-account for, less a slack for what belongs to no model (imported libraries, buffers). So after each
-load the booked sum is at least the memory in use. The booked sum, not the measured memory, is held
-against the limit: allocators keep freed memory, so the measured figure need not fall when a model
-is unloaded, and the cache could be emptied in vain.
+A container's memory can be measured, a model's cannot. A model is booked with the size of its
+files, or with the container's growth that other models do not account for, less a slack for
+libraries and buffers. So after each load the booked sum is at least the memory in use. This sum is
+held against the limit: allocators keep freed memory, so by the measured figure the cache could be
+emptied in vain.
 
-Lending. A caller that had a model loaded borrows it: the model is not unloaded before its use,
-however little room there is.
+A caller that had a model loaded borrows it: the model stays until used, however little room there
+is.
 """
 
 import asyncio
@@ -46,33 +45,30 @@ SLACK_BYTES = 64 * 2**20
 LEAST_COST_BYTES = 64 * 1024
 MOST_LOADS_UNDER_WAY = 1000
 LOOK_SECONDS = 1.0
-"""seconds between checks for overdue models, as no event tells of these"""
+"""between checks for expired loans, which no event reports"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCachePlan:
-    """Limits and paths of a cache."""
-
     container_number: int
-    """from 1, for messages"""
     prefix: Location
     folder: Path
-    """the container's `/opt/ml/models`"""
+    """`/opt/ml/models`"""
     room_bytes: int
-    """bound on the booked bytes of all models"""
+    """for all models together"""
     base_bytes: int
-    """the container's memory before the first model"""
+    """before the first model"""
     loads_at_once: int
     fetches_at_once: int
     """more than loads: a fetch mostly waits"""
     longest_load_seconds: float
-    """for waiting, fetching and loading together"""
+    """for waiting, fetching and loading"""
     keep: bool = True
-    """False if `ModelCacheSetting` is `Disabled`: models leave memory and disk after use"""
+    """False if `ModelCacheSetting` is `Disabled`: models leave after use"""
 
 
 class ModelCache:
-    """The cache of one container, from its start to its end; a restarted one gets a new cache."""
+    """The cache of one container; a restarted container gets a new one."""
 
     def __init__(
         self,
@@ -92,7 +88,7 @@ class ModelCache:
         self._books = LoadedModels(plan.room_bytes, clock)
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._waiting: Counter[str] = Counter()
-        """callers, by model name, that will borrow the model once it is loaded"""
+        """callers by model name"""
         self._fetches = asyncio.Semaphore(plan.fetches_at_once)
         self._turns = asyncio.Semaphore(plan.loads_at_once)
         self._changed = asyncio.Event()
@@ -136,7 +132,7 @@ class ModelCache:
         """
         check_target(target)
         name = opaque_name(target)
-        while self._books.find(name) is not None:  # may be a newer one of the same name
+        while self._books.find(name) is not None:  # may be a newer one
             if await self._borrow(name):
                 if short_of_memory:
                     await self._unload_others(name)
@@ -145,7 +141,7 @@ class ModelCache:
         return self._lent(name, hit=False, waited=waited)
 
     async def _wait_for_load(self, name: str, target: str, wait_seconds: float) -> float:
-        """Waits until the model is loaded; returns the seconds waited."""
+        """Returns the seconds waited."""
         started = self._clock.monotonic()
         task = self._ensure_loading(name, target)
         self._waiting[name] += 1
@@ -157,7 +153,7 @@ class ModelCache:
         waited = self._clock.monotonic() - started
         self._tallies.waiting.add(waited)
         if not done:
-            self.give_back({name: 1})  # if it was loaded this very moment
+            self.give_back({name: 1})  # if loaded this very moment
             raise ModelNotReady(
                 f"Model {target} is still being loaded after {waited:.0f} s. Please try again."
             )
@@ -167,18 +163,17 @@ class ModelCache:
         return waited
 
     def touch(self, names: Iterable[str]) -> None:
-        """Marks models as used just now."""
         self._books.touch(names)
 
     def give_back(self, counts: Mapping[str, int]) -> None:
-        """Ends loans: `counts` maps a model's name to the number of its loans that end."""
+        """`counts`: the ended loans of each model."""
         for model in self._books.give_back(counts):
             if not self._plan.keep and not self._closed:
                 self._exit.begin(model)
         self._changed.set()
 
     async def unload_idle(self) -> None:
-        """Without model cache, unloads models whose loans have expired; else does nothing."""
+        """Without model cache, unloads models whose loans have expired."""
         oldest = self._clock.monotonic() - LENT_SECONDS
         while not self._plan.keep:
             model = next(self._books.idle(), None)
@@ -187,7 +182,7 @@ class ModelCache:
             await self._exit.see_off(model)
 
     async def close(self) -> None:
-        """Releases everything once the container has ended."""
+        """To be called once the container has ended."""
         self._closed = True
         loading = list(self._loading.values())
         for task in loading:
@@ -201,8 +196,7 @@ class ModelCache:
         )
 
     async def _borrow(self, name: str) -> bool:
-        """Lends the model if loaded. Asks the container, which may have dropped the model by
-        itself."""
+        """Asks the container, which may have dropped the model by itself."""
         model = self._books.find(name)
         if model is None:
             return False
@@ -213,7 +207,7 @@ class ModelCache:
             self.give_back({name: 1})
             raise
         if self._books.find(name) is not model:
-            return False  # another caller noticed the loss first
+            return False  # another caller has noticed
         if not held:
             await self._exit.see_off(model, is_lost=True)
         return held
@@ -268,7 +262,7 @@ class ModelCache:
         return type(error)(failed_artifact(number, url, error))
 
     async def _install(self, name: str, data: ModelData, artifact: Artifact) -> int:
-        """Puts an artifact into the container's folder, has it loaded, returns its cost in bytes."""
+        """Returns the model's cost in bytes."""
         need = max(artifact.size_bytes, LEAST_COST_BYTES)
         await self._reserve(need)
         try:
@@ -287,7 +281,6 @@ class ModelCache:
             self._books.reserved_bytes -= need
 
     async def _reserve(self, need: int) -> None:
-        """Waits until `need` bytes are free, unloading idle models."""
         books = self._books
         if need > books.room_bytes:
             raise NoRoom(
@@ -308,7 +301,7 @@ class ModelCache:
             except NoRoom:
                 if not self._books:
                     raise
-            # Doubling keeps attempts few even among thousands of small models.
+            # Doubling: few attempts even among thousands of small models.
             if not await self._exit.first(unload_next):
                 await self._change()
             unload_next *= 2
@@ -320,18 +313,17 @@ class ModelCache:
         return max(need, grown - of_others - SLACK_BYTES)
 
     async def _trim(self, name: str) -> None:
-        """Unloads other models if this load cost more than was reserved."""
+        """A load may cost more than was reserved."""
         while not self._books.fits(0):
             if not await self._exit.first(1, besides=name):
                 return
 
     async def _unload_others(self, name: str) -> None:
-        """Unloads half of the idle models: the container does not say how much memory it lacks."""
+        """Unloads half of the idle models: the container does not say how much it lacks."""
         idle = sum(1 for _ in self._books.idle(besides=name))
         await self._exit.first((idle + 1) // 2, besides=name)
 
     async def _change(self) -> None:
-        """Waits until a model was loaded, unloaded or given back, or a loan may have expired."""
         self._changed.clear()
         waiting = asyncio.create_task(self._changed.wait())
         try:

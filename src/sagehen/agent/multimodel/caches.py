@@ -1,4 +1,4 @@
-"""The model caches of an instance, one per multi-model container, and their limits."""
+"""The model caches of an instance, one per multi-model container."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,24 +18,23 @@ from sagehen.frame.s3_locations import parse_location
 __all__ = ["ROOM_VARIABLE", "ModelCaches", "choose_room", "open_model_cache"]
 
 ROOM_VARIABLE = "SAGEHEN_MODEL_CACHE_BYTES"
-"""in a container's Environment: overrides the bytes for all its models together"""
+"""in a container's Environment: bytes for all its models"""
 LEAST_LOADS_AT_ONCE = 2
 FETCHES_PER_LOAD = 4
 ONE_SHOT_FACTOR = 4
-"""without model cache more models load at once: each is used only briefly"""
+"""without model cache, each model is used only briefly"""
 
 
 async def open_model_cache(
     running: RunningContainer, node: Node, tallies: ModelTallies, sharing: int = 1
 ) -> ModelCache:
-    """Opens the cache of a container that has just become healthy and holds no model yet.
+    """The container must be healthy and hold no model.
 
     Args:
-        sharing: number of multi-model containers in the instance; each gets an equal part of the
-            memory.
+        sharing: number of multi-model containers that share the memory.
 
     Raises:
-        Invalid: the model data URL or the ROOM_VARIABLE is malformed.
+        Invalid: the model data URL or ROOM_VARIABLE is malformed.
     """
     container = running.place.container
     base = await running.process.memory_bytes()
@@ -69,8 +68,8 @@ async def open_model_cache(
 
 
 def choose_room(instance_type: str, share: float, base_bytes: int) -> int:
-    """A share of the instance type's memory, or of this machine's if that is less, minus the
-    container's own use."""
+    """A share of the instance type's (or this machine's smaller) memory, minus the container's
+    own use."""
     machine = machine_memory_bytes()
     known = instance_types().get(instance_type)
     memory = min(known.memory_bytes, machine) if known else machine
@@ -84,7 +83,7 @@ def _parse_room(given: str) -> int:
 
 
 class ModelCaches:
-    """The caches by their containers' hostnames; empty while the containers do not serve."""
+    """By their containers' hostnames; empty while the containers do not serve."""
 
     def __init__(self, spec: InstanceSpec, node: Node) -> None:
         self._spec = spec
@@ -116,10 +115,10 @@ class ModelCaches:
         hostname: str | None = None,
         short_of_memory: bool = False,
     ) -> LoadedModel:
-        """See `ModelCache.load`; without a hostname, uses the only multi-model container.
+        """See `ModelCache.load`; the hostname is optional for a single multi-model container.
 
         Raises:
-            Invalid: no container is multi-model, or the named one is not.
+            Invalid: the container is not multi-model.
             NotFound: no container has that name.
             Unavailable: the instance is not in service.
         """
@@ -128,7 +127,6 @@ class ModelCaches:
     def touch(
         self, names: Iterable[str], given_back: Mapping[str, int], hostname: str | None = None
     ) -> None:
-        """Marks models as used just now and ends the loans in `given_back`."""
         if self._caches:
             cache = self._find(hostname)
             cache.touch(names)
@@ -139,7 +137,7 @@ class ModelCaches:
             await cache.unload_idle()
 
     def values(self) -> dict[str, float]:
-        """Metrics by name; empty if the instance has no multi-model container."""
+        """Metrics by name; empty without multi-model containers."""
         if not self._hostnames:
             return {}
         caches = self._caches.values()

@@ -1,4 +1,4 @@
-"""Client of SageMaker's multi-model container contract, and validation of `TargetModel`."""
+"""Client of SageMaker's multi-model contract, and checks of `TargetModel`."""
 
 import hashlib
 
@@ -16,17 +16,17 @@ LONGEST_TEXT = 1000
 
 
 class ModelCalls:
-    """Calls one multi-model container; raises Unavailable if it cannot be reached."""
+    """Raises Unavailable if the container cannot be reached."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     async def load(self, model_name: str, folder: str, timeout_seconds: float) -> None:
-        """Loads a model; does nothing if it is loaded already.
+        """Accepts a model that is loaded already.
 
         Raises:
-            NoRoom: the container has no memory left for the model.
-            ModelRefused: the container answered with another error.
+            NoRoom: the container has no memory left.
+            ModelRefused: another error.
         """
         body = msgspec.json.encode({"model_name": model_name, "url": folder})
         answer = await self._ask("POST", "/models", body, timeout_seconds)
@@ -36,17 +36,13 @@ class ModelCalls:
             raise ModelRefused(_say(answer))
 
     async def unload(self, model_name: str) -> None:
-        """Unloads a model; does nothing if it is not loaded.
-
-        Raises:
-            ModelRefused: the container answered with another error.
-        """
+        """Accepts a model that is not loaded. Raises ModelRefused."""
         answer = await self._ask("DELETE", f"/models/{model_name}", b"", UNLOAD_SECONDS)
         if answer.status >= 300 and answer.status != 404:
             raise ModelRefused(_say(answer))
 
     async def holds(self, model_name: str) -> bool:
-        """Whether the container has the model; it may lose one by itself."""
+        """A container may lose a model by itself."""
         answer = await self._ask("GET", f"/models/{model_name}", b"", LOOK_SECONDS)
         return answer.status != 404
 
@@ -67,11 +63,7 @@ LONGEST_TARGET = 1024
 
 
 def check_target(target: str) -> None:
-    """Rejects what cannot be an object key below the prefix.
-
-    Raises:
-        Invalid: with SageMaker's wording.
-    """
+    """Raises Invalid, in SageMaker's words, for what cannot be a key below the prefix."""
     if not target or len(target) > LONGEST_TARGET:
         bound = "less than or equal to 1024" if target else "greater than or equal to 1"
         raise Invalid(_refusal(target, f"Member must have length {bound}"))
@@ -86,10 +78,10 @@ def check_target(target: str) -> None:
 
 
 def opaque_name(target: str) -> str:
-    """The name of a model in the container, of characters that every server accepts in a path.
+    """A model's name in the container, valid in every server's paths.
 
-    Depends on the target only, not on the object's content: as in SageMaker, a loaded model serves
-    on when its object is overwritten, and a new model needs a new key.
+    Independent of the object's content: as in SageMaker, a loaded model serves on when its object
+    is overwritten.
     """
     return hashlib.sha256(target.encode()).hexdigest()[:32]
 

@@ -1,4 +1,4 @@
-"""The models loaded in one container: their cost, loans and unloading, and metrics of these."""
+"""The models loaded in one container: cost, loans, unloading, metrics."""
 
 import asyncio
 import logging
@@ -19,8 +19,8 @@ __all__ = ["LENT_SECONDS", "CachedModel", "LoadedModels", "ModelTallies", "Model
 log = logging.getLogger(__name__)
 
 LENT_SECONDS = 5.0
-"""Gateways report use once a second: a loan unused for this long belongs to a gateway that has
-ended."""
+"""seconds; gateways report use each second, so a loan unused for longer belongs to one that has
+ended"""
 
 
 @dataclass(eq=False)
@@ -29,12 +29,12 @@ class CachedModel:
     artifact: Artifact
     cost_bytes: int
     lent: int
-    """number of loans not given back"""
+    """loans not given back"""
     used_at: float = 0.0
 
 
 class LoadedModels:
-    """Loaded models, least recently used first, and their booked memory."""
+    """Least recently used first."""
 
     def __init__(self, room_bytes: int, clock: Clock) -> None:
         self.room_bytes = room_bytes
@@ -64,11 +64,9 @@ class LoadedModels:
         return model
 
     def clear(self) -> list[CachedModel]:
-        """Removes and returns all models."""
         return [self.remove(name) for name in list(self._loaded)]
 
     def touch(self, names: Iterable[str]) -> None:
-        """Marks models as used just now; ignores those not loaded."""
         now = self._clock.monotonic()
         for name in names:
             model = self._loaded.get(name)
@@ -77,12 +75,12 @@ class LoadedModels:
                 self._loaded.move_to_end(name)
 
     def lend(self, model: CachedModel) -> None:
-        """Keeps the model loaded until it is given back, or unused for LENT_SECONDS."""
+        """Keeps the model until given back, or unused for LENT_SECONDS."""
         model.lent += 1
         self.touch([model.name])
 
     def give_back(self, counts: Mapping[str, int]) -> list[CachedModel]:
-        """Ends loans; returns the models that have none left."""
+        """Returns the models without loans."""
         free = []
         for name, count in counts.items():
             model = self._loaded.get(name)
@@ -93,7 +91,7 @@ class LoadedModels:
         return free
 
     def idle(self, besides: str = "") -> Iterator[CachedModel]:
-        """Yields models that may be unloaded, least recently used first."""
+        """Models to unload, least recently used first."""
         now = self._clock.monotonic()
         for model in self._loaded.values():
             if model.name != besides and (not model.lent or now - model.used_at > LENT_SECONDS):
@@ -102,7 +100,7 @@ class LoadedModels:
 
 @dataclass
 class Tally:
-    """How often something was done, and how long it took in total."""
+    """Count and total time of an operation."""
 
     count: int = 0
     microseconds: int = 0
@@ -122,7 +120,7 @@ class ModelTallies:
     waiting: Tally = field(default_factory=Tally)
 
     def values(self) -> dict[str, float]:
-        """By metric name, ending in Sum (microseconds) or Count."""
+        """Names end in Sum (microseconds) or Count."""
         tallies = {
             "ModelLoadingTime": self.loading,
             "ModelDownloadingTime": self.downloading,
@@ -137,12 +135,12 @@ class ModelTallies:
 
 
 class ModelUnloader:
-    """Unloads models: from LoadedModels, the container and its folder.
+    """Unloads models from LoadedModels, the container and the disk.
 
     Args:
         folder: the container's `/opt/ml/models`.
-        keep: the artifact stays on disk after its model is unloaded.
-        changed: set whenever a model was unloaded.
+        keep: artifacts stay on disk.
+        changed: set after each unloading.
     """
 
     def __init__(
@@ -168,8 +166,7 @@ class ModelUnloader:
         self._leaving: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, model: CachedModel, *, is_lost: bool = False) -> asyncio.Task[None]:
-        """Removes a model from LoadedModels now, and unloads it in a task. With `is_lost` the
-        container has dropped it already."""
+        """Unloads a model in a task; `is_lost`: the container has dropped it already."""
         self._books.remove(model.name)
         task = asyncio.create_task(self._forget(model) if is_lost else self._unload(model))
         self._leaving[model.name] = task
@@ -177,11 +174,10 @@ class ModelUnloader:
         return task
 
     async def see_off(self, model: CachedModel, *, is_lost: bool = False) -> None:
-        # Shielded: the model is no longer in LoadedModels, so the unloading must finish.
+        # Shielded: the model has left LoadedModels, so this must finish.
         await asyncio.shield(self.begin(model, is_lost=is_lost))
 
     async def first(self, count: int, besides: str = "") -> bool:
-        """Unloads up to `count` idle models; returns whether there was one."""
         some = False
         for _ in range(count):
             model = next(self._books.idle(besides), None)
@@ -192,33 +188,32 @@ class ModelUnloader:
         return some
 
     async def wait_for(self, name: str) -> None:
-        """Waits while a model of that name is being unloaded."""
+        """Waits while that model is being unloaded."""
         if name in self._leaving:
             await asyncio.wait({self._leaving[name]})
 
     async def close(self) -> None:
-        """Releases everything once the container has ended."""
+        """To be called once the container has ended."""
         leaving = list(self._leaving.values())
         for task in leaving:
             task.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)
         left = self._books.clear()
         try:
-            # One thread call for possibly thousands of folders: a new container waits for this.
+            # One call for possibly thousands of folders: a new container waits.
             await asyncio.to_thread(_remove_trees, [self._folder / model.name for model in left])
         finally:
             for model in left:
                 await self._artifacts.release(model.artifact, keep=self._keep)
 
     async def withdraw(self, name: str) -> None:
-        """Tells the container to drop a model; a refusal shows in the next load's cost."""
+        """A refusal shows in the next load's cost."""
         try:
             await self._container.unload(name)
         except (ModelRefused, Unavailable) as error:
             log.warning("A model was not unloaded: %s", error, extra={"action": "model_kept"})
 
     async def let_go(self, name: str, artifact: Artifact) -> None:
-        """Removes the model's folder and releases its artifact."""
         try:
             await asyncio.to_thread(remove_tree, self._folder / name)
         finally:
@@ -233,7 +228,7 @@ class ModelUnloader:
             await self.withdraw(model.name)
             self._tallies.unloading.add(self._clock.monotonic() - started)
         finally:
-            # Also if the container ends meanwhile and this task is cancelled.
+            # Also when cancelled at the container's end.
             await self._forget(model)
 
     def _end(self, name: str) -> None:
