@@ -1,4 +1,4 @@
-"""The agent: starts, watches and stops the instances of this node."""
+"""The agent: starts, watches and stops this node's instances."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ OBJECTS_PER_PAGE = 1000
 
 
 class StoredModelData:
-    """Reads model data from a blocking object store in threads."""
+    """Reads a blocking object store in threads."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
@@ -49,7 +49,7 @@ class StoredModelData:
         return _describe(info)
 
     async def read(self, location: Location, etag: str) -> AsyncIterator[bytes]:
-        # One thread call for a small object: each call costs more than reading it.
+        # One call for a small object: a thread call costs more than the reading.
         opened, chunks, chunk = await asyncio.to_thread(self._begin, location, etag)
         try:
             left = opened.info.size
@@ -86,17 +86,14 @@ def _describe(info: ObjectInfo) -> StoredObject:
 
 
 THREADS = 32
-"""for blocking calls: disk, object store, /proc"""
+"""for disk, object store, /proc"""
 LONGEST_SOCKET_PATH_BYTES = 107
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
 
 class Agent:
-    """The instances of this node, by id.
-
-    Only artifacts and logs are on disk: a new agent has no instances until control puts them back.
-    """
+    """The instances of this node. They are not on disk: control puts them back after a restart."""
 
     def __init__(
         self,
@@ -138,14 +135,13 @@ class Agent:
         self._stopping = False
 
     async def start(self) -> None:
-        """Removes what an earlier agent left, and opens its artifacts."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
         await asyncio.to_thread(clear_leftovers, self._node.home)
         await asyncio.to_thread(self._node.artifacts.open)
         await self.jobs.start()
 
     async def stop(self) -> None:
-        """Stops every instance and interrupts every job; takes at most about 40 s."""
+        """Stops instances and interrupts jobs; takes about 40 s at most."""
         self._stopping = True
         self._changes.close()
         await asyncio.gather(
@@ -158,17 +154,16 @@ class Agent:
         return InstanceList(version=self._changes.version, instances=reports)
 
     async def wait_for_change(self, since: int, seconds: float) -> InstanceList:
-        """Returns the list once its version is not `since`, or after `seconds`."""
+        """Returns once the version is not `since`, or after `seconds`."""
         await self._changes.wait(since, seconds)
         return self.list_instances()
 
     async def put(self, spec: InstanceSpec) -> None:
-        """Runs an instance as `spec` says; does nothing if it already does.
-
-        Replaces an instance that has failed, is stopping or has another spec.
+        """Runs an instance as `spec` says, replacing one that has failed, is stopping or has
+        another spec.
 
         Raises:
-            Invalid: a name in the spec cannot be a file name, or it has no container.
+            Invalid: a name cannot be a file name, or there is no container.
             Unavailable: the agent is stopping.
         """
         if self._stopping:
@@ -186,7 +181,7 @@ class Agent:
         await asyncio.to_thread(prune_logs, self._node.home.logs, running)
 
     def delete(self, instance_id: str) -> None:
-        """Starts stopping an instance; it leaves the list once stopped. Raises NotFound."""
+        """The instance leaves the list once stopped. Raises NotFound."""
         task = asyncio.create_task(self._remove(self._find(instance_id)))
         self._stops.add(task)
         task.add_done_callback(self._stops.discard)
@@ -199,7 +194,7 @@ class Agent:
         hostname: str | None = None,
         short_of_memory: bool = False,
     ) -> LoadedModel:
-        """See `ModelCaches.load`. Raises NotFound if there is no such instance."""
+        """See `ModelCaches.load`. Raises NotFound."""
         instance = self._find(instance_id)
         return await instance.load_model(target_model, wait_seconds, hostname, short_of_memory)
 
@@ -210,7 +205,7 @@ class Agent:
         given_back: Mapping[str, int],
         hostname: str | None = None,
     ) -> None:
-        """Raises NotFound if there is no such instance."""
+        """Raises NotFound."""
         self._find(instance_id).touch_models(names, given_back, hostname)
 
     async def samples(self) -> list[Sample]:

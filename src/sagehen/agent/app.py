@@ -62,7 +62,7 @@ async def answer_list(
     list_now: Callable[[], object],
     wait: Callable[[int, float], Coroutine[Any, Any, object]],
 ) -> Response:
-    """Answers a versioned list: now, or with `since` as a long poll of `wait_seconds`."""
+    """With `since`, a long poll of `wait_seconds`."""
     since = request.query_params.get("since")
     if since is None:
         return answer_json(list_now())
@@ -75,7 +75,7 @@ async def answer_list(
 
 
 async def _unless_disconnected(request: Request, wait: Coroutine[Any, Any, object]) -> Response:
-    """Cancels `wait` when the client disconnects: a stopping server waits for its handlers."""
+    """A stopping server waits for its handlers: cancel those of disconnected clients."""
     answering = asyncio.create_task(wait)
     watching = asyncio.create_task(_disconnected(request))
     try:
@@ -220,7 +220,7 @@ _STATUSES: tuple[tuple[type[SagehenError], int, str], ...] = (
     (ArtifactError, 503, "ServiceUnavailable"),
     (Unavailable, 503, "ServiceUnavailable"),
 )
-"""the first match counts; other errors are internal"""
+"""first match; other errors are internal"""
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

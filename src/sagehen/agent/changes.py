@@ -1,4 +1,4 @@
-"""The version of a list of reports, and long polls for the next version."""
+"""The version of a list of reports, with long polls."""
 
 import asyncio
 
@@ -11,10 +11,10 @@ SOON_SECONDS = 0.05
 
 
 class Changes:
-    """Counts the changes of a list. Use from the event loop."""
+    """To be used from the event loop."""
 
     def __init__(self, clock: Clock) -> None:
-        # From the time, so that waiters of an earlier agent never find their own version.
+        # From the time: never the version that an earlier agent's waiters know.
         self.version = int(clock.now() * 1000)
         self._changed = asyncio.Event()
         self._closed = False
@@ -29,21 +29,20 @@ class Changes:
         self._changed = asyncio.Event()
 
     def announce_soon(self) -> None:
-        """Announces with the next change, or after SOON_SECONDS.
+        """For changes nobody waits for: with the next one, or after SOON_SECONDS.
 
-        For changes nobody waits for: each announcement makes every reader work, and a short job
-        would cause seven.
+        Each announcement makes every reader work; a short job would cause seven.
         """
         if self._due is None and not self._closed:
             self._due = asyncio.get_running_loop().call_later(SOON_SECONDS, self.announce)
 
     def close(self) -> None:
-        """Announces a last time; later waits return at once."""
+        """Later waits return at once."""
         self._closed = True
         self.announce()
 
     async def wait(self, since: int, seconds: float) -> None:
-        """Waits until the version is not `since`, for at most `seconds`."""
+        """Returns once the version is not `since`, or after `seconds`."""
         if self.version != since or self._closed:
             return
         changed = asyncio.create_task(self._changed.wait())

@@ -1,4 +1,4 @@
-"""Control's client of the agent on this machine, over its Unix socket."""
+"""Control's client of this machine's agent, over its Unix socket."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -24,32 +24,29 @@ from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
 __all__ = ["AgentClient"]
 
 TIMEOUT_SECONDS = 10.0
-"""for an answer, in addition to the requested wait"""
+"""besides the requested wait"""
 
 _T = TypeVar("_T")
 
 
 class AgentClient:
-    """Every method raises Unavailable if the agent cannot be reached or is too slow."""
+    """Every method raises Unavailable if the agent does not answer in time."""
 
     def __init__(self, socket: Path) -> None:
         self._address = f"unix:{socket}"
 
     async def instances(self, since: int | None = None, wait_seconds: float = 0) -> InstanceList:
-        """Lists all instances.
-
-        With `since`, a version, answers once the version differs, or after `wait_seconds`.
-        """
+        """With `since`, answers once the version differs, or after `wait_seconds`."""
         path = "/instances" + _query(since, wait_seconds)
         return self._decode(await self._ask("GET", path, wait_seconds=wait_seconds), InstanceList)
 
     async def put_instance(self, spec: InstanceSpec) -> None:
-        """Runs an instance, retrying a FAILED one. Raises Invalid if the agent rejects the spec."""
+        """Also retries a FAILED instance. Raises Invalid."""
         path = f"/instances/{quote(spec.instance_id, safe='')}"
         self._check(await self._ask("PUT", path, msgspec.json.encode(spec)))
 
     async def delete_instance(self, instance_id: str) -> None:
-        """Stops an instance; it then leaves `instances`."""
+        """The instance leaves `instances` once stopped."""
         answer = await self._ask("DELETE", f"/instances/{quote(instance_id, safe='')}")
         if answer.status != 404:
             self._check(answer)
@@ -57,12 +54,10 @@ class AgentClient:
     async def load_model(
         self, instance_id: str, target_model: str, wait_seconds: float = 60
     ) -> LoadedModel:
-        """Has a multi-model instance load a model.
-
-        Raises:
-            NotFound: the agent does not have the instance.
-            Invalid: the name, the object or the archive is invalid.
-            Unavailable: still loading after `wait_seconds`, or the instance is stopping.
+        """Raises:
+        NotFound: the agent does not have the instance.
+        Invalid: the name, object or archive is invalid.
+        Unavailable: loading goes on, or the instance is stopping.
         """
         body = msgspec.json.encode(
             LoadRequest(target_model=target_model, wait_seconds=wait_seconds)
@@ -72,21 +67,21 @@ class AgentClient:
         return self._decode(answer, LoadedModel)
 
     async def jobs(self, since: int | None = None, wait_seconds: float = 0) -> JobList:
-        """Lists all attempts, also ended ones until they are deleted; polls like `instances`."""
+        """Includes ended attempts until deleted; polls like `instances`."""
         path = "/jobs" + _query(since, wait_seconds)
         return self._decode(await self._ask("GET", path, wait_seconds=wait_seconds), JobList)
 
     async def put_job(self, spec: JobSpec) -> None:
-        """Runs an attempt; does nothing if its id is known. Raises Invalid."""
+        """Does nothing if the id is known. Raises Invalid."""
         self._check(await self._ask("PUT", _job_path(spec.attempt_id), msgspec.json.encode(spec)))
 
     async def stop_job(self, attempt_id: str, request: StopRequest | None = None) -> None:
-        """Ends an attempt; does nothing if it has ended. Raises NotFound."""
+        """Does nothing if the attempt has ended. Raises NotFound."""
         body = msgspec.json.encode(request or StopRequest())
         self._check(await self._ask("POST", f"{_job_path(attempt_id)}/stop", body))
 
     async def delete_job(self, attempt_id: str) -> None:
-        """Kills an attempt if it runs, and forgets it; it then leaves `jobs`."""
+        """Kills a running attempt; it leaves `jobs` afterwards."""
         answer = await self._ask("DELETE", _job_path(attempt_id))
         if answer.status != 404:
             self._check(answer)
@@ -95,10 +90,8 @@ class AgentClient:
         return self._decode(await self._ask("GET", "/jobs/metrics"), list[JobSample])
 
     async def interrupt_jobs(self, jobs: int | None = None) -> tuple[str, ...]:
-        """Interrupts `jobs` attempts, or all, to free their capacity; returns their ids.
-
-        The latest are interrupted first, as they lose least.
-        """
+        """Interrupts `jobs` attempts, or all; returns their ids. The latest lose least and are
+        first."""
         body = msgspec.json.encode(InterruptRequest(jobs=jobs))
         answer = await self._ask("POST", "/jobs/interrupt", body)
         return self._decode(answer, InterruptedJobs).attempt_ids

@@ -1,4 +1,4 @@
-"""Errors of instances and of multi-model containers; `app.py` maps them to HTTP statuses."""
+"""Errors of instances and multi-model containers; `app.py` maps them to HTTP statuses."""
 
 from sagehen.base.errors import LimitExceeded, SagehenError, Unavailable
 
@@ -10,7 +10,7 @@ class CannotStart(SagehenError):
 
 
 class ModelNotReady(Unavailable):
-    """A model is still being loaded; loading goes on."""
+    """Loading goes on."""
 
 
 class ModelRefused(SagehenError):
@@ -18,4 +18,4 @@ class ModelRefused(SagehenError):
 
 
 class NoRoom(LimitExceeded):
-    """A model does not fit, even with all others unloaded."""
+    """The model does not fit, even alone."""

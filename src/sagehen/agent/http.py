@@ -1,4 +1,4 @@
-"""One HTTP exchange with a local server: a container, or the agent itself."""
+"""One HTTP exchange with a local server: a container or the agent."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -27,13 +27,13 @@ class LocalAnswer:
 
 @dataclass
 class _Collector:
-    """Callbacks of httptools for one answer."""
+    """httptools callbacks for one answer."""
 
     body: bytearray = field(default_factory=bytearray)
     headers: dict[str, str] = field(default_factory=dict)
     headed: bool = False
     framed: bool = False
-    """the head gives the body's length; else the body ends with the connection"""
+    """else the body ends with the connection"""
     complete: bool = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -55,7 +55,7 @@ class _Collector:
 async def exchange(
     address: str, method: str, path: str, body: bytes = b"", *, timeout_seconds: float
 ) -> LocalAnswer:
-    """Sends a request on a new connection and returns the answer.
+    """Uses a new connection.
 
     Args:
         address: `unix:/path` or `tcp:host:port`.

@@ -1,4 +1,4 @@
-"""Messages on the agent's socket, besides the specs and reports of `frame.container_specs`."""
+"""Messages on the agent's socket, besides those of `frame.container_specs`."""
 
 import msgspec
 
@@ -19,7 +19,7 @@ __all__ = [
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
     version: int
-    """grows with every change; each agent starts with a higher one"""
+    """grows with every change; a new agent starts higher"""
     instances: tuple[InstanceReport, ...]
 
 
@@ -27,13 +27,13 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     target_model: str
     wait_seconds: float = 60
     short_of_memory: bool = False
-    """the container holds the model but lacks memory to answer: unload others"""
+    """the container lacks memory to answer: unload others"""
 
 
 class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A loaded model, to be called at `/models/{model_name}/invoke`.
+    """A model to be called at `/models/{model_name}/invoke`.
 
-    It is lent: it stays loaded until a TouchRequest gives it back, or it is unused for a while.
+    It is lent: it stays loaded until a TouchRequest gives it back, or unused for a while.
     """
 
     model_name: str
@@ -41,20 +41,19 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     """it was loaded already"""
     wait_microseconds: int
     keep: bool = True
-    """False if the model is unloaded when given back: ask for it each time"""
+    """False if unloaded when given back: ask each time"""
 
 
 class TouchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The use of models since the last request."""
+    """Since the last request."""
 
     model_names: tuple[str, ...] = ()
-    """models used"""
     given_back: dict[str, int] = {}
     """ended loans by model"""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one instance; names ending in Sum and Count only grow."""
+    """One metric of one instance; Sum and Count only grow."""
 
     name: str
     endpoint: str
@@ -71,14 +70,13 @@ class InterruptRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 class InterruptedJobs(msgspec.Struct, frozen=True, kw_only=True):
     attempt_ids: tuple[str, ...]
-    """interrupted now"""
 
 
 class JobSample(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one host of a running training job, under SageMaker's name."""
+    """One metric of one host of a running job, under SageMaker's name."""
 
     name: str
-    """`CPUUtilization`, `MemoryUtilization` or `DiskUtilization`, in percent"""
+    """`CPUUtilization`, `MemoryUtilization` or `DiskUtilization`; percent"""
     job: str
     host: str
     value: float

@@ -17,13 +17,13 @@ __all__ = ["Node", "Pace"]
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Intervals and timeouts of instances; SageMaker's values, except in tests."""
+    """SageMaker's intervals and timeouts; shorter in tests."""
 
     first_ping_interval_seconds: float = 0.02
-    """while starting: short, so that a small model is in service at once"""
+    """short, so that a small model is in service at once"""
     longest_ping_interval_seconds: float = 1.0
     port_hint_seconds: float = 15.0
-    """then a container is told if it does not listen on its port"""
+    """then a container is told that its port is not open"""
     ping_interval_seconds: float = 5.0
     """while in service"""
     ping_timeout_seconds: float = 2.0
@@ -32,12 +32,12 @@ class Pace:
     stop_seconds: float = 30.0
     """from SIGTERM to SIGKILL"""
     next_container_seconds: float = 0.1
-    """from a container's end to the next one's SIGTERM: time for its last answer to arrive"""
+    """between containers: time for the last answer to arrive"""
     unhealthy_stop_seconds: float = 5.0
     first_restart_delay_seconds: float = 0.2
     longest_restart_delay_seconds: float = 10.0
     steady_after_seconds: float = 10.0
-    """after serving this long, the next restart has the first delay again"""
+    """then the restart delay is reset"""
 
 
 @dataclass(frozen=True, kw_only=True)

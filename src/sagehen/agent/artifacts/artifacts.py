@@ -1,4 +1,4 @@
-"""Artifacts: model data fetched and unpacked once, stored by content, shared by all instances."""
+"""Model data: fetched and unpacked once, stored by content, shared by all instances."""
 
 import asyncio
 import hashlib
@@ -34,7 +34,7 @@ ATTEMPTS = 3
 CONTENT = "model"
 SIZE = "size"
 PLACE_BYTES = 16 * 1024
-"""an artifact's disk use besides its files: folders, its size, partial blocks"""
+"""disk use besides files: folders, partial blocks"""
 
 _NAME = re.compile(r"[0-9a-f]{40}")
 _T = TypeVar("_T")
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 @dataclass
 class Artifact:
-    """Unpacked model data; it stays on disk while in use."""
+    """Stays on disk while in use."""
 
     name: str
     folder: Path
@@ -57,8 +57,8 @@ class Artifact:
 class ArtifactCache:
     """The artifacts of one node, at `<folder>/<name>/model`.
 
-    The name is a digest of the source's address and ETag. Of unused artifacts, the last used stay,
-    up to `most_unused_bytes`.
+    The name is a digest of address and ETag. The last used of the unused ones stay, up to
+    `most_unused_bytes`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ArtifactCache:
         self._rejected: OrderedDict[str, str] = OrderedDict()
 
     def open(self) -> None:
-        """Loads an earlier agent's artifacts and removes incomplete ones. Blocks."""
+        """Loads complete artifacts and removes others. Blocks."""
         remove_tree(self._fresh)
         self._fresh.mkdir(mode=0o700, parents=True)
         kept = []
@@ -95,7 +95,7 @@ class ArtifactCache:
                 used_at = (place / SIZE).stat().st_mtime
                 kept.append((used_at, Artifact(place.name, place / CONTENT, size)))
             else:
-                # A power cut can leave a broken one, which would block a whole one of that name.
+                # After a power cut; it would block a whole one of that name.
                 remove_tree(place)
         for _, artifact in sorted(kept, key=lambda each: each[0]):
             self._put_unused(artifact)
@@ -105,13 +105,13 @@ class ArtifactCache:
     async def acquire(
         self, data: ModelData, on_fetched: Callable[[float], None] | None = None
     ) -> Artifact:
-        """Returns the artifact of `data`, fetched if needed, once for all callers.
+        """Fetches `data` if needed, once for all callers, who owe a `release`.
 
-        The caller owes a `release`. `on_fetched` gets the seconds if this call started the fetch.
+        `on_fetched` gets the seconds if this call started the fetch.
 
         Raises:
             ArtifactMissing: there is no such object.
-            ArtifactRejected: it cannot be unpacked safely, or at all.
+            ArtifactRejected: it cannot be unpacked safely.
             ArtifactError: the disk is full.
             Unavailable: the object store cannot be reached.
         """
@@ -128,13 +128,12 @@ class ArtifactCache:
             if artifact is not None:
                 self._use(artifact)
                 return artifact
-            # Shielded: a caller that gives up must not cancel the fetch for others.
+            # Shielded: others wait too.
             await asyncio.shield(self._ensure_fetching(name, data, objects, on_fetched))
         raise Unavailable(f"{data.location.url} left the disk each time it was fetched.")
 
     async def release(self, artifact: Artifact, *, keep: bool = True) -> None:
-        """Ends a use. Unless `keep`, the last release removes the artifact. Trims the unused
-        ones."""
+        """Unless `keep`, the last release removes the artifact."""
         artifact.users -= 1
         if artifact.users:
             return
@@ -148,11 +147,10 @@ class ArtifactCache:
 
     @property
     def _fresh(self) -> Path:
-        """A new folder in which an artifact is made before it is moved to its name."""
         return self._folder / ".fresh"
 
     def _find_pinned(self, data: ModelData) -> Artifact | None:
-        """The requested version, if on disk: its object may be deleted or replaced by now."""
+        """The object itself may be gone or replaced."""
         if data.etag is None:
             return None
         name = _name_of(data, [StoredObject(data.location.key, 0, data.etag)])
@@ -196,7 +194,7 @@ class ArtifactCache:
     def _end_fetching(self, name: str, task: asyncio.Task[None]) -> None:
         del self._fetching[name]
         if not task.cancelled():
-            task.exception()  # retrieved, because all waiters may have given up
+            task.exception()  # retrieved: all waiters may have given up
 
     async def _fetch(
         self,
@@ -222,10 +220,10 @@ class ArtifactCache:
         self._put_unused(artifact)
 
     async def with_room(self, write: Callable[[], Awaitable[_T]]) -> _T:
-        """Writes to the disk; if full, removes unused artifacts and tries again.
+        """Retries on a full disk, without the unused artifacts.
 
         Raises:
-            ArtifactError: the disk is still full, or cannot be written at all.
+            ArtifactError: writing failed all the same.
         """
         try:
             try:
@@ -255,7 +253,7 @@ class ArtifactCache:
         return Artifact(name, final / CONTENT, size)
 
     async def _discard(self, artifacts: list[Artifact]) -> None:
-        # Moved away first: a new artifact may take the name before the removal ends.
+        # Moved away first: a new artifact may take the name.
         places = [self._new_place() for _ in artifacts]
         for artifact, place in zip(artifacts, places, strict=True):
             artifact.folder.parent.rename(place)
@@ -290,7 +288,7 @@ class ArtifactCache:
 
 
 def _size_of(place: Path) -> int | None:
-    """The recorded size of an artifact; None if it is incomplete."""
+    """None if the artifact is incomplete."""
     try:
         return int((place / SIZE).read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Fetches model data from the object store and unpacks it into a folder."""
+"""Fetches and unpacks model data from the object store."""
 
 import asyncio
 import io
@@ -23,16 +23,16 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class ModelData:
-    """What to fetch: an archive, or plain files (an object, or all below a prefix)."""
+    """An archive, or plain files (an object, or all below a prefix)."""
 
     location: Location
     compressed: bool = True
     etag: str | None = None
-    """the requested version of one object, if it still exists"""
+    """the requested version of one object"""
 
 
 class ModelDataReader(Protocol):
-    """What the agent needs of an object store. Raises NotFound for missing objects."""
+    """Raises NotFound for missing objects."""
 
     async def head(self, location: Location) -> StoredObject: ...
 
@@ -40,12 +40,12 @@ class ModelDataReader(Protocol):
         """Raises Unavailable if the ETag has changed."""
 
     def list(self, location: Location) -> AsyncIterator[StoredObject]:
-        """Lists the objects below a prefix, ordered by key."""
+        """Ordered by key."""
 
 
 ARCHIVE = "archive.tar.gz"
 WRITE_BYTES = 4 * 2**20
-"""buffer before writing to disk; a smaller archive is unpacked from memory"""
+"""a smaller archive is unpacked from memory"""
 
 
 async def fetch(
@@ -56,12 +56,12 @@ async def fetch(
     *,
     most_bytes: int,
 ) -> int:
-    """Fills the empty `folder` with the contents of `objects`, read-only; returns their bytes.
+    """Fills the empty `folder`, read-only; returns its bytes.
 
     Raises:
-        ArtifactRejected: an archive or a key cannot be unpacked safely.
+        ArtifactRejected: an archive or key is unsafe.
         NotFound, Unavailable: from the reader.
-        OSError: the disk cannot be written.
+        OSError: writing failed.
     """
     if data.compressed:
         size = await _fetch_archive(reader, data.location, objects[0], folder, most_bytes)
@@ -110,7 +110,7 @@ async def _fetch_files(
     for stored in objects:
         relative = _relative_key(location, stored)
         if relative.endswith("/") and not stored.size:
-            continue  # a folder marker, as consoles create
+            continue  # a console's folder marker
         parts = check_name(relative)
         if relative != "/".join(parts):
             raise ArtifactRejected(f"The key {stored.key!r} is no path of a file.")

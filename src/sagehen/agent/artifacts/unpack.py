@@ -1,8 +1,7 @@
-"""Unpacks untrusted model archives: inside their folder, or not at all.
+"""Unpacks untrusted model archives, never outside their folder.
 
-Nothing is written through a link, and every link must lead inside once all is unpacked. Python's
-`data` filter is not used: it resolves each member's path from the root, and chains of links again
-for each link, which takes minutes for 100,000 members.
+Nothing is written through a link, and every link must lead inside. Python's `data` filter resolves
+each path from the root, and chains of links again for each link: minutes for 100,000 members.
 """
 
 import errno
@@ -24,11 +23,11 @@ LONGEST_NAME_BYTES = 255
 LONGEST_PATH_BYTES = 1024
 COPY_BYTES = 2**20
 MOST_LINKS = 40
-"""Linux's limit for opening a file"""
+"""Linux's limit"""
 MOST_HEADER_BYTES = 2**20
-"""one extended header, which tarfile reads into memory"""
+"""of an extended header, which tarfile holds in memory"""
 PADDING_BYTES_PER_ENTRY = 4096
-"""bound on what headers and padding add to an archive"""
+"""for headers and padding"""
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,11 @@ class Unpacked:
 
 
 def unpack(archive: Path | BinaryIO, folder: Path, *, most_bytes: int) -> Unpacked:
-    """Unpacks a tar.gz into the empty `folder`. Blocks: call it in a thread.
-
-    On failure the caller removes what was unpacked.
+    """Unpacks a tar.gz into the empty `folder`. Blocks. On failure the caller removes the folder.
 
     Raises:
-        ArtifactRejected: not a tar.gz, cut short, larger than `most_bytes` unpacked, or with
-            entries that model data may not have.
+        ArtifactRejected: not a tar.gz, cut short, more than `most_bytes`, or with forbidden
+            entries.
     """
     try:
         with gzip.open(archive, "rb") as plain:
@@ -56,7 +53,7 @@ def unpack(archive: Path | BinaryIO, folder: Path, *, most_bytes: int) -> Unpack
     except tarfile.ReadError as error:
         raise ArtifactRejected("It is not a gzip-compressed tar archive.") from error
     except RecursionError:
-        # tarfile recurses for each header that describes the next; its traceback is useless.
+        # tarfile recurses for headers of headers; its traceback is useless.
         raise ArtifactRejected("It holds a long row of headers of headers.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
         raise ArtifactRejected(f"It is broken or cut short: {error}.") from error
@@ -65,7 +62,7 @@ def unpack(archive: Path | BinaryIO, folder: Path, *, most_bytes: int) -> Unpack
 
 
 def check_name(name: str) -> tuple[str, ...]:
-    """The parts of a relative path that is safe to create.
+    """Splits a relative path.
 
     Raises:
         ArtifactRejected: absolute, with `..`, too long or with a NUL.
@@ -98,10 +95,7 @@ def make_read_only(folder: Path) -> None:
 
 
 class _ForwardReader:
-    """A forward-only file with bounded reads and a bounded total.
-
-    It keeps hostile headers from making tarfile read gigabytes at once or seek forever.
-    """
+    """Keeps hostile headers from making tarfile read gigabytes at once or seek forever."""
 
     def __init__(self, file: BinaryIO, most_bytes: int) -> None:
         self._file = file
@@ -123,10 +117,10 @@ class _ForwardReader:
         return self._file.seek(position)
 
     def finish(self) -> None:
-        """Reads the padding at the end: only there does gzip check its checksum."""
+        """Reads the padding: gzip checks its checksum only at the end."""
         while data := self.read(COPY_BYTES):
             if data.count(0) != len(data):
-                # tarfile takes a damaged header for the end of the archive.
+                # tarfile takes a damaged header for the end.
                 raise ArtifactRejected("It is broken: an entry in it has no valid header.")
 
     def _check(self, position: int) -> None:
@@ -149,7 +143,7 @@ class _Extraction:
             if entries > MOST_ENTRIES:
                 raise ArtifactRejected(f"It holds more than {MOST_ENTRIES} entries.")
             self._extract(tar, member)
-            # tarfile remembers every member; free them.
+            # Free what tarfile remembers.
             tar.members = []  # type: ignore[attr-defined]
         for link in self.links:
             self._check_link(link)
@@ -181,7 +175,7 @@ class _Extraction:
             raise ArtifactRejected(f"It holds {name}, a file that runs as another user (setuid).")
 
     def _make_folder(self, parts: tuple[str, ...]) -> None:
-        """Creates a folder and its parents, never through a link."""
+        """Never through a link."""
         for depth in range(1, len(parts) + 1):
             above = parts[:depth]
             if above in self.known_folders:
@@ -196,7 +190,7 @@ class _Extraction:
             self.known_folders.add(above)
 
     def _clear(self, path: Path) -> None:
-        """Removes an earlier entry of the same name, as tar does; a folder stays."""
+        """As in tar, a later entry replaces an earlier one; a folder stays."""
         try:
             path.unlink()
         except FileNotFoundError:
@@ -259,7 +253,7 @@ class _Extraction:
 
 
 def _followed(link: Path) -> Path:
-    """A link's final target, by the kernel: Python's realpath would follow forever."""
+    """By the kernel: Python's realpath would follow forever."""
     descriptor = os.open(link, os.O_PATH | os.O_CLOEXEC)
     try:
         return Path(os.readlink(f"/proc/self/fd/{descriptor}"))
@@ -275,5 +269,4 @@ def _is_plain_file(path: Path) -> bool:
 
 
 def _show(name: str) -> str:
-    """A short, printable form for error messages."""
     return ascii(name if len(name) <= 100 else name[:100] + "…")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["PROGRAM", "plan_job_launch"]
 
 PROGRAM = "sagemaker_program"
-"""the hyperparameter that names the script for our training toolkit"""
+"""names the script for our training toolkit"""
 
 
 def plan_job_launch(
@@ -35,11 +35,11 @@ def plan_job_launch(
 
     Args:
         base: the container's path of `place.base`.
-        master_port: for the job's first host to listen on.
+        master_port: for the first host.
 
     Raises:
         JobFailed: no program is named.
-        HomeError: there are no access keys to give.
+        HomeError: there are no access keys.
     """
     spec = place.spec
     command, folder = _command(place, settings)
@@ -59,14 +59,13 @@ def plan_job_launch(
 
 
 def _command(place: HostPlace, settings: "Settings") -> tuple[tuple[str, ...], Path]:
-    """Returns the command and its working folder."""
     spec = place.spec
     if spec.entrypoint:
         return (*spec.entrypoint, *spec.arguments), place.code
     launch = find_launch(spec.image, settings.images)
     if launch is not None and launch.command is not None:
-        # The command stands for the image as it is, without SageMaker's argument `train`. It may
-        # name a file beside sagehen.toml.
+        # Stands for the image, without SageMaker's argument `train`; may name a file beside
+        # sagehen.toml.
         return (*launch.command, *spec.arguments), place.home.path
     if PROGRAM in spec.hyperparameters:
         return (
@@ -79,7 +78,7 @@ def _command(place: HostPlace, settings: "Settings") -> tuple[tuple[str, ...], P
 
 
 def _hidden(home: Home, settings: "Settings") -> tuple[Path, ...]:
-    # The server's sockets too: they need no keys.
+    # The server's sockets need no keys.
     return (*hidden_paths(home, settings), home.run)
 
 
@@ -95,7 +94,7 @@ def _no_program(spec: JobSpec) -> str:
 def _environment(
     place: HostPlace, settings: "Settings", base: Path, master_port: int
 ) -> dict[str, str]:
-    """Merges our defaults, the user's variables, and our fixed values: the last wins."""
+    """Precedence: fixed values, the user's variables, our defaults."""
     spec = place.spec
     suggested = {
         "PATH": f"{place.python.parent}:{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
@@ -103,11 +102,11 @@ def _environment(
         "HOME": str(place.folder),
         "TMPDIR": str(place.tmp),
         "PYTHONUNBUFFERED": "1",
-        # One cache of Hugging Face models per user, not per job.
+        # shared by all jobs
         "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
         "AWS_DEFAULT_REGION": settings.region,
         "SAGEMAKER_REGION": settings.region,
-        # As in AWS's PyTorch containers. A host without its own /opt/ml has no host names.
+        # As in AWS's PyTorch containers. Host names need an own /opt/ml.
         "MASTER_ADDR": SHARED_ADDRESS if base == place.base else FIRST_HOST,
         "MASTER_PORT": str(master_port),
         **pip_variables(),
@@ -128,7 +127,7 @@ def _environment(
 
 
 def _access(home: Home, settings: "Settings") -> dict[str, str]:
-    """Credentials for the script's own boto3, like a role's in SageMaker."""
+    """For the script's own boto3, like a role's."""
     keys = load_credentials(home.credentials)
     try:
         address = home.address.read_text().strip()

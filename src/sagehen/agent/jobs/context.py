@@ -28,19 +28,14 @@ TRANSFERS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class JobPace:
-    """Intervals and timeouts of jobs."""
-
     checkpoint_seconds: float = 1.0
-    """between looks at a running job's checkpoints"""
     metrics_seconds: float = 5.0
-    """between reports of a running job's metrics"""
     other_hosts_seconds: float = 5.0
-    """from SIGTERM to SIGKILL after another host of the job has failed"""
+    """from SIGTERM to SIGKILL, after another host has failed"""
     shutdown_grace_seconds: float = 10.0
     """the same when the agent stops"""
     shutdown_seconds: float = 25.0
-    """how long a stopping agent waits for last checkpoints, which are lost then; less than its
-    supervisor's grace"""
+    """for last checkpoints, which are lost then; less than the supervisor's grace"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,21 +46,20 @@ class JobContext:
     launcher: Launcher
     clock: Clock
     threads: Threads = field(default_factory=lambda: Threads(TRANSFERS, "jobs"))
-    """for object transfers: a hanging store must not block instances"""
+    """for transfers: a hanging store must not block instances"""
     pace: JobPace = field(default_factory=JobPace)
 
 
 class EndedReports:
     """Reports of ended attempts, a file each, until control has read them. Blocks briefly.
 
-    They survive the agent, not a power cut: control runs a lost attempt again.
+    A power cut loses them: control runs the attempt again.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def open(self) -> list[JobReport]:
-        """Returns the reports that an earlier agent left."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for unfinished in self._folder.glob("*.new"):
             unfinished.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Ends a job that fills more disk than its volume would have, or nearly fills the shared disk."""
+"""Ends a job that exceeds its volume or nearly fills the shared disk."""
 
 import asyncio
 import os
@@ -16,17 +16,17 @@ __all__ = ["DiskRoom", "read_room", "watch_room", "watch_volumes"]
 
 PAUSE_SECONDS = 10.0
 PAUSE_PER_LOOK = 20
-"""times as long as the look took: scanning a million files must not go on all the time"""
+"""times as long as the look took, for a million files"""
 ROOM_PAUSE_SECONDS = 0.5
-"""some disks write a gigabyte per second"""
+"""some disks write 1 GB/s"""
 MOST_FLOOR_BYTES = 64 * 2**20
 FLOOR_SHARE = 0.05
-"""of the disk, up to MOST_FLOOR_BYTES; above the store's own reserve, so that the filling job
-ends while state can still be written"""
+"""of the disk, up to MOST_FLOOR_BYTES; above the store's reserve, so that state can still be
+written"""
 
 
 class DiskRoom(msgspec.Struct, frozen=True):
-    """Space on the disk that holds all jobs, in bytes."""
+    """The disk of all jobs, in bytes."""
 
     free: int
     size: int
@@ -47,7 +47,7 @@ def read_room(folder: Path) -> DiskRoom:
 
 
 async def watch_volumes(places: Sequence[HostPlace], clock: Clock) -> None:
-    """Measures a job's files until cancelled. Raises JobFailed."""
+    """Runs until cancelled. Raises JobFailed."""
     allowance = Allowance(places[0].spec.volume_gb)
     pause = PAUSE_SECONDS
     while True:
@@ -59,10 +59,10 @@ async def watch_volumes(places: Sequence[HostPlace], clock: Clock) -> None:
 
 
 async def watch_room(places: Sequence[HostPlace], clock: Clock) -> None:
-    """Watches the disk until cancelled.
+    """Runs until cancelled.
 
     Raises:
-        JobFailed: the disk is nearly full, and no job has more on it than this one.
+        JobFailed: the disk is nearly full, and no job uses more than this one.
     """
     job = places[0].folder.parent
     pause = ROOM_PAUSE_SECONDS
@@ -78,7 +78,6 @@ async def watch_room(places: Sequence[HostPlace], clock: Clock) -> None:
 
 
 def _has_most(job: Path, room: DiskRoom) -> bool:
-    """Whether ending this job frees the most space of all jobs."""
     mine = used_bytes(job)
     others = (used_bytes(other) for other in job.parent.iterdir() if other != job)
     return mine >= room.floor and mine >= max(others, default=0)

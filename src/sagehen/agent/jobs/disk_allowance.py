@@ -16,7 +16,7 @@ BLOCK_BYTES = 512
 
 
 class Allowance:
-    """One host's allowance. Thread-safe."""
+    """Thread-safe."""
 
     def __init__(self, volume_gb: int) -> None:
         self._gb = volume_gb
@@ -29,7 +29,7 @@ class Allowance:
         return self.most_bytes - self._taken
 
     def check_inputs(self, size: int) -> None:
-        """Raises JobFailed if `size` is too much to fetch."""
+        """Raises JobFailed."""
         if size > self.most_bytes:
             raise JobFailed(
                 f"ClientError: Data download failed:The input has {size} bytes, more than the "
@@ -38,7 +38,7 @@ class Allowance:
 
     @contextmanager
     def lent(self) -> Iterator[Callable[[int], None]]:
-        """Counts what is written of a file; refunds all of it on failure."""
+        """Counts written bytes; refunds all on failure."""
         mine = 0
 
         def take(size: int) -> None:
@@ -56,7 +56,7 @@ class Allowance:
             raise
 
     def check_used(self, size: int) -> None:
-        """Raises JobFailed if a container's folder is too large."""
+        """Raises JobFailed."""
         if size > self.most_bytes:
             raise JobFailed(
                 f"ClientError: The job has filled its disk: {size} bytes, more than the "
@@ -66,7 +66,7 @@ class Allowance:
 
 
 def used_bytes(folder: Path) -> int:
-    """Disk usage of everything below a folder. Blocks."""
+    """Blocks."""
     total, left = 0, [str(folder)]
     while left:
         try:
@@ -76,7 +76,7 @@ def used_bytes(folder: Path) -> int:
                     if entry.is_dir(follow_symlinks=False):
                         left.append(entry.path)
         except OSError:
-            continue  # removed meanwhile, or not readable
+            continue  # removed, or not readable
     return total
 
 

@@ -28,14 +28,15 @@ _KINDS = ("AlgorithmError:", "ClientError:", "InternalServerError:")
 
 
 class JobFailed(SagehenError):
-    """The job failed by its own or its caller's fault; the message is its FailureReason."""
+    """The job's or its caller's fault; the message is the FailureReason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(_cut(reason, LONGEST_REASON))
 
 
 class JobLost(SagehenError):
-    """The platform failed; the message is the FailureReason."""
+    """The platform's fault, as when the store is away for too long; the message is the
+    FailureReason."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(internal_error(cause))
@@ -87,7 +88,7 @@ def cannot_run(cause: str) -> str:
 
 
 def script_failed(failure: Path, last_lines: Sequence[str], status: int) -> str:
-    """For an exit status other than 0. Reads the beginning of `output/failure`."""
+    """Reads the beginning of `output/failure`."""
     said = _read_beginning(failure) or explain(last_lines)
     ending = f", exit code: {exit_code(status)}"
     kind = "" if said.startswith(_KINDS) else "AlgorithmError: "
@@ -103,7 +104,7 @@ def out_of_memory(cause: str, status: int) -> str:
 
 
 def exit_code(status: int) -> int:
-    """As a shell or Docker reports: 128 plus the signal's number."""
+    """Like a shell or Docker: 128 plus the signal's number."""
     return status if status >= 0 else 128 - status
 
 
@@ -119,5 +120,5 @@ def _read_beginning(path: Path) -> str:
 
 
 def _cut(text: str, length: int) -> str:
-    """Cuts a text and removes characters that JSON or PostgreSQL cannot hold."""
+    """Also removes what JSON or PostgreSQL cannot hold."""
     return text[:length].replace("\0", "\ufffd").encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""The folders of a training job's host, and the input/config files that its container reads."""
+"""The folders of a job's host, and the input/config files in them."""
 
 import json
 import re
@@ -23,12 +23,11 @@ OPT_ML = PurePosixPath("/opt/ml")
 _JOB_NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,62}")
 _CHANNEL_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9.\-_]{1,64}")
 _OURS = ("input", "model", "output", "code")
-"""folders below /opt/ml that cannot hold checkpoints"""
 
 
 @dataclass(frozen=True)
 class HostPlace:
-    """The folders of one host of one attempt."""
+    """One host of one attempt."""
 
     home: Home
     spec: JobSpec
@@ -41,7 +40,7 @@ class HostPlace:
 
     @property
     def folder(self) -> Path:
-        """The host's own folder; removed with the attempt."""
+        """Removed with the attempt."""
         return self.home.jobs / self.spec.attempt_id / self.host
 
     @property
@@ -60,7 +59,7 @@ class HostPlace:
 
     @property
     def python(self) -> Path:
-        """The container's own Python environment, on top of the server's."""
+        """Its own Python environment, on top of the server's."""
         return own_python(self.folder / "python")
 
     @property
@@ -108,7 +107,7 @@ def host_places(home: Home, spec: JobSpec) -> list[HostPlace]:
 
 
 def check_spec(spec: JobSpec) -> None:
-    """Raises Invalid if a name cannot be a file name, or an address is malformed."""
+    """Raises Invalid for a bad file name or address."""
     if not _JOB_NAME.fullmatch(spec.job_name):
         raise Invalid(f"{spec.job_name[:100]!r} cannot be a job's name.")
     if not 1 <= spec.instance_count <= MOST_HOSTS:
@@ -150,11 +149,11 @@ def _check_checkpoints(local_path: str) -> None:
 NETWORK_INTERFACE = "lo"
 """all hosts are on this machine"""
 GROUP = "homogeneousCluster"
-"""SageMaker's name for the instances of a job without groups"""
+"""SageMaker's name for a job without groups"""
 
 
 def prepare_place(place: HostPlace) -> None:
-    """Creates a host's folders and files, before its data is fetched. Blocks; raises OSError."""
+    """Needed before the data comes. Blocks; raises OSError."""
     folders = [place.config, place.base / "input" / "data", place.model, place.output, place.code]
     folders += [place.channel(channel.name) for channel in place.spec.channels]
     if place.checkpoints is not None:

@@ -31,8 +31,6 @@ SIGNALLED = 128
 
 @dataclass(frozen=True)
 class JobHost:
-    """A started container."""
-
     place: HostPlace
     process: Process
     exited: asyncio.Task[int]
@@ -55,7 +53,7 @@ class JobHost:
 
     @property
     def killed_by(self) -> int | None:
-        """The signal that ended the container or its script: its last file may be incomplete."""
+        """Its last file may be incomplete."""
         code = exit_code(self.status or 0)
         return code - SIGNALLED if code >= SIGNALLED else None
 
@@ -84,11 +82,10 @@ class JobHosts:
 
     @property
     def failed(self) -> JobHost | None:
-        """The first host that ended with a failure."""
         return next((host for host in self._hosts if host.status), None)
 
     async def start(self) -> None:
-        """Starts all; on errors the caller ends those that were started.
+        """On errors the caller ends those that were started.
 
         Raises:
             JobFailed: no program is named, or it cannot be run.
@@ -123,7 +120,7 @@ class JobHosts:
             await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
 
     async def end(self, orders: StopState, before_signal: Callable[[], Awaitable[None]]) -> None:
-        """Terminates the running containers, and kills them after the grace of `orders`."""
+        """Terminates running containers; kills them after the grace of `orders`."""
         if self._running():
             await before_signal()
         for host in self._hosts:

@@ -44,16 +44,15 @@ class AttemptEnding:
     reason: str | None = None
     exit_code: int | None = None
     fits: bool = True
-    """the job has not filled its disk"""
 
     @property
     def outputs_are_kept(self) -> bool:
         return self.fits and self.outcome is not JobOutcome.INTERRUPTED
 
     def without_room(self, why: JobFailed) -> "AttemptEnding":
-        """The same ending, with results that could not be stored."""
+        """With results that could not be stored."""
         if not self.outputs_are_kept:
-            return self  # the job is resumed, or has failed already
+            return self  # resumed, or failed already
         said = "" if self.reason is None else f"{self.reason} "
         return replace(self, outcome=JobOutcome.FAILED, reason=str(JobFailed(f"{said}{why}")))
 
@@ -66,8 +65,8 @@ class JobAttempt:
     """One attempt, from its PUT to its outcome.
 
     Args:
-        reports: where its report is kept once it has an outcome.
-        changes: where each change of `report` is announced.
+        reports: keeps the report of the outcome.
+        changes: announces each change of `report`.
     """
 
     def __init__(
@@ -92,18 +91,17 @@ class JobAttempt:
         self._work: asyncio.Task[AttemptEnding] | None = None
         self._killed = False
         self._keeps = False
-        """the code has ended and its results are being uploaded"""
+        """the code has ended; its results are uploaded"""
         self.report = JobReport(attempt_id=spec.attempt_id)
         self._note(JobPhase.STARTING)
 
     @property
     def can_be_interrupted(self) -> bool:
-        """Whether it has capacity to free and was not told to end."""
         phase = self.report.phases[-1].phase
         return phase is not JobPhase.UPLOADING and self._orders.outcome is None
 
     def stop(self, request: StopRequest) -> None:
-        """Ends the attempt; code that has ended by itself is still uploaded."""
+        """Code that has ended by itself is still uploaded."""
         if self.report.outcome is not None:
             return
         self._orders.tell(request)
@@ -114,11 +112,11 @@ class JobAttempt:
         self._changes.announce()
 
     def give_up_room(self) -> None:
-        """Stops waiting for a full disk; results that could not be stored are lost."""
+        """Stops waiting for a full disk; unstored results are lost."""
         self._data.give_up_room()
 
     def kill(self) -> None:
-        """Ends the attempt at once, without an outcome."""
+        """Leaves no outcome."""
         self._killed = True
         if self._work is not None:
             self._work.cancel()
@@ -127,8 +125,8 @@ class JobAttempt:
         return await self._hosts.samples()
 
     async def live(self) -> None:
-        """Runs to the outcome and cleans up. Never cancelled itself."""
-        # Not cancellable: the thread would go on making folders.
+        """Never cancelled itself."""
+        # Not cancellable: the thread would go on.
         made = asyncio.create_task(asyncio.to_thread(self._make_places))
         await asyncio.wait({made})
         self._work = asyncio.create_task(self._run(made))
@@ -138,7 +136,7 @@ class JobAttempt:
         await self._hosts.kill()
         await self._data.halt()
         if await self._data.is_room_low():
-            # The report itself needs disk space.
+            # The report needs disk space.
             await self._remove_folder()
         if not self._work.cancelled():
             await self._end(self._work.result())
@@ -185,7 +183,7 @@ class JobAttempt:
         except (JobFailed, JobLost) as error:
             if ending.outcome not in (JobOutcome.FAILED, JobOutcome.INTERRUPTED):
                 raise
-            # The failure says more, and a resumed job has recent checkpoints.
+            # The failure says more; a resumed job has recent checkpoints.
             log.warning("Not all is kept: %s", error, extra=self._about("not_kept"))
         return ending
 
@@ -274,7 +272,7 @@ class JobAttempt:
         return AttemptEnding(outcome=JobOutcome.FAILED, reason=reason, exit_code=code)
 
     async def _unless_told(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does `work`. Raises _Told if the job is told to end first."""
+        """Raises _Told if told to end first."""
         working = asyncio.create_task(work)
         told = asyncio.create_task(self._orders.wait())
         try:
@@ -318,7 +316,7 @@ class JobAttempt:
         self.report = msgspec.structs.replace(self.report, phases=phases)
 
     def _now(self) -> float:
-        """Unix time that does not jump during the attempt."""
+        """Unix time without jumps."""
         wall, monotonic = self._began
         return wall + self._around.clock.monotonic() - monotonic
 

@@ -1,4 +1,4 @@
-"""The training job attempts of this node, by id, running and ended."""
+"""This node's attempts at training jobs, running and ended."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from sagehen.frame.job_specs import JobList, JobOutcome, JobReport, JobSpec, Sto
 __all__ = ["JobAttempts"]
 
 PRUNE_EVERY = 100
-"""jobs: scanning all logs for each would take longer than a short job"""
+"""jobs: scanning all logs takes longer than a short job"""
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +26,7 @@ _ID = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,99}")
 
 
 class JobAttempts:
-    """Starts, ends and reports attempts.
-
-    Only reports of ended attempts are on disk: running ones are lost with the agent.
-    """
+    """Only reports of ended attempts are on disk: running ones are lost with the agent."""
 
     def __init__(self, around: JobContext) -> None:
         self._around = around
@@ -43,12 +40,11 @@ class JobAttempts:
         self._stopping = False
 
     async def start(self) -> None:
-        """Loads the reports that an earlier agent left."""
         left = await asyncio.to_thread(self._reports.open)
         self._ended = {report.attempt_id: report for report in left}
 
     async def close(self) -> None:
-        """Interrupts every attempt and waits for their checkpoints, up to a bound."""
+        """Interrupts every attempt and waits for checkpoints, up to a bound."""
         self._stopping = True
         self._changes.close()
         self.interrupt(None, self._around.pace.shutdown_grace_seconds)
@@ -67,12 +63,12 @@ class JobAttempts:
         return JobList(version=self._changes.version, jobs=(*self._ended.values(), *running))
 
     async def wait_for_change(self, since: int, seconds: float) -> JobList:
-        """Returns the list once its version is not `since`, or after `seconds`."""
+        """Returns once the version is not `since`, or after `seconds`."""
         await self._changes.wait(since, seconds)
         return self.list()
 
     def put(self, spec: JobSpec) -> None:
-        """Begins an attempt; does nothing if its id is known.
+        """Does nothing if the id is known.
 
         Raises:
             Invalid: the spec is invalid.
@@ -96,12 +92,7 @@ class JobAttempts:
         self._changes.announce_soon()
 
     def stop(self, attempt_id: str, request: StopRequest) -> None:
-        """Ends an attempt; does nothing if it has ended.
-
-        Raises:
-            NotFound: no attempt has that id.
-            Invalid: the request is invalid.
-        """
+        """Does nothing if the attempt has ended. Raises NotFound or Invalid."""
         if request.outcome not in (JobOutcome.STOPPED, JobOutcome.INTERRUPTED):
             raise Invalid(f"An attempt cannot be told to end as {request.outcome}.")
         job = self._running.get(attempt_id)
@@ -111,8 +102,7 @@ class JobAttempts:
             raise NotFound(f"There is no attempt {attempt_id}.")
 
     def interrupt(self, most: int | None, grace_seconds: float | None = None) -> tuple[str, ...]:
-        """Interrupts up to `most` attempts, or all; returns their ids. The latest lose least and
-        are first."""
+        """Returns their ids. The latest lose least and are first."""
         if most is not None and most < 0:
             raise Invalid(f"{most} jobs cannot be interrupted.")
         can = [name for name, job in self._running.items() if job.can_be_interrupted]
@@ -123,7 +113,7 @@ class JobAttempts:
         return chosen
 
     def delete(self, attempt_id: str) -> None:
-        """Forgets an attempt, killing it first if it runs. Raises NotFound."""
+        """Kills a running attempt. Raises NotFound."""
         if (job := self._running.get(attempt_id)) is not None:
             job.kill()
             self._spawn(self._forget_after(self._lives[attempt_id], attempt_id))
@@ -151,15 +141,13 @@ class JobAttempts:
         try:
             await job.live()
         except Exception:
-            # Control starts another attempt, as this one has no outcome.
+            # Control starts another attempt.
             about = {"action": "job_lost", "attempt": job.spec.attempt_id}
             log.exception("An attempt has come to no end.", extra=about)
         finally:
             del self._running[job.spec.attempt_id]
             if job.report.outcome is not None:
-                self._ended[job.spec.attempt_id] = (
-                    job.report
-                )  # its own change was announced already
+                self._ended[job.spec.attempt_id] = job.report  # announced already
             else:
                 self._changes.announce()
 

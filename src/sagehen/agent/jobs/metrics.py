@@ -1,4 +1,4 @@
-"""A job's own metrics: numbers that its MetricDefinitions find in its output."""
+"""Finds a job's own metrics in its output by MetricDefinitions."""
 
 import logging
 import math
@@ -19,11 +19,11 @@ __all__ = ["JobMetrics", "PrintedLines", "check_definitions"]
 log = logging.getLogger(__name__)
 
 LONGEST_LINE_BYTES = 4096
-"""only this much of a line is searched"""
+"""the rest of a line is not searched"""
 SEARCH_SECONDS = 0.02
-"""per expression and line; on timeout nothing is found"""
+"""per expression and line"""
 _ALLOWED_SECONDS = (SEARCH_SECONDS, 10 * SEARCH_SECONDS, 100 * SEARCH_SECONDS)
-"""tried in turn: `regex` counts the CPU time of all threads"""
+"""tried in turn: `regex` counts all threads' CPU time"""
 MOST_TIMEOUTS = 3
 """then the expression is dropped"""
 
@@ -31,13 +31,13 @@ _LINE_ENDS = regex.compile(rb"[\r\n]")
 
 
 def check_definitions(definitions: Sequence[MetricDefinition]) -> None:
-    """Raises Invalid for an expression that is malformed or has no group."""
+    """Raises Invalid: malformed, or without a group."""
     for one in definitions:
         _compile(one)
 
 
 class JobMetrics:
-    """The last value of each metric, over all hosts. Thread-safe."""
+    """The last values, over all hosts. Thread-safe."""
 
     def __init__(self, definitions: Sequence[MetricDefinition], clock: Clock) -> None:
         self._expressions = {one.name: _compile(one) for one in definitions}
@@ -52,7 +52,7 @@ class JobMetrics:
             return tuple(self._found.values())
 
     def lines(self) -> "PrintedLines | None":
-        """The listener for one host's output; None without definitions."""
+        """For one host's output; None without definitions."""
         return PrintedLines(self) if self._expressions else None
 
     def search(self, line: str) -> None:
@@ -93,7 +93,7 @@ class PrintedLines:
 
 
 def _search(expression: "regex.Pattern[str]", line: str) -> "regex.Match[str] | None":
-    """Raises TimeoutError after SEARCH_SECONDS of its own, regardless of other threads."""
+    """Raises TimeoutError after SEARCH_SECONDS of its own."""
     began = time.thread_time()
     for seconds in _ALLOWED_SECONDS:
         try:

@@ -1,4 +1,4 @@
-"""A running job's network: an address per host, and a port."""
+"""A running job's addresses and port."""
 
 import contextlib
 import logging
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 MOST_NETWORKS = 256
 FIRST_PORT = 7777
-"""SageMaker's toolkits have each job's first host listen there"""
+"""where SageMaker's toolkits have the first host listen"""
 SHARED_ADDRESS = "127.0.0.1"
 _NET = "127.77"
 _CLAIM = "sagehen-job-network"
@@ -22,8 +22,8 @@ _MACHINES_HOSTS = Path("/etc/hosts")
 class JobNetwork:
     """
     Args:
-        number: from 0; None if all of this machine's are taken.
-        claim: a socket whose name reserves `number` while it is open.
+        number: from 0; None if all are taken.
+        claim: an open socket reserves `number`.
     """
 
     def __init__(self, number: int | None, claim: socket.socket | None = None) -> None:
@@ -36,12 +36,11 @@ class JobNetwork:
         return FIRST_PORT + (self._number or 0)
 
     def address(self, host: int) -> str:
-        """An address unique on this machine; `host` counts from 1."""
+        """Unique on this machine; `host` counts from 1."""
         return SHARED_ADDRESS if self._number is None else f"{_NET}.{self._number}.{host}"
 
     def hosts_file(self, hosts: Sequence[str]) -> str:
-        """Contents of `/etc/hosts`. The job's names come first: the machine may have one of
-        them."""
+        """The job's names come first: the machine may have one of them."""
         ours = [f"{self.address(number)}\t{host}" for number, host in enumerate(hosts, 1)]
         try:
             machines = _MACHINES_HOSTS.read_text(errors="replace")
@@ -56,7 +55,7 @@ class JobNetwork:
 
 
 def claim_network() -> JobNetwork:
-    """Reserves a network that no job of any server on this machine has."""
+    """Not used by another job of any server on this machine."""
     for number in range(MOST_NETWORKS):
         claim = _claim(number)
         if claim is not None:
@@ -70,8 +69,8 @@ def claim_network() -> JobNetwork:
 
 
 def _claim(number: int) -> socket.socket | None:
-    """Returns None if another job has the number, or its port is in use."""
-    # An abstract socket: visible to all who share the loopback device, gone with this process.
+    """None if another job has it, or its port is in use."""
+    # Visible to all who share the loopback device; gone with this process.
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:
         claim.bind(f"\0{_CLAIM}-{number}")
@@ -83,7 +82,7 @@ def _claim(number: int) -> socket.socket | None:
 
 
 def _check_port(port: int) -> None:
-    """Raises OSError if the port is in use."""
+    """Raises OSError."""
     with contextlib.closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("", port))

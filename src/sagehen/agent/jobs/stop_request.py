@@ -1,4 +1,4 @@
-"""Requests to end an attempt: with which outcome, and after which grace."""
+"""Requests to end an attempt: outcome and grace."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ __all__ = ["StopState"]
 class StopState:
     """
     Args:
-        grace_seconds: the default from SIGTERM to SIGKILL.
+        grace_seconds: default, from SIGTERM to SIGKILL.
     """
 
     def __init__(self, clock: Clock, grace_seconds: float) -> None:
@@ -22,7 +22,7 @@ class StopState:
         self._told = asyncio.Event()
         self._hurried = asyncio.Event()
         self.outcome: JobOutcome | None = None
-        """from the first request; later ones can only shorten the grace"""
+        """of the first request; later ones only shorten the grace"""
 
     def tell(self, request: StopRequest) -> None:
         if self.outcome is None:
@@ -31,7 +31,7 @@ class StopState:
         self._told.set()
 
     def limit(self, grace_seconds: float | None = None) -> None:
-        """Limits the grace from now on, never extending it; None is the default."""
+        """Never extends the grace; None is the default."""
         grace = self._usual_grace if grace_seconds is None else grace_seconds
         deadline = self._clock.monotonic() + max(grace, 0)
         if self._deadline is None or deadline < self._deadline:
@@ -42,14 +42,14 @@ class StopState:
         await self._told.wait()
 
     def grace_left(self) -> float:
-        """Seconds until the containers are killed; starts counting at the first call."""
+        """Starts counting at the first call."""
         if self._deadline is None:
             self.limit()
         assert self._deadline is not None
         return self._deadline - self._clock.monotonic()
 
     async def wait_or(self, ends: Iterable[asyncio.Task[int]]) -> None:
-        """Waits until one of `ends` is done, or the grace is over or was shortened."""
+        """Returns when one of `ends` is done, or the grace is over or shorter."""
         self._hurried.clear()
         hurried = asyncio.create_task(self._hurried.wait())
         over = asyncio.create_task(self._clock.sleep(self.grace_left()))

@@ -2,7 +2,7 @@
 
     KEY/            one environment
     KEY/complete    written last, and touched at each use
-    KEY.lock        locked shared by users, exclusive to make or remove it
+    KEY.lock        shared by users, exclusive to make or remove it
 
 The kernel releases a lock when its process ends.
 """
@@ -47,10 +47,9 @@ class _Complete(msgspec.Struct):
 
 @dataclass(frozen=True)
 class EnvironmentLease:
-    """Keeps an environment from being removed until released."""
+    """Keeps an environment until released."""
 
     python: str
-    """the interpreter"""
     lock: int
 
     def release(self) -> None:
@@ -58,13 +57,12 @@ class EnvironmentLease:
 
 
 class Environments:
-    """The environments in one folder, which servers may share.
+    """Environments in one folder, which servers may share.
 
     Args:
-        folder: created if missing.
         own_folder: this server's alone, if `folder` is not writable.
         most_bytes: bound on unused environments.
-        seconds: bound on making one, or waiting for another process that makes it.
+        seconds: bound on making one, or waiting for it.
     """
 
     def __init__(
@@ -92,12 +90,11 @@ class Environments:
             raise RequirementsError(f"{wanted} cannot be installed: {problem}") from problem
 
     def close(self) -> None:
-        """Cancels the installation under way."""
         self._closing.set()
         self._installer.close()
 
     def _make_folder(self) -> None:
-        """Raises OSError if neither folder is writable."""
+        """Raises OSError."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if os.access(self._folder, os.W_OK | os.X_OK):
@@ -137,7 +134,7 @@ class Environments:
                 )
 
     def _make(self, wanted: EnvironmentSpec, folder: Path) -> None:
-        """Needs the exclusive lock; replaces what a killed process left."""
+        """Needs the exclusive lock; replaces a killed process's remains."""
         if _complete(folder) is not None:
             return
         _remove(folder)
@@ -152,7 +149,7 @@ class Environments:
         self._remove_unused()
 
     def _remove_unused(self) -> None:
-        """Removes the least recently used of the unused environments, down to the bound."""
+        """Least recently used first, down to the bound."""
         kept = 0
         for folder in sorted(self._folders(), key=_used_at, reverse=True):
             if (lock := _lock(folder, fcntl.LOCK_EX)) is None:
@@ -165,11 +162,11 @@ class Environments:
             os.close(lock)
 
     def _folders(self) -> list[Path]:
-        """Other names are not ours and stay."""
+        """Other names are not ours."""
         return [path for path in self._folder.iterdir() if _KEY.fullmatch(path.name)]
 
     def _key(self, wanted: EnvironmentSpec) -> str:
-        """A digest of all that decides what is installed."""
+        """Of all that decides what is installed."""
         told = hashlib.sha256()
         for part in (
             sys.version,
@@ -198,20 +195,19 @@ def _is_pips(name: str) -> bool:
 
 
 def _installed() -> list[str]:
-    """Packages of the server's environment, which are not installed again."""
+    """Not installed again."""
     folders = [Path(each) for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
     found = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
     return sorted(name for name in found if name.endswith((".dist-info", ".egg-info")))
 
 
 def _editable(wanted: EnvironmentSpec) -> list[str]:
-    """Its folder, if the installed package refers to it."""
+    """The folder, if the installed package refers to it."""
     words = wanted.requirements.read_text(errors="replace").split() if wanted.requirements else []
     return [str(wanted.folder)] if "-e" in words or "--editable" in words else []
 
 
 def _files_of(wanted: EnvironmentSpec) -> list[Path]:
-    """All local files that it is installed from."""
     files = _all_below(wanted.folder) if wanted.package else []
     if wanted.requirements is None:
         return files
@@ -219,7 +215,7 @@ def _files_of(wanted: EnvironmentSpec) -> list[Path]:
 
 
 def _named_in(requirements: Path) -> list[Path]:
-    """Files beside it that it names: constraints, other lists, packages."""
+    """Constraints, other lists, packages."""
     words = requirements.read_text(errors="replace").replace("=", " ").split()
     named = sorted({requirements.parent / word.removeprefix("file:") for word in words})
     files: list[Path] = []
@@ -246,7 +242,7 @@ def _lock_file(folder: Path) -> Path:
 
 
 def _lock(folder: Path, kind: int) -> int | None:
-    """Returns a descriptor that holds the lock; None if others hold it."""
+    """None if others hold the lock."""
     file = _lock_file(folder)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -255,7 +251,7 @@ def _lock(folder: Path, kind: int) -> int | None:
             return descriptor
     except (BlockingIOError, FileNotFoundError):
         pass
-    os.close(descriptor)  # or the file was removed during the open
+    os.close(descriptor)  # or removed during the open
     return None
 
 

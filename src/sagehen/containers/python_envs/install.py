@@ -1,4 +1,4 @@
-"""Installs a user's requirements into a Python environment on top of the server's."""
+"""Installs a user's requirements on top of the server's environment."""
 
 import importlib.util
 import logging
@@ -21,22 +21,21 @@ __all__ = ["EnvironmentSpec", "Installer", "RequirementsError", "python_of"]
 
 _KEPT_LINES = 50
 _OTHER_PLACES = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT")
-"""pip settings that change where or what it installs"""
+"""change where or what pip installs"""
 
 log = logging.getLogger(__name__)
 
 
-class RequirementsError(SagehenError):
-    """The requirements cannot be installed."""
+class RequirementsError(SagehenError): ...
 
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """What to install of one folder of the user's code."""
+    """What to install of one code folder."""
 
     folder: Path
     package: bool = False
-    """the folder is a Python project, installed itself"""
+    """installs the folder itself, a Python project"""
 
     @property
     def requirements(self) -> Path | None:
@@ -44,7 +43,7 @@ class EnvironmentSpec:
         return file if file.is_file() else None
 
     def __str__(self) -> str:
-        """The path as the user knows it, without the container's folder."""
+        """Without the container's folder."""
         if self.package:
             return f"The package in {self.folder.name}"
         return f"The requirements in {self.folder.name}/requirements.txt"
@@ -58,7 +57,7 @@ class Installer:
     """Runs pip.
 
     Args:
-        variables: pip settings besides this process's own.
+        variables: additional pip settings.
         seconds: bound on one installation.
     """
 
@@ -72,12 +71,10 @@ class Installer:
             self._variables.setdefault("PIP_NO_CACHE_DIR", "1")
 
     def install(self, wanted: EnvironmentSpec, folder: Path) -> bool:
-        """Makes the environment; returns whether it has packages besides the server's.
-
-        Raises RequirementsError with pip's last error.
-        """
+        """Returns whether it has packages besides the server's. Raises RequirementsError with
+        pip's last error."""
         try:
-            # The environment sees the server's own pip, if any.
+            # The server's pip is visible there.
             with_pip = importlib.util.find_spec("pip") is None
             venv.EnvBuilder(symlinks=True, with_pip=with_pip).create(folder)
             site = next(folder.glob("lib/python*/site-packages"))
@@ -96,7 +93,7 @@ class Installer:
         mark = uuid4().hex
         process = subprocess.Popen(
             _pip(python, wanted),
-            cwd=wanted.folder,  # local paths in it are relative to this
+            cwd=wanted.folder,  # for local paths
             env=self._variables | {MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -132,7 +129,7 @@ def _pip(python: str, wanted: EnvironmentSpec) -> list[str]:
 
 
 def _relayed(process: "subprocess.Popen[str]") -> list[str]:
-    """Logs all lines and returns the last ones."""
+    """Logs all lines; returns the last ones."""
     assert process.stdout is not None
     kept: deque[str] = deque(maxlen=_KEPT_LINES)
     for line in process.stdout:
@@ -143,6 +140,6 @@ def _relayed(process: "subprocess.Popen[str]") -> list[str]:
 
 
 def _last_word(lines: list[str]) -> str:
-    """The last error, which pip's notes may follow; else the last line."""
+    """pip's notes may follow the last error."""
     errors = [line for line in lines if line.lower().startswith("error")]
     return (errors or lines or ["pip said nothing"])[-1]

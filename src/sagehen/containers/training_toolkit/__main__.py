@@ -1,9 +1,9 @@
-"""Runs the script that a training job's hyperparameters name.
+"""Runs the script that a training job's hyperparameters name, like AWS's sagemaker-training
+toolkit.
 
     python -m sagehen.containers.training_toolkit
 
-Behaves as AWS's sagemaker-training toolkit. Imports little: a job of ten milliseconds should not
-cost much more.
+Imports little: a job of ten milliseconds should not cost much more.
 """
 
 import os
@@ -60,7 +60,7 @@ def main(environ: Mapping[str, str]) -> int:
 
 
 def _run(folders: Folders, environ: Mapping[str, str]) -> int:
-    """Raises SagehenError if the script could not be started."""
+    """Raises SagehenError."""
     parameters = read_parameters(folders.read_config("hyperparameters.json"))
     program = environ.get("SAGEMAKER_PROGRAM") or parameters.text("sagemaker_program")
     if program is None:
@@ -104,8 +104,7 @@ def _invoke(
 def _install(folders: Folders, script: TrainingScript, environ: dict[str, str]) -> str:
     """Returns the interpreter with the code's requirements, and puts its programs first in PATH.
 
-    It is the container's own, on top of the shared installed environment, which a lock keeps as
-    long as this process lives.
+    It is on top of a shared environment, locked as long as this process lives.
     """
     own = environ.get("SAGEHEN_PYTHON")
     package = script.kind is ScriptKind.MODULE

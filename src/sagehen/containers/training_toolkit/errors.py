@@ -8,7 +8,7 @@ from sagehen.base.errors import SagehenError
 __all__ = ["CannotRun", "describe_failure"]
 
 MESSAGE_CHARACTERS = 600
-"""of the 1,024 of a SageMaker reason: the rest is for the command"""
+"""of SageMaker's 1,024: the rest is for the command"""
 KILLED = 137
 _TRACEBACK = "Traceback (most recent call last):"
 _LINES = 5
@@ -18,11 +18,11 @@ _RANK = re.compile(r"^\[rank\d+\]: ")
 
 
 class CannotRun(SagehenError):
-    """The script is not started; the message says why and what to do."""
+    """The message says why and what to do."""
 
 
 def describe_failure(status: int, command: list[str], errors: str) -> str:
-    """In the wording of AWS's toolkit.
+    """In the words of AWS's toolkit.
 
     Args:
         status: the script's, or 128 plus the signal's number.
@@ -36,7 +36,7 @@ def describe_failure(status: int, command: list[str], errors: str) -> str:
 
 
 def _before_torchrun(lines: list[str]) -> list[str]:
-    """The script's lines, without torchrun's report that follows them."""
+    """Drops torchrun's report."""
     ends = [at for at, line in enumerate(lines) if line.startswith(_TORCHRUN)]
     starts = [at for at, line in enumerate(lines[: ends[-1]]) if line == _TRACEBACK] if ends else []
     said = [_RANK.sub("", line) for line in lines[: starts[-1]]] if starts else []
@@ -44,12 +44,11 @@ def _before_torchrun(lines: list[str]) -> list[str]:
 
 
 def _message(errors: str) -> str:
-    """The script's exception, else its last lines."""
     lines = [line.rstrip() for line in errors.replace("\r", "\n").splitlines() if line.strip()]
     lines = _before_torchrun(lines)
     chosen = lines[-_LINES:]
     if _TRACEBACK in lines:
-        # The exception follows the last traceback's indented frames.
+        # It follows the last traceback's indented frames.
         last = len(lines) - lines[::-1].index(_TRACEBACK)
         raised = next((n for n in range(last, len(lines)) if not lines[n].startswith(" ")), None)
         chosen = lines[raised:] if raised is not None else chosen

@@ -1,4 +1,4 @@
-"""Hyperparameters: the toolkit's own, and the user's, which become the script's arguments."""
+"""Hyperparameters: the toolkit's, and the user's, which become arguments."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _KNOWN = (
 
 
 class Parameters:
-    """By name: `users`, and `own`, which start with `sagemaker_`."""
+    """`own` start with `sagemaker_`."""
 
     def __init__(self, users: "dict[str, Any]", own: "dict[str, Any]") -> None:
         self.users = users
@@ -33,7 +33,7 @@ class Parameters:
 
     @property
     def of_framework(self) -> "dict[str, Any]":
-        """Parameters that only some frameworks' containers know."""
+        """Known to some frameworks' containers only."""
         return {
             name: value
             for name, value in self.own.items()
@@ -41,16 +41,13 @@ class Parameters:
         }
 
     def text(self, name: str) -> str | None:
-        """One of our own; None if missing or empty."""
+        """None if missing or empty."""
         value = self.own.get(name)
         return str(value) if value not in (None, "") else None
 
 
 def read_parameters(given: "Mapping[str, Any]") -> Parameters:
-    """Decodes values that are JSON; keeps others as they are.
-
-    Raises CannotRun if one can be neither an argument nor a variable.
-    """
+    """Decodes JSON values. Raises CannotRun if one can be neither an argument nor a variable."""
     users: dict[str, Any] = {}
     own: dict[str, Any] = {}
     for name, text in given.items():

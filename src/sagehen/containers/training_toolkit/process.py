@@ -1,6 +1,6 @@
-"""Runs the script: relays its errors, keeping their end, and passes signals on to it.
+"""Runs the script, relaying its errors and signals.
 
-Uses system calls only: importing `subprocess` takes longer than many a script.
+By system calls only: importing `subprocess` takes longer than many a script.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ __all__ = ["EndedProcess", "run_command"]
 KEPT_BYTES = 16 * 1024
 READ_BYTES = 64 * 1024
 DRAINED_BYTES = 1024 * 1024
-"""read at most after the script's end, as others may still write"""
+"""after the script's end, as others may still write"""
 REST_POLL_MILLISECONDS = 500
 _SHELL = "/bin/bash"
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT)
@@ -28,9 +28,9 @@ class EndedProcess:
     """How the script has ended.
 
     Args:
-        status: the script's, or 128 plus the signal's number.
-        errors: the end of its standard error.
-        told: a signal was passed on to it.
+        status: 128 plus the signal's number, if any.
+        errors: the end of standard error.
+        told: a signal was passed on.
     """
 
     def __init__(self, status: int, errors: str, told: bool) -> None:
@@ -40,10 +40,8 @@ class EndedProcess:
 
 
 def run_command(command: list[str], environ: Mapping[str, str], *, as_group: bool) -> EndedProcess:
-    """Runs the script to its end, in the working folder.
-
-    Args:
-        as_group: signal and await the whole group: a shell neither passes signals on nor waits.
+    """Args:
+        as_group: signal and await the group: a shell does neither.
 
     Raises:
         CannotRun: the command cannot be executed.
@@ -107,7 +105,7 @@ class _Running:
                     os.kill(self._pid, number)
 
     def _reap(self) -> None:
-        """Reaps any child: as a container's first process it inherits orphans."""
+        """A container's first process inherits orphans."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._pid:
@@ -125,7 +123,7 @@ class _Running:
 
 
 def _catch_signals() -> int:
-    """Returns a descriptor from which signal numbers are read."""
+    """The descriptor yields signal numbers."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -139,7 +137,7 @@ def _spawn(command: list[str], environ: Mapping[str, str], errors: int, as_group
         try:
             return _posix_spawn(command, environ, errors, as_group)
         except OSError as problem:
-            # Like a shell does for a script without a shebang.
+            # Like a shell, for a script without a shebang.
             if problem.errno not in (errno.ENOEXEC, errno.EACCES) or not as_group:
                 raise
             return _posix_spawn([_SHELL, *command], environ, errors, as_group)

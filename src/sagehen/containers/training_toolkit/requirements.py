@@ -1,4 +1,4 @@
-"""Installs the user's requirements into an environment shared with other jobs and model servers."""
+"""Installs the user's requirements into a shared environment."""
 
 import logging
 import sys
@@ -19,10 +19,10 @@ KEPT_BYTES = 10 * 2**30
 
 
 def install(folders: Folders, package: bool, environ: Mapping[str, str], own: str | None) -> str:
-    """Returns the environment's interpreter; the environment is kept until this process ends.
+    """Returns the interpreter; the environment is kept until this process ends.
 
     Args:
-        own: the container's own interpreter, which then sees the environment's packages.
+        own: the container's interpreter, which then sees the packages.
 
     Raises RequirementsError or SettingError.
     """

@@ -1,5 +1,4 @@
-"""Finds the user's script, or its code in a channel (as jobs without network have it), and its
-command."""
+"""Finds the user's script or its code channel (of jobs without network), and its command."""
 
 import os
 from enum import Enum, auto
@@ -14,14 +13,14 @@ _LISTED = 10
 
 class ScriptKind(Enum):
     MODULE = auto()
-    """of a package, which is installed first"""
+    """a package, installed first"""
     PYTHON = auto()
     COMMAND = auto()
     """a shell script or any executable"""
 
 
 class TrainingScript:
-    """`name` is the path below the code's folder."""
+    """`name`: below the code's folder."""
 
     def __init__(self, name: str, kind: ScriptKind) -> None:
         self.name = name
@@ -29,13 +28,11 @@ class TrainingScript:
 
 
 def find_script(folders: Folders, program: str, archive: str | None) -> TrainingScript:
-    """Finds `program` in the code's folder.
-
-    Args:
-        archive: the code's source, for the message.
+    """Args:
+        archive: for the message.
 
     Raises:
-        CannotRun: the script is missing or outside the folder.
+        CannotRun: missing, or outside the folder.
     """
     name = os.path.relpath(os.path.join(folders.code, folders.local(program)), folders.code)
     if name.startswith("..") or "\0" in name:
@@ -56,7 +53,7 @@ def find_script(folders: Folders, program: str, archive: str | None) -> Training
 
 
 def plan_command(script: TrainingScript, python: str, arguments: list[str]) -> list[str]:
-    """The command runs in the code's folder."""
+    """To be run in the code's folder."""
     if script.kind is ScriptKind.MODULE:
         module = script.name.removesuffix(".py").replace(os.sep, ".")
         return [python, "-m", module, *arguments]
@@ -66,7 +63,7 @@ def plan_command(script: TrainingScript, python: str, arguments: list[str]) -> l
 
 
 def _is_package(folder: str) -> bool:
-    """Has a setup.py, or a pyproject.toml with a build system or project name."""
+    """By setup.py, or pyproject.toml with a build system or name."""
     if os.path.isfile(os.path.join(folder, "setup.py")):
         return True
     path = os.path.join(folder, "pyproject.toml")
@@ -92,13 +89,13 @@ def _listed(folder: str) -> str:
 
 
 def bring_code(folders: Folders, submitted: str | None) -> None:
-    """Copies or unpacks code from a channel; code from S3 is there already.
+    """Code from S3 is there already.
 
     Args:
         submitted: sagemaker_submit_directory.
 
     Raises:
-        CannotRun: there is no code, or it cannot be unpacked.
+        CannotRun: no code, or a bad archive.
     """
     os.makedirs(folders.code, exist_ok=True)
     if os.listdir(folders.code):

@@ -1,4 +1,4 @@
-"""Runs a script by `torchrun` on each host: the estimators' `torch_distributed` distribution."""
+"""Runs a script by `torchrun` on each host: the distribution `torch_distributed`."""
 
 from collections.abc import Mapping
 
@@ -24,15 +24,14 @@ def plan_torchrun(
     resources: "Mapping[str, Any]",
     environ: Mapping[str, str],
 ) -> list[str]:
-    """Returns the command before the script, as AWS's toolkit builds it.
+    """The command before the script, as AWS's toolkit builds it.
 
-    The toolkit names the first host only if there are several. Here hosts share a machine, so the
-    job's own port is needed always.
+    Unlike the toolkit, always names the first host: hosts share a machine, and torchrun's default
+    port is everybody's.
 
     Args:
-        python: runs torch.
         resources: `resourceconfig.json`.
-        environ: the script's: `SM_NUM_GPUS`, and `MASTER_ADDR` and `MASTER_PORT` if set.
+        environ: the script's.
 
     Raises:
         CannotRun: not a Python script, or a bad number of processes.
@@ -51,7 +50,7 @@ def plan_torchrun(
         "--master_port": environ.get("MASTER_PORT") or _MASTER_PORT,
         "--node_rank": str(hosts.index(resources["current_host"])),
     }
-    # The torchrun program runs only the Python that torch is installed in.
+    # torchrun's program runs only the Python with torch.
     return [
         python,
         "-m",

@@ -1,7 +1,7 @@
-"""Restores and saves one host's checkpoints in the object store.
+"""Keeps one host's checkpoints in the object store.
 
-The store always holds the files of one moment, in the order they were written: only whole files are
-uploaded, older before newer, and deletions follow after all uploads.
+The store always holds the files of one moment: only whole files go up, older before newer, and
+deletions follow all uploads.
 """
 
 import errno
@@ -41,14 +41,14 @@ log = logging.getLogger(__name__)
 
 LONGEST_PAUSE_SECONDS = 60.0
 PAUSE_PER_PASS = 5
-"""times as long as a pass took, to limit its cost"""
+"""times as long as a pass took"""
 KEYS_TOGETHER = 1000
 MOST_LOOKS = 5
-"""a constantly changing file is stored after this many looks"""
+"""then a constantly changing file is stored"""
 
 
 class FileSignature(msgspec.Struct, frozen=True, order=True):
-    """Identifies a file's content; ordered by time."""
+    """Changes with the content; ordered by time."""
 
     mtime_ns: int
     size: int
@@ -57,7 +57,6 @@ class FileSignature(msgspec.Struct, frozen=True, order=True):
 
 class _File(msgspec.Struct, frozen=True):
     path: str
-    """below the folder"""
     source: Path
     signature: FileSignature
 
@@ -67,8 +66,8 @@ class Checkpoints:
     Args:
         folder: the host's.
         base: what its container sees as /opt/ml.
-        location: its contents are common to all hosts.
-        pause_seconds: between looks at the folder.
+        location: shared by all hosts.
+        pause_seconds: between looks.
     """
 
     def __init__(
@@ -87,27 +86,19 @@ class Checkpoints:
         self._clock = clock
         self._pause_seconds = pause_seconds
         self._stored: dict[str, FileSignature] = {}
-        """what this host has stored or restored"""
         self._seen: dict[str, FileSignature] = {}
-        """as of the last look"""
         self._refused: set[str] = set()
         """files that cannot be objects"""
         self._looks: Counter[str] = Counter()
-        """how often each file was found changed since it was last stored"""
+        """looks with a change since last stored"""
         self._notes: list[dict[str, FileSignature]] = []
-        """the whole files before each signal to the container"""
+        """whole files before each signal"""
         self._held = False
         """no uploads until the end"""
         self._pass = threading.Lock()
 
     async def restore(self, allowance: Allowance) -> None:
-        """Restores the checkpoints of an earlier attempt.
-
-        Raises:
-            JobFailed: the bucket is missing, or a key cannot be a file.
-            JobLost: the store was unavailable for too long.
-            DiskFull: there is no space for them.
-        """
+        """Raises JobFailed (no bucket, or a bad key), JobLost or DiskFull."""
         found = await self._transfers.insist(self._find)
         allowance.check_inputs(sum(one.size for one in found))
         await download(found, self._folder, self._transfers, allowance)
@@ -116,7 +107,7 @@ class Checkpoints:
         self._stored = {path: one.signature for path, one in there.items()}
 
     async def keep(self) -> None:
-        """Uploads new files until cancelled; tolerates an unavailable store."""
+        """Runs until cancelled; tolerates an unavailable store."""
         pause = self._pause_seconds
         while True:
             await self._clock.sleep(pause)
@@ -131,7 +122,7 @@ class Checkpoints:
                 pause = max(self._pause_seconds, PAUSE_PER_PASS * took)
 
     def note_writers(self) -> None:
-        """To be called before a signal that may end the writer: its open files stay incomplete."""
+        """To be called before a signal: the writer's open files stay incomplete."""
         self._held = True
         now = self._look()
         whole = {
@@ -145,17 +136,14 @@ class Checkpoints:
         """Makes the store equal to the folder once all writers have ended.
 
         Args:
-            killed_by: the signal that ended a job to be resumed: possibly incomplete files do not
-                replace stored ones.
+            killed_by: the signal that ended a job to be resumed: incomplete files do not replace
+                stored ones.
 
-        Raises:
-            JobFailed: the bucket is missing.
-            JobLost: the store was unavailable for too long.
-            DiskFull: there is no space for them.
+        Raises JobFailed (no bucket), JobLost or DiskFull.
         """
         whole = None
         if killed_by is not None and self._notes:
-            # SIGKILL comes after all notes; another signal may have come before the last.
+            # SIGKILL follows all notes; others may come before the last.
             whole = self._notes[-1 if killed_by == signal.SIGKILL else 0]
         await self._transfers.insist(partial(self._sync, last=True, whole=whole))
 
@@ -166,16 +154,12 @@ class Checkpoints:
             raise JobFailed(download_failed("NoSuchBucket", self._location.url)) from error
 
     def _set_times(self, found: list[InputObject]) -> None:
-        """Keeps the stored order: scripts take the newest file for the last."""
+        """In stored order: scripts take the newest file for the last."""
         for one in found:
             os.utime(self._folder / one.path, (one.modified_at, one.modified_at))
 
     def _sync(self, last: bool, whole: dict[str, FileSignature] | None = None) -> None:
-        """One pass; failures are left for the next.
-
-        Args:
-            whole: if given, only these files are uploaded.
-        """
+        """Failures are left for the next pass. `whole` limits the uploads."""
         with self._pass:  # a cancelled pass may still run
             now = self._look()
             changed = [one for one in now.values() if not _is_in(one, self._stored)]
@@ -185,11 +169,10 @@ class Checkpoints:
             if left and last:
                 raise Unavailable(f"Checkpoints are still being written: {left[0]}.")
             self._seen = {path: one.signature for path, one in now.items()}
-            # If the whole folder is missing, its files were not deleted one by one: keep them
-            # stored.
+            # A missing folder does not mean deleted files: keep them stored.
             is_there = self._folder.is_dir()
             gone = [path for path in self._stored if path not in now] if is_there else []
-            # A file open for this long does not replace the deleted ones.
+            # A file open for this long does not replace deleted ones.
             all_go = len(may_go) == len(changed)
             if gone and all_go and not any(self._looks[path] < MOST_LOOKS for path in left):
                 self._delete(gone)
@@ -199,11 +182,11 @@ class Checkpoints:
         return {one.path: one for one in found if one.path not in self._refused}
 
     def _store(self, one: _File, last: bool) -> bool:
-        """Returns whether the file is stored, or never can be."""
+        """Also true if the file never can be stored."""
         self._transfers.check()
         self._looks[one.path] += 1
         growing = not last and is_being_written(one.source)
-        # Checked after `growing`: a writer that has died meanwhile has nothing open.
+        # After `growing`: a dead writer has nothing open.
         if not last and (self._held or not self._may_go(one, growing)):
             return False
         try:
@@ -224,20 +207,18 @@ class Checkpoints:
         return True
 
     def _may_go(self, one: _File, is_written: bool) -> bool:
-        """Whether the file is whole, as far as can be told."""
         looks = self._looks[one.path]
         if is_written:
-            # An append-only file is always whole. The check is slow, so not at each look.
+            # An append-only file is always whole; the check is slow.
             return looks % MOST_LOOKS == 0 and is_only_appended_to(one.source)
         before = self._seen.get(one.path)
         if before is not None and before.inode != one.signature.inode:
-            return True  # written elsewhere and moved here when whole
+            return True  # moved here when whole
         # A file written in steps may be unfinished, but some change forever.
         return before == one.signature or looks >= MOST_LOOKS
 
     def _put(self, one: _File, growing: bool) -> None:
-        """Uploads a file as it was when looked at. Raises _Changed, without an object, if it
-        changes."""
+        """Raises _Changed, without an object, if the file changes meanwhile."""
         objects, location = self._transfers.objects, self._location.below(one.path)
         with (
             one.source.open("rb") as file,
@@ -263,12 +244,11 @@ def _is_in(one: _File, known: dict[str, FileSignature]) -> bool:
     return known.get(one.path) == one.signature
 
 
-class _Changed(Exception):
-    """A file has changed since it was looked at."""
+class _Changed(Exception): ...
 
 
 def _files(folder: Path, base: Path) -> Iterator[_File]:
-    """Yields all regular files below a folder, never outside."""
+    """Regular files only, never outside the folder."""
     root = os.path.realpath(folder)
     left = [""]
     while left:
@@ -276,7 +256,7 @@ def _files(folder: Path, base: Path) -> Iterator[_File]:
         try:
             entries = list(os.scandir(folder / above))
         except (FileNotFoundError, NotADirectoryError):
-            continue  # removed meanwhile
+            continue
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
@@ -290,10 +270,10 @@ def _files(folder: Path, base: Path) -> Iterator[_File]:
 
 
 def _describe(path: str, source: Path, root: str, base: Path) -> _File | None:
-    """Returns None if it is not a file or is gone."""
+    """None if gone or not a file."""
     try:
         if source.is_symlink():
-            # A link to a file of the same folder counts as that file.
+            # A link inside the folder counts as its target.
             real = resolve(source, base)
             if real is None or not real.startswith(root + os.sep):
                 return None

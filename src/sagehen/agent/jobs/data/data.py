@@ -21,12 +21,6 @@ __all__ = ["InputData", "JobData"]
 
 
 class InputData:
-    """
-    Args:
-        places: of all hosts of the job.
-        allowances: of the same hosts.
-    """
-
     def __init__(
         self,
         places: Sequence[HostPlace],
@@ -39,13 +33,7 @@ class InputData:
         self._allowances = allowances
 
     async def fetch(self) -> None:
-        """Fetches code and channels.
-
-        Raises:
-            JobFailed: an input is missing, unusable or too large.
-            JobLost: the store was unavailable for too long.
-            DiskFull: there is no space for it.
-        """
+        """Raises JobFailed (a missing, unusable or too large input), JobLost or DiskFull."""
         location = code_location(self._spec)
         if location is not None:
             for place, allowance in zip(self._places, self._allowances, strict=True):
@@ -106,7 +94,6 @@ class JobData:
         ]
 
     async def fetch(self) -> None:
-        """Fetches code, channels and earlier checkpoints."""
         try:
             await self._inputs.fetch()
             for checkpoints, allowance in zip(self._checkpoints, self._allowances, strict=False):
@@ -115,11 +102,11 @@ class JobData:
             raise JobLost(str(error)) from error
 
     async def keep_checkpoints(self) -> None:
-        """Saves checkpoints while the code runs, until cancelled."""
+        """Runs until cancelled."""
         await asyncio.gather(*(checkpoints.keep() for checkpoints in self._checkpoints))
 
     async def note_writers(self) -> None:
-        """To be called before a signal that may end the code."""
+        """To be called before a signal to the code."""
         noting = [asyncio.to_thread(checkpoints.note_writers) for checkpoints in self._checkpoints]
         await asyncio.wait_for(asyncio.gather(*noting), NOTING_SECONDS)
 
@@ -127,25 +114,23 @@ class JobData:
         return (await asyncio.to_thread(read_room, self._jobs)).is_low
 
     async def make_room(self, outputs_are_kept: bool) -> None:
-        """If the disk is nearly full, removes files that are no longer read."""
+        """Removes what is no longer read, if the disk is nearly full."""
         if await self.is_room_low():
             drop = self._outputs.drop_others if outputs_are_kept else self._drop_all
             await self._transfers.run(drop)
 
     def wait_for_room(self) -> None:
-        """Allows waits for disk space from now on, unless given up."""
+        """Allows waits from now on, unless given up."""
         self._transfers.room.allow()
 
     def give_up_room(self) -> None:
-        """Stops waiting for a full disk."""
         self._transfers.room.give_up()
 
     def hurry(self) -> None:
-        """After a stop request: limits the wait for an unavailable store."""
+        """Limits the wait for an unavailable store."""
         self._transfers.hurry(self._stop_patience_seconds)
 
     async def no_room(self, error: DiskFull) -> JobFailed:
-        """The failure for outputs or checkpoints that were given up."""
         room_wait = self._transfers.room
         room = await asyncio.to_thread(read_room, self._jobs)
         told = " It was told to end, and waited no longer." if room_wait.is_given_up else ""
@@ -155,27 +140,24 @@ class JobData:
         return JobFailed(disk_full(lost, room.free, room.size))
 
     async def save_checkpoints(self, killed_by: Sequence[int | None] = ()) -> None:
-        """To be called once the code has ended; `killed_by` has a signal per host of a job to be
-        resumed."""
+        """After the code's end; `killed_by` has a signal per host of a job to be resumed."""
         killed = dict(enumerate(killed_by))
         await asyncio.gather(
             *(one.finish(killed.get(at)) for at, one in enumerate(self._checkpoints))
         )
 
     async def upload(self) -> tuple[str, ...]:
-        """Uploads the job's results; see `JobReport.artifacts`."""
+        """See `JobReport.artifacts`."""
         return await self._outputs.upload()
 
     def _drop_all(self) -> None:
-        """Removes all but checkpoints."""
         for place in self._places:
             for folder in (place.model, place.output, place.inputs, place.tmp):
                 remove_tree(folder)
 
     async def halt(self) -> None:
-        """Cancels transfers; threads may notice only when the store answers."""
+        """Threads may notice only when the store answers."""
         await self._transfers.halt()
 
     async def close(self) -> None:
-        """Waits until no transfer is running."""
         await self._transfers.close()

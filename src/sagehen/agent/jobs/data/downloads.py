@@ -1,4 +1,4 @@
-"""Downloads a job's inputs and code archive into a host's folder, before its container starts."""
+"""Downloads a job's inputs and code into a host's folder."""
 
 import gzip
 import io
@@ -31,13 +31,7 @@ COPY_BYTES = 2**20
 async def download(
     inputs: Sequence[InputObject], folder: Path, transfers: Transfers, allowance: Allowance
 ) -> None:
-    """Writes each object into its file below `folder`.
-
-    Raises:
-        JobFailed: an object is gone, malformed or too large.
-        JobLost: the store was unavailable for too long.
-        DiskFull: there is no space for it.
-    """
+    """Raises JobFailed (an object is gone, malformed or too large), JobLost or DiskFull."""
     await transfers.each(partial(_write_some, folder, transfers, allowance), _together(inputs))
 
 
@@ -125,17 +119,12 @@ READ_BYTES = 2**20
 
 
 def code_location(spec: JobSpec) -> Location | None:
-    """The archive of `sagemaker_submit_directory`; None if the code is in the container or there is
-    none.
-
-    Raises:
-        Invalid: the address is malformed.
-    """
+    """None if the container has the code. Raises Invalid."""
     value = spec.hyperparameters.get(SUBMIT_DIRECTORY)
     if value is None:
         return None
     try:
-        said = json.loads(value)  # The SDK writes JSON, other clients the plain address.
+        said = json.loads(value)  # The SDK writes JSON, others the plain address.
     except ValueError:
         said = value
     if not isinstance(said, str) or not said.startswith(("s3://", "https://")):
@@ -146,13 +135,7 @@ def code_location(spec: JobSpec) -> Location | None:
 async def fetch_code(
     location: Location, folder: Path, transfers: Transfers, allowance: Allowance
 ) -> None:
-    """Unpacks the archive into `folder`.
-
-    Raises:
-        JobFailed: the archive is missing or cannot be unpacked safely.
-        JobLost: the store was unavailable for too long.
-        DiskFull: there is no space for it.
-    """
+    """Raises JobFailed (missing or unsafe), JobLost or DiskFull."""
     await transfers.insist(partial(_fetch, location, folder, transfers, allowance))
 
 

@@ -1,5 +1,4 @@
-"""Finds the objects of a channel, their paths in its folder, and each host's share. A manifest
-names objects:
+"""Finds a channel's objects, their paths and each host's share. A manifest:
 
 [{"prefix": "s3://bucket/some/prefix/"}, "relative/path/1", "relative/path/2"]
 """
@@ -25,11 +24,11 @@ MOST_BYTES = 64 * 2**20
 
 
 def read_manifest(objects: ObjectStore, manifest: Location) -> Iterator[tuple[Location, str]]:
-    """Yields each object with its path below the prefix. Blocks.
+    """Yields objects with their paths below the prefix. Blocks.
 
     Raises:
         JobFailed: the manifest is malformed.
-        NoSuchBucket, NoSuchKey: the manifest is missing.
+        NoSuchBucket, NoSuchKey: it is missing.
     """
     with objects.open(manifest.bucket, manifest.key) as opened:
         if opened.info.size > MOST_BYTES:
@@ -48,7 +47,7 @@ def read_manifest(objects: ObjectStore, manifest: Location) -> Iterator[tuple[Lo
     for number, entry in enumerate(entries[1:], 2):
         if not isinstance(entry, str):
             raise _refused(manifest, f"its entry {number} is not a name")
-        # Plain concatenation: the prefix need not end at a folder.
+        # The prefix need not end at a folder.
         yield Location(prefix.bucket, prefix.key + entry), entry
 
 
@@ -57,33 +56,31 @@ def _refused(manifest: Location, why: str) -> JobFailed:
 
 
 MOST_OBJECTS = 500_000
-"""per channel: their names are held in memory"""
+"""names are held in memory"""
 OBJECTS_PER_PAGE = 1000
 GZIP_SUFFIX = ".gz"
 
 
 class InputObject(msgspec.Struct, frozen=True, kw_only=True):
-    """One object that becomes a file."""
-
     location: Location
     size: int
     modified_at: float
     """Unix time"""
     path: str
-    """relative, checked to stay inside its folder"""
+    """checked: inside its folder"""
     gunzip: bool = False
 
 
 def find_inputs(
     objects: ObjectStore, channel: ChannelSpec, check: Callable[[], None]
 ) -> list[InputObject]:
-    """Lists all objects of a channel, ordered by key. Blocks.
+    """Ordered by key. Blocks.
 
     Args:
-        check: called now and then; may raise to cancel.
+        check: called now and then; may raise.
 
     Raises:
-        JobFailed: there are no objects, or one cannot be a file.
+        JobFailed: no objects, or a bad key.
     """
     location = parse_location(channel.s3_uri)
     gunzip = channel.compression == "Gzip"
@@ -92,7 +89,7 @@ def find_inputs(
             found = _below(objects, location, check)
         elif channel.data_type == "ManifestFile":
             found = _named(objects, location, check)
-        else:  # The augmented manifest itself; the reader chooses the attributes.
+        else:  # The augmented manifest itself.
             found = iter([(objects.head(location.bucket, location.key), _last(location.key))])
         inputs = [
             _input(info, path, gunzip)
@@ -111,11 +108,11 @@ def find_inputs(
 def list_below(
     objects: ObjectStore, folder: Location, check: Callable[[], None]
 ) -> list[InputObject]:
-    """Lists the objects below a folder, if any. Blocks.
+    """May be empty. Blocks.
 
     Raises:
-        JobFailed: a key cannot be a file.
-        NoSuchBucket: the bucket is missing.
+        JobFailed: a bad key.
+        NoSuchBucket: no bucket.
     """
     found = _bounded(_below(objects, folder.below(""), check), folder.url)
     return [_input(info, path, gunzip=False) for info, path in _without_remains(found)]
@@ -124,7 +121,7 @@ def list_below(
 def share(
     inputs: Sequence[InputObject], channel: ChannelSpec, number: int, hosts: int
 ) -> Sequence[InputObject]:
-    """The inputs of one host; `number` counts from 1."""
+    """`number` counts from 1."""
     if channel.distribution != "ShardedByS3Key" or hosts == 1:
         return inputs
     ordered = list(inputs)
@@ -142,13 +139,13 @@ def _below(
         query = ListingQuery(prefix=prefix.key, after=after, limit=OBJECTS_PER_PAGE)
         page = objects.list_page(prefix.bucket, query)
         for info in page.objects:
-            if info.size or not info.key.endswith("/"):  # else a folder marker of a console
+            if info.size or not info.key.endswith("/"):  # else a console's folder marker
                 yield info, _relative(prefix.key, info.key)
         after, more = page.last, page.truncated
 
 
 def _relative(prefix: str, key: str) -> str:
-    """`data/train` below `data/` or `data` is `train`; below `data/tr` too, a whole name."""
+    """`data/train` below `data/`, `data` or `data/tr` is `train`."""
     rest = key[len(prefix) :]
     if not prefix or prefix.endswith("/"):
         return rest
@@ -207,8 +204,7 @@ def _input(info: ObjectInfo, path: str, gunzip: bool) -> InputObject:
 def _without_remains(
     found: Iterable[tuple[ObjectInfo, str]],
 ) -> list[tuple[ObjectInfo, str]]:
-    """Drops the older where both a file and a folder of a name exist: an attempt that ended
-    early has not deleted it."""
+    """Drops the older of a file and a folder of one name, left by an attempt that ended early."""
     files: set[str] = set()
     folders: set[str] = set()
     kept = []
@@ -222,7 +218,7 @@ def _without_remains(
 
 
 def _refuse_collisions(inputs: Sequence[InputObject]) -> None:
-    """Rejects two inputs of one path, or a file where another needs a folder."""
+    """Two of one path, or a file where a folder is needed."""
     files: dict[str, str] = {}
     for one in inputs:
         key = one.location.key

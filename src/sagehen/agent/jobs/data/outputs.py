@@ -1,4 +1,4 @@
-"""Uploads a job's model and other output, as archives or file by file."""
+"""Uploads a job's model and other output, as archives or files."""
 
 import errno
 import gzip
@@ -29,21 +29,18 @@ log = logging.getLogger(__name__)
 COMPRESSION = 4
 """of 9: half as fast as 1, nearly as small as 6"""
 MADE_AT = 315_532_800
-"""1980, the earliest a zip file can hold: equal files make equal archives"""
+"""1980, the first year in zip files: equal files make equal archives"""
 BUFFER_BYTES = 2**20
 
 
 class LeftFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, folder or link to keep."""
-
     path: str
-    """below the folder"""
     source: Path
     """a link's target"""
     mode: int
     size: int = 0
     leads_to: str | None = None
-    """for a link inside the folder: its text"""
+    """the text of a link inside the folder"""
 
     @property
     def is_folder(self) -> bool:
@@ -55,10 +52,10 @@ class LeftFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect(folders: Sequence[tuple[Path, Path]]) -> list[LeftFile]:
-    """Merges all hosts' files by path; the first host's wins. Blocks.
+    """By path; the first host's file wins. Blocks.
 
     Args:
-        folders: each host's folder, with its /opt/ml.
+        folders: each host's, with its /opt/ml.
     """
     found: dict[str, LeftFile] = {}
     for folder, base in folders:
@@ -69,7 +66,7 @@ def collect(folders: Sequence[tuple[Path, Path]]) -> list[LeftFile]:
 
 
 class _Walk:
-    """Walks one host's folder without following links."""
+    """Does not follow links."""
 
     def __init__(self, folder: Path, base: Path, found: dict[str, LeftFile]) -> None:
         self._folder = folder
@@ -106,7 +103,7 @@ class _Walk:
         return None
 
     def _describe_link(self, path: str, link: Path) -> LeftFile | None:
-        """Keeps a link that any container can follow; else describes its target."""
+        """Keeps a link that any container can follow."""
         said, real = os.readlink(link), resolve(link, self._base)
         if real is None:
             return None
@@ -122,11 +119,7 @@ class _Walk:
 
 
 def write_archive(files: Sequence[LeftFile], target: IO[bytes]) -> None:
-    """Writes a reproducible tar.gz.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """Reproducible. Raises OSError."""
     with (
         gzip.GzipFile("", "wb", COMPRESSION, cast("BinaryIO", target), mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w|", bufsize=BUFFER_BYTES) as tar,
@@ -153,15 +146,10 @@ def _add(tar: tarfile.TarFile, one: LeftFile) -> None:
 
 
 _BY_THE_JOB = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENAMETOOLONG, errno.ELOOP)
-"""read errors that the job itself has caused"""
+"""the job's own fault"""
 
 
 class JobOutputs:
-    """
-    Args:
-        places: of all hosts; their files are merged.
-    """
-
     def __init__(self, places: Sequence[HostPlace], transfers: Transfers) -> None:
         self._places = places
         self._spec = places[0].spec
@@ -171,12 +159,9 @@ class JobOutputs:
         )
 
     async def upload(self) -> tuple[str, ...]:
-        """Uploads everything; returns the names below the job's folder in the store.
+        """Returns names below the job's folder in the store.
 
-        Raises:
-            JobFailed: the target is invalid, or a file is unreadable or too large.
-            JobLost: the store was unavailable for too long.
-            DiskFull: there is no space for it.
+        Raises JobFailed (bad target, unreadable or too large file), JobLost or DiskFull.
         """
         left = await self._transfers.run(self._collect)
         self._check_size(left)
@@ -190,7 +175,7 @@ class JobOutputs:
         return tuple(names)
 
     def drop_others(self) -> None:
-        """Removes inputs and temporary files unless a link leads to one. Blocks."""
+        """Keeps what a link leads to. Blocks."""
         try:
             left = self._collect()
         except JobFailed:
@@ -214,7 +199,7 @@ class JobOutputs:
                 "data": collect([(place.output, place.base) for place in self._places]),
             }
         except OSError as error:
-            # The job's code has ended, so a retry would fail alike.
+            # A retry would fail alike: the code has ended.
             if error.errno in _BY_THE_JOB:
                 why = f"{error.strerror}: {str(error.filename)[-200:]!r}"
                 raise JobFailed(upload_failed(self._folder.url, why)) from error
@@ -247,7 +232,7 @@ class JobOutputs:
 
 
 def _check_readable(files: Sequence[LeftFile], location: Location) -> None:
-    """Checks now: these errors are permanent, later ones may be temporary."""
+    """Now, as later errors may be temporary."""
     for one in files:
         try:
             if one.has_bytes:

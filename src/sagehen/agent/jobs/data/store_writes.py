@@ -1,5 +1,5 @@
-"""Writes a job's files into the object store, atomically; tells where links lead and whether a
-file is being written. Blocks."""
+"""Writes a job's files into the object store, atomically; resolves links and detects writers.
+Blocks."""
 
 import errno
 import fcntl
@@ -36,13 +36,13 @@ LONGEST_KEY_BYTES = 1024
 def put_stream(
     objects: ObjectStore, location: Location, check: Callable[[], None]
 ) -> Iterator[IO[bytes]]:
-    """Writes an object; an exception discards it.
+    """An exception discards the object.
 
     Args:
-        check: called for each chunk; may raise to cancel.
+        check: called per chunk; may raise.
 
     Raises:
-        JobFailed: the bucket is missing, or the object is invalid.
+        JobFailed: no bucket, or an invalid object.
         Unavailable, OSError: temporary failures.
     """
     draft = objects.draft()
@@ -61,7 +61,7 @@ def put_stream(
 
 
 def check_key(location: Location) -> None:
-    """Raises JobFailed if no object can have that key."""
+    """Raises JobFailed."""
     try:
         size = len(location.key.encode())
     except UnicodeEncodeError:
@@ -90,11 +90,7 @@ OPT_ML = "/opt/ml/"
 
 
 def resolve(link: Path, base: Path) -> str | None:
-    """The real path of a container's link, or None if its target is missing. Blocks.
-
-    Args:
-        base: what the container sees as /opt/ml.
-    """
+    """None if the target is missing. Blocks. `base` is the container's /opt/ml."""
     try:
         said = os.readlink(link)
         if said.startswith(OPT_ML):
@@ -107,15 +103,15 @@ def resolve(link: Path, base: Path) -> str | None:
 def is_being_written(path: Path) -> bool:
     """Whether a process has the file open or mapped for writing; False if unknown.
 
-    The kernel grants no read lease on such a file. A process that opens it at this moment waits
-    until the lease is returned at once.
+    The kernel grants no read lease on such a file. A process opening it now waits for the lease,
+    which is returned at once.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        # the signal for a broken lease; the default would end this process
+        # the default signal would end this process
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -127,10 +123,7 @@ def is_being_written(path: Path) -> bool:
 
 
 def is_only_appended_to(path: Path) -> bool:
-    """Whether all writers have opened the file for appending only; False if none is found.
-
-    Scans the open files of all accessible processes, in about 10 ms.
-    """
+    """Whether all writers, at least one, can only append. Scans open files in about 10 ms."""
     try:
         info = path.stat()
     except OSError:
@@ -140,7 +133,7 @@ def is_only_appended_to(path: Path) -> bool:
 
 
 def _writers(device: int, inode: int) -> Iterator[int]:
-    """Yields the flags of every writable descriptor of the file."""
+    """Yields the flags of writable descriptors."""
     for process in _names("/proc"):
         if not process.isdigit():
             continue

@@ -1,5 +1,5 @@
-"""A job's transfers with the object store: in threads, with retries while the store or the disk
-is unavailable."""
+"""A job's transfers with the object store: threads, and retries while store or disk are
+unavailable."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ __all__ = ["DiskFull", "Halted", "RoomWait", "Transfers"]
 log = logging.getLogger(__name__)
 
 ROOM_SECONDS = 60.0
-"""in total: meanwhile the job's own files take space that others need"""
+"""in total: the job's files take space that others need"""
 PAUSE_SECONDS = 5.0
 
 
@@ -46,11 +46,7 @@ class RoomWait:
         self._given_up.set()
 
     async def may_come(self, why: str) -> bool:
-        """Waits a moment; returns whether another try is worthwhile.
-
-        Args:
-            why: the reason, for the log.
-        """
+        """Whether to try again. `why` is for the log."""
         if not self._allowed or self.is_given_up:
             return False
         now = self._clock.monotonic()
@@ -75,24 +71,24 @@ class RoomWait:
 AT_ONCE = 8
 """per job"""
 HANGS_SECONDS = 5.0
-"""the store's client retries for minutes; others must not wait for that"""
+"""the store's client retries for minutes; others must not wait"""
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 
 
 class Halted(SagehenError):
-    """The job is over: its threads are to stop."""
+    """The job is over."""
 
 
 class DiskFull(SagehenError):
-    """There is no space for a job's files or objects."""
+    """No space for a job's files or objects."""
 
 
 class Transfers:
     """
     Args:
-        patience_seconds: how long the store may be unavailable.
+        patience_seconds: for an unavailable store.
     """
 
     def __init__(
@@ -108,18 +104,18 @@ class Transfers:
         self._hurried = False
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Runs `work` in a thread, which goes on if the caller is cancelled."""
+        """The thread goes on if the caller is cancelled."""
         task = asyncio.ensure_future(self._threads.run(partial(self._begin, work)))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
     async def insist(self, work: Callable[[], T]) -> T:
-        """Runs `work` again while the store is unavailable.
+        """Retries while the store is unavailable.
 
         Raises:
-            JobLost: the store was unavailable for too long.
-            DiskFull: the store or this machine is full, and waiting was given up.
+            JobLost: for too long.
+            DiskFull: and waiting was given up.
         """
         while True:
             try:
@@ -132,7 +128,7 @@ class Transfers:
                 raise JobLost(f"The object store cannot be had: {error}{told}") from error
 
     async def each(self, work: Callable[[Item], object], items: Iterable[Item]) -> None:
-        """Insists on `work` for each of `items`, some concurrently."""
+        """Some items run concurrently."""
         left = iter(items)
 
         async def take() -> None:
@@ -148,17 +144,16 @@ class Transfers:
             await asyncio.gather(*takers, return_exceptions=True)
 
     def check(self) -> None:
-        """Called by threads regularly. Raises Halted."""
+        """For threads. Raises Halted."""
         if self._halted:
             raise Halted("The job is over.")
 
     def hurry(self, seconds: float) -> None:
-        """Limits the wait for an unavailable store from now on."""
         self._hurried = True
         self._patience.limit(seconds)
 
     async def halt(self) -> None:
-        """Stops all transfers, and waits until they have ended or hang in the store."""
+        """Returns when all transfers have ended or hang in the store."""
         self._halted = True
         if self._under_way:
             ends = asyncio.ensure_future(self._ends())
@@ -168,7 +163,7 @@ class Transfers:
             enough.cancel()
 
     async def close(self) -> None:
-        """Halts, and waits for all threads."""
+        """Waits for all threads."""
         self._halted = True
         await self._ends()
 
