@@ -62,7 +62,7 @@ async def answer_list(
     list_now: Callable[[], object],
     wait: Callable[[int, float], Coroutine[Any, Any, object]],
 ) -> Response:
-    """With `since`, a long poll of `wait_seconds`."""
+    """Answers a list; with `since`, after a long poll of `wait_seconds`."""
     since = request.query_params.get("since")
     if since is None:
         return answer_json(list_now())

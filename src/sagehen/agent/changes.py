@@ -11,7 +11,7 @@ SOON_SECONDS = 0.05
 
 
 class Changes:
-    """To be used from the event loop."""
+    """Counts a list's changes. Must be used from the event loop."""
 
     def __init__(self, clock: Clock) -> None:
         # From the time: never the version that an earlier agent's waiters know.
@@ -29,7 +29,7 @@ class Changes:
         self._changed = asyncio.Event()
 
     def announce_soon(self) -> None:
-        """For changes nobody waits for: with the next one, or after SOON_SECONDS.
+        """Announces with the next change, or after SOON_SECONDS.
 
         Each announcement makes every reader work; a short job would cause seven.
         """

@@ -41,7 +41,7 @@ class AgentClient:
         return self._decode(await self._ask("GET", path, wait_seconds=wait_seconds), InstanceList)
 
     async def put_instance(self, spec: InstanceSpec) -> None:
-        """Also retries a FAILED instance. Raises Invalid."""
+        """Runs an instance, also again if it is FAILED. Raises Invalid."""
         path = f"/instances/{quote(spec.instance_id, safe='')}"
         self._check(await self._ask("PUT", path, msgspec.json.encode(spec)))
 
@@ -54,10 +54,12 @@ class AgentClient:
     async def load_model(
         self, instance_id: str, target_model: str, wait_seconds: float = 60
     ) -> LoadedModel:
-        """Raises:
-        NotFound: the agent does not have the instance.
-        Invalid: the name, object or archive is invalid.
-        Unavailable: loading goes on, or the instance is stopping.
+        """Has a multi-model instance load a model.
+
+        Raises:
+            NotFound: the agent does not have the instance.
+            Invalid: the name, object or archive is invalid.
+            Unavailable: loading goes on, or the instance is stopping.
         """
         body = msgspec.json.encode(
             LoadRequest(target_model=target_model, wait_seconds=wait_seconds)
@@ -67,16 +69,16 @@ class AgentClient:
         return self._decode(answer, LoadedModel)
 
     async def jobs(self, since: int | None = None, wait_seconds: float = 0) -> JobList:
-        """Includes ended attempts until deleted; polls like `instances`."""
+        """Lists attempts, also ended ones until deleted; polls like `instances`."""
         path = "/jobs" + _query(since, wait_seconds)
         return self._decode(await self._ask("GET", path, wait_seconds=wait_seconds), JobList)
 
     async def put_job(self, spec: JobSpec) -> None:
-        """Does nothing if the id is known. Raises Invalid."""
+        """Runs an attempt unless its id is known. Raises Invalid."""
         self._check(await self._ask("PUT", _job_path(spec.attempt_id), msgspec.json.encode(spec)))
 
     async def stop_job(self, attempt_id: str, request: StopRequest | None = None) -> None:
-        """Does nothing if the attempt has ended. Raises NotFound."""
+        """Ends an attempt unless it has ended. Raises NotFound."""
         body = msgspec.json.encode(request or StopRequest())
         self._check(await self._ask("POST", f"{_job_path(attempt_id)}/stop", body))
 

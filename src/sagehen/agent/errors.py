@@ -10,7 +10,7 @@ class CannotStart(SagehenError):
 
 
 class ModelNotReady(Unavailable):
-    """Loading goes on."""
+    """The model is still being loaded; loading goes on."""
 
 
 class ModelRefused(SagehenError):
@@ -18,4 +18,4 @@ class ModelRefused(SagehenError):
 
 
 class NoRoom(LimitExceeded):
-    """The model does not fit, even alone."""
+    """A model does not fit, even with all others unloaded."""

@@ -45,7 +45,7 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TouchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Since the last request."""
+    """What was done with models since the last request."""
 
     model_names: tuple[str, ...] = ()
     given_back: dict[str, int] = {}
@@ -53,7 +53,7 @@ class TouchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one instance; Sum and Count only grow."""
+    """One metric of one instance; names ending in Sum or Count only grow."""
 
     name: str
     endpoint: str
@@ -64,6 +64,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InterruptRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to free capacity."""
+
     jobs: int | None = None
     """None: all"""
 

@@ -17,7 +17,7 @@ __all__ = ["Node", "Pace"]
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """SageMaker's intervals and timeouts; shorter in tests."""
+    """Intervals and timeouts: SageMaker's, except in tests."""
 
     first_ping_interval_seconds: float = 0.02
     """short, so that a small model is in service at once"""

@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 @dataclass
 class Artifact:
-    """Stays on disk while in use."""
+    """Unpacked model data; stays on disk while in use."""
 
     name: str
     folder: Path
@@ -220,7 +220,7 @@ class ArtifactCache:
         self._put_unused(artifact)
 
     async def with_room(self, write: Callable[[], Awaitable[_T]]) -> _T:
-        """Retries on a full disk, without the unused artifacts.
+        """Writes; on a full disk removes unused artifacts and tries again.
 
         Raises:
             ArtifactError: writing failed all the same.
@@ -288,7 +288,7 @@ class ArtifactCache:
 
 
 def _size_of(place: Path) -> int | None:
-    """None if the artifact is incomplete."""
+    """Returns None if the artifact is incomplete."""
     try:
         return int((place / SIZE).read_text())
     except (OSError, ValueError):

@@ -16,6 +16,8 @@ __all__ = ["ModelData", "ModelDataReader", "StoredObject", "fetch"]
 
 @dataclass(frozen=True)
 class StoredObject:
+    """One object of a listing or HEAD."""
+
     key: str
     size: int
     etag: str
@@ -23,7 +25,7 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class ModelData:
-    """An archive, or plain files (an object, or all below a prefix)."""
+    """What to fetch: an archive, or plain files (an object, or all below a prefix)."""
 
     location: Location
     compressed: bool = True
@@ -32,7 +34,7 @@ class ModelData:
 
 
 class ModelDataReader(Protocol):
-    """Raises NotFound for missing objects."""
+    """The agent's view of an object store. Raises NotFound."""
 
     async def head(self, location: Location) -> StoredObject: ...
 
@@ -40,7 +42,7 @@ class ModelDataReader(Protocol):
         """Raises Unavailable if the ETag has changed."""
 
     def list(self, location: Location) -> AsyncIterator[StoredObject]:
-        """Ordered by key."""
+        """Lists objects ordered by key."""
 
 
 ARCHIVE = "archive.tar.gz"

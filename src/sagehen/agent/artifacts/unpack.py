@@ -175,7 +175,7 @@ class _Extraction:
             raise ArtifactRejected(f"It holds {name}, a file that runs as another user (setuid).")
 
     def _make_folder(self, parts: tuple[str, ...]) -> None:
-        """Never through a link."""
+        """Never creates folders through a link."""
         for depth in range(1, len(parts) + 1):
             above = parts[:depth]
             if above in self.known_folders:
@@ -190,7 +190,7 @@ class _Extraction:
             self.known_folders.add(above)
 
     def _clear(self, path: Path) -> None:
-        """As in tar, a later entry replaces an earlier one; a folder stays."""
+        """Removes `path`: as in tar, a later entry replaces an earlier one; a folder stays."""
         try:
             path.unlink()
         except FileNotFoundError:
@@ -253,7 +253,7 @@ class _Extraction:
 
 
 def _followed(link: Path) -> Path:
-    """By the kernel: Python's realpath would follow forever."""
+    """Asks the kernel for a link's target: Python's realpath would follow forever."""
     descriptor = os.open(link, os.O_PATH | os.O_CLOEXEC)
     try:
         return Path(os.readlink(f"/proc/self/fd/{descriptor}"))

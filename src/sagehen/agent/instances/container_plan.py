@@ -30,6 +30,8 @@ PER_CONTAINER = 50
 
 @dataclass(frozen=True)
 class PortRange:
+    """One container's ports."""
+
     first: int
     """where the container listens, unless on a Unix socket"""
     last: int
@@ -84,6 +86,8 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class ContainerPlace:
+    """The folders of one container of an instance."""
+
     home: Home
     spec: InstanceSpec
     number: int

@@ -54,7 +54,7 @@ IDLE_MODELS_SECONDS = 1.0
 
 
 class _Failed(SagehenError):
-    """The message is the FailureReason."""
+    """The instance cannot become healthy; the message is its FailureReason."""
 
 
 class _Unhealthy(SagehenError):
@@ -343,7 +343,7 @@ class Instance:
         return [running.slots for running in self._running]
 
     async def _finish_containers(self) -> None:
-        """In pipeline order: a container's open requests need the next one."""
+        """Ends them in pipeline order: a container's open requests need the next one."""
         clock, pace = self._node.clock, self._node.pace
         deadline = clock.monotonic() + pace.stop_seconds
         await self._models.close()

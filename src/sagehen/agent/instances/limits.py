@@ -29,7 +29,7 @@ __all__ = [
 
 
 class InstanceLimit(StrEnum):
-    """See docs/reference/limits.md."""
+    """The limits of docs/reference/limits.md."""
 
     MEMORY = "memory"
     PROCESSES = "processes"
@@ -58,7 +58,7 @@ NO_LIMITS = Limits()
 
 
 def choose_limits(instance_type: str, settings: "Settings") -> Limits:
-    """At most this machine's memory and CPUs."""
+    """The instance type's limits, at most this machine's memory and CPUs."""
     if not settings.instance_limits:
         return NO_LIMITS
     known = instance_types().get(instance_type)
@@ -74,7 +74,7 @@ def choose_limits(instance_type: str, settings: "Settings") -> Limits:
 
 
 def add_hits(hits: Iterable[LimitHits]) -> LimitHits:
-    """For containers that ran at the same time."""
+    """Adds the hits of containers that ran at the same time."""
     total: Counter[InstanceLimit] = Counter()
     for one in hits:
         for limit, count in one.items():

@@ -38,6 +38,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class TreeSize:
+    """Cheap figures of a process and its descendants."""
+
     resident_bytes: int
     """shared pages count once per process"""
     tasks: int
@@ -126,7 +128,7 @@ def machine_memory_bytes() -> int:
 
 
 def kernel_kills() -> int:
-    """OOM kills of the whole machine since boot."""
+    """OOM kills on the whole machine since boot."""
     with contextlib.suppress(OSError), open("/proc/vmstat") as counts:
         for line in counts:
             if line.startswith("oom_kill "):
@@ -135,7 +137,7 @@ def kernel_kills() -> int:
 
 
 def tree_memory_bytes(pid: int) -> int:
-    """Proportional; 0 if the process has ended. Takes milliseconds."""
+    """Proportional memory; 0 if the process has ended. Takes milliseconds."""
     return sum(map(_proportional_bytes, descendants(pid)))
 
 

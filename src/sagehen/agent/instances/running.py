@@ -28,6 +28,8 @@ _SLOTS = re.compile("[1-9][0-9]{0,5}")
 
 @dataclass(eq=False)
 class RunningContainer:
+    """A container that has been started."""
+
     place: ContainerPlace
     address: str
     process: Process
@@ -40,7 +42,7 @@ class RunningContainer:
 
     @property
     def slots(self) -> int | None:
-        """The user's value, or else the container's; None if unknown."""
+        """Most concurrent requests: the user's value, or else the container's."""
         said = (self.place.container.environment.get(SLOTS_VARIABLE), self.said_slots)
         return next((int(one) for one in said if one and _SLOTS.fullmatch(one)), None)
 

@@ -64,8 +64,8 @@ def _command(place: HostPlace, settings: "Settings") -> tuple[tuple[str, ...], P
         return (*spec.entrypoint, *spec.arguments), place.code
     launch = find_launch(spec.image, settings.images)
     if launch is not None and launch.command is not None:
-        # Stands for the image, without SageMaker's argument `train`; may name a file beside
-        # sagehen.toml.
+        # The command stands for the image, without SageMaker's argument `train`; it may
+        # name a file beside sagehen.toml.
         return (*launch.command, *spec.arguments), place.home.path
     if PROGRAM in spec.hyperparameters:
         return (
@@ -127,7 +127,7 @@ def _environment(
 
 
 def _access(home: Home, settings: "Settings") -> dict[str, str]:
-    """For the script's own boto3, like a role's."""
+    """Credentials for the script's own boto3, like a role's."""
     keys = load_credentials(home.credentials)
     try:
         address = home.address.read_text().strip()

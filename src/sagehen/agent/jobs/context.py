@@ -28,6 +28,8 @@ TRANSFERS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class JobPace:
+    """Intervals and timeouts of jobs."""
+
     checkpoint_seconds: float = 1.0
     metrics_seconds: float = 5.0
     other_hosts_seconds: float = 5.0

@@ -26,7 +26,7 @@ written"""
 
 
 class DiskRoom(msgspec.Struct, frozen=True):
-    """The disk of all jobs, in bytes."""
+    """Space on the disk of all jobs, in bytes."""
 
     free: int
     size: int

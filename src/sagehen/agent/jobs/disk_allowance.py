@@ -16,7 +16,7 @@ BLOCK_BYTES = 512
 
 
 class Allowance:
-    """Thread-safe."""
+    """The disk space that one host may fill. Thread-safe."""
 
     def __init__(self, volume_gb: int) -> None:
         self._gb = volume_gb

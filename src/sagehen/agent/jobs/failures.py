@@ -104,7 +104,7 @@ def out_of_memory(cause: str, status: int) -> str:
 
 
 def exit_code(status: int) -> int:
-    """Like a shell or Docker: 128 plus the signal's number."""
+    """Returns 128 plus the signal's number after a signal, like a shell or Docker."""
     return status if status >= 0 else 128 - status
 
 
@@ -120,5 +120,5 @@ def _read_beginning(path: Path) -> str:
 
 
 def _cut(text: str, length: int) -> str:
-    """Also removes what JSON or PostgreSQL cannot hold."""
+    """Also removes characters that JSON or PostgreSQL cannot hold."""
     return text[:length].replace("\0", "\ufffd").encode("utf-8", "replace").decode()

@@ -27,7 +27,7 @@ _OURS = ("input", "model", "output", "code")
 
 @dataclass(frozen=True)
 class HostPlace:
-    """One host of one attempt."""
+    """The folders of one host of one attempt."""
 
     home: Home
     spec: JobSpec
@@ -59,7 +59,7 @@ class HostPlace:
 
     @property
     def python(self) -> Path:
-        """Its own Python environment, on top of the server's."""
+        """The container's own Python environment, on top of the server's."""
         return own_python(self.folder / "python")
 
     @property
@@ -153,7 +153,7 @@ GROUP = "homogeneousCluster"
 
 
 def prepare_place(place: HostPlace) -> None:
-    """Needed before the data comes. Blocks; raises OSError."""
+    """Creates folders and files, before the data comes. Blocks; raises OSError."""
     folders = [place.config, place.base / "input" / "data", place.model, place.output, place.code]
     folders += [place.channel(channel.name) for channel in place.spec.channels]
     if place.checkpoints is not None:

@@ -31,6 +31,8 @@ SIGNALLED = 128
 
 @dataclass(frozen=True)
 class JobHost:
+    """A started container of a job."""
+
     place: HostPlace
     process: Process
     exited: asyncio.Task[int]
@@ -53,12 +55,12 @@ class JobHost:
 
     @property
     def killed_by(self) -> int | None:
-        """Its last file may be incomplete."""
+        """The signal that ended the container or a child; its last file may be incomplete."""
         code = exit_code(self.status or 0)
         return code - SIGNALLED if code >= SIGNALLED else None
 
     def say_failure(self) -> str:
-        """Reads the beginning of a file."""
+        """Says why the container failed. Reads the beginning of a file."""
         status, cause = self.exited.result(), self.process.ended_because
         failure = self.place.failure
         if cause is not None:
@@ -67,6 +69,8 @@ class JobHost:
 
 
 class JobHosts:
+    """The containers of a job."""
+
     def __init__(
         self, places: Sequence[HostPlace], around: JobContext, metrics: JobMetrics
     ) -> None:
@@ -85,7 +89,7 @@ class JobHosts:
         return next((host for host in self._hosts if host.status), None)
 
     async def start(self) -> None:
-        """On errors the caller ends those that were started.
+        """Starts all containers; on errors the caller ends those that were started.
 
         Raises:
             JobFailed: no program is named, or it cannot be run.

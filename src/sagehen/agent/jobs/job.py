@@ -50,7 +50,7 @@ class AttemptEnding:
         return self.fits and self.outcome is not JobOutcome.INTERRUPTED
 
     def without_room(self, why: JobFailed) -> "AttemptEnding":
-        """With results that could not be stored."""
+        """Returns this ending for a job whose results could not be stored."""
         if not self.outputs_are_kept:
             return self  # resumed, or failed already
         said = "" if self.reason is None else f"{self.reason} "
@@ -116,7 +116,7 @@ class JobAttempt:
         self._data.give_up_room()
 
     def kill(self) -> None:
-        """Leaves no outcome."""
+        """Ends the attempt at once, without an outcome."""
         self._killed = True
         if self._work is not None:
             self._work.cancel()

@@ -26,7 +26,7 @@ _ID = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,99}")
 
 
 class JobAttempts:
-    """Only reports of ended attempts are on disk: running ones are lost with the agent."""
+    """Runs attempts. Only reports of ended ones are on disk: the rest is lost with the agent."""
 
     def __init__(self, around: JobContext) -> None:
         self._around = around
@@ -102,7 +102,7 @@ class JobAttempts:
             raise NotFound(f"There is no attempt {attempt_id}.")
 
     def interrupt(self, most: int | None, grace_seconds: float | None = None) -> tuple[str, ...]:
-        """Returns their ids. The latest lose least and are first."""
+        """Returns the interrupted attempts' ids. The latest lose least and are first."""
         if most is not None and most < 0:
             raise Invalid(f"{most} jobs cannot be interrupted.")
         can = [name for name, job in self._running.items() if job.can_be_interrupted]

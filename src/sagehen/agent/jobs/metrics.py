@@ -31,7 +31,7 @@ _LINE_ENDS = regex.compile(rb"[\r\n]")
 
 
 def check_definitions(definitions: Sequence[MetricDefinition]) -> None:
-    """Raises Invalid: malformed, or without a group."""
+    """Raises Invalid for a malformed expression or one without a group."""
     for one in definitions:
         _compile(one)
 
@@ -52,7 +52,7 @@ class JobMetrics:
             return tuple(self._found.values())
 
     def lines(self) -> "PrintedLines | None":
-        """For one host's output; None without definitions."""
+        """The listener for one host's output; None without definitions."""
         return PrintedLines(self) if self._expressions else None
 
     def search(self, line: str) -> None:

@@ -20,7 +20,8 @@ _MACHINES_HOSTS = Path("/etc/hosts")
 
 
 class JobNetwork:
-    """
+    """A job's addresses and port.
+
     Args:
         number: from 0; None if all are taken.
         claim: an open socket reserves `number`.
@@ -32,11 +33,11 @@ class JobNetwork:
 
     @property
     def master_port(self) -> int:
-        """Unique per job, as torch listens at all addresses."""
+        """The port is unique per job, as torch listens at all addresses."""
         return FIRST_PORT + (self._number or 0)
 
     def address(self, host: int) -> str:
-        """Unique on this machine; `host` counts from 1."""
+        """The address is unique on this machine; `host` counts from 1."""
         return SHARED_ADDRESS if self._number is None else f"{_NET}.{self._number}.{host}"
 
     def hosts_file(self, hosts: Sequence[str]) -> str:
@@ -55,7 +56,7 @@ class JobNetwork:
 
 
 def claim_network() -> JobNetwork:
-    """Not used by another job of any server on this machine."""
+    """Claims a network that no job of any server on this machine has."""
     for number in range(MOST_NETWORKS):
         claim = _claim(number)
         if claim is not None:
@@ -69,7 +70,7 @@ def claim_network() -> JobNetwork:
 
 
 def _claim(number: int) -> socket.socket | None:
-    """None if another job has it, or its port is in use."""
+    """Returns None if another job has the number, or its port is in use."""
     # Visible to all who share the loopback device; gone with this process.
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:

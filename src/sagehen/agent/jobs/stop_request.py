@@ -10,7 +10,8 @@ __all__ = ["StopState"]
 
 
 class StopState:
-    """
+    """What an attempt was told.
+
     Args:
         grace_seconds: default, from SIGTERM to SIGKILL.
     """
@@ -31,7 +32,7 @@ class StopState:
         self._told.set()
 
     def limit(self, grace_seconds: float | None = None) -> None:
-        """Never extends the grace; None is the default."""
+        """Shortens the grace, never extends it; None is the default."""
         grace = self._usual_grace if grace_seconds is None else grace_seconds
         deadline = self._clock.monotonic() + max(grace, 0)
         if self._deadline is None or deadline < self._deadline:
@@ -42,7 +43,7 @@ class StopState:
         await self._told.wait()
 
     def grace_left(self) -> float:
-        """Starts counting at the first call."""
+        """Seconds until the containers are killed; counted from the first call."""
         if self._deadline is None:
             self.limit()
         assert self._deadline is not None

@@ -69,7 +69,7 @@ def _main(agent_pid: int, report: int, told: list[str], command: list[str]) -> N
         if base != _NONE:
             _mount_all(base, hosts, hidden)
         doing = b""
-        # Only now: a change of credentials resets it.
+        # Only now: a change of credentials resets the signal.
         _PRCTL(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
         if posix.getppid() != agent_pid:
             return  # the agent has died: no signal would come

@@ -39,7 +39,7 @@ MOVING_ATTEMPTS = 20
 
 
 def find_base() -> Path | None:
-    """None if cgroups of version 2 are not mounted."""
+    """Returns None if cgroups of version 2 are not mounted."""
     own = _find_own()
     # An earlier agent may have moved all processes there.
     return own.parent if own is not None and own.name == PLATFORM else own
@@ -145,11 +145,11 @@ class Cgroup:
             write(self._path / "cgroup.kill", "1")
 
     def hits(self) -> LimitHits:
-        """Since creation; processes and CPU are the whole instance's."""
+        """Hits since creation; those of processes and CPU are the whole instance's."""
         return {limit: now - self._hits_before[limit] for limit, now in self._count().items()}
 
     def memory_bytes(self) -> int | None:
-        """None without the memory controller."""
+        """Returns None without the memory controller."""
         held = _counts(self._path / "memory.stat")
         return held["anon"] + held["file_mapped"] if "anon" in held else None
 

@@ -12,6 +12,8 @@ __all__ = ["LaunchPlan", "Launcher", "Process"]
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchPlan:
+    """One container, ready to be started."""
+
     instance_id: str
     name: str
     command: tuple[str, ...]
@@ -35,11 +37,13 @@ class LaunchPlan:
 
 
 class Process(Protocol):
+    """A started container."""
+
     async def wait(self) -> int:
         """Returns the exit status, or minus the signal."""
 
     def terminate(self) -> None:
-        """Does nothing if the process has ended."""
+        """Sends SIGTERM; does nothing if the process has ended."""
 
     def kill(self) -> None:
         """Includes descendants; does nothing if the process has ended."""

@@ -23,6 +23,8 @@ PAUSE_PER_LOOK = 20
 
 
 class Watched(Protocol):
+    """A started container."""
+
     @property
     def pid(self) -> int: ...
 
@@ -34,6 +36,8 @@ class Watched(Protocol):
 
 @dataclass(frozen=True)
 class UsageReading:
+    """One reading of an instance's containers."""
+
     excess: InstanceLimit | None
     sizes: Sequence[int]
     """of the excess, or of memory"""
@@ -89,7 +93,7 @@ class LimitWatch:
 
 
 def look(pids: Sequence[int], limits: Limits) -> UsageReading:
-    """Includes descendants. Blocks for milliseconds."""
+    """Measures processes with descendants. Blocks for milliseconds."""
     trees = [measure_tree(pid) for pid in pids]
     tasks = [tree.tasks for tree in trees]
     memory = [tree.resident_bytes for tree in trees]

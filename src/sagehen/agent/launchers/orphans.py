@@ -28,19 +28,19 @@ class Orphans:
         self._own: set[int] = set()
 
     def adopt(self) -> None:
-        """Only for a process whose children are all containers."""
+        """Must only be called in a process whose children are all containers."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._adopts = True
 
     def expect(self, pid: int) -> None:
-        """For a child waited for elsewhere."""
+        """Registers a child that is waited for elsewhere."""
         self._own.add(pid)
 
     def forget(self, pid: int) -> None:
         self._own.discard(pid)
 
     def end(self) -> None:
-        """Includes children adopted meanwhile."""
+        """Kills adopted children, also those adopted meanwhile."""
         if not self._adopts:
             return
         with contextlib.suppress(OSError, psutil.Error):

@@ -221,7 +221,7 @@ class ProcessLauncher:
 
 
 def _followed(plan: LaunchPlan, output: int) -> ContainerLog:
-    """Raises OSError, or RuntimeError without a free thread."""
+    """Opens the log. Raises OSError, or RuntimeError without a free thread."""
     try:
         log = ContainerLog(plan.log, plan.log_bytes, listener=plan.listener)
         log.follow(output)

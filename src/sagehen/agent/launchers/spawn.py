@@ -124,12 +124,12 @@ def _fork(
 
 
 def _listed(hidden: Sequence[Path]) -> str | None:
-    """For `become_container`; all lie in one folder."""
+    """Returns the argument of `become_container`; all paths lie in one folder."""
     return f"{hidden[0].parent}//{'/'.join(one.name for one in hidden)}" if hidden else None
 
 
 async def _read_all(descriptor: int) -> bytes:
-    """In the event loop: all threads may wait for a slow store."""
+    """Reads in the event loop: all threads may wait for a slow store."""
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []
     ended = loop.create_future()

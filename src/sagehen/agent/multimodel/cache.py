@@ -50,6 +50,8 @@ LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCachePlan:
+    """Limits and paths of a cache."""
+
     container_number: int
     prefix: Location
     folder: Path
@@ -141,7 +143,7 @@ class ModelCache:
         return self._lent(name, hit=False, waited=waited)
 
     async def _wait_for_load(self, name: str, target: str, wait_seconds: float) -> float:
-        """Returns the seconds waited."""
+        """Waits for the model; returns the seconds waited."""
         started = self._clock.monotonic()
         task = self._ensure_loading(name, target)
         self._waiting[name] += 1
@@ -166,7 +168,7 @@ class ModelCache:
         self._books.touch(names)
 
     def give_back(self, counts: Mapping[str, int]) -> None:
-        """`counts`: the ended loans of each model."""
+        """Ends loans; `counts` maps models to numbers of loans."""
         for model in self._books.give_back(counts):
             if not self._plan.keep and not self._closed:
                 self._exit.begin(model)
@@ -182,7 +184,7 @@ class ModelCache:
             await self._exit.see_off(model)
 
     async def close(self) -> None:
-        """To be called once the container has ended."""
+        """Must be called once the container has ended."""
         self._closed = True
         loading = list(self._loading.values())
         for task in loading:
@@ -196,7 +198,7 @@ class ModelCache:
         )
 
     async def _borrow(self, name: str) -> bool:
-        """Asks the container, which may have dropped the model by itself."""
+        """Lends a model unless the container has dropped it by itself."""
         model = self._books.find(name)
         if model is None:
             return False
@@ -262,7 +264,7 @@ class ModelCache:
         return type(error)(failed_artifact(number, url, error))
 
     async def _install(self, name: str, data: ModelData, artifact: Artifact) -> int:
-        """Returns the model's cost in bytes."""
+        """Has the container load an artifact; returns its cost in bytes."""
         need = max(artifact.size_bytes, LEAST_COST_BYTES)
         await self._reserve(need)
         try:
@@ -313,7 +315,7 @@ class ModelCache:
         return max(need, grown - of_others - SLACK_BYTES)
 
     async def _trim(self, name: str) -> None:
-        """A load may cost more than was reserved."""
+        """Unloads other models if a load cost more than was reserved."""
         while not self._books.fits(0):
             if not await self._exit.first(1, besides=name):
                 return

@@ -28,7 +28,7 @@ ONE_SHOT_FACTOR = 4
 async def open_model_cache(
     running: RunningContainer, node: Node, tallies: ModelTallies, sharing: int = 1
 ) -> ModelCache:
-    """The container must be healthy and hold no model.
+    """Opens the cache of a healthy container that holds no model yet.
 
     Args:
         sharing: number of multi-model containers that share the memory.
@@ -83,7 +83,7 @@ def _parse_room(given: str) -> int:
 
 
 class ModelCaches:
-    """By their containers' hostnames; empty while the containers do not serve."""
+    """The caches by their containers' hostnames; empty while the containers do not serve."""
 
     def __init__(self, spec: InstanceSpec, node: Node) -> None:
         self._spec = spec

@@ -22,7 +22,7 @@ class ModelCalls:
         self._address = address
 
     async def load(self, model_name: str, folder: str, timeout_seconds: float) -> None:
-        """Accepts a model that is loaded already.
+        """Loads a model, or does nothing if it is loaded.
 
         Raises:
             NoRoom: the container has no memory left.
@@ -36,7 +36,7 @@ class ModelCalls:
             raise ModelRefused(_say(answer))
 
     async def unload(self, model_name: str) -> None:
-        """Accepts a model that is not loaded. Raises ModelRefused."""
+        """Unloads a model, or does nothing if it is not loaded. Raises ModelRefused."""
         answer = await self._ask("DELETE", f"/models/{model_name}", b"", UNLOAD_SECONDS)
         if answer.status >= 300 and answer.status != 404:
             raise ModelRefused(_say(answer))

@@ -25,6 +25,8 @@ ended"""
 
 @dataclass(eq=False)
 class CachedModel:
+    """A model that the container holds."""
+
     name: str
     artifact: Artifact
     cost_bytes: int
@@ -34,7 +36,7 @@ class CachedModel:
 
 
 class LoadedModels:
-    """Least recently used first."""
+    """The loaded models, least recently used first, and their memory."""
 
     def __init__(self, room_bytes: int, clock: Clock) -> None:
         self.room_bytes = room_bytes
@@ -100,7 +102,7 @@ class LoadedModels:
 
 @dataclass
 class Tally:
-    """Count and total time of an operation."""
+    """The count and total time of an operation."""
 
     count: int = 0
     microseconds: int = 0
@@ -193,7 +195,7 @@ class ModelUnloader:
             await asyncio.wait({self._leaving[name]})
 
     async def close(self) -> None:
-        """To be called once the container has ended."""
+        """Must be called once the container has ended."""
         leaving = list(self._leaving.values())
         for task in leaving:
             task.cancel()
@@ -207,7 +209,7 @@ class ModelUnloader:
                 await self._artifacts.release(model.artifact, keep=self._keep)
 
     async def withdraw(self, name: str) -> None:
-        """A refusal shows in the next load's cost."""
+        """Has the container unload a model; a refusal shows in the next load's cost."""
         try:
             await self._container.unload(name)
         except (ModelRefused, Unavailable) as error:

@@ -94,7 +94,7 @@ class Environments:
         self._installer.close()
 
     def _make_folder(self) -> None:
-        """Raises OSError."""
+        """Raises OSError if neither folder is writable."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if os.access(self._folder, os.W_OK | os.X_OK):
@@ -149,7 +149,7 @@ class Environments:
         self._remove_unused()
 
     def _remove_unused(self) -> None:
-        """Least recently used first, down to the bound."""
+        """Removes the least recently used first, down to the bound."""
         kept = 0
         for folder in sorted(self._folders(), key=_used_at, reverse=True):
             if (lock := _lock(folder, fcntl.LOCK_EX)) is None:
@@ -162,11 +162,11 @@ class Environments:
             os.close(lock)
 
     def _folders(self) -> list[Path]:
-        """Other names are not ours."""
+        """Folders with other names are not ours."""
         return [path for path in self._folder.iterdir() if _KEY.fullmatch(path.name)]
 
     def _key(self, wanted: EnvironmentSpec) -> str:
-        """Of all that decides what is installed."""
+        """Returns a digest of all that decides what is installed."""
         told = hashlib.sha256()
         for part in (
             sys.version,
@@ -195,7 +195,7 @@ def _is_pips(name: str) -> bool:
 
 
 def _installed() -> list[str]:
-    """Not installed again."""
+    """The server's own packages, which are not installed again."""
     folders = [Path(each) for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
     found = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
     return sorted(name for name in found if name.endswith((".dist-info", ".egg-info")))
@@ -215,7 +215,7 @@ def _files_of(wanted: EnvironmentSpec) -> list[Path]:
 
 
 def _named_in(requirements: Path) -> list[Path]:
-    """Constraints, other lists, packages."""
+    """Files that the requirements name: constraints, other lists, packages."""
     words = requirements.read_text(errors="replace").replace("=", " ").split()
     named = sorted({requirements.parent / word.removeprefix("file:") for word in words})
     files: list[Path] = []
@@ -242,7 +242,7 @@ def _lock_file(folder: Path) -> Path:
 
 
 def _lock(folder: Path, kind: int) -> int | None:
-    """None if others hold the lock."""
+    """Returns None if others hold the lock."""
     file = _lock_file(folder)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -26,7 +26,8 @@ _OTHER_PLACES = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQU
 log = logging.getLogger(__name__)
 
 
-class RequirementsError(SagehenError): ...
+class RequirementsError(SagehenError):
+    """The requirements cannot be installed."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class EnvironmentSpec:
         return file if file.is_file() else None
 
     def __str__(self) -> str:
-        """Without the container's folder."""
+        """The path as the user knows it, without the container's folder."""
         if self.package:
             return f"The package in {self.folder.name}"
         return f"The requirements in {self.folder.name}/requirements.txt"
@@ -71,7 +72,7 @@ class Installer:
             self._variables.setdefault("PIP_NO_CACHE_DIR", "1")
 
     def install(self, wanted: EnvironmentSpec, folder: Path) -> bool:
-        """Returns whether it has packages besides the server's. Raises RequirementsError with
+        """Makes the environment; returns whether it has packages besides the server's. Raises RequirementsError with
         pip's last error."""
         try:
             # The server's pip is visible there.
@@ -140,6 +141,6 @@ def _relayed(process: "subprocess.Popen[str]") -> list[str]:
 
 
 def _last_word(lines: list[str]) -> str:
-    """pip's notes may follow the last error."""
+    """Returns pip's last error, which notes may follow."""
     errors = [line for line in lines if line.lower().startswith("error")]
     return (errors or lines or ["pip said nothing"])[-1]

@@ -18,7 +18,7 @@ _RANK = re.compile(r"^\[rank\d+\]: ")
 
 
 class CannotRun(SagehenError):
-    """The message says why and what to do."""
+    """The script is not started; the message says why and what to do."""
 
 
 def describe_failure(status: int, command: list[str], errors: str) -> str:
@@ -36,7 +36,7 @@ def describe_failure(status: int, command: list[str], errors: str) -> str:
 
 
 def _before_torchrun(lines: list[str]) -> list[str]:
-    """Drops torchrun's report."""
+    """Drops torchrun's report, which follows the script's lines."""
     ends = [at for at, line in enumerate(lines) if line.startswith(_TORCHRUN)]
     starts = [at for at, line in enumerate(lines[: ends[-1]]) if line == _TRACEBACK] if ends else []
     said = [_RANK.sub("", line) for line in lines[: starts[-1]]] if starts else []

@@ -13,7 +13,7 @@ __all__ = ["Folders"]
 
 
 class Folders:
-    """Strings: a script sees them in its variables."""
+    """Paths as strings: a script sees them in its variables."""
 
     def __init__(self, base: str) -> None:
         self.base = base
@@ -36,7 +36,7 @@ class Folders:
         return path
 
     def read_config(self, name: str) -> "dict[str, Any]":
-        """Raises CannotRun."""
+        """Raises CannotRun if the file is missing or not a JSON object."""
         path = os.path.join(self.config, name)
         try:
             with open(path, encoding="utf-8") as file:

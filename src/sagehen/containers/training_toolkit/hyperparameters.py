@@ -25,7 +25,7 @@ _KNOWN = (
 
 
 class Parameters:
-    """`own` start with `sagemaker_`."""
+    """The user's hyperparameters, and our own, which start with `sagemaker_`."""
 
     def __init__(self, users: "dict[str, Any]", own: "dict[str, Any]") -> None:
         self.users = users
@@ -33,7 +33,7 @@ class Parameters:
 
     @property
     def of_framework(self) -> "dict[str, Any]":
-        """Known to some frameworks' containers only."""
+        """The parameters that only some frameworks' containers know."""
         return {
             name: value
             for name, value in self.own.items()

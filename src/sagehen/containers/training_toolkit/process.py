@@ -40,7 +40,9 @@ class EndedProcess:
 
 
 def run_command(command: list[str], environ: Mapping[str, str], *, as_group: bool) -> EndedProcess:
-    """Args:
+    """Runs a command to its end.
+
+    Args:
         as_group: signal and await the group: a shell does neither.
 
     Raises:

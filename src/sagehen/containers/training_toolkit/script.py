@@ -20,7 +20,7 @@ class ScriptKind(Enum):
 
 
 class TrainingScript:
-    """`name`: below the code's folder."""
+    """The user's script; `name` is its path below the code's folder."""
 
     def __init__(self, name: str, kind: ScriptKind) -> None:
         self.name = name
@@ -28,7 +28,9 @@ class TrainingScript:
 
 
 def find_script(folders: Folders, program: str, archive: str | None) -> TrainingScript:
-    """Args:
+    """Finds `program` in the code's folder.
+
+    Args:
         archive: for the message.
 
     Raises:
@@ -63,7 +65,7 @@ def plan_command(script: TrainingScript, python: str, arguments: list[str]) -> l
 
 
 def _is_package(folder: str) -> bool:
-    """By setup.py, or pyproject.toml with a build system or name."""
+    """Looks for a setup.py, or a pyproject.toml with a build system or name."""
     if os.path.isfile(os.path.join(folder, "setup.py")):
         return True
     path = os.path.join(folder, "pyproject.toml")
@@ -89,7 +91,7 @@ def _listed(folder: str) -> str:
 
 
 def bring_code(folders: Folders, submitted: str | None) -> None:
-    """Code from S3 is there already.
+    """Brings the code into its folder; code from S3 is there already.
 
     Args:
         submitted: sagemaker_submit_directory.

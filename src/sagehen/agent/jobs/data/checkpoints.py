@@ -48,7 +48,7 @@ MOST_LOOKS = 5
 
 
 class FileSignature(msgspec.Struct, frozen=True, order=True):
-    """Changes with the content; ordered by time."""
+    """The state of a file: changes with its content; ordered by time."""
 
     mtime_ns: int
     size: int
@@ -62,9 +62,9 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class Checkpoints:
-    """
+    """One host's checkpoints.
+
     Args:
-        folder: the host's.
         base: what its container sees as /opt/ml.
         location: shared by all hosts.
         pause_seconds: between looks.
@@ -122,7 +122,7 @@ class Checkpoints:
                 pause = max(self._pause_seconds, PAUSE_PER_PASS * took)
 
     def note_writers(self) -> None:
-        """To be called before a signal: the writer's open files stay incomplete."""
+        """Must be called before a signal: the writer's open files stay incomplete."""
         self._held = True
         now = self._look()
         whole = {
@@ -154,12 +154,12 @@ class Checkpoints:
             raise JobFailed(download_failed("NoSuchBucket", self._location.url)) from error
 
     def _set_times(self, found: list[InputObject]) -> None:
-        """In stored order: scripts take the newest file for the last."""
+        """Sets times in stored order: scripts take the newest file for the last."""
         for one in found:
             os.utime(self._folder / one.path, (one.modified_at, one.modified_at))
 
     def _sync(self, last: bool, whole: dict[str, FileSignature] | None = None) -> None:
-        """Failures are left for the next pass. `whole` limits the uploads."""
+        """Makes one pass; failures are left for the next. `whole` limits the uploads."""
         with self._pass:  # a cancelled pass may still run
             now = self._look()
             changed = [one for one in now.values() if not _is_in(one, self._stored)]
@@ -182,7 +182,7 @@ class Checkpoints:
         return {one.path: one for one in found if one.path not in self._refused}
 
     def _store(self, one: _File, last: bool) -> bool:
-        """Also true if the file never can be stored."""
+        """Returns True if the file is stored, or never can be."""
         self._transfers.check()
         self._looks[one.path] += 1
         growing = not last and is_being_written(one.source)
@@ -248,7 +248,7 @@ class _Changed(Exception): ...
 
 
 def _files(folder: Path, base: Path) -> Iterator[_File]:
-    """Regular files only, never outside the folder."""
+    """Yields regular files only, never outside the folder."""
     root = os.path.realpath(folder)
     left = [""]
     while left:
@@ -270,7 +270,7 @@ def _files(folder: Path, base: Path) -> Iterator[_File]:
 
 
 def _describe(path: str, source: Path, root: str, base: Path) -> _File | None:
-    """None if gone or not a file."""
+    """Returns None if the file is gone or not a file."""
     try:
         if source.is_symlink():
             # A link inside the folder counts as its target.

@@ -21,6 +21,8 @@ __all__ = ["InputData", "JobData"]
 
 
 class InputData:
+    """Fetches a job's code and channels."""
+
     def __init__(
         self,
         places: Sequence[HostPlace],
@@ -106,7 +108,7 @@ class JobData:
         await asyncio.gather(*(checkpoints.keep() for checkpoints in self._checkpoints))
 
     async def note_writers(self) -> None:
-        """To be called before a signal to the code."""
+        """Must be called before a signal to the code."""
         noting = [asyncio.to_thread(checkpoints.note_writers) for checkpoints in self._checkpoints]
         await asyncio.wait_for(asyncio.gather(*noting), NOTING_SECONDS)
 
@@ -140,7 +142,11 @@ class JobData:
         return JobFailed(disk_full(lost, room.free, room.size))
 
     async def save_checkpoints(self, killed_by: Sequence[int | None] = ()) -> None:
-        """After the code's end; `killed_by` has a signal per host of a job to be resumed."""
+        """Must be called after the code's end.
+
+        Args:
+            killed_by: one signal per host of a job to be resumed.
+        """
         killed = dict(enumerate(killed_by))
         await asyncio.gather(
             *(one.finish(killed.get(at)) for at, one in enumerate(self._checkpoints))
@@ -156,7 +162,7 @@ class JobData:
                 remove_tree(folder)
 
     async def halt(self) -> None:
-        """Threads may notice only when the store answers."""
+        """Stops transfers; threads may notice only when the store answers."""
         await self._transfers.halt()
 
     async def close(self) -> None:

@@ -62,6 +62,8 @@ GZIP_SUFFIX = ".gz"
 
 
 class InputObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One object that becomes a file."""
+
     location: Location
     size: int
     modified_at: float
@@ -74,13 +76,13 @@ class InputObject(msgspec.Struct, frozen=True, kw_only=True):
 def find_inputs(
     objects: ObjectStore, channel: ChannelSpec, check: Callable[[], None]
 ) -> list[InputObject]:
-    """Ordered by key. Blocks.
+    """Lists a channel's objects, ordered by key. Blocks.
 
     Args:
         check: called now and then; may raise.
 
     Raises:
-        JobFailed: no objects, or a bad key.
+        JobFailed: there are no objects, or a key cannot be a file.
     """
     location = parse_location(channel.s3_uri)
     gunzip = channel.compression == "Gzip"
@@ -108,11 +110,11 @@ def find_inputs(
 def list_below(
     objects: ObjectStore, folder: Location, check: Callable[[], None]
 ) -> list[InputObject]:
-    """May be empty. Blocks.
+    """Lists the objects below a folder, if any. Blocks.
 
     Raises:
-        JobFailed: a bad key.
-        NoSuchBucket: no bucket.
+        JobFailed: a key cannot be a file.
+        NoSuchBucket: the bucket is missing.
     """
     found = _bounded(_below(objects, folder.below(""), check), folder.url)
     return [_input(info, path, gunzip=False) for info, path in _without_remains(found)]
@@ -218,7 +220,7 @@ def _without_remains(
 
 
 def _refuse_collisions(inputs: Sequence[InputObject]) -> None:
-    """Two of one path, or a file where a folder is needed."""
+    """Rejects two objects of one path, or a file where a folder is needed."""
     files: dict[str, str] = {}
     for one in inputs:
         key = one.location.key

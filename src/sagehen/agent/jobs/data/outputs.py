@@ -34,6 +34,8 @@ BUFFER_BYTES = 2**20
 
 
 class LeftFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file, folder or link to keep."""
+
     path: str
     source: Path
     """a link's target"""
@@ -52,7 +54,7 @@ class LeftFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect(folders: Sequence[tuple[Path, Path]]) -> list[LeftFile]:
-    """By path; the first host's file wins. Blocks.
+    """Merges the hosts' files by path; the first host's file wins. Blocks.
 
     Args:
         folders: each host's, with its /opt/ml.
@@ -119,7 +121,7 @@ class _Walk:
 
 
 def write_archive(files: Sequence[LeftFile], target: IO[bytes]) -> None:
-    """Reproducible. Raises OSError."""
+    """Writes a reproducible tar.gz. Raises OSError."""
     with (
         gzip.GzipFile("", "wb", COMPRESSION, cast("BinaryIO", target), mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w|", bufsize=BUFFER_BYTES) as tar,
@@ -150,6 +152,8 @@ _BY_THE_JOB = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENAMETOOLONG, errn
 
 
 class JobOutputs:
+    """Uploads what all hosts of a job have left."""
+
     def __init__(self, places: Sequence[HostPlace], transfers: Transfers) -> None:
         self._places = places
         self._spec = places[0].spec
@@ -175,7 +179,7 @@ class JobOutputs:
         return tuple(names)
 
     def drop_others(self) -> None:
-        """Keeps what a link leads to. Blocks."""
+        """Removes inputs and temporary files, but no targets of links. Blocks."""
         try:
             left = self._collect()
         except JobFailed:
@@ -232,7 +236,7 @@ class JobOutputs:
 
 
 def _check_readable(files: Sequence[LeftFile], location: Location) -> None:
-    """Now, as later errors may be temporary."""
+    """Raises now, because later errors may be temporary."""
     for one in files:
         try:
             if one.has_bytes:

@@ -36,13 +36,13 @@ LONGEST_KEY_BYTES = 1024
 def put_stream(
     objects: ObjectStore, location: Location, check: Callable[[], None]
 ) -> Iterator[IO[bytes]]:
-    """An exception discards the object.
+    """Yields a file whose content becomes the object, unless an exception is raised.
 
     Args:
         check: called per chunk; may raise.
 
     Raises:
-        JobFailed: no bucket, or an invalid object.
+        JobFailed: the bucket is missing, or the key is invalid.
         Unavailable, OSError: temporary failures.
     """
     draft = objects.draft()

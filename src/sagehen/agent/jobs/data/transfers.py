@@ -46,7 +46,7 @@ class RoomWait:
         self._given_up.set()
 
     async def may_come(self, why: str) -> bool:
-        """Whether to try again. `why` is for the log."""
+        """Waits a moment; returns whether to try again. `why` is for the log."""
         if not self._allowed or self.is_given_up:
             return False
         now = self._clock.monotonic()
@@ -82,11 +82,12 @@ class Halted(SagehenError):
 
 
 class DiskFull(SagehenError):
-    """No space for a job's files or objects."""
+    """There is no space for a job's files or objects."""
 
 
 class Transfers:
-    """
+    """One job's transfers.
+
     Args:
         patience_seconds: for an unavailable store.
     """
@@ -111,11 +112,11 @@ class Transfers:
         return await asyncio.shield(task)
 
     async def insist(self, work: Callable[[], T]) -> T:
-        """Retries while the store is unavailable.
+        """Runs `work` in a thread, again while the store is unavailable.
 
         Raises:
-            JobLost: for too long.
-            DiskFull: and waiting was given up.
+            JobLost: the store was unavailable for too long.
+            DiskFull: the wait for disk space is over.
         """
         while True:
             try:
@@ -144,7 +145,7 @@ class Transfers:
             await asyncio.gather(*takers, return_exceptions=True)
 
     def check(self) -> None:
-        """For threads. Raises Halted."""
+        """Is called by threads now and then; raises Halted."""
         if self._halted:
             raise Halted("The job is over.")
 
