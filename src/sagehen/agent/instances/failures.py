@@ -57,9 +57,7 @@ def failed_artifact(number: int, url: str, error: SagehenError) -> str:
         said = (
             f'Failed to download model data for container "container_{number}" from URL: "{url}".'
         )
-        if (
-            type(error) is not ArtifactError
-        ):  # this machine's disk: neither object nor role is at fault
+        if type(error) is not ArtifactError:  # else this machine's disk is at fault
             said += (
                 " Please ensure that there is an object located at the URL and that the role "
                 "passed to CreateModel has permissions to download the object."

@@ -37,7 +37,7 @@ def clear_leftovers(home: Home) -> None:
             else:
                 log.warning("%s is none of Sagehen's, and stays.", left)
     for socket in home.run.glob("i-*.sock"):
-        if INSTANCE_NAME.match(socket.stem):  # "-2" and so on may follow
+        if INSTANCE_NAME.match(socket.stem):  # a container's number may follow
             socket.unlink(missing_ok=True)
 
 

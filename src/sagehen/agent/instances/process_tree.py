@@ -43,7 +43,7 @@ class TreeSize:
     resident_bytes: int
     """shared pages count once per process"""
     tasks: int
-    """processes and their threads"""
+    """including threads"""
 
 
 def measure_tree(pid: int) -> TreeSize:

@@ -54,7 +54,6 @@ class HostPlace:
 
     @property
     def hosts(self) -> Path:
-        """`/etc/hosts` in the container."""
         return self.folder / "hosts"
 
     @property

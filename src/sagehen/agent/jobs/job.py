@@ -136,7 +136,7 @@ class JobAttempt:
         await self._hosts.kill()
         await self._data.halt()
         if await self._data.is_room_low():
-            # The report needs disk space.
+            # Saving the report needs disk space.
             await self._remove_folder()
         if not self._work.cancelled():
             await self._end(self._work.result())
@@ -316,7 +316,7 @@ class JobAttempt:
         self.report = msgspec.structs.replace(self.report, phases=phases)
 
     def _now(self) -> float:
-        """Unix time without jumps."""
+        """Unix time, by a clock that never jumps."""
         wall, monotonic = self._began
         return wall + self._around.clock.monotonic() - monotonic
 

@@ -119,7 +119,7 @@ def _members(group: Path) -> list[int]:
 EMPTYING_SECONDS = 5.0
 CPU_PERIOD_MICROSECONDS = 100_000
 CPU_WEIGHT_PER_VCPU = 50
-"""ml.m5.large, with two, gets the kernel's default: 100"""
+"""ml.m5.large, with two vCPUs, gets the kernel's default: 100"""
 _LIMITS = {
     "memory": InstanceLimit.MEMORY,
     "pids": InstanceLimit.PROCESSES,
@@ -260,7 +260,7 @@ def _remove(group: Path) -> bool:
 
 
 def _counts(path: Path) -> dict[str, int]:
-    """Empty if the file is missing."""
+    """Returns an empty dict if the file is missing."""
     try:
         lines = path.read_text().splitlines()
     except OSError:

@@ -20,7 +20,7 @@ _MARK = "seen"
 
 
 async def can_mount(folder: Path, orphans: Orphans) -> bool:
-    """Tries with a container; logs why not. `folder` must be writable."""
+    """Tries a mount in a container; logs why it fails. `folder` must be writable."""
     problem = await _try(folder, orphans)
     if problem is not None:
         log.info(

@@ -82,7 +82,7 @@ class ContainerProcess:
         status = await asyncio.shield(self._ended)
         await asyncio.to_thread(self._log.settle, LOG_SETTLE_SECONDS)
         if self._ended_because is not None and not self._told_end:
-            # Users look there, and the process had no time to write.
+            # Users look in the log, and the process had no time to write.
             self._told_end = True
             await asyncio.to_thread(self._log.add, f"sagehen: {self._ended_because}.")
         if self._group is not None:
@@ -99,7 +99,7 @@ class ContainerProcess:
         if not self.has_ended:
             self._killed = True
             if self._group is None:
-                # The group, then descendants outside it while they have their parent.
+                # The group, then descendants outside it before they lose their parent.
                 kill_group(self._process.pid, signal.SIGSTOP)
                 end_trees([self._process.pid])
             self._kill_all()
@@ -192,7 +192,7 @@ class ProcessLauncher:
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
         output, output_end = os.pipe2(os.O_CLOEXEC)
         try:
-            # First, as it may fail; ends by itself if nothing is started.
+            # First, as this may fail; the log ends by itself if nothing is started.
             log = _followed(plan, output)
             return await self._start(plan, output_end, log)
         except (OSError, ValueError) as error:

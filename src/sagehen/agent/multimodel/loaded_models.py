@@ -19,8 +19,8 @@ __all__ = ["LENT_SECONDS", "CachedModel", "LoadedModels", "ModelTallies", "Model
 log = logging.getLogger(__name__)
 
 LENT_SECONDS = 5.0
-"""seconds; gateways report use each second, so a loan unused for longer belongs to one that has
-ended"""
+"""seconds; gateways report use each second, so a loan unused for longer belongs to a gateway
+that has ended"""
 
 
 @dataclass(eq=False)

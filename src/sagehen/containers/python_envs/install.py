@@ -72,8 +72,10 @@ class Installer:
             self._variables.setdefault("PIP_NO_CACHE_DIR", "1")
 
     def install(self, wanted: EnvironmentSpec, folder: Path) -> bool:
-        """Makes the environment; returns whether it has packages besides the server's. Raises RequirementsError with
-        pip's last error."""
+        """Makes the environment; returns whether it has packages besides the server's.
+
+        Raises RequirementsError with pip's last error.
+        """
         try:
             # The server's pip is visible there.
             with_pip = importlib.util.find_spec("pip") is None

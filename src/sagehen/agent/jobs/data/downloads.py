@@ -119,7 +119,7 @@ READ_BYTES = 2**20
 
 
 def code_location(spec: JobSpec) -> Location | None:
-    """None if the container has the code. Raises Invalid."""
+    """Returns None if the container has the code. Raises Invalid."""
     value = spec.hyperparameters.get(SUBMIT_DIRECTORY)
     if value is None:
         return None

@@ -123,7 +123,7 @@ def list_below(
 def share(
     inputs: Sequence[InputObject], channel: ChannelSpec, number: int, hosts: int
 ) -> Sequence[InputObject]:
-    """`number` counts from 1."""
+    """Returns the inputs of one host; `number` counts from 1."""
     if channel.distribution != "ShardedByS3Key" or hosts == 1:
         return inputs
     ordered = list(inputs)

@@ -1,5 +1,7 @@
 """Writes a job's files into the object store, atomically; resolves links and detects writers.
-Blocks."""
+
+All functions block.
+"""
 
 import errno
 import fcntl
@@ -90,7 +92,7 @@ OPT_ML = "/opt/ml/"
 
 
 def resolve(link: Path, base: Path) -> str | None:
-    """None if the target is missing. Blocks. `base` is the container's /opt/ml."""
+    """Returns None if the target is missing. Blocks. `base` is the container's /opt/ml."""
     try:
         said = os.readlink(link)
         if said.startswith(OPT_ML):

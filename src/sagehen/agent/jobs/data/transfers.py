@@ -154,7 +154,7 @@ class Transfers:
         self._patience.limit(seconds)
 
     async def halt(self) -> None:
-        """Returns when all transfers have ended or hang in the store."""
+        """Stops transfers; returns when all have ended or hang in the store."""
         self._halted = True
         if self._under_way:
             ends = asyncio.ensure_future(self._ends())
