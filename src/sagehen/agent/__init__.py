@@ -1,1 +1,1 @@
-"""Runs the instances of one node: launchers, artifacts, the model cache."""
+"""Runs the instances and training jobs of one node."""

@@ -1,7 +1,4 @@
-"""The agent: the instances of this node, by id.
-
-Reads model data from the object store, which blocks, without blocking the agent.
-"""
+"""The agent: starts, watches and stops this node's instances."""
 
 import asyncio
 import logging
@@ -42,7 +39,7 @@ OBJECTS_PER_PAGE = 1000
 
 
 class StoredModelData:
-    """`ModelDataReader` over an object store."""
+    """Reads a blocking object store in threads."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
@@ -52,7 +49,7 @@ class StoredModelData:
         return _describe(info)
 
     async def read(self, location: Location, etag: str) -> AsyncIterator[bytes]:
-        # Each turn in a thread costs more than reading a small object: those take one.
+        # One call for a small object: a thread call costs more than the reading.
         opened, chunks, chunk = await asyncio.to_thread(self._begin, location, etag)
         try:
             left = opened.info.size
@@ -89,18 +86,14 @@ def _describe(info: ObjectInfo) -> StoredObject:
 
 
 THREADS = 32
-"""For what blocks: the disk, the object store, /proc."""
+"""for disk, object store, /proc"""
 LONGEST_SOCKET_PATH_BYTES = 107
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
 
 class Agent:
-    """Starts, watches and stops instances; answers what they do.
-
-    It keeps nothing on disk but artifacts and logs: a new agent has no instances, and control puts
-    them back.
-    """
+    """The instances of this node. They are not on disk: control puts them back after a restart."""
 
     def __init__(
         self,
@@ -142,14 +135,13 @@ class Agent:
         self._stopping = False
 
     async def start(self) -> None:
-        """Clear away what an earlier agent left, and take up its artifacts."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
         await asyncio.to_thread(clear_leftovers, self._node.home)
         await asyncio.to_thread(self._node.artifacts.open)
         await self.jobs.start()
 
     async def stop(self) -> None:
-        """Stop every instance, interrupt every job; at most some 40 s."""
+        """Stops instances and interrupts jobs; takes about 40 s at most."""
         self._stopping = True
         self._changes.close()
         await asyncio.gather(
@@ -162,18 +154,16 @@ class Agent:
         return InstanceList(version=self._changes.version, instances=reports)
 
     async def wait_for_change(self, since: int, seconds: float) -> InstanceList:
-        """The list, as soon as its version is not `since`, or after `seconds`."""
+        """Returns once the version is not `since`, or after `seconds`."""
         await self._changes.wait(since, seconds)
         return self.list_instances()
 
     async def put(self, spec: InstanceSpec) -> None:
-        """Have an instance run as `spec` says.
-
-        Nothing is done where it does. One that has failed, is stopping or runs with another spec
-        gives way to a new one.
+        """Runs an instance as `spec` says, replacing one that has failed, is stopping or has
+        another spec.
 
         Raises:
-            Invalid: a name in it cannot be a file's, or it has no container.
+            Invalid: a name cannot be a file name, or there is no container.
             Unavailable: the agent is stopping.
         """
         if self._stopping:
@@ -191,11 +181,7 @@ class Agent:
         await asyncio.to_thread(prune_logs, self._node.home.logs, running)
 
     def delete(self, instance_id: str) -> None:
-        """Begin to stop an instance; it leaves the list when it has stopped.
-
-        Raises:
-            NotFound: there is none of that id.
-        """
+        """The instance leaves the list once stopped. Raises NotFound."""
         task = asyncio.create_task(self._remove(self._find(instance_id)))
         self._stops.add(task)
         task.add_done_callback(self._stops.discard)
@@ -208,7 +194,7 @@ class Agent:
         hostname: str | None = None,
         short_of_memory: bool = False,
     ) -> LoadedModel:
-        """See `ModelCaches.load`; raises NotFound where there is no such instance."""
+        """See `ModelCaches.load`. Raises NotFound."""
         instance = self._find(instance_id)
         return await instance.load_model(target_model, wait_seconds, hostname, short_of_memory)
 
@@ -219,11 +205,10 @@ class Agent:
         given_back: Mapping[str, int],
         hostname: str | None = None,
     ) -> None:
-        """Models were used just now; raises NotFound where there is no such instance."""
+        """Raises NotFound."""
         self._find(instance_id).touch_models(names, given_back, hostname)
 
     async def samples(self) -> list[Sample]:
-        """Numbers about every instance."""
         instances = list(self._instances.values())
         found = await asyncio.gather(*(instance.samples() for instance in instances))
         return [sample for samples in found for sample in samples]
@@ -231,7 +216,7 @@ class Agent:
     async def _remove(self, instance: Instance) -> None:
         await instance.stop()
         name = instance.spec.instance_id
-        # It may have been put anew meanwhile.
+        # a new instance may have taken the name
         if self._instances.get(name) is instance:
             del self._instances[name]
             self._changes.announce()

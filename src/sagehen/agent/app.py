@@ -1,9 +1,4 @@
-"""The agent's HTTP API, for control and the gateways of this machine.
-
-What the agent's HTTP routes have in common: bodies read, long polls, answers written.
-
-The agent's HTTP routes for training jobs' attempts.
-"""
+"""The agent's HTTP API, for control and the gateways of this machine."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -46,7 +41,7 @@ _T = TypeVar("_T")
 
 
 async def read_body(request: Request, kind: type[_T]) -> _T:
-    """The body as `kind`. Raises Invalid."""
+    """Raises Invalid."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -67,7 +62,7 @@ async def answer_list(
     list_now: Callable[[], object],
     wait: Callable[[int, float], Coroutine[Any, Any, object]],
 ) -> Response:
-    """A list that has versions: now, or with `since` a long poll of `wait_seconds`."""
+    """Answers a list; with `since`, after a long poll of `wait_seconds`."""
     since = request.query_params.get("since")
     if since is None:
         return answer_json(list_now())
@@ -80,7 +75,7 @@ async def answer_list(
 
 
 async def _unless_disconnected(request: Request, wait: Coroutine[Any, Any, object]) -> Response:
-    """The answer, given up when nobody waits for it: a stopping server waits for its handlers."""
+    """A stopping server waits for its handlers: cancel those of disconnected clients."""
     answering = asyncio.create_task(wait)
     watching = asyncio.create_task(_disconnected(request))
     try:
@@ -97,7 +92,6 @@ async def _disconnected(request: Request) -> None:
 
 
 def job_routes(jobs: JobAttempts) -> list[Route]:
-    """`/jobs`, and what is below it."""
     routes = _JobRoutes(jobs)
     return [
         Route("/jobs", routes.list, methods=["GET"]),
@@ -141,7 +135,6 @@ class _JobRoutes:
 
 
 def create_app(agent: Agent) -> Starlette:
-    """An ASGI application over a started agent."""
     routes = _Routes(agent)
     return Starlette(
         routes=[
@@ -227,7 +220,7 @@ _STATUSES: tuple[tuple[type[SagehenError], int, str], ...] = (
     (ArtifactError, 503, "ServiceUnavailable"),
     (Unavailable, 503, "ServiceUnavailable"),
 )
-"""The first that matches; what is none of them is our own failing."""
+"""first match; other errors are internal"""
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""The version of a list of reports, and who waits for the next one."""
+"""The version of a list of reports, with long polls."""
 
 import asyncio
 
@@ -11,18 +11,16 @@ SOON_SECONDS = 0.05
 
 
 class Changes:
-    """Counts the changes of a list. Use from the event loop."""
+    """Counts a list's changes. Must be used from the event loop."""
 
     def __init__(self, clock: Clock) -> None:
-        # From the time, so that a waiter of an earlier agent never finds its own version.
+        # From the time: never the version that an earlier agent's waiters know.
         self.version = int(clock.now() * 1000)
         self._changed = asyncio.Event()
         self._closed = False
         self._due: asyncio.TimerHandle | None = None
-        """When what was not announced at once is."""
 
     def announce(self) -> None:
-        """There is another version."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -31,20 +29,20 @@ class Changes:
         self._changed = asyncio.Event()
 
     def announce_soon(self) -> None:
-        """What nobody waits for: told with what comes next, or after SOON_SECONDS.
+        """Announces with the next change, or after SOON_SECONDS.
 
-        Each version that is told has its readers work; short jobs would make seven.
+        Each announcement makes every reader work; a short job would cause seven.
         """
         if self._due is None and not self._closed:
             self._due = asyncio.get_running_loop().call_later(SOON_SECONDS, self.announce)
 
     def close(self) -> None:
-        """Announce it, and let nobody wait any more."""
+        """Later waits return at once."""
         self._closed = True
         self.announce()
 
     async def wait(self, since: int, seconds: float) -> None:
-        """Until the version is not `since`, for at most `seconds`."""
+        """Returns once the version is not `since`, or after `seconds`."""
         if self.version != since or self._closed:
             return
         changed = asyncio.create_task(self._changed.wait())

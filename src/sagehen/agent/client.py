@@ -1,4 +1,4 @@
-"""Speaks to the agent of this machine over its Unix socket: for control."""
+"""Control's client of this machine's agent, over its Unix socket."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -24,37 +24,29 @@ from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
 __all__ = ["AgentClient"]
 
 TIMEOUT_SECONDS = 10.0
-"""For an answer, besides what the agent was asked to wait."""
+"""besides the requested wait"""
 
 _T = TypeVar("_T")
 
 
 class AgentClient:
-    """Every method raises Unavailable when the agent is away, or too busy to answer in time."""
+    """Every method raises Unavailable if the agent does not answer in time."""
 
     def __init__(self, socket: Path) -> None:
         self._address = f"unix:{socket}"
 
     async def instances(self, since: int | None = None, wait_seconds: float = 0) -> InstanceList:
-        """Every instance the agent has.
-
-        With `since`, a version, the answer comes once the version is another one, or after
-        `wait_seconds`.
-        """
+        """With `since`, answers once the version differs, or after `wait_seconds`."""
         path = "/instances" + _query(since, wait_seconds)
         return self._decode(await self._ask("GET", path, wait_seconds=wait_seconds), InstanceList)
 
     async def put_instance(self, spec: InstanceSpec) -> None:
-        """Have an instance run. Nothing changes if it does, and a FAILED one is tried anew.
-
-        Raises:
-            Invalid: the agent refuses the spec.
-        """
+        """Runs an instance, also again if it is FAILED. Raises Invalid."""
         path = f"/instances/{quote(spec.instance_id, safe='')}"
         self._check(await self._ask("PUT", path, msgspec.json.encode(spec)))
 
     async def delete_instance(self, instance_id: str) -> None:
-        """Have an instance stopped; it is gone once `instances` no longer has it."""
+        """The instance leaves `instances` once stopped."""
         answer = await self._ask("DELETE", f"/instances/{quote(instance_id, safe='')}")
         if answer.status != 404:
             self._check(answer)
@@ -62,12 +54,12 @@ class AgentClient:
     async def load_model(
         self, instance_id: str, target_model: str, wait_seconds: float = 60
     ) -> LoadedModel:
-        """Have a multi-model instance load a model.
+        """Has a multi-model instance load a model.
 
         Raises:
             NotFound: the agent does not have the instance.
-            Invalid: the name, the object or the archive is not right.
-            Unavailable: still loading after `wait_seconds`, or the instance is stopping.
+            Invalid: the name, object or archive is invalid.
+            Unavailable: loading goes on, or the instance is stopping.
         """
         body = msgspec.json.encode(
             LoadRequest(target_model=target_model, wait_seconds=wait_seconds)
@@ -77,53 +69,39 @@ class AgentClient:
         return self._decode(answer, LoadedModel)
 
     async def jobs(self, since: int | None = None, wait_seconds: float = 0) -> JobList:
-        """Every attempt the agent has, ended ones too until they are deleted; as `instances`."""
+        """Lists attempts, also ended ones until deleted; polls like `instances`."""
         path = "/jobs" + _query(since, wait_seconds)
         return self._decode(await self._ask("GET", path, wait_seconds=wait_seconds), JobList)
 
     async def put_job(self, spec: JobSpec) -> None:
-        """Have an attempt run; nothing happens where the agent knows its id.
-
-        Raises:
-            Invalid: the agent refuses the spec.
-        """
+        """Runs an attempt unless its id is known. Raises Invalid."""
         self._check(await self._ask("PUT", _job_path(spec.attempt_id), msgspec.json.encode(spec)))
 
     async def stop_job(self, attempt_id: str, request: StopRequest | None = None) -> None:
-        """Have an attempt end, once it knows of it; nothing happens where it has ended.
-
-        Raises:
-            NotFound: the agent does not have it.
-        """
+        """Ends an attempt unless it has ended. Raises NotFound."""
         body = msgspec.json.encode(request or StopRequest())
         self._check(await self._ask("POST", f"{_job_path(attempt_id)}/stop", body))
 
     async def delete_job(self, attempt_id: str) -> None:
-        """Have an attempt forgotten, and killed before if it runs; it is gone once `jobs` no
-        longer has it."""
+        """Kills a running attempt; it leaves `jobs` afterwards."""
         answer = await self._ask("DELETE", _job_path(attempt_id))
         if answer.status != 404:
             self._check(answer)
 
     async def job_samples(self) -> list[JobSample]:
-        """Numbers about every host of the jobs whose code runs now."""
         return self._decode(await self._ask("GET", "/jobs/metrics"), list[JobSample])
 
     async def interrupt_jobs(self, jobs: int | None = None) -> tuple[str, ...]:
-        """Have so many attempts, or all, give their capacity back; the ids of which.
-
-        Those that began last are the first: they lose least.
-        """
+        """Interrupts `jobs` attempts, or all; returns their ids. The latest lose least and are
+        first."""
         body = msgspec.json.encode(InterruptRequest(jobs=jobs))
         answer = await self._ask("POST", "/jobs/interrupt", body)
         return self._decode(answer, InterruptedJobs).attempt_ids
 
     async def metrics(self) -> list[Sample]:
-        """Numbers about every instance."""
         return self._decode(await self._ask("GET", "/metrics"), list[Sample])
 
     async def check_health(self) -> None:
-        """Return if the agent answers."""
         self._check(await self._ask("GET", "/health"))
 
     async def _ask(

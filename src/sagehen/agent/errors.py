@@ -1,4 +1,4 @@
-"""Errors of instances and of multi-model containers; `app.py` alone gives them HTTP statuses."""
+"""Errors of instances and multi-model containers; `app.py` maps them to HTTP statuses."""
 
 from sagehen.base.errors import LimitExceeded, SagehenError, Unavailable
 
@@ -6,16 +6,16 @@ __all__ = ["CannotStart", "ModelNotReady", "ModelRefused", "NoRoom"]
 
 
 class CannotStart(SagehenError):
-    """A container's command could not be run at all."""
+    """A container's command could not be run."""
 
 
 class ModelNotReady(Unavailable):
-    """A model is still being loaded; its loading goes on."""
+    """The model is still being loaded; loading goes on."""
 
 
 class ModelRefused(SagehenError):
-    """The container was asked to load a model and answered with an error."""
+    """The container answered a load request with an error."""
 
 
 class NoRoom(LimitExceeded):
-    """A model does not fit, even with every other one unloaded."""
+    """A model does not fit, even with all others unloaded."""

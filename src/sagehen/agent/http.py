@@ -1,4 +1,4 @@
-"""One HTTP exchange with a local server: a container, or the agent itself."""
+"""One HTTP exchange with a local server: a container or the agent."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class LocalAnswer:
     status: int
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
-    """By their names in lower case."""
+    """names in lower case"""
 
     @property
     def text(self) -> str:
@@ -27,13 +27,13 @@ class LocalAnswer:
 
 @dataclass
 class _Collector:
-    """What httptools calls back as an answer is parsed."""
+    """httptools callbacks for one answer."""
 
     body: bytearray = field(default_factory=bytearray)
     headers: dict[str, str] = field(default_factory=dict)
     headed: bool = False
     framed: bool = False
-    """Its head says how long the body is; otherwise it ends with the connection."""
+    """else the body ends with the connection"""
     complete: bool = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -55,14 +55,14 @@ class _Collector:
 async def exchange(
     address: str, method: str, path: str, body: bytes = b"", *, timeout_seconds: float
 ) -> LocalAnswer:
-    """Send a request on a connection of its own and return the answer.
+    """Uses a new connection.
 
     Args:
         address: `unix:/path` or `tcp:host:port`.
-        body: JSON, where there is one.
+        body: JSON or empty.
 
     Raises:
-        Unavailable: nothing listens there, it did not answer in time, or not in HTTP.
+        Unavailable: no listener, no answer in time, or not HTTP.
     """
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -107,7 +107,6 @@ async def _read(reader: asyncio.StreamReader) -> LocalAnswer:
 
 
 def _end_at_close(parser: httptools.HttpResponseParser, collected: _Collector) -> LocalAnswer:
-    """An answer without a length ends where the connection does."""
     if collected.headed and not collected.framed:
         return LocalAnswer(parser.get_status_code(), bytes(collected.body))
     raise OSError("it closed the connection before its answer was whole")

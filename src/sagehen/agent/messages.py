@@ -1,4 +1,4 @@
-"""What is said over the agent's socket, besides the specs and reports of `domain.containers`."""
+"""Messages on the agent's socket, besides those of `frame.container_specs`."""
 
 import msgspec
 
@@ -19,7 +19,7 @@ __all__ = [
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
     version: int
-    """Grows with every change of any report; starts anew, higher, with each agent."""
+    """grows with every change; a new agent starts higher"""
     instances: tuple[InstanceReport, ...]
 
 
@@ -27,34 +27,33 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     target_model: str
     wait_seconds: float = 60
     short_of_memory: bool = False
-    """The container holds the model, but had no memory to answer with it: others are to go."""
+    """the container lacks memory to answer: unload others"""
 
 
 class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that the container holds, to be called at `/models/{model_name}/invoke`.
+    """A model to be called at `/models/{model_name}/invoke`.
 
-    It is lent: it stays until it is given back, by a TouchRequest, or is not used for a while.
+    It is lent: it stays loaded until a TouchRequest gives it back, or unused for a while.
     """
 
     model_name: str
     hit: bool
-    """It was loaded when it was asked for."""
+    """it was loaded already"""
     wait_microseconds: int
     keep: bool = True
-    """False where the model leaves when it is given back: it is to be asked for each time."""
+    """False if unloaded when given back: ask each time"""
 
 
 class TouchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done with models since the last one."""
+    """What was done with models since the last request."""
 
     model_names: tuple[str, ...] = ()
-    """Those that were used."""
     given_back: dict[str, int] = {}
-    """Those of which a LoadedModel is not needed any more, and how many each."""
+    """ended loans by model"""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One number about one instance; those that end in Sum and Count only grow."""
+    """One metric of one instance; names ending in Sum or Count only grow."""
 
     name: str
     endpoint: str
@@ -62,26 +61,24 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
     value: float
     limit: str | None = None
-    """Which limit it is about, if any."""
 
 
 class InterruptRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Give capacity back."""
+    """A request to free capacity."""
 
     jobs: int | None = None
-    """How many attempts; None: all."""
+    """None: all"""
 
 
 class InterruptedJobs(msgspec.Struct, frozen=True, kw_only=True):
     attempt_ids: tuple[str, ...]
-    """Those that are ended now for it."""
 
 
 class JobSample(msgspec.Struct, frozen=True, kw_only=True):
-    """One number about one host of a running training job, by SageMaker's name of it."""
+    """One metric of one host of a running job, under SageMaker's name."""
 
     name: str
-    """`CPUUtilization`, `MemoryUtilization` or `DiskUtilization`, in percent."""
+    """`CPUUtilization`, `MemoryUtilization` or `DiskUtilization`; percent"""
     job: str
     host: str
     value: float

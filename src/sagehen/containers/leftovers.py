@@ -1,4 +1,4 @@
-"""Processes that the user's code started, and that outlive their worker."""
+"""Kills processes of user code that outlive their worker."""
 
 import contextlib
 import os
@@ -7,13 +7,13 @@ import signal
 __all__ = ["MARK", "end_leftovers"]
 
 MARK = "SAGEHEN_WORKER"
-"""The environment variable that a worker's processes inherit, by fork as by exec."""
+"""the environment variable that a worker's processes inherit, across fork and exec"""
 
 _MOST_ROUNDS = 10
 
 
 def end_leftovers(mark: str) -> None:
-    """Kill what has that mark. Takes milliseconds: it looks at every process of the machine."""
+    """Kills processes with that mark. Takes milliseconds: scans all processes of the machine."""
     wanted = b"\0%b=%b\0" % (MARK.encode(), mark.encode())
     for _ in range(_MOST_ROUNDS):
         found = [pid for pid in _pids() if wanted in _environment(pid)]
@@ -29,7 +29,7 @@ def _pids() -> list[int]:
 
 
 def _environment(pid: int) -> bytes:
-    """Empty where it has ended, or is somebody else's."""
+    """Empty if the process has ended or belongs to another user."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return b"\0" + file.read()

@@ -1,8 +1,5 @@
-"""Numbers and switches in environment variables. Each may go by several names: the first that is
-set counts.
-
-SAGEMAKER_CONTAINER_LOG_LEVEL, as SageMaker's containers read it.
-"""
+"""Reads numbers, switches and the log level from environment variables. The first set name
+counts."""
 
 import logging
 from collections.abc import Mapping
@@ -19,7 +16,7 @@ _OFF = ("false", "0", "no", "off", "n", "f")
 
 
 def positive(environ: Mapping[str, str], *names: str) -> int | None:
-    """A whole number above 0, None if none is set. Raises SettingError."""
+    """A whole number above 0; None if unset. Raises SettingError."""
     name, number = _number(environ, names)
     if number == 0:
         raise SettingError(f"{name} is '0'; it must be a whole number above 0.")
@@ -27,12 +24,12 @@ def positive(environ: Mapping[str, str], *names: str) -> int | None:
 
 
 def whole(environ: Mapping[str, str], *names: str) -> int | None:
-    """A whole number, 0 too, None if none is set. Raises SettingError."""
+    """A whole number from 0; None if unset. Raises SettingError."""
     return _number(environ, names)[1]
 
 
 def seconds(environ: Mapping[str, str], *names: str) -> float | None:
-    """A number above 0, None if none is set. Raises SettingError."""
+    """A number above 0; None if unset. Raises SettingError."""
     for name in names:
         text = environ.get(name, "").strip()
         if not text:
@@ -45,7 +42,7 @@ def seconds(environ: Mapping[str, str], *names: str) -> float | None:
 
 
 def switch(environ: Mapping[str, str], name: str) -> bool | None:
-    """True or false, None if it is not set. Raises SettingError."""
+    """None if unset. Raises SettingError."""
     text = environ.get(name, "").strip().lower()
     if not text:
         return None
@@ -68,10 +65,7 @@ _LEVELS = logging.getLevelNamesMapping()
 
 
 def read_log_level(environ: Mapping[str, str]) -> int:
-    """From SAGEMAKER_CONTAINER_LOG_LEVEL: Python's number of a level, or its name.
-
-    Raises SettingError.
-    """
+    """SAGEMAKER_CONTAINER_LOG_LEVEL: a number or name of Python's. Raises SettingError."""
     text = environ.get("SAGEMAKER_CONTAINER_LOG_LEVEL", "").strip()
     if not text:
         return logging.INFO

@@ -1,4 +1,4 @@
-"""Artifacts: model data fetched once, unpacked once, kept by content, shared by all instances."""
+"""Model data: fetched and unpacked once, stored by content, shared by all instances."""
 
 import asyncio
 import hashlib
@@ -34,7 +34,7 @@ ATTEMPTS = 3
 CONTENT = "model"
 SIZE = "size"
 PLACE_BYTES = 16 * 1024
-"""What an artifact takes beside its files: folders, its size, the end of each last block."""
+"""disk use besides files: folders, partial blocks"""
 
 _NAME = re.compile(r"[0-9a-f]{40}")
 _T = TypeVar("_T")
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 @dataclass
 class Artifact:
-    """Unpacked model data; it stays on disk while anybody uses it."""
+    """Unpacked model data; stays on disk while in use."""
 
     name: str
     folder: Path
@@ -55,10 +55,10 @@ class Artifact:
 
 
 class ArtifactCache:
-    """The artifacts of one node, in a folder of their own: `<folder>/<name>/model`.
+    """The artifacts of one node, at `<folder>/<name>/model`.
 
-    An artifact's name is a digest of the address and ETag of what it is made from. What no
-    one uses stays, the last used of it up to `most_unused_bytes`.
+    The name is a digest of address and ETag. The last used of the unused ones stay, up to
+    `most_unused_bytes`.
     """
 
     def __init__(
@@ -83,19 +83,19 @@ class ArtifactCache:
         self._rejected: OrderedDict[str, str] = OrderedDict()
 
     def open(self) -> None:
-        """Find what an earlier agent has kept, and remove what it left half done. Blocks."""
+        """Loads complete artifacts and removes others. Blocks."""
         remove_tree(self._fresh)
         self._fresh.mkdir(mode=0o700, parents=True)
         kept = []
         for place in self._folder.iterdir():
             if not _NAME.fullmatch(place.name):
-                continue  # It is none of ours.
+                continue  # not an artifact
             size = _size_of(place)
             if size is not None:
                 used_at = (place / SIZE).stat().st_mtime
                 kept.append((used_at, Artifact(place.name, place / CONTENT, size)))
             else:
-                # A power cut can leave such a one, in the way of a whole one of that name.
+                # After a power cut; it would block a whole one of that name.
                 remove_tree(place)
         for _, artifact in sorted(kept, key=lambda each: each[0]):
             self._put_unused(artifact)
@@ -105,15 +105,15 @@ class ArtifactCache:
     async def acquire(
         self, data: ModelData, on_fetched: Callable[[float], None] | None = None
     ) -> Artifact:
-        """The artifact made from `data`, fetched now if need be, once for all that ask.
+        """Fetches `data` if needed, once for all callers, who owe a `release`.
 
-        The caller owes a `release`. `on_fetched` is told the seconds, if this call had it fetched.
+        `on_fetched` gets the seconds if this call started the fetch.
 
         Raises:
             ArtifactMissing: there is no such object.
-            ArtifactRejected: it cannot be unpacked safely, or at all.
-            ArtifactError: there is no room on the disk.
-            Unavailable: the object store cannot be asked.
+            ArtifactRejected: it cannot be unpacked safely.
+            ArtifactError: the disk is full.
+            Unavailable: the object store cannot be reached.
         """
         kept = self._find_pinned(data)
         if kept is not None:
@@ -128,15 +128,12 @@ class ArtifactCache:
             if artifact is not None:
                 self._use(artifact)
                 return artifact
-            # Shielded: one who gives up must not take the artifact from the others.
+            # Shielded: others wait too.
             await asyncio.shield(self._ensure_fetching(name, data, objects, on_fetched))
         raise Unavailable(f"{data.location.url} left the disk each time it was fetched.")
 
     async def release(self, artifact: Artifact, *, keep: bool = True) -> None:
-        """Use an artifact no longer. Where `keep` is False it leaves the disk with its last user.
-
-        What is beyond the bound is removed.
-        """
+        """Unless `keep`, the last release removes the artifact."""
         artifact.users -= 1
         if artifact.users:
             return
@@ -150,11 +147,10 @@ class ArtifactCache:
 
     @property
     def _fresh(self) -> Path:
-        """Where artifacts are made, before they are moved to where they are found."""
         return self._folder / ".fresh"
 
     def _find_pinned(self, data: ModelData) -> Artifact | None:
-        """The wanted version, where it is on disk: its object may be gone or another by now."""
+        """The object itself may be gone or replaced."""
         if data.etag is None:
             return None
         name = _name_of(data, [StoredObject(data.location.key, 0, data.etag)])
@@ -198,7 +194,7 @@ class ArtifactCache:
     def _end_fetching(self, name: str, task: asyncio.Task[None]) -> None:
         del self._fetching[name]
         if not task.cancelled():
-            task.exception()  # Looked at, because all who waited for it may have given up.
+            task.exception()  # retrieved: all waiters may have given up
 
     async def _fetch(
         self,
@@ -224,10 +220,10 @@ class ArtifactCache:
         self._put_unused(artifact)
 
     async def with_room(self, write: Callable[[], Awaitable[_T]]) -> _T:
-        """Write to the disk; where that is full, once more without the unused artifacts.
+        """Writes; on a full disk removes unused artifacts and tries again.
 
         Raises:
-            ArtifactError: there is no room all the same, or it cannot be written at all.
+            ArtifactError: writing failed all the same.
         """
         try:
             try:
@@ -257,7 +253,7 @@ class ArtifactCache:
         return Artifact(name, final / CONTENT, size)
 
     async def _discard(self, artifacts: list[Artifact]) -> None:
-        # Moved away first: by the time it is removed, the name may stand for a new one.
+        # Moved away first: a new artifact may take the name.
         places = [self._new_place() for _ in artifacts]
         for artifact, place in zip(artifacts, places, strict=True):
             artifact.folder.parent.rename(place)
@@ -292,7 +288,7 @@ class ArtifactCache:
 
 
 def _size_of(place: Path) -> int | None:
-    """What an artifact's folder says of its size; None where it is no whole one."""
+    """Returns None if the artifact is incomplete."""
     try:
         return int((place / SIZE).read_text())
     except (OSError, ValueError):

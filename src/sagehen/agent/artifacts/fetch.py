@@ -1,7 +1,4 @@
-"""Brings model data from the object store into a folder, unpacked.
-
-Where model data lies in the object store, and what of the store is needed to read it.
-"""
+"""Fetches and unpacks model data from the object store."""
 
 import asyncio
 import io
@@ -19,7 +16,7 @@ __all__ = ["ModelData", "ModelDataReader", "StoredObject", "fetch"]
 
 @dataclass(frozen=True)
 class StoredObject:
-    """One object, as a listing or a HEAD tells of it."""
+    """One object of a listing or HEAD."""
 
     key: str
     size: int
@@ -28,30 +25,29 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class ModelData:
-    """What is to be fetched: an archive, or plain files (an object, or all below a prefix)."""
+    """What to fetch: an archive, or plain files (an object, or all below a prefix)."""
 
     location: Location
     compressed: bool = True
     etag: str | None = None
-    """The version of one object that is wanted, if it can still be had."""
+    """the requested version of one object"""
 
 
 class ModelDataReader(Protocol):
-    """What the agent asks of an object store. Missing things raise NotFound."""
+    """The agent's view of an object store. Raises NotFound."""
 
-    async def head(self, location: Location) -> StoredObject:
-        """Size and ETag of one object."""
+    async def head(self, location: Location) -> StoredObject: ...
 
     def read(self, location: Location, etag: str) -> AsyncIterator[bytes]:
-        """The bytes of one object; another ETag by now raises Unavailable."""
+        """Raises Unavailable if the ETag has changed."""
 
     def list(self, location: Location) -> AsyncIterator[StoredObject]:
-        """Every object below a prefix, in the order of their keys."""
+        """Lists objects ordered by key."""
 
 
 ARCHIVE = "archive.tar.gz"
 WRITE_BYTES = 4 * 2**20
-"""What is held in memory before it is written; a smaller archive is unpacked from there."""
+"""a smaller archive is unpacked from memory"""
 
 
 async def fetch(
@@ -62,12 +58,12 @@ async def fetch(
     *,
     most_bytes: int,
 ) -> int:
-    """Fill `folder`, an empty one, with what `objects` hold, read-only; return its bytes.
+    """Fills the empty `folder`, read-only; returns its bytes.
 
     Raises:
-        ArtifactRejected: an archive or a key is not what can be unpacked safely.
+        ArtifactRejected: an archive or key is unsafe.
         NotFound, Unavailable: from the reader.
-        OSError: it cannot be written.
+        OSError: writing failed.
     """
     if data.compressed:
         size = await _fetch_archive(reader, data.location, objects[0], folder, most_bytes)
@@ -116,7 +112,7 @@ async def _fetch_files(
     for stored in objects:
         relative = _relative_key(location, stored)
         if relative.endswith("/") and not stored.size:
-            continue  # What consoles make to show a folder.
+            continue  # a console's folder marker
         parts = check_name(relative)
         if relative != "/".join(parts):
             raise ArtifactRejected(f"The key {stored.key!r} is no path of a file.")
@@ -140,7 +136,6 @@ def _relative_key(location: Location, stored: StoredObject) -> str:
 async def _download(
     reader: ModelDataReader, location: Location, stored: StoredObject, path: Path
 ) -> None:
-    """Write an object to a new file; the disk is waited for in a thread."""
     with path.open("xb") as file:
         waiting = bytearray()
         async for part in reader.read(location, stored.etag):

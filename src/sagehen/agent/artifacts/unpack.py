@@ -1,9 +1,7 @@
-"""Unpacks model archives from anybody: inside their folder, or not at all.
+"""Unpacks untrusted model archives, never outside their folder.
 
-Nothing is ever written through a link, so that nothing can be written outside; and every link must
-lead, once all is there, to something inside. Python's own `data` filter is not asked as well: it
-follows each member's path from the root on, and chains of links again for each link of them, which
-of 100,000 members takes minutes.
+Nothing is written through a link, and every link must lead inside. Python's `data` filter resolves
+each path from the root, and chains of links again for each link: minutes for 100,000 members.
 """
 
 import errno
@@ -25,11 +23,11 @@ LONGEST_NAME_BYTES = 255
 LONGEST_PATH_BYTES = 1024
 COPY_BYTES = 2**20
 MOST_LINKS = 40
-"""As many as Linux follows to open a file."""
+"""Linux's limit"""
 MOST_HEADER_BYTES = 2**20
-"""Of one extended header: tarfile reads it whole into memory."""
+"""of an extended header, which tarfile holds in memory"""
 PADDING_BYTES_PER_ENTRY = 4096
-"""What headers and padding may add to an archive, beyond its files."""
+"""for headers and padding"""
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,11 @@ class Unpacked:
 
 
 def unpack(archive: Path | BinaryIO, folder: Path, *, most_bytes: int) -> Unpacked:
-    """Unpack a tar.gz into `folder`, an empty one. Blocks: call it in a thread.
-
-    What has been unpacked when it fails is left for the caller to remove.
+    """Unpacks a tar.gz into the empty `folder`. Blocks. On failure the caller removes the folder.
 
     Raises:
-        ArtifactRejected: it is not a tar.gz, is cut short, would unpack to more than `most_bytes`,
-            or holds something that has no place in model data.
+        ArtifactRejected: not a tar.gz, cut short, more than `most_bytes`, or with forbidden
+            entries.
     """
     try:
         with gzip.open(archive, "rb") as plain:
@@ -57,8 +53,7 @@ def unpack(archive: Path | BinaryIO, folder: Path, *, most_bytes: int) -> Unpack
     except tarfile.ReadError as error:
         raise ArtifactRejected("It is not a gzip-compressed tar archive.") from error
     except RecursionError:
-        # tarfile calls itself for each header that describes the next; what it has on the stack
-        # is of no use to anybody.
+        # tarfile recurses for headers of headers; its traceback is useless.
         raise ArtifactRejected("It holds a long row of headers of headers.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
         raise ArtifactRejected(f"It is broken or cut short: {error}.") from error
@@ -67,10 +62,10 @@ def unpack(archive: Path | BinaryIO, folder: Path, *, most_bytes: int) -> Unpack
 
 
 def check_name(name: str) -> tuple[str, ...]:
-    """The parts of a relative path that is safe to make.
+    """Splits a relative path.
 
     Raises:
-        ArtifactRejected: it is absolute, climbs with `..`, is too long or holds a NUL.
+        ArtifactRejected: absolute, with `..`, too long or with a NUL.
     """
     if "\0" in name:
         raise ArtifactRejected("It holds a name with a NUL character.")
@@ -91,7 +86,6 @@ def check_name(name: str) -> tuple[str, ...]:
 
 
 def make_read_only(folder: Path) -> None:
-    """Take the right to write from everything below `folder`, and from itself."""
     for place, _, files in os.walk(folder, topdown=False):
         for name in files:
             path = os.path.join(place, name)
@@ -101,11 +95,7 @@ def make_read_only(folder: Path) -> None:
 
 
 class _ForwardReader:
-    """A file that can only be read forwards, in pieces of a bounded size, up to a bound.
-
-    It keeps tarfile from what a hostile header could ask of it: gigabytes at once, or going back
-    and forth for ever.
-    """
+    """Keeps hostile headers from making tarfile read gigabytes at once or seek forever."""
 
     def __init__(self, file: BinaryIO, most_bytes: int) -> None:
         self._file = file
@@ -127,10 +117,10 @@ class _ForwardReader:
         return self._file.seek(position)
 
     def finish(self) -> None:
-        """Read the padding at the end: only there does gzip compare its checksum."""
+        """Reads the padding: gzip checks its checksum only at the end."""
         while data := self.read(COPY_BYTES):
             if data.count(0) != len(data):
-                # tarfile takes a damaged header for the end of the archive.
+                # tarfile takes a damaged header for the end.
                 raise ArtifactRejected("It is broken: an entry in it has no valid header.")
 
     def _check(self, position: int) -> None:
@@ -153,7 +143,7 @@ class _Extraction:
             if entries > MOST_ENTRIES:
                 raise ArtifactRejected(f"It holds more than {MOST_ENTRIES} entries.")
             self._extract(tar, member)
-            # tarfile remembers every member; ours is the only reference that is needed.
+            # Free what tarfile remembers.
             tar.members = []  # type: ignore[attr-defined]
         for link in self.links:
             self._check_link(link)
@@ -185,7 +175,7 @@ class _Extraction:
             raise ArtifactRejected(f"It holds {name}, a file that runs as another user (setuid).")
 
     def _make_folder(self, parts: tuple[str, ...]) -> None:
-        """Make the folder and those above it, never through a link."""
+        """Never creates folders through a link."""
         for depth in range(1, len(parts) + 1):
             above = parts[:depth]
             if above in self.known_folders:
@@ -200,7 +190,7 @@ class _Extraction:
             self.known_folders.add(above)
 
     def _clear(self, path: Path) -> None:
-        """A later entry of the same name replaces the earlier, as in tar; a folder stays."""
+        """Removes `path`: as in tar, a later entry replaces an earlier one; a folder stays."""
         try:
             path.unlink()
         except FileNotFoundError:
@@ -245,7 +235,7 @@ class _Extraction:
 
     def _check_link(self, link: Path) -> None:
         if not link.is_symlink():
-            return  # A later entry of the same name has replaced it.
+            return  # replaced by a later entry
         name = _show(str(link.relative_to(self.root)))
         try:
             leads_to = _followed(link)
@@ -263,7 +253,7 @@ class _Extraction:
 
 
 def _followed(link: Path) -> Path:
-    """Where a link leads in the end, by the kernel: Python's realpath would follow for ever."""
+    """Asks the kernel for a link's target: Python's realpath would follow forever."""
     descriptor = os.open(link, os.O_PATH | os.O_CLOEXEC)
     try:
         return Path(os.readlink(f"/proc/self/fd/{descriptor}"))
@@ -279,5 +269,4 @@ def _is_plain_file(path: Path) -> bool:
 
 
 def _show(name: str) -> str:
-    """A name for an error message: short, and printable."""
     return ascii(name if len(name) <= 100 else name[:100] + "…")

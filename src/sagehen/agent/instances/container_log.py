@@ -1,7 +1,5 @@
-"""A container's log: bounded on disk however much the container prints, and never in its way.
-
-Writes down when what is in a log was printed; `domain/log_times.py` has the form.
-"""
+"""Writes a container's log, bounded on disk, and a file of the times of its bytes (see
+`frame/log_times.py`)."""
 
 import contextlib
 import logging
@@ -29,10 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class LogTimes:
-    """The times of one log. Nothing here may fail the log itself: without room there are none.
-
-    Not for several threads at once.
-    """
+    """The times of one log. A full disk costs the times, never the log. Not thread-safe."""
 
     def __init__(self, log: Path, now: Callable[[], float]) -> None:
         self._log = log
@@ -42,12 +37,10 @@ class LogTimes:
         self._header = Header(inode=0, base=0, created_ms=0)
         self._last_ms = 0
         self._is_first = True
-        """The next entry is, of its file: it is made however short a time has passed."""
+        """the first entry of a file is written at once"""
         self.size = 0
-        """Of the file, in bytes."""
 
     def open(self, log: BinaryIO, log_size: int) -> None:
-        """Go on with the times of a log file just opened, or begin them."""
         with contextlib.suppress(OSError):
             found = os.fstat(log.fileno())
             self._mend(found.st_ino)
@@ -58,14 +51,12 @@ class LogTimes:
                     self._add(0, int(found.st_mtime * 1000))
 
     def note(self, offset: int) -> None:
-        """What comes at `offset` is printed now."""
         ms = max(self._last_ms, int(self._now() * 1000))
         if self._is_first or ms - self._last_ms >= RESOLUTION_MS:
             with contextlib.suppress(OSError):
                 self._add(offset, ms)
 
     def put_aside(self, log_size: int) -> None:
-        """The log's file, of that size, was put aside, and another is about to be opened."""
         with contextlib.suppress(OSError):
             self._path.replace(times_path(put_aside(self._log)))
         self._header = self._header._replace(base=self._header.base + log_size)
@@ -77,7 +68,7 @@ class LogTimes:
             self._file = None
 
     def _mend(self, inode: int) -> None:
-        """Finish what a kill has left half done: the log was put aside, and not its times."""
+        """Finishes a rotation that a kill interrupted before the times were renamed."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -98,7 +89,7 @@ class LogTimes:
         self._header = header
         entries = (file.seek(0, os.SEEK_END) - HEADER.size) // ENTRY.size
         self.size = HEADER.size + entries * ENTRY.size
-        file.truncate(self.size)  # An entry may have been cut short by a full disk.
+        file.truncate(self.size)  # A full disk may have cut an entry short.
         if entries:
             file.seek(self.size - ENTRY.size)
             self._last_ms = ENTRY.unpack(file.read(ENTRY.size))[1]
@@ -127,15 +118,14 @@ KEPT_LINES = 40
 
 
 class ContainerLog:
-    """Copies a pipe to a file in a thread of its own, until every writer has closed it.
+    """Copies a pipe to a file in its own thread, until every writer has closed the pipe.
 
-    A thread, because a slow disk must not hold up the agent's event loop. Where writing fails (a
-    full disk), the output is dropped and still read, so that the container is never blocked.
-    When it was printed is noted in a file beside it.
+    A slow disk must not block the event loop. On write errors the output is dropped, so that the
+    container never blocks.
 
     Args:
-        most_bytes: of the file and its times; one old file of each is kept.
-        listener: called in that thread with all that is printed, and with nothing at the end.
+        most_bytes: bound on the file plus its times; one old file of each is kept.
+        listener: called in that thread with all output, and b"" at the end.
     """
 
     def __init__(
@@ -156,24 +146,22 @@ class ContainerLog:
         self._size = 0
         self._times = LogTimes(path, now)
         self.rotations = 0
-        """How often its file was full."""
         self._thread: threading.Thread | None = None
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def follow(self, descriptor: int) -> None:
-        """Take over the reading end of a pipe."""
         self._thread = threading.Thread(
             target=self._copy, args=(descriptor,), name=f"log {self._path.name}", daemon=True
         )
         self._thread.start()
 
     def settle(self, timeout_seconds: float) -> None:
-        """Wait until all that was printed is kept: for after the container's end. Blocks."""
+        """Waits after the container's end until all output is written. Blocks."""
         if self._thread is not None:
             self._thread.join(timeout_seconds)
 
     def add(self, line: str) -> None:
-        """Add a line of the platform's own, where that can be done; it is none of `last_lines`."""
+        """Adds a platform line, if possible; not part of `last_lines`."""
         with contextlib.suppress(OSError):
             self._write(f"{line}\n".encode())
         self._close()
@@ -200,7 +188,7 @@ class ContainerLog:
             try:
                 self._listener(data)
             except Exception:
-                # What reads along must not end the copying, for which the container would wait.
+                # A failing listener must not block the container.
                 log.exception("What a container printed was not read along.")
                 self._listener = None
 
@@ -215,7 +203,7 @@ class ContainerLog:
         with self._writing:
             self._open()
             if self._size and self._size + self._times.size + len(data) > self._most_bytes:
-                # What cannot be put aside is not added to either: the bound holds.
+                # If this fails, nothing is appended: the bound holds.
                 self._path.replace(put_aside(self._path))
                 self.rotations += 1
                 self._times.put_aside(self._size)

@@ -1,7 +1,4 @@
-"""How one container of an instance is to be started: its folder, address, environment, command.
-
-The ports that containers are told of: where to listen, and spare ones that nobody else takes.
-"""
+"""Plans how a container of an instance is started: folder, ports, environment, command."""
 
 import contextlib
 import os
@@ -27,37 +24,37 @@ if TYPE_CHECKING:
 __all__ = ["ContainerPlace", "PortRange", "Ports", "choose_address", "hidden_paths", "plan_launch"]
 
 FIRST, LAST = 12_000, 31_999
-"""Below those that the kernel gives to clients."""
+"""below the kernel's ephemeral ports"""
 PER_CONTAINER = 50
 
 
 @dataclass(frozen=True)
 class PortRange:
-    """Of one container."""
+    """One container's ports."""
 
     first: int
-    """Where it listens, unless on a Unix socket."""
+    """where the container listens, unless on a Unix socket"""
     last: int
-    """Nobody's: held by the agent, so that agents of other servers leave the range alone."""
+    """held by the agent: other servers' agents skip the range"""
 
     @property
     def spare(self) -> str:
-        """As `SAGEMAKER_SAFE_PORT_RANGE` has them: both ends included."""
+        """Both ends included, for `SAGEMAKER_SAFE_PORT_RANGE`."""
         return f"{self.first + 1}-{self.last - 1}"
 
 
 class Ports:
-    """The ranges of this node's containers."""
+    """The port ranges of this node's containers."""
 
     def __init__(self) -> None:
         self._held: dict[PortRange, socket.socket] = {}
         self._next = FIRST
 
     def take(self) -> PortRange:
-        """A range in which nobody listens. Raises CannotStart: there is none."""
+        """Raises CannotStart if none is free."""
         for _ in range(FIRST, LAST, PER_CONTAINER):
             ports = PortRange(self._next, self._next + PER_CONTAINER - 1)
-            # Onwards, since ports may be of no use for a while after their use.
+            # Go on upwards: ports may be unusable for a while after use.
             self._next = FIRST if ports.last >= LAST else ports.last + 1
             with contextlib.suppress(OSError):
                 self._held[ports] = _claim(ports)
@@ -65,14 +62,13 @@ class Ports:
         raise CannotStart(f"no {PER_CONTAINER} ports in a row are free from {FIRST} to {LAST}")
 
     def give_back(self, ports: PortRange) -> None:
-        """Nothing happens when it has been."""
         held = self._held.pop(ports, None)
         if held is not None:
             held.close()
 
 
 def _claim(ports: PortRange) -> socket.socket:
-    """The last, bound. Raises OSError: one of them is somebody's."""
+    """Binds the last port. Raises OSError if any port is in use."""
     with contextlib.ExitStack() as on_failure:
         held = on_failure.enter_context(socket.socket())
         held.bind(("", ports.last))
@@ -90,12 +86,12 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class ContainerPlace:
-    """Where one container of an instance lives."""
+    """The folders of one container of an instance."""
 
     home: Home
     spec: InstanceSpec
     number: int
-    """From 1, in the order of the pipeline."""
+    """from 1, in pipeline order"""
 
     @property
     def container(self) -> ContainerSpec:
@@ -103,22 +99,21 @@ class ContainerPlace:
 
     @property
     def folder(self) -> Path:
-        """The container's own; it goes with the instance."""
         return self.home.instances / self.spec.instance_id / self.container.hostname
 
     @property
     def base(self) -> Path:
-        """What is `/opt/ml` in a container of SageMaker's."""
+        """`/opt/ml` in a SageMaker container."""
         return self.folder / "ml"
 
     @property
     def code(self) -> Path:
-        """For the user's code that does not come with the model."""
+        """For user code outside the model."""
         return self.base / "code"
 
     @property
     def code_url(self) -> str | None:
-        """The archive of that code in S3, as the SageMaker SDK gives it to some frameworks."""
+        """The archive in S3 that the SageMaker SDK names for some frameworks."""
         named = self.container.environment.get(SUBMIT_DIRECTORY, "")
         return named if named.startswith("s3://") and not self.container.multi_model else None
 
@@ -135,7 +130,6 @@ class ContainerPlace:
 
 
 def choose_address(place: ContainerPlace, launch: Launch, ports: PortRange) -> str:
-    """Where a container that is started now is to listen."""
     if launch.adapter is not None:
         place.socket.unlink(missing_ok=True)
         return f"unix:{place.socket}"
@@ -145,7 +139,6 @@ def choose_address(place: ContainerPlace, launch: Launch, ports: PortRange) -> s
 def plan_launch(
     place: ContainerPlace, launch: Launch, address: str, ports: PortRange, settings: "Settings"
 ) -> LaunchPlan:
-    """Everything that the launcher must know."""
     if launch.adapter is not None:
         program = _model_server(place, launch.adapter, address, settings)
     else:
@@ -166,7 +159,7 @@ def plan_launch(
 
 
 def hidden_paths(home: Home, settings: "Settings") -> tuple[Path, ...]:
-    """Of the home, what no code is to see that is isolated."""
+    """Paths that containers with network isolation must not see."""
     file = settings.config
     return (*home.hidden, file) if file is not None and file.parent == home.path else home.hidden
 
@@ -176,7 +169,6 @@ class _Program:
     command: tuple[str, ...]
     folder: Path
     suggested: Mapping[str, str]
-    """Variables that the user's win over."""
     fixed: Mapping[str, str]
 
 
@@ -202,24 +194,23 @@ def _model_server(
 def _program_of_users(place: ContainerPlace, command: tuple[str, ...], address: str) -> _Program:
     return _Program(
         command=command,
-        # Where sagehen.toml lies: a command in it may name a script beside it.
+        # A command in sagehen.toml may name a script beside it.
         folder=place.home.path,
-        # Requests are served side by side: threads inside each only get in each other's way. Our
-        # model server knows better how many there are.
+        # Requests run in parallel: more threads in each would slow the others down. Our model
+        # server sets its own number.
         suggested={"OMP_NUM_THREADS": "1"},
         fixed={"SAGEMAKER_BIND_TO_PORT": address.rpartition(":")[2]},
     )
 
 
 def _for_requirements(place: ContainerPlace) -> dict[str, str]:
-    """What our model server needs to install a requirements.txt as the user would have it."""
-    # It is to give up before we do, as it knows why it was slow.
+    # Only the installer knows why it was slow, so it must give up first.
     seconds = max(1, int(place.spec.startup_timeout_seconds) - STARTUP_MARGIN_SECONDS)
     return {"SAGEMAKER_STARTUP_TIMEOUT": str(seconds), **pip_variables()}
 
 
 def _environment(place: ContainerPlace, settings: "Settings") -> dict[str, str]:
-    """What we suggest, what the user says, what must be so: in this order, the last wins."""
+    """Precedence: fixed values, the user's variables, our defaults."""
     container = place.container
     suggested = {
         "PATH": f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
@@ -227,9 +218,9 @@ def _environment(place: ContainerPlace, settings: "Settings") -> dict[str, str]:
         "HOME": str(place.folder),
         "TMPDIR": str(place.folder / "tmp"),
         "PYTHONUNBUFFERED": "1",
-        # Models of the Hugging Face Hub are kept where this user keeps them, not by each container.
+        # shared by all containers
         "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
-        # No use in going on for long after the gateway has given up, which is to be the first.
+        # The gateway must give up first.
         "SAGEMAKER_MODEL_SERVER_TIMEOUT": f"{settings.invocation_timeout_seconds + 1:g}",
         "AWS_REGION": settings.region,
         "AWS_DEFAULT_REGION": settings.region,
@@ -241,7 +232,7 @@ def _environment(place: ContainerPlace, settings: "Settings") -> dict[str, str]:
         "SM_MODEL_DIR": str(place.base / "model"),
     }
     given = dict(container.environment)
-    given.pop("SAGEMAKER_MULTI_MODEL", None)  # The model's Mode says that.
+    given.pop("SAGEMAKER_MULTI_MODEL", None)  # the model's Mode decides
     if container.multi_model:
         fixed["SAGEMAKER_MULTI_MODEL"] = "true"
     return suggested | given | fixed

@@ -1,4 +1,4 @@
-"""SageMaker's sentences for what goes wrong, each followed by what helps to mend it."""
+"""SageMaker's failure messages, each with a hint on the solution."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LONGEST_REASON = 1024
 SHOWN_LINES = 3
 
 _OURS = re.compile(r" INFO sagehen\.containers\.modelserver\b")
-"""What the model server says of itself: nothing that the user's code did."""
+"""the model server's own log lines"""
 _REASON_FOLLOWS = re.compile(
     r" ERROR sagehen\.containers\.modelserver\.program: The model could not be loaded\.$"
 )
@@ -31,8 +31,7 @@ _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warnin
 
 
 def failed_ping(hostname: str, variant: str, cause: str) -> str:
-    """It did not become healthy, or ended before it was."""
-    # Those of a pipeline that are given no name are called containers by SageMaker's own.
+    # SageMaker calls a pipeline's unnamed containers "container-N".
     named = hostname if _NUMBERED.fullmatch(hostname) else f"{hostname} container"
     return shorten(
         f"The {named} for production variant {variant} did not pass the ping health "
@@ -41,7 +40,6 @@ def failed_ping(hostname: str, variant: str, cause: str) -> str:
 
 
 def cannot_start(variant: str, cause: str) -> str:
-    """Its command could not be run."""
     return shorten(
         "CannotStartContainerError. Please ensure the model container for variant "
         f"{variant} starts correctly when invoked with 'docker run <image> serve' ({cause})"
@@ -49,7 +47,7 @@ def cannot_start(variant: str, cause: str) -> str:
 
 
 def failed_artifact(number: int, url: str, error: SagehenError) -> str:
-    """Model data of the container of that number, from 1, cannot be fetched or unpacked."""
+    """`number` counts containers from 1."""
     if isinstance(error, ArtifactRejected):
         said = (
             f'Failed to extract model data archive for container "container_{number}" from URL '
@@ -59,7 +57,7 @@ def failed_artifact(number: int, url: str, error: SagehenError) -> str:
         said = (
             f'Failed to download model data for container "container_{number}" from URL: "{url}".'
         )
-        if type(error) is not ArtifactError:  # which is this machine's disk, and no want of either
+        if type(error) is not ArtifactError:  # else this machine's disk is at fault
             said += (
                 " Please ensure that there is an object located at the URL and that the role "
                 "passed to CreateModel has permissions to download the object."
@@ -68,7 +66,6 @@ def failed_artifact(number: int, url: str, error: SagehenError) -> str:
 
 
 def service_failure(cause: str) -> str:
-    """It is our own failing."""
     return shorten(
         "Request to service failed. If failure persists after retry, contact customer support. "
         f"({cause})"
@@ -76,7 +73,7 @@ def service_failure(cause: str) -> str:
 
 
 def explain(lines: Sequence[str]) -> str:
-    """The part of a log that tells most: its last exception, or else its last lines."""
+    """Returns a log's last exception, or else its last lines."""
     printed = [line.strip() for line in lines if line.strip() and not _OURS.search(line)]
     of_the_model = _after_the_last(_REASON_FOLLOWS, printed)
     printed = of_the_model or printed
@@ -91,7 +88,6 @@ def explain(lines: Sequence[str]) -> str:
 
 
 def _module_hint(line: str) -> str:
-    """What to do about a module that the script of our model server cannot import."""
     if not line.startswith("ModuleNotFoundError: "):
         return ""
     return (
@@ -110,11 +106,10 @@ def _is_of_syntax(line: str) -> bool:
 
 
 def _place(above: list[str]) -> str:
-    """Where it is, which an error of syntax says in a line above."""
+    """Python prints it in a line above the error."""
     places = [found for line in above if (found := _PLACE.match(line))]
     return f" ({places[-1][1]}, line {places[-1][2]})" if places else ""
 
 
 def shorten(text: str) -> str:
-    """At most as long as a FailureReason may be."""
     return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 2] + "…)"

@@ -1,4 +1,4 @@
-"""The life of one instance: data fetched, containers started, watched, restarted, stopped.
+"""One instance: fetches its data, then starts, watches, restarts and stops its containers.
 
 Starting ─► InService ─► Starting (it died or stopped answering) ─► …
     └─► Failed (it was never healthy)         any ─► Stopping ─► gone
@@ -54,16 +54,16 @@ IDLE_MODELS_SECONDS = 1.0
 
 
 class _Failed(SagehenError):
-    """It will not get healthy; the message is its FailureReason."""
+    """The instance cannot become healthy; the message is its FailureReason."""
 
 
 class _Unhealthy(SagehenError):
-    """It ended, or did not answer, before it was healthy; the message is a FailureReason."""
+    """A container ended or did not answer in time; the message is a FailureReason."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         """
         Args:
-            final: another start would not help.
+            final: a second start would not help.
         """
         super().__init__(reason)
         self.final = final
@@ -97,11 +97,11 @@ class Instance:
         self._ending: asyncio.Task[None] | None = None
 
     def start(self, after: "Instance | None" = None) -> None:
-        """Begin, once the instance that had the name before, if any, has stopped."""
+        """Starts once `after`, the predecessor of the same name, has stopped."""
         self._life = asyncio.create_task(self._live(after))
 
     async def stop(self) -> None:
-        """Let the containers finish what they began, then end them; at most some 40 s."""
+        """Lets the containers finish their requests, then ends them; takes about 40 s at most."""
         if self._ending is None:
             self._ending = asyncio.create_task(self._end())
         await asyncio.shield(self._ending)
@@ -113,7 +113,6 @@ class Instance:
         hostname: str | None = None,
         short_of_memory: bool = False,
     ) -> LoadedModel:
-        """See `ModelCaches.load`."""
         return await self._models.load(target, wait_seconds, hostname, short_of_memory)
 
     def touch_models(
@@ -154,8 +153,7 @@ class Instance:
             await self._life
 
     async def _live(self, before: "Instance | None") -> None:
-        """Work until that fails or is cancelled, then clear away. Never cancelled itself: what
-        has been started is always seen to its end."""
+        """Never cancelled itself, so that every started container is ended."""
         self._work = asyncio.create_task(self._work_after(before))
         await asyncio.wait({self._work})
         if self._work.cancelled():
@@ -192,7 +190,7 @@ class Instance:
                 await self._give(place.code, place, place.code_url)
 
     def _serves(self, place: ContainerPlace) -> bool:
-        """Whether our model server runs there; others fetch their code themselves."""
+        """Other containers fetch their code themselves."""
         launch = find_launch(place.container.image, self._node.settings.images)
         return launch is not None and launch.adapter is not None
 
@@ -204,7 +202,7 @@ class Instance:
         compressed: bool = True,
         etag: str | None = None,
     ) -> None:
-        """Have `target` be what lies at `url`. Raises _Failed."""
+        """Raises _Failed."""
         seconds = self.spec.download_timeout_seconds
         try:
             data = ModelData(parse_location(url), compressed, etag)
@@ -229,7 +227,7 @@ class Instance:
                 await self._node.clock.sleep(ARTIFACT_RETRY_SECONDS)
 
     async def _keep_running(self) -> None:
-        """Start the containers, and again whenever they end. Ends only by failing or a stop."""
+        """Restarts the containers until a failure or a stop."""
         pace, clock = self._node.pace, self._node.clock
         delay = pace.first_restart_delay_seconds
         was_healthy, retried = False, False
@@ -270,11 +268,7 @@ class Instance:
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def _watch_start(self, waits: list[asyncio.Task[None]]) -> None:
-        """Until all are healthy.
-
-        Raises:
-            _Unhealthy: one has ended first, or time is up.
-        """
+        """Raises _Unhealthy if a container ends before all are healthy, or time is up."""
         exits = [running.exited for running in self._running]
         seconds = self.spec.startup_timeout_seconds
         try:
@@ -299,7 +293,7 @@ class Instance:
                 raise _Unhealthy(reason, final=running.will_not_load)
 
     async def _serve(self) -> str:
-        """Serve until something is wrong; return what."""
+        """Returns the reason when a container ends or stops answering."""
         await self._models.open(self._running)
         self._change(InstanceState.IN_SERVICE)
         sweeping = asyncio.create_task(self._unload_idle_models())
@@ -310,7 +304,7 @@ class Instance:
             await asyncio.gather(sweeping, return_exceptions=True)
 
     def _note_end(self) -> None:
-        """Tell gateways why, for the callers whose requests a container took with it."""
+        """Records for gateways why their requests were lost."""
         ended = [one for one in self._running if one.exited.done()]
         why = next(filter(None, (one.process.ended_because for one in ended)), None)
         if why is not None and why.startswith("it "):
@@ -349,7 +343,7 @@ class Instance:
         return [running.slots for running in self._running]
 
     async def _finish_containers(self) -> None:
-        """End them one after the other: what the first still works on needs the next of them."""
+        """Ends them in pipeline order: a container's open requests need the next one."""
         clock, pace = self._node.clock, self._node.pace
         deadline = clock.monotonic() + pace.stop_seconds
         await self._models.close()

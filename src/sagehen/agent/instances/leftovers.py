@@ -1,7 +1,4 @@
-"""Clears away what an agent that was killed may have left behind.
-
-Keeps the number of log folders bounded: instances and jobs come and go, logs would stay.
-"""
+"""Removes leftover processes, folders and old logs of earlier agents, instances and jobs."""
 
 import contextlib
 import logging
@@ -19,14 +16,13 @@ __all__ = ["BASE_MARK", "clear_leftovers", "prune_job_logs", "prune_logs"]
 log = logging.getLogger(__name__)
 
 BASE_MARK = "SAGEHEN_BASE_DIR"
-"""A variable of containers: their folder as the machine knows it, whatever they themselves see."""
+"""a container variable: its folder as the machine sees it"""
 
 
 def clear_leftovers(home: Home) -> None:
-    """End containers' processes, remove their folders and sockets. Blocks; before any start.
+    """Ends containers' processes, removes their folders and sockets. Blocks; call before any start.
 
-    The containers end with their agent, but what they started themselves need not. It is known by
-    the folder in its environment, which no one else has.
+    Children of containers may survive the agent; their environment names the folder.
     """
     folders = {home.instances: INSTANCE_NAME, home.jobs: ATTEMPT_NAME}
     marks = tuple(f"{BASE_MARK}={folder}{os.sep}".encode() for folder in folders)
@@ -41,7 +37,7 @@ def clear_leftovers(home: Home) -> None:
             else:
                 log.warning("%s is none of Sagehen's, and stays.", left)
     for socket in home.run.glob("i-*.sock"):
-        if INSTANCE_NAME.match(socket.stem):  # A number may follow, of a container.
+        if INSTANCE_NAME.match(socket.stem):  # a container's number may follow
             socket.unlink(missing_ok=True)
 
 
@@ -65,9 +61,9 @@ MOST_KEPT = 50
 
 
 def prune_logs(logs: Path, running: frozenset[str], most: int = MOST_KEPT) -> None:
-    """Remove the oldest `endpoints/<endpoint>/<variant>/<instance>` folders. Blocks.
+    """Removes the oldest `endpoints/<endpoint>/<variant>/<instance>` folders. Blocks.
 
-    Those of `running` instances stay, and of the others the `most` that were written last.
+    Keeps those `running`, and the last `most` of the others.
     """
     ended = [
         path
@@ -78,14 +74,14 @@ def prune_logs(logs: Path, running: frozenset[str], most: int = MOST_KEPT) -> No
     for path in ended[most:]:
         shutil.rmtree(path, ignore_errors=True)
         for above in (path.parent, path.parent.parent):
-            with contextlib.suppress(OSError):  # It is not empty, or somebody else has removed it.
+            with contextlib.suppress(OSError):
                 above.rmdir()
 
 
 def prune_job_logs(logs: Path, running: frozenset[str], most: int) -> None:
-    """Remove the oldest `training-jobs/<job>` folders. Blocks.
+    """Removes the oldest `training-jobs/<job>` folders. Blocks.
 
-    Those of `running` jobs stay, and of the others the `most` that were written last.
+    Keeps those `running`, and the last `most` of the others.
     """
     ended = [path for path in (logs / "training-jobs").glob("*") if path.name not in running]
     if len(ended) > most:
@@ -95,7 +91,7 @@ def prune_job_logs(logs: Path, running: frozenset[str], most: int) -> None:
 
 
 def _written_at(folder: Path) -> float:
-    """When something in it was; 0 where nothing is there, any more."""
+    """Unix time of the latest write; 0 without files."""
     try:
         return max((file.stat().st_mtime for file in folder.iterdir()), default=0.0)
     except OSError:

@@ -1,7 +1,4 @@
-"""What the containers of one instance may use together, and what they met.
-
-How much an instance uses of what it may, in percent, by SageMaker's names of it.
-"""
+"""An instance's resource limits, hits of limits, and utilization."""
 
 import os
 import shutil
@@ -32,7 +29,7 @@ __all__ = [
 
 
 class InstanceLimit(StrEnum):
-    """Named as they are told; docs/reference/limits.md says what becomes of who meets one."""
+    """The limits of docs/reference/limits.md."""
 
     MEMORY = "memory"
     PROCESSES = "processes"
@@ -41,28 +38,27 @@ class InstanceLimit(StrEnum):
 
 
 LimitHits = dict[InstanceLimit, int]
-"""How often each was met."""
 _OF_ALL_CONTAINERS = (InstanceLimit.PROCESSES, InstanceLimit.CPU)
-"""Each container tells what the instance met."""
+"""reported by each container for the whole instance"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Of all containers of an instance together; None is no limit."""
+    """Shared by all containers of an instance; None is no limit."""
 
     memory_bytes: int | None = None
     processes: int | None = None
-    """Threads too."""
+    """including threads"""
     cpus: int | None = None
     vcpus: int | None = None
-    """The type's: a share of the machine, in proportion, when everybody wants it."""
+    """sets the share of a busy machine"""
 
 
 NO_LIMITS = Limits()
 
 
 def choose_limits(instance_type: str, settings: "Settings") -> Limits:
-    """The instance type's, where this machine has as much; more than it has is no limit."""
+    """The instance type's limits, at most this machine's memory and CPUs."""
     if not settings.instance_limits:
         return NO_LIMITS
     known = instance_types().get(instance_type)
@@ -78,7 +74,7 @@ def choose_limits(instance_type: str, settings: "Settings") -> Limits:
 
 
 def add_hits(hits: Iterable[LimitHits]) -> LimitHits:
-    """Those of an instance, from those of its containers that ran at the same time."""
+    """Adds the hits of containers that ran at the same time."""
     total: Counter[InstanceLimit] = Counter()
     for one in hits:
         for limit, count in one.items():
@@ -88,7 +84,6 @@ def add_hits(hits: Iterable[LimitHits]) -> LimitHits:
 
 
 def describe_hit(limit: InstanceLimit, limits: Limits) -> str:
-    """Why a container was ended."""
     if limit is InstanceLimit.MEMORY:
         mebibytes = (limits.memory_bytes or 0) >> 20
         return f"it was ended because it passed the {mebibytes} MiB of memory of its instance"
@@ -99,11 +94,11 @@ def describe_hit(limit: InstanceLimit, limits: Limits) -> str:
 
 
 SHORTEST_SECONDS = 0.5
-"""Who asks again sooner is told the same of the processor."""
+"""shortest interval of CPU measurements"""
 
 
 class Utilization:
-    """Of one instance. The processor's is what was used since it was last asked for."""
+    """Utilization of one instance, in percent; CPU since the last reading."""
 
     def __init__(self, limits: Limits, home: Path, clock: Clock) -> None:
         self._memory_bytes = limits.memory_bytes or machine_memory_bytes()
@@ -114,10 +109,10 @@ class Utilization:
         self._cpu_percent = 0.0
 
     def read(self, memory_bytes: int, cpu_seconds: float) -> dict[str, float]:
-        """All three. Looks at the disk.
+        """Blocks: reads the disk's usage.
 
         Args:
-            cpu_seconds: what the containers there are have used since they began, of all cores.
+            cpu_seconds: of the present containers since their start, over all cores.
         """
         disk = shutil.disk_usage(self._home)
         return {
@@ -127,7 +122,7 @@ class Utilization:
         }
 
     def _cpu(self, cpu_seconds: float) -> float:
-        """100 is one core; less than there was is a container that began anew."""
+        """Percent of one core; `cpu_seconds` falls when a container is restarted."""
         now = self._clock.monotonic()
         if now - self._since >= SHORTEST_SECONDS:
             used = cpu_seconds - self._cpu_seconds

@@ -1,7 +1,4 @@
-"""Processes and their descendants, as /proc tells of them.
-
-How much memory processes hold. Proportional: pages that workers share are counted once.
-"""
+"""Measures and ends process trees by /proc. In proportional memory, shared pages count once."""
 
 import contextlib
 import os
@@ -27,30 +24,29 @@ __all__ = [
 ]
 
 STOPPING_ROUNDS = 50
-"""Each finds what the others had forked by then; what is stopped forks no more."""
+"""each finds children forked before their parents were stopped"""
 
 _LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
-"""Not every kernel does; psutil looks at every process of the machine instead."""
+"""if missing, psutil scans all processes"""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _THREADS, _RESIDENT = 17, 21
-"""Places in /proc/PID/stat, behind the name: `num_threads` and `rss`."""
+"""indices in /proc/PID/stat, after the name: `num_threads`, `rss`"""
 _TIMES = slice(11, 15)
-"""The same: `utime` and `stime`, then those of children that have ended."""
+"""`utime`, `stime`, `cutime`, `cstime`"""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class TreeSize:
-    """What is cheap to know of a process and its descendants."""
+    """Cheap figures of a process and its descendants."""
 
     resident_bytes: int
-    """Pages that several of them share are counted several times."""
+    """shared pages count once per process"""
     tasks: int
-    """Processes and their threads."""
+    """including threads"""
 
 
 def measure_tree(pid: int) -> TreeSize:
-    """Of what has ended, nothing."""
     resident = tasks = 0
     for fields in _stats(pid):
         resident += int(fields[_RESIDENT]) * _PAGE_BYTES
@@ -59,13 +55,11 @@ def measure_tree(pid: int) -> TreeSize:
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """Time of the processor that a process and its descendants have used, those too that have
-    ended and were waited for."""
+    """Includes ended descendants that were waited for."""
     return sum(sum(map(int, fields[_TIMES])) for fields in _stats(pid)) / _TICKS
 
 
 def tree_listening_ports(pid: int) -> list[int]:
-    """TCP ports that a process and its descendants listen on, in their order."""
     ports = set()
     for one in descendants(pid):
         with contextlib.suppress(psutil.Error, OSError):
@@ -77,16 +71,16 @@ def tree_listening_ports(pid: int) -> list[int]:
 def _stats(pid: int) -> Iterator[list[bytes]]:
     for one in descendants(pid):
         with contextlib.suppress(OSError, ValueError), open(f"/proc/{one}/stat", "rb") as stat:
-            # The name, which may hold anything, is in brackets.
+            # The name in brackets may hold any character.
             yield stat.read().rpartition(b")")[2].split()
 
 
 def end_trees(roots: Iterable[int]) -> None:
-    """End processes with all their descendants, though they go on forking. Blocks for a moment."""
+    """Kills processes with all descendants, even while these fork. Blocks briefly."""
     roots, stopped, quiet = tuple(roots), set[int](), 0
     for _ in range(STOPPING_ROUNDS):
         found = {pid for root in roots for pid in descendants(root)} - stopped
-        # Whose brother ends while they are listed may be left out: once more.
+        # Look twice: a listing may miss the sibling of a process that ends.
         quiet = 0 if found else quiet + 1
         if quiet > 1:
             break
@@ -102,7 +96,7 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """`pid`, its children, theirs and so on; what ends meanwhile may be left out."""
+    """Yields `pid` too; may miss some while others end."""
     waiting = [pid]
     while waiting:
         one = waiting.pop()
@@ -112,12 +106,11 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Raises OSError or psutil.Error: it has ended."""
+    """Raises OSError or psutil.Error if the process has ended."""
     if not _LISTS_CHILDREN:
         return [child.pid for child in psutil.Process(pid).children()]
     found: list[int] = []
     for thread in os.listdir(f"/proc/{pid}/task"):
-        # Threads come and go.
         with (
             contextlib.suppress(FileNotFoundError, ProcessLookupError),
             open(f"/proc/{pid}/task/{thread}/children") as listed,
@@ -127,16 +120,15 @@ def children(pid: int) -> list[int]:
 
 
 EXACT_SECONDS = 1.0
-"""For so long, what was shared when memory was read in full is taken as still shared."""
+"""reuse of the figure for shared memory"""
 
 
 def machine_memory_bytes() -> int:
-    """All the memory this machine has."""
     return int(psutil.virtual_memory().total)
 
 
 def kernel_kills() -> int:
-    """How many processes the kernel has ended since its start for want of memory."""
+    """OOM kills on the whole machine since boot."""
     with contextlib.suppress(OSError), open("/proc/vmstat") as counts:
         for line in counts:
             if line.startswith("oom_kill "):
@@ -145,13 +137,13 @@ def kernel_kills() -> int:
 
 
 def tree_memory_bytes(pid: int) -> int:
-    """Memory of a process and its descendants; 0 where it has ended. Takes milliseconds."""
+    """Proportional memory; 0 if the process has ended. Takes milliseconds."""
     return sum(map(_proportional_bytes, descendants(pid)))
 
 
 class TreeMemory:
-    """The same, often: the kernel walks all pages to tell what is shared, so that is asked only
-    now and then, and in between how much there is altogether."""
+    """Cheap repeated readings: the kernel walks all pages for proportional memory, so only the
+    resident size is read more than once per EXACT_SECONDS."""
 
     def __init__(self, pid: int, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pid = pid
@@ -161,7 +153,7 @@ class TreeMemory:
         self._exact_at = -EXACT_SECONDS
 
     def read(self) -> int:
-        """In bytes; 0 where it has ended. Blocks for a moment."""
+        """Returns bytes; 0 if the process has ended. Blocks briefly."""
         tree = list(descendants(self._pid))
         resident = sum(map(_resident_bytes, tree))
         now = self._monotonic()

@@ -1,4 +1,4 @@
-"""One container that has been started: its health, its end."""
+"""A started container: its health checks, slots and end."""
 
 import asyncio
 import contextlib
@@ -22,30 +22,31 @@ __all__ = ["RunningContainer", "start_container"]
 SLOTS_HEADER = "x-sagehen-slots"
 SLOTS_VARIABLE = "SAGEHEN_SLOTS"
 KILL_SECONDS = 10.0
-"""How long the kernel may take to end what was killed: more than it ever does."""
+"""more than the kernel ever takes"""
 _SLOTS = re.compile("[1-9][0-9]{0,5}")
 
 
 @dataclass(eq=False)
 class RunningContainer:
+    """A container that has been started."""
+
     place: ContainerPlace
     address: str
     process: Process
     exited: asyncio.Task[int]
     pace: Pace
     is_ours: bool = False
-    """Our model server runs in it."""
+    """our model server runs in it"""
     said_slots: str | None = None
-    """What its `/ping` last said of its slots."""
+    """from the last `/ping`"""
 
     @property
     def slots(self) -> int | None:
-        """How many requests it may work on at once: as the user says, or else the container."""
+        """Most concurrent requests: the user's value, or else the container's."""
         said = (self.place.container.environment.get(SLOTS_VARIABLE), self.said_slots)
         return next((int(one) for one in said if one and _SLOTS.fullmatch(one)), None)
 
     async def wait_until_healthy(self) -> None:
-        """Ask until it answers as it should: quickly at first."""
         interval = self.pace.first_ping_interval_seconds
         loop = asyncio.get_running_loop()
         hint_at: float | None = loop.time() + self.pace.port_hint_seconds
@@ -58,7 +59,7 @@ class RunningContainer:
             interval = min(interval * 1.2, self.pace.longest_ping_interval_seconds)
 
     async def is_healthy(self) -> bool:
-        """Whether `/ping`, and of a multi-model container `/models` too, answer 200 in time."""
+        """Whether `/ping`, and `/models` of a multi-model container, answer in time."""
         try:
             answer = await exchange(
                 self.address, "GET", "/ping", timeout_seconds=self.pace.ping_timeout_seconds
@@ -74,7 +75,6 @@ class RunningContainer:
             return False
 
     async def end(self, grace_seconds: float) -> None:
-        """Ask it to end, and after `grace_seconds` make it."""
         if grace_seconds > 0:
             self.process.terminate()
             await asyncio.wait({self.exited}, timeout=grace_seconds)
@@ -84,7 +84,7 @@ class RunningContainer:
             self.place.socket.unlink(missing_ok=True)
 
     async def describe_ports(self) -> str:
-        """That it does not listen where it should, and where it does; empty where all is well."""
+        """Says where the container listens if not on its own port; else ""."""
         if not self.address.startswith("tcp:"):
             return ""
         port = int(self.address.rpartition(":")[2])
@@ -99,11 +99,10 @@ class RunningContainer:
 
     @property
     def will_not_load(self) -> bool:
-        """It has ended because its model does not load, and would do so again."""
+        """A restart would not help."""
         return self.is_ours and self.exited.done() and self.exited.result() == WILL_NOT_LOAD
 
     def describe_end(self) -> str:
-        """Why it may have ended, or does not answer, from its log."""
         reason = explain(self.process.last_lines()) or "it logged nothing"
         if not self.exited.done():
             return reason
@@ -117,10 +116,10 @@ class RunningContainer:
 
 
 async def start_container(place: ContainerPlace, node: Node) -> RunningContainer:
-    """Start a container in its folder, which must be there.
+    """The container's folder must exist.
 
     Raises:
-        CannotStart: nothing is known of its image, or its command cannot be run.
+        CannotStart: the image is unknown, or its command cannot be run.
     """
     launch = find_launch(place.container.image, node.settings.images)
     if launch is None:

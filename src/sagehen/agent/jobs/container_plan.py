@@ -1,4 +1,4 @@
-"""How the container of a job's host is to be started: its command, environment, limits."""
+"""Plans how a job's container is started: command, environment, limits."""
 
 import os
 import sys
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["PROGRAM", "plan_job_launch"]
 
 PROGRAM = "sagemaker_program"
-"""The hyperparameter that names the script for our script runner."""
+"""names the script for our training toolkit"""
 
 
 def plan_job_launch(
     place: HostPlace, settings: "Settings", base: Path, master_port: int
 ) -> LaunchPlan:
-    """Everything that the launcher must know. Reads two small files.
+    """Reads two small files.
 
     Args:
-        base: where the container sees `place.base`.
-        master_port: for its job's first host to listen on.
+        base: the container's path of `place.base`.
+        master_port: for the first host.
 
     Raises:
-        JobFailed: nothing says which program is to run.
-        HomeError: there are no keys to give it.
+        JobFailed: no program is named.
+        HomeError: there are no access keys.
     """
     spec = place.spec
     command, folder = _command(place, settings)
@@ -59,14 +59,13 @@ def plan_job_launch(
 
 
 def _command(place: HostPlace, settings: "Settings") -> tuple[tuple[str, ...], Path]:
-    """The program, and the folder that it starts in."""
     spec = place.spec
     if spec.entrypoint:
         return (*spec.entrypoint, *spec.arguments), place.code
     launch = find_launch(spec.image, settings.images)
     if launch is not None and launch.command is not None:
-        # It stands for the image as it is: SageMaker's `train` would be an argument too many, as
-        # `serve` is for an endpoint's. It starts where sagehen.toml lies, beside which it may be.
+        # The command stands for the image, without SageMaker's argument `train`; it may
+        # name a file beside sagehen.toml.
         return (*launch.command, *spec.arguments), place.home.path
     if PROGRAM in spec.hyperparameters:
         return (
@@ -79,7 +78,7 @@ def _command(place: HostPlace, settings: "Settings") -> tuple[tuple[str, ...], P
 
 
 def _hidden(home: Home, settings: "Settings") -> tuple[Path, ...]:
-    # The server's sockets too: who can reach them needs no keys.
+    # The server's sockets need no keys.
     return (*hidden_paths(home, settings), home.run)
 
 
@@ -95,7 +94,7 @@ def _no_program(spec: JobSpec) -> str:
 def _environment(
     place: HostPlace, settings: "Settings", base: Path, master_port: int
 ) -> dict[str, str]:
-    """What we suggest, what the user says, what must be so: in this order, the last wins."""
+    """Precedence: fixed values, the user's variables, our defaults."""
     spec = place.spec
     suggested = {
         "PATH": f"{place.python.parent}:{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
@@ -103,11 +102,11 @@ def _environment(
         "HOME": str(place.folder),
         "TMPDIR": str(place.tmp),
         "PYTHONUNBUFFERED": "1",
-        # Models of the Hugging Face Hub are kept where this user keeps them, not by each job.
+        # shared by all jobs
         "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
         "AWS_DEFAULT_REGION": settings.region,
         "SAGEMAKER_REGION": settings.region,
-        # As AWS's PyTorch containers have it. Who does not see its own /opt/ml has no names either.
+        # As in AWS's PyTorch containers. Host names need an own /opt/ml.
         "MASTER_ADDR": SHARED_ADDRESS if base == place.base else FIRST_HOST,
         "MASTER_PORT": str(master_port),
         **pip_variables(),
@@ -128,7 +127,7 @@ def _environment(
 
 
 def _access(home: Home, settings: "Settings") -> dict[str, str]:
-    """What a role's credentials are in SageMaker: the script's own boto3 works."""
+    """Credentials for the script's own boto3, like a role's."""
     keys = load_credentials(home.credentials)
     try:
         address = home.address.read_text().strip()

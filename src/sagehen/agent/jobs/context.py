@@ -1,7 +1,4 @@
-"""What every job of a node shares.
-
-Reports of ended attempts, on disk until control has heard of them.
-"""
+"""What a node's jobs share: pace, threads, and the reports of ended attempts."""
 
 import contextlib
 import logging
@@ -26,24 +23,21 @@ __all__ = ["EndedReports", "JobContext", "JobPace"]
 log = logging.getLogger(__name__)
 
 TRANSFERS = 64
-"""At once, of all jobs; more wait."""
+"""concurrent, of all jobs"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobPace:
-    """How often things are looked at, and how long they may take."""
+    """Intervals and timeouts of jobs."""
 
     checkpoint_seconds: float = 1.0
-    """From one look at the checkpoints of a running job to the next."""
     metrics_seconds: float = 5.0
-    """From one report of a running job's own metrics to the next."""
     other_hosts_seconds: float = 5.0
-    """From SIGTERM to SIGKILL for the hosts of a job of which one has failed."""
+    """from SIGTERM to SIGKILL, after another host has failed"""
     shutdown_grace_seconds: float = 10.0
-    """The same when the agent itself is to end."""
+    """the same when the agent stops"""
     shutdown_seconds: float = 25.0
-    """How long a stopping agent waits for its jobs' last checkpoints; what is not saved then is
-    lost with it. Less than what its supervisor gives it."""
+    """for last checkpoints, which are lost then; less than the supervisor's grace"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,21 +48,20 @@ class JobContext:
     launcher: Launcher
     clock: Clock
     threads: Threads = field(default_factory=lambda: Threads(TRANSFERS, "jobs"))
-    """For what reads and writes objects: a store that hangs holds up no instance."""
+    """for transfers: a hanging store must not block instances"""
     pace: JobPace = field(default_factory=JobPace)
 
 
 class EndedReports:
-    """A file for each, in a folder. Every method blocks, for as long as a small file takes.
+    """Reports of ended attempts, a file each, until control has read them. Blocks briefly.
 
-    They outlive the agent, not a loss of power: what is not there was lost, and is run again.
+    A power cut loses them: control runs the attempt again.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def open(self) -> list[JobReport]:
-        """Those that an earlier agent left."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for unfinished in self._folder.glob("*.new"):
             unfinished.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Ends a job that fills more of the disk than its volume would have, or the disk that all share."""
+"""Ends a job that exceeds its volume or nearly fills the shared disk."""
 
 import asyncio
 import os
@@ -16,17 +16,17 @@ __all__ = ["DiskRoom", "read_room", "watch_room", "watch_volumes"]
 
 PAUSE_SECONDS = 10.0
 PAUSE_PER_LOOK = 20
-"""So many times as long as the look took: a million files are not looked at all the time."""
+"""times as long as the look took, for a million files"""
 ROOM_PAUSE_SECONDS = 0.5
-"""A second is a gigabyte, for some disks."""
+"""some disks write 1 GB/s"""
 MOST_FLOOR_BYTES = 64 * 2**20
 FLOOR_SHARE = 0.05
-"""Of the disk, or MOST_FLOOR_BYTES where that is less: more than the store leaves free, so that it
-ends who fills the disk while the state can still be written."""
+"""of the disk, up to MOST_FLOOR_BYTES; above the store's reserve, so that state can still be
+written"""
 
 
 class DiskRoom(msgspec.Struct, frozen=True):
-    """Of the disk that holds all jobs, in bytes."""
+    """Space on the disk of all jobs, in bytes."""
 
     free: int
     size: int
@@ -41,13 +41,13 @@ class DiskRoom(msgspec.Struct, frozen=True):
 
 
 def read_room(folder: Path) -> DiskRoom:
-    """Of the disk that a folder is on. Blocks."""
+    """Blocks."""
     disk = os.statvfs(folder)
     return DiskRoom(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize)
 
 
 async def watch_volumes(places: Sequence[HostPlace], clock: Clock) -> None:
-    """Look at a job's files now and then, until this is cancelled. Raises JobFailed."""
+    """Runs until cancelled. Raises JobFailed."""
     allowance = Allowance(places[0].spec.volume_gb)
     pause = PAUSE_SECONDS
     while True:
@@ -59,10 +59,10 @@ async def watch_volumes(places: Sequence[HostPlace], clock: Clock) -> None:
 
 
 async def watch_room(places: Sequence[HostPlace], clock: Clock) -> None:
-    """Look at the disk now and then, until this is cancelled.
+    """Runs until cancelled.
 
     Raises:
-        JobFailed: it is nearly full, and no job has more on it than this one.
+        JobFailed: the disk is nearly full, and no job uses more than this one.
     """
     job = places[0].folder.parent
     pause = ROOM_PAUSE_SECONDS
@@ -78,7 +78,6 @@ async def watch_room(places: Sequence[HostPlace], clock: Clock) -> None:
 
 
 def _has_most(job: Path, room: DiskRoom) -> bool:
-    """Whether there is no job whose end would make more room, and this one's makes some."""
     mine = used_bytes(job)
     others = (used_bytes(other) for other in job.parent.iterdir() if other != job)
     return mine >= room.floor and mine >= max(others, default=0)

@@ -1,4 +1,4 @@
-"""The disk that a host of a job may fill: VolumeSizeInGB."""
+"""The disk space of a job's host: VolumeSizeInGB."""
 
 import os
 import threading
@@ -12,11 +12,11 @@ __all__ = ["Allowance", "used_bytes"]
 
 GIGABYTE = 2**30
 BLOCK_BYTES = 512
-"""What st_blocks counts, everywhere."""
+"""unit of st_blocks"""
 
 
 class Allowance:
-    """So much for one host. May be used from several threads."""
+    """The disk space that one host may fill. Thread-safe."""
 
     def __init__(self, volume_gb: int) -> None:
         self._gb = volume_gb
@@ -29,7 +29,7 @@ class Allowance:
         return self.most_bytes - self._taken
 
     def check_inputs(self, size: int) -> None:
-        """Whether so much may be fetched. Raises JobFailed."""
+        """Raises JobFailed."""
         if size > self.most_bytes:
             raise JobFailed(
                 f"ClientError: Data download failed:The input has {size} bytes, more than the "
@@ -38,7 +38,7 @@ class Allowance:
 
     @contextmanager
     def lent(self) -> Iterator[Callable[[int], None]]:
-        """Takes what is written of a file; all of it is given back if that fails."""
+        """Counts written bytes; refunds all on failure."""
         mine = 0
 
         def take(size: int) -> None:
@@ -56,7 +56,7 @@ class Allowance:
             raise
 
     def check_used(self, size: int) -> None:
-        """Whether a container's folder may be so large. Raises JobFailed."""
+        """Raises JobFailed."""
         if size > self.most_bytes:
             raise JobFailed(
                 f"ClientError: The job has filled its disk: {size} bytes, more than the "
@@ -66,7 +66,7 @@ class Allowance:
 
 
 def used_bytes(folder: Path) -> int:
-    """What everything below a folder takes on the disk. Blocks."""
+    """Blocks."""
     total, left = 0, [str(folder)]
     while left:
         try:
@@ -76,7 +76,7 @@ def used_bytes(folder: Path) -> int:
                     if entry.is_dir(follow_symlinks=False):
                         left.append(entry.path)
         except OSError:
-            continue  # It has been removed meanwhile, or is closed to us too.
+            continue  # removed, or not readable
     return total
 
 

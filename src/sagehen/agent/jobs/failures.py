@@ -1,4 +1,4 @@
-"""Why attempts fail, in SageMaker's sentences, each followed by what helps to mend it."""
+"""Why attempts fail, in SageMaker's sentences, each with a hint."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,14 +28,15 @@ _KINDS = ("AlgorithmError:", "ClientError:", "InternalServerError:")
 
 
 class JobFailed(SagehenError):
-    """By its own or its caller's fault; the message is its FailureReason."""
+    """The job's or its caller's fault; the message is the FailureReason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(_cut(reason, LONGEST_REASON))
 
 
 class JobLost(SagehenError):
-    """By ours; the message is its FailureReason."""
+    """The platform's fault, as when the store is away for too long; the message is the
+    FailureReason."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(internal_error(cause))
@@ -47,7 +48,6 @@ def internal_error(cause: str) -> str:
 
 
 def nothing_found(url: str, bucket: str, said: str = "") -> str:
-    """A channel's prefix holds nothing, or there is no such bucket."""
     error = f" Error message from S3: {said}" if said else ""
     return (
         f'ClientError: Data download failed:No S3 objects found under S3 URL "{url}" given in '
@@ -58,17 +58,14 @@ def nothing_found(url: str, bucket: str, said: str = "") -> str:
 
 
 def download_failed(code: str, url: str) -> str:
-    """An object that is named is not there."""
     return f"ClientError: Data download failed:{code} (404): {_MISSING[code]} ({url})"
 
 
 def upload_failed(url: str, why: str) -> str:
-    """Something the job has written cannot be an object."""
     return f"ClientError: Artifact upload failed:{why} ({url})"
 
 
 def code_failed(url: str, why: str) -> str:
-    """The archive with the code cannot be fetched or unpacked."""
     return (
         f"ClientError: The code archive {url} (hyperparameter sagemaker_submit_directory) cannot "
         f"be used, it has to be a tar.gz in S3: {why}"
@@ -76,7 +73,6 @@ def code_failed(url: str, why: str) -> str:
 
 
 def disk_full(what: str, free: int, size: int) -> str:
-    """There is no room on the disk that all jobs share, for what this one writes or has written."""
     return (
         f"ClientError: The disk that holds training jobs has too little room: {free} of its {size} "
         f"bytes are free. {what} Write less, make room on the disk, or keep objects elsewhere "
@@ -85,7 +81,6 @@ def disk_full(what: str, free: int, size: int) -> str:
 
 
 def cannot_run(cause: str) -> str:
-    """Its command is none that can be started."""
     return (
         "AlgorithmError: CannotStartContainerError. Please ensure the container starts correctly "
         f"when invoked with 'docker run <image> train' ({cause})"
@@ -93,7 +88,7 @@ def cannot_run(cause: str) -> str:
 
 
 def script_failed(failure: Path, last_lines: Sequence[str], status: int) -> str:
-    """It ended with another status than 0. Reads `output/failure`, the beginning of it."""
+    """Reads the beginning of `output/failure`."""
     said = _read_beginning(failure) or explain(last_lines)
     ending = f", exit code: {exit_code(status)}"
     kind = "" if said.startswith(_KINDS) else "AlgorithmError: "
@@ -101,7 +96,6 @@ def script_failed(failure: Path, last_lines: Sequence[str], status: int) -> str:
 
 
 def out_of_memory(cause: str, status: int) -> str:
-    """It was ended because there was not enough for it."""
     return _cut(
         "ClientError: Please use an instance type with more memory, or reduce the size of job "
         f"data processed on an instance. ({cause}), exit code: {exit_code(status)}",
@@ -110,13 +104,13 @@ def out_of_memory(cause: str, status: int) -> str:
 
 
 def exit_code(status: int) -> int:
-    """As a shell or Docker has it: of who was ended by a signal, 128 and its number."""
+    """Returns 128 plus the signal's number after a signal, like a shell or Docker."""
     return status if status >= 0 else 128 - status
 
 
 def _read_beginning(path: Path) -> str:
     try:
-        if not path.is_file():  # It may be a pipe, which would be waited for.
+        if not path.is_file():  # reading a pipe would block
             return ""
         with path.open("rb") as file:
             data = file.read(4 * LONGEST_REASON)
@@ -126,5 +120,5 @@ def _read_beginning(path: Path) -> str:
 
 
 def _cut(text: str, length: int) -> str:
-    """Without what no JSON, and what no text of PostgreSQL's can have; jobs say what they like."""
+    """Also removes characters that JSON or PostgreSQL cannot hold."""
     return text[:length].replace("\0", "\ufffd").encode("utf-8", "replace").decode()

@@ -1,7 +1,4 @@
-"""Where one host of a training job lives, and which specs can have such a place.
-
-What a container reads of its job: the folders of /opt/ml and the files of input/config.
-"""
+"""The folders of a job's host, and the input/config files in them."""
 
 import json
 import re
@@ -26,7 +23,6 @@ OPT_ML = PurePosixPath("/opt/ml")
 _JOB_NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,62}")
 _CHANNEL_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9.\-_]{1,64}")
 _OURS = ("input", "model", "output", "code")
-"""Folders below /opt/ml that have another purpose than checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,7 @@ class HostPlace:
     home: Home
     spec: JobSpec
     number: int
-    """From 1."""
+    """from 1"""
 
     @property
     def host(self) -> str:
@@ -44,12 +40,12 @@ class HostPlace:
 
     @property
     def folder(self) -> Path:
-        """The host's own; it goes with the attempt."""
+        """Removed with the attempt."""
         return self.home.jobs / self.spec.attempt_id / self.host
 
     @property
     def base(self) -> Path:
-        """What is `/opt/ml` in a container of SageMaker's."""
+        """`/opt/ml` in a SageMaker container."""
         return self.folder / "ml"
 
     @property
@@ -58,12 +54,11 @@ class HostPlace:
 
     @property
     def hosts(self) -> Path:
-        """What is `/etc/hosts` in its container."""
         return self.folder / "hosts"
 
     @property
     def python(self) -> Path:
-        """The container's own, over the server's."""
+        """The container's own Python environment, on top of the server's."""
         return own_python(self.folder / "python")
 
     @property
@@ -88,12 +83,11 @@ class HostPlace:
 
     @property
     def inputs(self) -> Path:
-        """Of all channels."""
         return self.base / "input" / "data"
 
     @property
     def checkpoints(self) -> Path | None:
-        """None where the job keeps none."""
+        """None if the job keeps none."""
         checkpoint = self.spec.checkpoint
         if checkpoint is None:
             return None
@@ -108,16 +102,11 @@ class HostPlace:
 
 
 def host_places(home: Home, spec: JobSpec) -> list[HostPlace]:
-    """All of them, in the order of their numbers."""
     return [HostPlace(home, spec, number) for number in range(1, spec.instance_count + 1)]
 
 
 def check_spec(spec: JobSpec) -> None:
-    """Whether it can have places.
-
-    Raises:
-        Invalid: a name in it cannot be a file's, or an address is none.
-    """
+    """Raises Invalid for a bad file name or address."""
     if not _JOB_NAME.fullmatch(spec.job_name):
         raise Invalid(f"{spec.job_name[:100]!r} cannot be a job's name.")
     if not 1 <= spec.instance_count <= MOST_HOSTS:
@@ -157,13 +146,13 @@ def _check_checkpoints(local_path: str) -> None:
 
 
 NETWORK_INTERFACE = "lo"
-"""All hosts are on this machine."""
+"""all hosts are on this machine"""
 GROUP = "homogeneousCluster"
-"""What SageMaker calls the instances of a job that has no groups."""
+"""SageMaker's name for a job without groups"""
 
 
 def prepare_place(place: HostPlace) -> None:
-    """Make a host's folders and files, before its data comes. Blocks; raises OSError."""
+    """Creates folders and files, before the data comes. Blocks; raises OSError."""
     folders = [place.config, place.base / "input" / "data", place.model, place.output, place.code]
     folders += [place.channel(channel.name) for channel in place.spec.channels]
     if place.checkpoints is not None:

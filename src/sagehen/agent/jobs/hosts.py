@@ -1,4 +1,4 @@
-"""The containers of a job: one for each of its hosts, started, watched and ended together."""
+"""The containers of a job, one per host: started, watched and ended together."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,12 +26,12 @@ __all__ = ["JobHost", "JobHosts"]
 
 
 SIGNALLED = 128
-"""Exit codes from here on are those of shells and others that tell of a signal."""
+"""exit codes from here on report a signal"""
 
 
 @dataclass(frozen=True)
 class JobHost:
-    """A container that was started."""
+    """A started container of a job."""
 
     place: HostPlace
     process: Process
@@ -41,7 +41,6 @@ class JobHost:
 
     @property
     def status(self) -> int | None:
-        """None while it runs."""
         return self.exited.result() if self.exited.done() else None
 
     async def samples(self) -> list[JobSample]:
@@ -56,12 +55,12 @@ class JobHost:
 
     @property
     def killed_by(self) -> int | None:
-        """The signal that ended it, or what it had started, if any: what it wrote may be half."""
+        """The signal that ended the container or a child; its last file may be incomplete."""
         code = exit_code(self.status or 0)
         return code - SIGNALLED if code >= SIGNALLED else None
 
     def say_failure(self) -> str:
-        """Why it did not end well. Reads the beginning of a file."""
+        """Says why the container failed. Reads the beginning of a file."""
         status, cause = self.exited.result(), self.process.ended_because
         failure = self.place.failure
         if cause is not None:
@@ -70,11 +69,7 @@ class JobHost:
 
 
 class JobHosts:
-    """
-    Args:
-        places: where each is to run.
-        metrics: reads along what they print.
-    """
+    """The containers of a job."""
 
     def __init__(
         self, places: Sequence[HostPlace], around: JobContext, metrics: JobMetrics
@@ -87,19 +82,17 @@ class JobHosts:
 
     @property
     def all(self) -> Sequence[JobHost]:
-        """Those that were started, in the order of their numbers."""
         return self._hosts
 
     @property
     def failed(self) -> JobHost | None:
-        """The first of those that have ended badly."""
         return next((host for host in self._hosts if host.status), None)
 
     async def start(self) -> None:
-        """Start all. Whoever calls sees to the end of those that were, whatever is raised.
+        """Starts all containers; on errors the caller ends those that were started.
 
         Raises:
-            JobFailed: nothing says what to run, or that cannot be run.
+            JobFailed: no program is named, or it cannot be run.
             OSError: a small file cannot be written.
         """
         self._network = claim_network()
@@ -121,18 +114,17 @@ class JobHosts:
         self._hosts.append(JobHost(place, process, exited, used))
 
     async def samples(self) -> list[JobSample]:
-        """Of those that run."""
         running = [host for host in self._hosts if host.status is None]
         told = await asyncio.gather(*(host.samples() for host in running))
         return [sample for samples in told for sample in samples]
 
     async def wait(self) -> None:
-        """Until all have ended, or one has ended badly."""
+        """Waits until all have ended, or one has failed."""
         while self.failed is None and (left := self._running()):
             await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
 
     async def end(self, orders: StopState, before_signal: Callable[[], Awaitable[None]]) -> None:
-        """Ask those that run to end, and end them when `orders` has no more patience."""
+        """Terminates running containers; kills them after the grace of `orders`."""
         if self._running():
             await before_signal()
         for host in self._hosts:
@@ -144,7 +136,6 @@ class JobHosts:
         await self.kill()
 
     async def kill(self) -> None:
-        """End those that run, at once."""
         for host in self._hosts:
             host.process.kill()
         await asyncio.gather(*(host.exited for host in self._hosts))

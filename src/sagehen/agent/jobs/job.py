@@ -1,9 +1,7 @@
-"""The life of one attempt at a training job.
+"""One attempt at a training job.
 
 Starting ─► Downloading ─► Training ─► Uploading ─► an outcome
-    └────────────┴─────────────┴─► an outcome: failed, told to end, or its capacity was taken back
-
-How an attempt ended, as far as its containers are concerned.
+    └────────────┴─────────────┴─► an outcome: failed, told to end, or interrupted
 """
 
 import asyncio
@@ -46,30 +44,29 @@ class AttemptEnding:
     reason: str | None = None
     exit_code: int | None = None
     fits: bool = True
-    """It has not filled its disk."""
 
     @property
     def outputs_are_kept(self) -> bool:
         return self.fits and self.outcome is not JobOutcome.INTERRUPTED
 
     def without_room(self, why: JobFailed) -> "AttemptEnding":
-        """The same, where what it left could not be stored."""
+        """Returns this ending for a job whose results could not be stored."""
         if not self.outputs_are_kept:
-            return self  # It goes on from what is kept, or has said why it ended.
+            return self  # resumed, or failed already
         said = "" if self.reason is None else f"{self.reason} "
         return replace(self, outcome=JobOutcome.FAILED, reason=str(JobFailed(f"{said}{why}")))
 
 
 class _Told(Exception):
-    """It was told to end before its code ran."""
+    """The job was told to end before its code ran."""
 
 
 class JobAttempt:
     """One attempt, from its PUT to its outcome.
 
     Args:
-        reports: where its report is kept once it has an outcome.
-        changes: where each change of `report` is announced.
+        reports: keeps the report of the outcome.
+        changes: announces each change of `report`.
     """
 
     def __init__(
@@ -94,18 +91,17 @@ class JobAttempt:
         self._work: asyncio.Task[AttemptEnding] | None = None
         self._killed = False
         self._keeps = False
-        """Its code has ended, and what it left is kept now."""
+        """the code has ended; its results are uploaded"""
         self.report = JobReport(attempt_id=spec.attempt_id)
         self._note(JobPhase.STARTING)
 
     @property
     def can_be_interrupted(self) -> bool:
-        """It has capacity to give back, and was not told to yet."""
         phase = self.report.phases[-1].phase
         return phase is not JobPhase.UPLOADING and self._orders.outcome is None
 
     def stop(self, request: StopRequest) -> None:
-        """Have it end. What has run to its end by itself, and is uploaded now, goes on to do so."""
+        """Code that has ended by itself is still uploaded."""
         if self.report.outcome is not None:
             return
         self._orders.tell(request)
@@ -116,11 +112,11 @@ class JobAttempt:
         self._changes.announce()
 
     def give_up_room(self) -> None:
-        """A full disk is not waited for any longer: what could not be stored is lost."""
+        """Stops waiting for a full disk; unstored results are lost."""
         self._data.give_up_room()
 
     def kill(self) -> None:
-        """End it at once: it is given up, and has no outcome."""
+        """Ends the attempt at once, without an outcome."""
         self._killed = True
         if self._work is not None:
             self._work.cancel()
@@ -129,8 +125,8 @@ class JobAttempt:
         return await self._hosts.samples()
 
     async def live(self) -> None:
-        """To its outcome, and until nothing is left of it. Never cancelled itself."""
-        # Not a part of the work, which may be cancelled: a thread would go on making folders.
+        """Never cancelled itself."""
+        # Not cancellable: the thread would go on.
         made = asyncio.create_task(asyncio.to_thread(self._make_places))
         await asyncio.wait({made})
         self._work = asyncio.create_task(self._run(made))
@@ -140,7 +136,7 @@ class JobAttempt:
         await self._hosts.kill()
         await self._data.halt()
         if await self._data.is_room_low():
-            # What is to be told of it needs room itself: here, and where the state is.
+            # Saving the report needs disk space.
             await self._remove_folder()
         if not self._work.cancelled():
             await self._end(self._work.result())
@@ -182,12 +178,12 @@ class JobAttempt:
         except DiskFull as full:
             why = await self._data.no_room(full)
             log.warning("Not all is kept: %s", why, extra=self._about("not_kept"))
-            await self._remove_folder()  # Now: it is of no use, and all others need its room.
+            await self._remove_folder()  # Now: other jobs need the space.
             return ending.without_room(why)
         except (JobFailed, JobLost) as error:
             if ending.outcome not in (JobOutcome.FAILED, JobOutcome.INTERRUPTED):
                 raise
-            # Why it failed says more; and who goes on has the checkpoints of a moment ago.
+            # The failure says more; a resumed job has recent checkpoints.
             log.warning("Not all is kept: %s", error, extra=self._about("not_kept"))
         return ending
 
@@ -245,7 +241,6 @@ class JobAttempt:
                 self._changes.announce()
 
     async def _watch(self) -> AttemptEnding:
-        """Until something ends it."""
         exits = asyncio.create_task(self._hosts.wait())
         told = asyncio.create_task(self._orders.wait())
         late = asyncio.create_task(self._around.clock.sleep(self.spec.runtime_seconds))
@@ -277,7 +272,7 @@ class JobAttempt:
         return AttemptEnding(outcome=JobOutcome.FAILED, reason=reason, exit_code=code)
 
     async def _unless_told(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work`. Raises _Told: it was told to end first."""
+        """Raises _Told if told to end first."""
         working = asyncio.create_task(work)
         told = asyncio.create_task(self._orders.wait())
         try:
@@ -291,7 +286,7 @@ class JobAttempt:
             await asyncio.wait({working})
 
     async def _end(self, ending: AttemptEnding) -> None:
-        """Keep the report, and only then let it be seen."""
+        """Saves the report before publishing it."""
         report = msgspec.structs.replace(
             self.report,
             outcome=ending.outcome,
@@ -321,7 +316,7 @@ class JobAttempt:
         self.report = msgspec.structs.replace(self.report, phases=phases)
 
     def _now(self) -> float:
-        """Seconds since the epoch, by a clock that does not jump since the attempt began."""
+        """Unix time, by a clock that never jumps."""
         wall, monotonic = self._began
         return wall + self._around.clock.monotonic() - monotonic
 

@@ -1,4 +1,4 @@
-"""The training jobs' attempts of this node, by id: those that run, and those that have ended."""
+"""This node's attempts at training jobs, running and ended."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from sagehen.frame.job_specs import JobList, JobOutcome, JobReport, JobSpec, Sto
 __all__ = ["JobAttempts"]
 
 PRUNE_EVERY = 100
-"""Jobs that begin: looking at all logs for each would take longer than a short job."""
+"""jobs: scanning all logs takes longer than a short job"""
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +26,7 @@ _ID = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,99}")
 
 
 class JobAttempts:
-    """Starts, ends and reports attempts.
-
-    Only the reports of those that have ended are on disk: what runs is lost with the agent.
-    """
+    """Runs attempts. Only reports of ended ones are on disk: the rest is lost with the agent."""
 
     def __init__(self, around: JobContext) -> None:
         self._around = around
@@ -43,12 +40,11 @@ class JobAttempts:
         self._stopping = False
 
     async def start(self) -> None:
-        """Take up what an earlier agent had to tell."""
         left = await asyncio.to_thread(self._reports.open)
         self._ended = {report.attempt_id: report for report in left}
 
     async def close(self) -> None:
-        """Interrupt every attempt, and wait until their checkpoints are saved, or too long."""
+        """Interrupts every attempt and waits for checkpoints, up to a bound."""
         self._stopping = True
         self._changes.close()
         self.interrupt(None, self._around.pace.shutdown_grace_seconds)
@@ -67,15 +63,15 @@ class JobAttempts:
         return JobList(version=self._changes.version, jobs=(*self._ended.values(), *running))
 
     async def wait_for_change(self, since: int, seconds: float) -> JobList:
-        """The list, as soon as its version is not `since`, or after `seconds`."""
+        """Returns once the version is not `since`, or after `seconds`."""
         await self._changes.wait(since, seconds)
         return self.list()
 
     def put(self, spec: JobSpec) -> None:
-        """Begin an attempt. Nothing is done where its id is known, ended or not.
+        """Does nothing if the id is known.
 
         Raises:
-            Invalid: a name in it cannot be a file's, or it makes no sense otherwise.
+            Invalid: the spec is invalid.
             Unavailable: the agent is stopping.
         """
         if self._stopping:
@@ -96,12 +92,7 @@ class JobAttempts:
         self._changes.announce_soon()
 
     def stop(self, attempt_id: str, request: StopRequest) -> None:
-        """Have an attempt end. Nothing happens where it has.
-
-        Raises:
-            NotFound: there is none of that id.
-            Invalid: that is no way to end.
-        """
+        """Does nothing if the attempt has ended. Raises NotFound or Invalid."""
         if request.outcome not in (JobOutcome.STOPPED, JobOutcome.INTERRUPTED):
             raise Invalid(f"An attempt cannot be told to end as {request.outcome}.")
         job = self._running.get(attempt_id)
@@ -111,10 +102,7 @@ class JobAttempts:
             raise NotFound(f"There is no attempt {attempt_id}.")
 
     def interrupt(self, most: int | None, grace_seconds: float | None = None) -> tuple[str, ...]:
-        """Have so many attempts, or all, give their capacity back; which.
-
-        Those that began last are the first: they lose least.
-        """
+        """Returns the interrupted attempts' ids. The latest lose least and are first."""
         if most is not None and most < 0:
             raise Invalid(f"{most} jobs cannot be interrupted.")
         can = [name for name, job in self._running.items() if job.can_be_interrupted]
@@ -125,11 +113,7 @@ class JobAttempts:
         return chosen
 
     def delete(self, attempt_id: str) -> None:
-        """Forget an attempt, which is killed if it runs; it leaves the list when that is done.
-
-        Raises:
-            NotFound: there is none of that id.
-        """
+        """Kills a running attempt. Raises NotFound."""
         if (job := self._running.get(attempt_id)) is not None:
             job.kill()
             self._spawn(self._forget_after(self._lives[attempt_id], attempt_id))
@@ -140,7 +124,6 @@ class JobAttempts:
             raise NotFound(f"There is no attempt {attempt_id}.")
 
     async def samples(self) -> tuple[JobSample, ...]:
-        """Numbers about every host of the jobs whose code runs now."""
         told = await asyncio.gather(*(job.samples() for job in self._running.values()))
         return tuple(sample for samples in told for sample in samples)
 
@@ -158,13 +141,13 @@ class JobAttempts:
         try:
             await job.live()
         except Exception:
-            # Control starts another, where it has not told how it ended.
+            # Control starts another attempt.
             about = {"action": "job_lost", "attempt": job.spec.attempt_id}
             log.exception("An attempt has come to no end.", extra=about)
         finally:
             del self._running[job.spec.attempt_id]
             if job.report.outcome is not None:
-                self._ended[job.spec.attempt_id] = job.report  # It was announced with that.
+                self._ended[job.spec.attempt_id] = job.report  # announced already
             else:
                 self._changes.announce()
 

@@ -1,4 +1,4 @@
-"""A job's own metrics: numbers that its MetricDefinitions find in what it prints."""
+"""Finds a job's own metrics in its output by MetricDefinitions."""
 
 import logging
 import math
@@ -19,25 +19,25 @@ __all__ = ["JobMetrics", "PrintedLines", "check_definitions"]
 log = logging.getLogger(__name__)
 
 LONGEST_LINE_BYTES = 4096
-"""Of a longer one, the beginning is searched."""
+"""the rest of a line is not searched"""
 SEARCH_SECONDS = 0.02
-"""For one expression in one line: of a line that it would be lost in, nothing is found."""
+"""per expression and line"""
 _ALLOWED_SECONDS = (SEARCH_SECONDS, 10 * SEARCH_SECONDS, 100 * SEARCH_SECONDS)
-"""One after the other: `regex` reckons with the processor's time of all threads of this process."""
+"""tried in turn: `regex` counts all threads' CPU time"""
 MOST_TIMEOUTS = 3
-"""So many, and the expression is not used any more."""
+"""then the expression is dropped"""
 
 _LINE_ENDS = regex.compile(rb"[\r\n]")
 
 
 def check_definitions(definitions: Sequence[MetricDefinition]) -> None:
-    """Raises Invalid: one of them is no regular expression with a group."""
+    """Raises Invalid for a malformed expression or one without a group."""
     for one in definitions:
         _compile(one)
 
 
 class JobMetrics:
-    """The last value of each, from all hosts. Lines may come from several threads."""
+    """The last values, over all hosts. Thread-safe."""
 
     def __init__(self, definitions: Sequence[MetricDefinition], clock: Clock) -> None:
         self._expressions = {one.name: _compile(one) for one in definitions}
@@ -52,7 +52,7 @@ class JobMetrics:
             return tuple(self._found.values())
 
     def lines(self) -> "PrintedLines | None":
-        """Where the output of one host is to go; None where nothing is looked for."""
+        """The listener for one host's output; None without definitions."""
         return PrintedLines(self) if self._expressions else None
 
     def search(self, line: str) -> None:
@@ -74,14 +74,12 @@ class JobMetrics:
 
 
 class PrintedLines:
-    """Cuts what one host prints into lines."""
-
     def __init__(self, metrics: JobMetrics) -> None:
         self._metrics = metrics
         self._line = bytearray()
 
     def __call__(self, data: bytes) -> None:
-        """More was printed; nothing at all says that it was the end."""
+        """`data` is b"" at the end."""
         *ended, rest = _LINE_ENDS.split(data) if data else (b"", b"")
         for part in ended:
             self._add(part)
@@ -95,7 +93,7 @@ class PrintedLines:
 
 
 def _search(expression: "regex.Pattern[str]", line: str) -> "regex.Match[str] | None":
-    """Raises TimeoutError: it takes longer than SEARCH_SECONDS, whatever other threads do."""
+    """Raises TimeoutError after SEARCH_SECONDS of its own."""
     began = time.thread_time()
     for seconds in _ALLOWED_SECONDS:
         try:
@@ -114,7 +112,6 @@ def _compile(definition: MetricDefinition) -> "regex.Pattern[str]":
 
 
 def _number(text: str | None) -> float | None:
-    """None where it is none that can be told of."""
     try:
         value = float(text or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a job that runs has of this machine's network: an address for each host, and a port."""
+"""A running job's addresses and port."""
 
 import contextlib
 import logging
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 MOST_NETWORKS = 256
 FIRST_PORT = 7777
-"""SageMaker's own toolkits have the first host of every job listen there."""
+"""where SageMaker's toolkits have the first host listen"""
 SHARED_ADDRESS = "127.0.0.1"
 _NET = "127.77"
 _CLAIM = "sagehen-job-network"
@@ -20,10 +20,11 @@ _MACHINES_HOSTS = Path("/etc/hosts")
 
 
 class JobNetwork:
-    """
+    """A job's addresses and port.
+
     Args:
-        number: from 0; None: all that this machine has are taken.
-        claim: a socket, whose name no other job of this machine has while it is open.
+        number: from 0; None if all are taken.
+        claim: an open socket reserves `number`.
     """
 
     def __init__(self, number: int | None, claim: socket.socket | None = None) -> None:
@@ -32,18 +33,15 @@ class JobNetwork:
 
     @property
     def master_port(self) -> int:
-        """For the first host to listen on at all addresses, as torch does: its job's alone."""
+        """The port is unique per job, as torch listens at all addresses."""
         return FIRST_PORT + (self._number or 0)
 
     def address(self, host: int) -> str:
-        """Of the host of that number, from 1: one that no other host of this machine has."""
+        """The address is unique on this machine; `host` counts from 1."""
         return SHARED_ADDRESS if self._number is None else f"{_NET}.{self._number}.{host}"
 
     def hosts_file(self, hosts: Sequence[str]) -> str:
-        """What `/etc/hosts` is for them, who are named in the order of their numbers.
-
-        Ours come first: the machine may be a host of that name itself.
-        """
+        """The job's names come first: the machine may have one of them."""
         ours = [f"{self.address(number)}\t{host}" for number, host in enumerate(hosts, 1)]
         try:
             machines = _MACHINES_HOSTS.read_text(errors="replace")
@@ -52,14 +50,13 @@ class JobNetwork:
         return "\n".join([*ours, machines])
 
     def close(self) -> None:
-        """Leave it to others. Nothing happens when that was done."""
         if self._claim is not None:
             self._claim.close()
             self._claim = None
 
 
 def claim_network() -> JobNetwork:
-    """One that no job of this machine has, of this server or another."""
+    """Claims a network that no job of any server on this machine has."""
     for number in range(MOST_NETWORKS):
         claim = _claim(number)
         if claim is not None:
@@ -73,8 +70,8 @@ def claim_network() -> JobNetwork:
 
 
 def _claim(number: int) -> socket.socket | None:
-    """None where another job has it, or anybody listens on its port."""
-    # Known to who shares the loopback device, and to nobody else; gone with this process.
+    """Returns None if another job has the number, or its port is in use."""
+    # Visible to all who share the loopback device; gone with this process.
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:
         claim.bind(f"\0{_CLAIM}-{number}")
@@ -86,7 +83,7 @@ def _claim(number: int) -> socket.socket | None:
 
 
 def _check_port(port: int) -> None:
-    """Raises OSError: it is in use."""
+    """Raises OSError."""
     with contextlib.closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("", port))

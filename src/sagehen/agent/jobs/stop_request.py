@@ -1,4 +1,4 @@
-"""What an attempt has been told: to end, as what, and how long its containers may take to it."""
+"""Requests to end an attempt: outcome and grace."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,9 +10,10 @@ __all__ = ["StopState"]
 
 
 class StopState:
-    """
+    """What an attempt was told.
+
     Args:
-        grace_seconds: from SIGTERM to SIGKILL where nobody says otherwise.
+        grace_seconds: default, from SIGTERM to SIGKILL.
     """
 
     def __init__(self, clock: Clock, grace_seconds: float) -> None:
@@ -22,7 +23,7 @@ class StopState:
         self._told = asyncio.Event()
         self._hurried = asyncio.Event()
         self.outcome: JobOutcome | None = None
-        """What it was told first: later orders only make it quicker."""
+        """of the first request; later ones only shorten the grace"""
 
     def tell(self, request: StopRequest) -> None:
         if self.outcome is None:
@@ -31,7 +32,7 @@ class StopState:
         self._told.set()
 
     def limit(self, grace_seconds: float | None = None) -> None:
-        """Give the containers so long from now, if it is not less already; None: as usual."""
+        """Shortens the grace, never extends it; None is the default."""
         grace = self._usual_grace if grace_seconds is None else grace_seconds
         deadline = self._clock.monotonic() + max(grace, 0)
         if self._deadline is None or deadline < self._deadline:
@@ -39,18 +40,17 @@ class StopState:
             self._hurried.set()
 
     async def wait(self) -> None:
-        """Until it was told to end."""
         await self._told.wait()
 
     def grace_left(self) -> float:
-        """Seconds until the containers are to be killed; counted from the first time asked."""
+        """Seconds until the containers are killed; counted from the first call."""
         if self._deadline is None:
             self.limit()
         assert self._deadline is not None
         return self._deadline - self._clock.monotonic()
 
     async def wait_or(self, ends: Iterable[asyncio.Task[int]]) -> None:
-        """Until one of `ends`, or the grace is over or has become less."""
+        """Returns when one of `ends` is done, or the grace is over or shorter."""
         self._hurried.clear()
         hurried = asyncio.create_task(self._hurried.wait())
         over = asyncio.create_task(self._clock.sleep(self.grace_left()))

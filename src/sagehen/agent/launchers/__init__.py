@@ -1,1 +1,1 @@
-"""The ways of starting a container, one file each."""
+"""Launchers: how containers are started as processes."""

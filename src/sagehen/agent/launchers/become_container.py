@@ -1,22 +1,21 @@
-"""The first program of a container's process: ties its life to its agent's, then becomes it.
+"""The first program in a container's process: ties its life to the agent's, then execs the command.
 
     python -ISs become_container.py AGENT_PID REPORT_FD CGROUP_PROCS BASE HOSTS HIDDEN
         COMMAND [ARGUMENT …]
 
-A program of its own, and not a function between fork and exec: there, after a fork of a process
-with threads, any Python at all may wait for ever for a lock that nobody holds any more. It imports
-nothing of the platform, and of Python's library only what is built in or written in C: with `os`,
-`signal`, `ctypes` and `contextlib`, which are made of these, it would take twice as long to start.
+It is a program and not a function between fork and exec: after a fork of a process with threads,
+Python code may wait forever for a lock that no thread holds any more. It imports nothing of the
+platform, and of the standard library only built-in or C modules: `os`, `signal`, `ctypes` and
+`contextlib` would double its start time.
 
-CGROUP_PROCS is the file to join a cgroup by, or `-`. BASE is the folder to be seen as /opt/ml, or
-`-`. HOSTS is the file to be seen as /etc/hosts, and HIDDEN what is not to be seen, as
-FOLDER//NAME/NAME…; both `-` where there is none, and of no effect without BASE. Where one of these
-or the command does not work, the error's number goes to REPORT_FD, and what did not work, if it was
-not the command; a success closes it.
+CGROUP_PROCS is the `cgroup.procs` file to join, BASE the folder to mount at /opt/ml, HOSTS the file
+to mount at /etc/hosts, HIDDEN the paths to hide, as FOLDER//NAME/NAME…. Each may be `-` for none;
+HOSTS and HIDDEN need BASE. On failure the errno is written to REPORT_FD, with what failed unless
+that was the command; success closes it.
 
-For BASE the process gets a namespace of mounts of its own: who is not root, or not entirely, gets
-one of users too, in which there is only itself. Nothing is written on the machine: where there is
-no /opt/ml to mount on, there is another /opt for the container, with all that the machine's has.
+With BASE the process gets its own mount namespace, and without full root also a user namespace with
+itself alone. Nothing is written on the machine: if it has no /opt/ml to mount on, the container
+gets another /opt with all that the machine's has.
 """
 
 import _ctypes
@@ -29,7 +28,7 @@ import sys
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _OOM_SCORE = 500
-"""Out of 1000: where the machine has no memory left, the kernel ends containers first."""
+"""of 1000: out of memory, the kernel ends containers first"""
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 1, 0x20, 0x1000, 0x4000, 0x80000
 _OPT, _OPT_ML, _HOSTS = "/opt", "/opt/ml", "/etc/hosts"
@@ -46,7 +45,7 @@ class _UnsignedLong(_ctypes._SimpleCData):  # type: ignore[type-arg]
 
 
 class _Function(_ctypes.CFuncPtr):
-    """One of the C library's, as `ctypes.CDLL(None, use_errno=True)` has them."""
+    """A C function, as of `ctypes.CDLL(None, use_errno=True)`."""
 
     _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
     _restype_ = _Int
@@ -70,10 +69,10 @@ def _main(agent_pid: int, report: int, told: list[str], command: list[str]) -> N
         if base != _NONE:
             _mount_all(base, hosts, hidden)
         doing = b""
-        # Not before: the kernel takes it back from who changes what it may do.
+        # Only now: a change of credentials resets the signal.
         _PRCTL(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
         if posix.getppid() != agent_pid:
-            return  # The agent has died already, and nobody would tell us.
+            return  # the agent has died: no signal would come
         _prepare()
         _execute(command)
     except OSError as error:
@@ -81,7 +80,7 @@ def _main(agent_pid: int, report: int, told: list[str], command: list[str]) -> N
 
 
 def _prepare() -> None:
-    # As the first process of a container in SageMaker, it gets what its descendants leave behind.
+    # Like PID 1 of a SageMaker container, adopts its descendants' orphans.
     _PRCTL(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:  # noqa: SIM105
@@ -89,12 +88,12 @@ def _prepare() -> None:
     except OSError:
         pass
     for number in _signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP}:
-        # What Python ignores, or who started the server (nohup), would stay so in the next program.
+        # Signals ignored by Python or the server's parent (nohup) would stay ignored.
         _signal.signal(number, _signal.SIG_DFL)
 
 
 def _execute(command: list[str]) -> None:
-    """As `os.execvp`: where a file cannot be run, the next of PATH is tried, and its error kept."""
+    """Like `os.execvp`; keeps the error of a file that cannot be run."""
     program = _encode(command[0])
     if b"/" in program:
         posix.execv(program, command)
@@ -112,7 +111,7 @@ def _execute(command: list[str]) -> None:
 
 def _mount_all(base: str, hosts: str, hidden: str) -> None:
     _leave_namespace()
-    # By its descriptor: it may lie in /opt.
+    # By descriptor: the folder may lie in /opt.
     folder = posix.open(base, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
     working = posix.getcwd()
     if hosts != _NONE and _exists(_HOSTS):
@@ -129,20 +128,19 @@ def _mount_all(base: str, hosts: str, hidden: str) -> None:
 
 
 def _leave_namespace() -> None:
-    """The machine's, of mounts."""
     user, group = posix.geteuid(), posix.getegid()
     if _UNSHARE(_CLONE_NEWNS) != 0:
         _check(_UNSHARE(_CLONE_NEWUSER | _CLONE_NEWNS))
-        # Files stay this user's; all others' are nobody's.
+        # Other users appear as nobody.
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
-    # What the machine mounts, and unmounts, from now on is so here as well, and never vice versa.
+    # Mounts propagate from the machine, never back.
     _mount(None, "/", _MS_REC | _MS_SLAVE)
 
 
 def _replace(folder: str, mode: str, without: list[str] | None = None, more: str = "") -> None:
-    """By a folder in memory, which has what was there but for some, and one folder more."""
+    """Covers a folder by one in memory, `without` some entries and with the folder `more`."""
     replaced = posix.open(folder, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
     _mount("sagehen", folder, 0, "tmpfs", f"{mode},size=1m")
     for name in posix.listdir(replaced):
@@ -150,11 +148,11 @@ def _replace(folder: str, mode: str, without: list[str] | None = None, more: str
             try:  # noqa: SIM105
                 _show(f"/proc/self/fd/{replaced}/{name}", f"{folder}/{name}")
             except FileNotFoundError:
-                pass  # It was removed meanwhile.
+                pass
     posix.close(replaced)
     if more:
         posix.mkdir(f"{folder}/{more}")
-    # What were written there would be lost.
+    # Writes would be lost.
     _mount("sagehen", folder, _MS_REMOUNT | _MS_RDONLY, "tmpfs")
 
 
@@ -200,7 +198,7 @@ def _check(result: object) -> None:
 
 
 def _encode(text: str) -> bytes:
-    """As `os.fsencode`."""
+    """Like `os.fsencode`."""
     return text.encode(sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
 

@@ -1,14 +1,12 @@
-"""Cgroups, version 2: the kernel's own groups of processes, where this server may make some.
+"""Cgroups, version 2: kernel limits for containers, where this server may create groups.
 
-<base>                  see `own_cgroup.py`
+<base>                  see `find_base`
   sagehen-<home>        a digest of the home's path
-    <instance>          memory.max, pids.max, cpu.max: all containers share them
-      <container>       ends as one, for want of memory too
+    <instance>          memory.max, pids.max, cpu.max: shared by its containers
+      <container>       killed as a whole when out of memory
 
-The cgroup, version 2, that this server was started in: whether groups may be made in it.
-
-Without root, that needs a group of one's own: `systemd-run --user --scope -p Delegate=yes`, a unit
-with `Delegate=yes`, or a container whose /sys/fs/cgroup is writable.
+Without root, the server needs a group of its own: `systemd-run --user --scope -p Delegate=yes`, a
+unit with `Delegate=yes`, or a container with a writable /sys/fs/cgroup.
 """
 
 import contextlib
@@ -35,20 +33,20 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 PLATFORM = "sagehen-platform"
-"""Where this server's own processes go, if they have to make room."""
+"""for this server's own processes, if the base must be empty"""
 MOVING_ATTEMPTS = 20
-"""What forks while it is moved leaves its child behind, for the next attempt."""
+"""a fork during the move leaves a child for the next attempt"""
 
 
 def find_base() -> Path | None:
-    """The group to make groups in; None where cgroups of version 2 are not mounted."""
+    """Returns None if cgroups of version 2 are not mounted."""
     own = _find_own()
-    # An agent before this one may have moved everybody.
+    # An earlier agent may have moved all processes there.
     return own.parent if own is not None and own.name == PLATFORM else own
 
 
 def try_joining(group: Path) -> None:
-    """Raises OSError: processes may not be moved into its children."""
+    """Raises OSError if processes may not be moved there."""
     before = _find_own()
     child = group / "probe"
     child.mkdir(exist_ok=True)
@@ -61,15 +59,13 @@ def try_joining(group: Path) -> None:
 
 
 def leave_to_children(base: Path, server_pid: int) -> None:
-    """Empty a group: one whose children have limits may hold no process itself.
-
-    The root of all groups may, and is left as it is.
+    """Empties a group: one with limited children may hold no process itself, except the root group.
 
     Args:
-        server_pid: the process that this server's others descend from.
+        server_pid: ancestor of this server's processes.
 
     Raises:
-        OSError: it holds processes that are not this server's to move.
+        OSError: the group holds other processes.
     """
     if not (base / "cgroup.type").exists() or not _members(base):
         return
@@ -89,14 +85,13 @@ def leave_to_children(base: Path, server_pid: int) -> None:
 
 
 def enable(group: Path, controllers: frozenset[str]) -> None:
-    """Have a group's children limited by those of `controllers` that there are."""
     for controller in controllers:
         with contextlib.suppress(OSError):
             write(group / "cgroup.subtree_control", f"+{controller}")
 
 
 def write(path: Path, text: str) -> None:
-    """Raises OSError. A file that is not there is not made, as `write_text` would."""
+    """Raises OSError; unlike `write_text`, also for a missing file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -124,58 +119,54 @@ def _members(group: Path) -> list[int]:
 EMPTYING_SECONDS = 5.0
 CPU_PERIOD_MICROSECONDS = 100_000
 CPU_WEIGHT_PER_VCPU = 50
-"""ml.m5.large, with two, has what the kernel gives who says nothing: 100."""
+"""ml.m5.large, with two vCPUs, gets the kernel's default: 100"""
 _LIMITS = {
     "memory": InstanceLimit.MEMORY,
     "pids": InstanceLimit.PROCESSES,
     "cpu": InstanceLimit.CPU,
 }
-"""By the kernel's controller."""
 
 
 class Cgroup:
-    """The group of one container, below its instance's."""
+    """One container's group, below its instance's."""
 
     def __init__(self, path: Path, enforced: frozenset[InstanceLimit] = frozenset()) -> None:
         self.enforced = enforced
-        """What the kernel sees to; the rest is for others to do."""
         self._path = path
-        # It may be there from a life before of the container.
         self._hits_before = self._count()
 
     @property
     def procs(self) -> Path:
-        """Who writes itself there is in it."""
+        """Processes join by writing their PID there."""
         return self._path / "cgroup.procs"
 
     def kill(self) -> None:
-        """End every process in it, whatever it has done to get away."""
         with contextlib.suppress(OSError):
             write(self._path / "cgroup.kill", "1")
 
     def hits(self) -> LimitHits:
-        """Since it was made; of processes and CPU, the whole instance's."""
+        """Hits since creation; those of processes and CPU are the whole instance's."""
         return {limit: now - self._hits_before[limit] for limit, now in self._count().items()}
 
     def memory_bytes(self) -> int | None:
-        """Memory that its processes hold, however many they are; None where it is not counted."""
+        """Returns None without the memory controller."""
         held = _counts(self._path / "memory.stat")
         return held["anon"] + held["file_mapped"] if "anon" in held else None
 
     def remove(self) -> None:
-        """Once its processes have ended, which is waited for. Blocks."""
+        """Waits until the processes have ended. Blocks."""
         deadline = time.monotonic() + EMPTYING_SECONDS
         while not _remove(self._path):
             if time.monotonic() > deadline:
                 log.warning("The cgroup %s does not get empty.", self._path)
                 return
             time.sleep(0.01)
-        _remove(self._path.parent)  # Unless the instance has other containers.
+        _remove(self._path.parent)  # fails while the instance has other containers
 
     def _count(self) -> LimitHits:
         own, instance = self._path, self._path.parent
         memory = _counts(own / "memory.events")
-        # Newer kernels count where the limit is, older ones where the process was.
+        # Newer kernels count at the limit, older ones at the process.
         refused = _counts(own / "pids.events"), _counts(instance / "pids.events")
         found = {
             InstanceLimit.MEMORY: memory.get("oom_group_kill", memory.get("oom_kill", 0)),
@@ -186,7 +177,7 @@ class Cgroup:
 
 
 class Cgroups:
-    """Makes the groups of one home's containers, in a folder that is there."""
+    """The groups of one home's containers."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -194,7 +185,7 @@ class Cgroups:
         self.controllers = frozenset(listed) & _LIMITS.keys()
 
     def make(self, instance: str, container: str, limits: Limits) -> Cgroup:
-        """The group for one container of an instance. Raises OSError."""
+        """Raises OSError."""
         above = self._folder / instance
         above.mkdir(exist_ok=True)
         for controller, name, value in _files(limits):
@@ -208,11 +199,10 @@ class Cgroups:
         return Cgroup(path, frozenset(_LIMITS[controller] for controller in self.controllers))
 
     def close(self) -> None:
-        """When there are no more containers."""
         _remove(self._folder)
 
     def clear(self) -> None:
-        """End what an earlier agent left in them, and remove them. Blocks."""
+        """Kills and removes an earlier agent's groups. Blocks."""
         for container in self._folder.glob("*/*/"):
             left = Cgroup(container)
             left.kill()
@@ -220,7 +210,7 @@ class Cgroups:
 
 
 def open_cgroups(home: Path) -> Cgroups | None:
-    """The groups for a home's containers, emptied; None where none can be made. Blocks."""
+    """Returns None if groups cannot be created. Blocks."""
     try:
         base = find_base()
         if base is None:
@@ -242,7 +232,6 @@ def open_cgroups(home: Path) -> Cgroups | None:
 
 
 def _files(limits: Limits) -> list[tuple[str, str, str]]:
-    """Controller, file and value of each."""
     period = CPU_PERIOD_MICROSECONDS
     quota = None if limits.cpus is None else limits.cpus * period
     files = [
@@ -261,7 +250,6 @@ def _or_max(value: int | None) -> str:
 
 
 def _remove(group: Path) -> bool:
-    """Whether it is gone."""
     try:
         group.rmdir()
     except FileNotFoundError:
@@ -272,7 +260,7 @@ def _remove(group: Path) -> bool:
 
 
 def _counts(path: Path) -> dict[str, int]:
-    """A file of names and numbers; empty where there is none."""
+    """Returns an empty dict if the file is missing."""
     try:
         lines = path.read_text().splitlines()
     except OSError:

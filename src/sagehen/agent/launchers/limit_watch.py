@@ -1,4 +1,4 @@
-"""Holds instances to their limits by looking, where the kernel does not do it by cgroups."""
+"""Enforces instance limits by polling, where cgroups do not."""
 
 import asyncio
 import logging
@@ -17,13 +17,13 @@ log = logging.getLogger(__name__)
 SHORTEST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 1.0
 GROWTH_BYTES_PER_SECOND = 4 * 2**30
-"""What a few cores fill: who is far from the limit need not be looked at as often."""
+"""as fast as a few cores fill memory"""
 PAUSE_PER_LOOK = 20
-"""So many times as long as the look took: while gigabytes are looked at, they cannot be mapped."""
+"""times as long as the look took: a measured process cannot map memory"""
 
 
 class Watched(Protocol):
-    """A container that has been started."""
+    """A started container."""
 
     @property
     def pid(self) -> int: ...
@@ -31,19 +31,18 @@ class Watched(Protocol):
     @property
     def has_ended(self) -> bool: ...
 
-    def end_for(self, limit: InstanceLimit, limits: Limits) -> None:
-        """End it because its instance passed that of its limits."""
+    def end_for(self, limit: InstanceLimit, limits: Limits) -> None: ...
 
 
 @dataclass(frozen=True)
 class UsageReading:
-    """What was seen of the containers of one instance."""
+    """One reading of an instance's containers."""
 
     excess: InstanceLimit | None
     sizes: Sequence[int]
-    """What each has of it, or of memory."""
+    """of the excess, or of memory"""
     room_bytes: int
-    """Memory that is left; 0 where it is processes that may soon be too many."""
+    """0 if there may soon be too many processes"""
 
 
 @dataclass
@@ -53,7 +52,7 @@ class _Instance:
 
 
 class LimitWatch:
-    """Over all instances; of one that passes a limit, the largest container is ended."""
+    """Ends the largest container of an instance that exceeds a limit."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -61,7 +60,7 @@ class LimitWatch:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, instance_id: str, container: Watched, limits: Limits) -> None:
-        """Look after a container, with the others of its instance, until it has ended."""
+        """Watches a container until it has ended."""
         instance = self._instances.get(instance_id)
         if instance is None:
             instance = self._instances[instance_id] = _Instance(limits)
@@ -78,7 +77,7 @@ class LimitWatch:
             try:
                 room = await self._look_once(containers, instance.limits)
             except Exception:
-                # No thread can be started, for example, as a container has all that there may be.
+                # For example, a container has used up all threads.
                 log.exception("An instance was not looked at.", extra={"instance": instance_id})
                 room = 0
             took = self._clock.monotonic() - started
@@ -86,7 +85,6 @@ class LimitWatch:
         del self._instances[instance_id]
 
     async def _look_once(self, containers: Sequence[Watched], limits: Limits) -> int:
-        """End the largest if they have too much; memory that is left."""
         seen = await asyncio.to_thread(look, [one.pid for one in containers], limits)
         if seen.excess is not None:
             largest = max(range(len(containers)), key=seen.sizes.__getitem__)
@@ -95,27 +93,26 @@ class LimitWatch:
 
 
 def look(pids: Sequence[int], limits: Limits) -> UsageReading:
-    """At processes and all their descendants. Blocks, for milliseconds."""
+    """Measures processes with descendants. Blocks for milliseconds."""
     trees = [measure_tree(pid) for pid in pids]
     tasks = [tree.tasks for tree in trees]
     memory = [tree.resident_bytes for tree in trees]
     if limits.processes is not None and sum(tasks) > limits.processes:
         return UsageReading(InstanceLimit.PROCESSES, tasks, 0)
     if limits.processes is not None and sum(tasks) * 2 > limits.processes:
-        most_room = 0  # Twice as many may be there in no time.
+        most_room = 0  # may double in no time
     else:
         most_room = GROWTH_BYTES_PER_SECOND
     if limits.memory_bytes is None:
         return UsageReading(None, memory, most_room)
     if sum(memory) > limits.memory_bytes:
-        # Only now, for it takes longer: what processes share was counted for each of them.
+        # Exact but slower: shared pages were counted several times.
         memory = [tree_memory_bytes(pid) for pid in pids]
     room = limits.memory_bytes - sum(memory)
     return UsageReading(InstanceLimit.MEMORY if room < 0 else None, memory, min(room, most_room))
 
 
 def choose_pause(room_bytes: int, look_seconds: float) -> float:
-    """Seconds until the next look."""
     until_full = room_bytes / GROWTH_BYTES_PER_SECOND
     bounded = min(max(until_full, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
     return max(bounded, look_seconds * PAUSE_PER_LOOK)

@@ -1,4 +1,4 @@
-"""Whether containers can see their folder at /opt/ml, as they do in SageMaker."""
+"""Tests whether containers can see their folder at /opt/ml."""
 
 import logging
 import subprocess
@@ -20,12 +20,7 @@ _MARK = "seen"
 
 
 async def can_mount(folder: Path, orphans: Orphans) -> bool:
-    """Whether this kernel lets this user; tried by a container that looks. Logs why not.
-
-    Args:
-        folder: where something may be written, such as the home.
-        orphans: the launcher's.
-    """
+    """Tries a mount in a container; logs why it fails. `folder` must be writable."""
     problem = await _try(folder, orphans)
     if problem is not None:
         log.info(

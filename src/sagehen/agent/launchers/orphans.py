@@ -1,4 +1,4 @@
-"""Ends what a container leaves behind where no cgroup does, however it got away from its group."""
+"""Ends processes that outlive their container where no cgroup ends them."""
 
 import asyncio
 import contextlib
@@ -17,10 +17,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Orphans:
-    """Children of this process that it has not started itself.
+    """Children that this process has not started itself.
 
-    A container is the new parent of all its descendants whose own has ended, and this process that
-    of what a container leaves. So whoever comes here has outlived its container.
+    Containers adopt their descendants' orphans, and this process those that containers leave. So
+    every adopted child has outlived its container.
     """
 
     def __init__(self) -> None:
@@ -28,19 +28,19 @@ class Orphans:
         self._own: set[int] = set()
 
     def adopt(self) -> None:
-        """From now on; for a process that has no other children than containers."""
+        """Must only be called in a process whose children are all containers."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._adopts = True
 
     def expect(self, pid: int) -> None:
-        """A child that is waited for by others."""
+        """Registers a child that is waited for elsewhere."""
         self._own.add(pid)
 
     def forget(self, pid: int) -> None:
         self._own.discard(pid)
 
     def end(self) -> None:
-        """End those that are here, and those that come because of that."""
+        """Kills adopted children, also those adopted meanwhile."""
         if not self._adopts:
             return
         with contextlib.suppress(OSError, psutil.Error):

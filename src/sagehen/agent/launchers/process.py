@@ -1,4 +1,4 @@
-"""The `process` launcher: a container is a process of this machine in a session of its own."""
+"""The `process` launcher: a container is a process of this machine, in its own session."""
 
 import asyncio
 import contextlib
@@ -38,9 +38,9 @@ LOG_SETTLE_SECONDS = 1.0
 
 
 class ContainerProcess:
-    """A container that runs as a process group, in a cgroup of its own where there are any.
+    """A container as a process group, with its own cgroup where possible.
 
-    Raises OSError: it cannot be watched, and was ended.
+    Raises OSError, and ends the process, if it cannot be watched.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class ContainerProcess:
         return self._ended_because
 
     async def wait(self) -> int:
-        # Shielded: who stops waiting must not end the waiting of the others.
+        # Shielded: others wait too.
         status = await asyncio.shield(self._ended)
         await asyncio.to_thread(self._log.settle, LOG_SETTLE_SECONDS)
         if self._ended_because is not None and not self._told_end:
-            # Whoever looks there for why it is gone would find nothing: it had no time for words.
+            # Users look in the log, and the process had no time to write.
             self._told_end = True
             await asyncio.to_thread(self._log.add, f"sagehen: {self._ended_because}.")
         if self._group is not None:
@@ -90,7 +90,7 @@ class ContainerProcess:
         return status
 
     def terminate(self) -> None:
-        # The main process alone, as `docker stop` does: it tells its own workers.
+        # Only the main process, as `docker stop` does.
         if not self.has_ended:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
@@ -99,13 +99,12 @@ class ContainerProcess:
         if not self.has_ended:
             self._killed = True
             if self._group is None:
-                # All at once; then those that left it, before they lose their parent.
+                # The group, then descendants outside it before they lose their parent.
                 kill_group(self._process.pid, signal.SIGSTOP)
                 end_trees([self._process.pid])
             self._kill_all()
 
     def end_for(self, limit: InstanceLimit, limits: Limits) -> None:
-        """End it because its instance passed that of its limits."""
         if not self.has_ended and not self._killed:
             self._own_hits[limit] += 1
             self._ended_because = describe_hit(limit, limits)
@@ -147,7 +146,7 @@ class ContainerProcess:
             self._group.kill()
 
     def _end_rest(self) -> None:
-        # Before it is waited for: after that, its number may be that of others.
+        # Before the wait, after which the PID may be another's.
         self._kill_all()
         self.hits()
         if self._process.wait() == -signal.SIGKILL and not self._killed:
@@ -167,10 +166,9 @@ class ProcessLauncher:
     """Starts containers as children that cannot outlive the agent.
 
     Args:
-        cgroups: where there are any.
-        orphans: told to adopt where this process has no children but containers.
+        orphans: told to adopt if this process's children are all containers.
         mounts: containers see their base at /opt/ml; see `can_mount`.
-        umask: containers'; this process's own where it is negative.
+        umask: negative keeps this process's own.
     """
 
     def __init__(
@@ -194,7 +192,7 @@ class ProcessLauncher:
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
         output, output_end = os.pipe2(os.O_CLOEXEC)
         try:
-            # First, as it may fail; it ends by itself if nothing is started.
+            # First, as this may fail; the log ends by itself if nothing is started.
             log = _followed(plan, output)
             return await self._start(plan, output_end, log)
         except (OSError, ValueError) as error:
@@ -223,7 +221,7 @@ class ProcessLauncher:
 
 
 def _followed(plan: LaunchPlan, output: int) -> ContainerLog:
-    """Its log, which takes over `output`. Raises OSError, or RuntimeError: there is no thread."""
+    """Opens the log. Raises OSError, or RuntimeError without a free thread."""
     try:
         log = ContainerLog(plan.log, plan.log_bytes, listener=plan.listener)
         log.follow(output)
@@ -234,7 +232,7 @@ def _followed(plan: LaunchPlan, output: int) -> ContainerLog:
 
 
 def _left_to_watch(limits: Limits, group: Cgroup | None) -> Limits:
-    """What the kernel does not see to, of what can be seen by looking."""
+    """The limits that only polling can enforce."""
     enforced = group.enforced if group is not None else frozenset()
     return Limits(
         memory_bytes=None if InstanceLimit.MEMORY in enforced else limits.memory_bytes,

@@ -1,4 +1,4 @@
-"""Starting a container's main process, and learning of its end."""
+"""Starts a container's main process and reports its end."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from sagehen.agent.launchers.orphans import Orphans
 __all__ = ["kill_group", "spawn", "watch_end"]
 
 START_SECONDS = 30.0
-"""From fork to exec: more than a slow disk takes to bring the command."""
+"""from fork to exec: more than a slow disk takes"""
 KILLED_SECONDS = 1.0
 NONE = "-"
 READ_BYTES = 64
@@ -35,16 +35,16 @@ async def spawn(
     mounts: bool = False,
     umask: int = -1,
 ) -> subprocess.Popen[bytes]:
-    """A process that runs `plan`; `orphans` expects it.
+    """Starts a process for `plan` and registers it with `orphans`.
 
     Args:
-        output: what it writes its standard output and error to.
-        procs: the `cgroup.procs` of the cgroup that it is to join first.
-        mounts: it is to see its base at /opt/ml, and what else is special to it.
-        umask: its own; this process's where it is negative.
+        output: for stdout and stderr.
+        procs: the `cgroup.procs` to join.
+        mounts: the plan's base, hosts and hidden paths take effect.
+        umask: negative keeps this process's own.
 
     Raises:
-        OSError: its command cannot be run, it could not join, or nothing could be mounted.
+        OSError: running the command, joining or mounting failed.
     """
     report, report_end = os.pipe2(os.O_CLOEXEC)
     try:
@@ -72,9 +72,9 @@ async def spawn(
 
 
 def watch_end(process: subprocess.Popen[bytes], on_end: Callable[[], None]) -> asyncio.Future[int]:
-    """Its exit status, when it has ended and `on_end`, called before, has waited for it.
+    """Returns the exit status's future; `on_end` runs before the process is waited for.
 
-    Raises OSError: it cannot be watched, and was ended.
+    Raises OSError, and ends the process, if it cannot be watched.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
@@ -97,7 +97,7 @@ def watch_end(process: subprocess.Popen[bytes], on_end: Callable[[], None]) -> a
 
 
 def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """End, or stop, a process that nobody has waited for yet, with its group."""
+    """The process must not have been waited for yet."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
@@ -105,9 +105,9 @@ def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
 def _fork(
     plan: LaunchPlan, output: int, report: int, procs: Path | None, mounts: bool, umask: int
 ) -> subprocess.Popen[bytes]:
-    # By the event loop's thread, which lives as long as the agent: the kernel ends a child with
-    # the thread that started it. By subprocess, not by the loop: uvloop runs Python in the child
-    # before it execs, and marks nothing that the agent has open as not to be inherited.
+    # In the event loop's thread, which lives as long as the agent: the kernel ends a child with the
+    # thread that started it. By subprocess: uvloop runs Python before exec and lets the child
+    # inherit open files.
     seen = (plan.base, plan.hosts, _listed(plan.hidden)) if mounts else (None, None, None)
     told = (os.getpid(), report, *(one or NONE for one in (procs, *seen)))
     return subprocess.Popen(
@@ -124,12 +124,12 @@ def _fork(
 
 
 def _listed(hidden: Sequence[Path]) -> str | None:
-    """As `become_container` is told it: all lie in one folder."""
+    """Returns the argument of `become_container`; all paths lie in one folder."""
     return f"{hidden[0].parent}//{'/'.join(one.name for one in hidden)}" if hidden else None
 
 
 async def _read_all(descriptor: int) -> bytes:
-    """By the event loop: threads may all wait for a store that is slow."""
+    """Reads in the event loop: all threads may wait for a slow store."""
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []
     ended = loop.create_future()

@@ -1,15 +1,14 @@
 """The models that one multi-model container holds in memory: loaded on demand, the least recently
 used unloaded to make room.
 
-What a model costs. A container's memory can be measured, a model's cannot. So each is booked with
-the size of its files, and with what the container has grown since its start that no other model
-accounts for, less a slack for what belongs to none (libraries imported at the first load, buffers).
-After each load the books therefore hold at least what is really in use. They, not the measured
-memory, are held against the limit: allocators keep freed memory, so that the measured figure need
-not fall when a model is unloaded, and by it the cache could be emptied in vain.
+A container's memory can be measured, a model's cannot. A model is booked with the size of its
+files, or with the container's growth that other models do not account for, less a slack for
+libraries and buffers. So after each load the booked sum is at least the memory in use. This sum is
+held against the limit: allocators keep freed memory, so by the measured figure the cache could be
+emptied in vain.
 
-Who needs a model. Whoever had one loaded is lent it: it is not unloaded before it was used, however
-little room there is and however many others are asked for meanwhile.
+A caller that had a model loaded borrows it: the model stays until used, however little room there
+is.
 """
 
 import asyncio
@@ -46,33 +45,32 @@ SLACK_BYTES = 64 * 2**20
 LEAST_COST_BYTES = 64 * 1024
 MOST_LOADS_UNDER_WAY = 1000
 LOOK_SECONDS = 1.0
-"""How often is looked whether a model is needed no longer, while nobody says so."""
+"""between checks for expired loans, which no event reports"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCachePlan:
-    """What a cache may do."""
+    """Limits and paths of a cache."""
 
     container_number: int
-    """From 1, for messages."""
     prefix: Location
     folder: Path
-    """The container's `/opt/ml/models`."""
+    """`/opt/ml/models`"""
     room_bytes: int
-    """What all models together may be booked with."""
+    """for all models together"""
     base_bytes: int
-    """The container's memory before the first model."""
+    """before the first model"""
     loads_at_once: int
     fetches_at_once: int
-    """More than loads: most of a fetch is waiting."""
+    """more than loads: a fetch mostly waits"""
     longest_load_seconds: float
-    """For everything: waiting for its turn, fetching, loading."""
+    """for waiting, fetching and loading"""
     keep: bool = True
-    """False where `ModelCacheSetting` is `Disabled`: models leave memory and disk after use."""
+    """False if `ModelCacheSetting` is `Disabled`: models leave after use"""
 
 
 class ModelCache:
-    """Of one container, from its start to its end: a restarted one begins with a new cache."""
+    """The cache of one container; a restarted container gets a new one."""
 
     def __init__(
         self,
@@ -92,7 +90,7 @@ class ModelCache:
         self._books = LoadedModels(plan.room_bytes, clock)
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._waiting: Counter[str] = Counter()
-        """Callers that will borrow the model, by its name, as soon as it is loaded."""
+        """callers by model name"""
         self._fetches = asyncio.Semaphore(plan.fetches_at_once)
         self._turns = asyncio.Semaphore(plan.loads_at_once)
         self._changed = asyncio.Event()
@@ -119,22 +117,24 @@ class ModelCache:
     async def load(
         self, target: str, wait_seconds: float, short_of_memory: bool = False
     ) -> LoadedModel:
-        """Have the container hold `target`, loaded once for all who wait for it, and borrow it.
+        """Has the container hold `target`, loaded once for all waiting callers, and lends it.
 
-        `short_of_memory`: the container holds it, but has no memory to answer: others are unloaded.
+        Args:
+            short_of_memory: the container holds the model but has no memory to answer; other models
+                are unloaded.
 
         Raises:
             Invalid: `target` cannot be a key below the prefix.
-            ArtifactMissing, ArtifactRejected, ArtifactError: its object is not there, not a good
+            ArtifactMissing, ArtifactRejected, ArtifactError: the object is missing, not a valid
                 archive, or cannot be stored.
-            ModelNotReady: it is still being loaded after `wait_seconds`; loading goes on.
-            NoRoom: it does not fit even with all others unloaded.
-            ModelRefused: the container could not load it.
-            Unavailable: the container or the object store is away.
+            ModelNotReady: loading goes on after `wait_seconds`.
+            NoRoom: the model does not fit even with all others unloaded.
+            ModelRefused: the container could not load the model.
+            Unavailable: the container or the object store cannot be reached.
         """
         check_target(target)
         name = opaque_name(target)
-        while self._books.find(name) is not None:  # if not this one, one that came meanwhile
+        while self._books.find(name) is not None:  # may be a newer one
             if await self._borrow(name):
                 if short_of_memory:
                     await self._unload_others(name)
@@ -143,19 +143,19 @@ class ModelCache:
         return self._lent(name, hit=False, waited=waited)
 
     async def _wait_for_load(self, name: str, target: str, wait_seconds: float) -> float:
-        """Until it is loaded; seconds that took."""
+        """Waits for the model; returns the seconds waited."""
         started = self._clock.monotonic()
         task = self._ensure_loading(name, target)
         self._waiting[name] += 1
         try:
-            # Not `wait_for`, which would end the loading when this wait ends.
+            # `wait_for` would cancel the loading at its timeout.
             done, _ = await asyncio.wait({task}, timeout=min(wait_seconds, LONGEST_WAIT_SECONDS))
         finally:
             self._waiting -= Counter([name])
         waited = self._clock.monotonic() - started
         self._tallies.waiting.add(waited)
         if not done:
-            self.give_back({name: 1})  # Where it was loaded in this very moment.
+            self.give_back({name: 1})  # if loaded this very moment
             raise ModelNotReady(
                 f"Model {target} is still being loaded after {waited:.0f} s. Please try again."
             )
@@ -165,18 +165,17 @@ class ModelCache:
         return waited
 
     def touch(self, names: Iterable[str]) -> None:
-        """Models were used just now."""
         self._books.touch(names)
 
     def give_back(self, counts: Mapping[str, int]) -> None:
-        """Models are not needed any more by so many who had borrowed them."""
+        """Ends loans; `counts` maps models to numbers of loans."""
         for model in self._books.give_back(counts):
             if not self._plan.keep and not self._closed:
                 self._exit.begin(model)
         self._changed.set()
 
     async def unload_idle(self) -> None:
-        """Without model cache: unload what was never given back. With it, nothing is done."""
+        """Without model cache, unloads models whose loans have expired."""
         oldest = self._clock.monotonic() - LENT_SECONDS
         while not self._plan.keep:
             model = next(self._books.idle(), None)
@@ -185,7 +184,7 @@ class ModelCache:
             await self._exit.see_off(model)
 
     async def close(self) -> None:
-        """The container is gone: let go of everything."""
+        """Must be called once the container has ended."""
         self._closed = True
         loading = list(self._loading.values())
         for task in loading:
@@ -199,7 +198,7 @@ class ModelCache:
         )
 
     async def _borrow(self, name: str) -> bool:
-        """Whether the container has it: it is asked, since it may have dropped it by itself."""
+        """Lends a model unless the container has dropped it by itself."""
         model = self._books.find(name)
         if model is None:
             return False
@@ -210,7 +209,7 @@ class ModelCache:
             self.give_back({name: 1})
             raise
         if self._books.find(name) is not model:
-            return False  # Somebody else has found out.
+            return False  # another caller has noticed
         if not held:
             await self._exit.see_off(model, is_lost=True)
         return held
@@ -265,7 +264,7 @@ class ModelCache:
         return type(error)(failed_artifact(number, url, error))
 
     async def _install(self, name: str, data: ModelData, artifact: Artifact) -> int:
-        """Put an artifact where the container finds it, have it loaded, return what it costs."""
+        """Has the container load an artifact; returns its cost in bytes."""
         need = max(artifact.size_bytes, LEAST_COST_BYTES)
         await self._reserve(need)
         try:
@@ -284,7 +283,6 @@ class ModelCache:
             self._books.reserved_bytes -= need
 
     async def _reserve(self, need: int) -> None:
-        """Wait until a model of that size has room, unloading others for it."""
         books = self._books
         if need > books.room_bytes:
             raise NoRoom(
@@ -305,7 +303,7 @@ class ModelCache:
             except NoRoom:
                 if not self._books:
                     raise
-            # Twice as many each time: few attempts, even among thousands of small models.
+            # Doubling: few attempts even among thousands of small models.
             if not await self._exit.first(unload_next):
                 await self._change()
             unload_next *= 2
@@ -317,18 +315,17 @@ class ModelCache:
         return max(need, grown - of_others - SLACK_BYTES)
 
     async def _trim(self, name: str) -> None:
-        """A load may have cost more than it was booked with; the model just loaded stays."""
+        """Unloads other models if a load cost more than was reserved."""
         while not self._books.fits(0):
             if not await self._exit.first(1, besides=name):
                 return
 
     async def _unload_others(self, name: str) -> None:
-        """Half of what nobody needs: how much memory was missing, the container does not say."""
+        """Unloads half of the idle models: the container does not say how much it lacks."""
         idle = sum(1 for _ in self._books.idle(besides=name))
         await self._exit.first((idle + 1) // 2, besides=name)
 
     async def _change(self) -> None:
-        """Wait until something was loaded, unloaded or given back, or might be overdue."""
         self._changed.clear()
         waiting = asyncio.create_task(self._changed.wait())
         try:

@@ -1,7 +1,4 @@
-"""The model caches of one instance: of each of its containers that holds many models, one.
-
-How much a multi-model container may hold, and how many models it may load at once.
-"""
+"""The model caches of an instance, one per multi-model container."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,22 +18,23 @@ from sagehen.frame.s3_locations import parse_location
 __all__ = ["ROOM_VARIABLE", "ModelCaches", "choose_room", "open_model_cache"]
 
 ROOM_VARIABLE = "SAGEHEN_MODEL_CACHE_BYTES"
-"""In a container's Environment: the most that its models together may be booked with."""
+"""in a container's Environment: bytes for all its models"""
 LEAST_LOADS_AT_ONCE = 2
 FETCHES_PER_LOAD = 4
 ONE_SHOT_FACTOR = 4
-"""Without model cache more is loaded at once: each model is used for one moment only."""
+"""without model cache, each model is used only briefly"""
 
 
 async def open_model_cache(
     running: RunningContainer, node: Node, tallies: ModelTallies, sharing: int = 1
 ) -> ModelCache:
-    """The cache of a container that has just become healthy and holds no model yet.
+    """Opens the cache of a healthy container that holds no model yet.
 
-    `sharing`: so many containers of the instance hold models, each an equal part of the memory.
+    Args:
+        sharing: number of multi-model containers that share the memory.
 
     Raises:
-        Invalid: its model data URL, or the room it asks for, makes no sense.
+        Invalid: the model data URL or ROOM_VARIABLE is malformed.
     """
     container = running.place.container
     base = await running.process.memory_bytes()
@@ -70,10 +68,8 @@ async def open_model_cache(
 
 
 def choose_room(instance_type: str, share: float, base_bytes: int) -> int:
-    """A share of the instance type's memory, less what the container takes without a model.
-
-    Where this machine has less than the type it stands in for, the machine's memory counts.
-    """
+    """A share of the instance type's (or this machine's smaller) memory, minus the container's
+    own use."""
     machine = machine_memory_bytes()
     known = instance_types().get(instance_type)
     memory = min(known.memory_bytes, machine) if known else machine
@@ -87,7 +83,7 @@ def _parse_room(given: str) -> int:
 
 
 class ModelCaches:
-    """By the hostnames of the containers; there are none while these do not serve."""
+    """The caches by their containers' hostnames; empty while the containers do not serve."""
 
     def __init__(self, spec: InstanceSpec, node: Node) -> None:
         self._spec = spec
@@ -97,7 +93,6 @@ class ModelCaches:
         self._caches: dict[str, ModelCache] = {}
 
     async def open(self, containers: Sequence[RunningContainer]) -> None:
-        """New caches for containers that have just become healthy."""
         for running in containers:
             if running.place.container.multi_model:
                 self._caches[running.place.container.hostname] = await open_model_cache(
@@ -105,14 +100,12 @@ class ModelCaches:
                 )
 
     async def close(self) -> None:
-        """The containers are gone, or about to go."""
         caches, self._caches = self._caches, {}
         for cache in caches.values():
             await cache.close()
 
     @property
     def are_open(self) -> bool:
-        """There is at least one."""
         return bool(self._caches)
 
     async def load(
@@ -122,11 +115,11 @@ class ModelCaches:
         hostname: str | None = None,
         short_of_memory: bool = False,
     ) -> LoadedModel:
-        """See `ModelCache.load`; without a hostname, in the one container that holds models.
+        """See `ModelCache.load`; the hostname is optional for a single multi-model container.
 
         Raises:
-            Invalid: no container holds many models, or that one does not.
-            NotFound: there is no container of that name.
+            Invalid: the container is not multi-model.
+            NotFound: no container has that name.
             Unavailable: the instance is not in service.
         """
         return await self._find(hostname).load(target, wait_seconds, short_of_memory)
@@ -134,7 +127,6 @@ class ModelCaches:
     def touch(
         self, names: Iterable[str], given_back: Mapping[str, int], hostname: str | None = None
     ) -> None:
-        """Models were used just now, and some that were lent are not needed any more."""
         if self._caches:
             cache = self._find(hostname)
             cache.touch(names)
@@ -145,7 +137,7 @@ class ModelCaches:
             await cache.unload_idle()
 
     def values(self) -> dict[str, float]:
-        """What is told of them, by the names of metrics; nothing where none is to be there."""
+        """Metrics by name; empty without multi-model containers."""
         if not self._hostnames:
             return {}
         caches = self._caches.values()

@@ -1,7 +1,4 @@
-"""SageMaker's multi-model contract, from the caller's side: load, unload, look.
-
-`TargetModel`: what may be asked for, and what the container knows it by.
-"""
+"""Client of SageMaker's multi-model contract, and checks of `TargetModel`."""
 
 import hashlib
 
@@ -19,17 +16,17 @@ LONGEST_TEXT = 1000
 
 
 class ModelCalls:
-    """Tells one multi-model container what to hold. A container that is away is Unavailable."""
+    """Raises Unavailable if the container cannot be reached."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     async def load(self, model_name: str, folder: str, timeout_seconds: float) -> None:
-        """Have a model loaded; one that is loaded already is as good.
+        """Loads a model, or does nothing if it is loaded.
 
         Raises:
-            NoRoom: the container has no memory left for it.
-            ModelRefused: it answered with another error.
+            NoRoom: the container has no memory left.
+            ModelRefused: another error.
         """
         body = msgspec.json.encode({"model_name": model_name, "url": folder})
         answer = await self._ask("POST", "/models", body, timeout_seconds)
@@ -39,22 +36,17 @@ class ModelCalls:
             raise ModelRefused(_say(answer))
 
     async def unload(self, model_name: str) -> None:
-        """Have a model unloaded; one that is not loaded is as good.
-
-        Raises:
-            ModelRefused: it answered with another error.
-        """
+        """Unloads a model, or does nothing if it is not loaded. Raises ModelRefused."""
         answer = await self._ask("DELETE", f"/models/{model_name}", b"", UNLOAD_SECONDS)
         if answer.status >= 300 and answer.status != 404:
             raise ModelRefused(_say(answer))
 
     async def holds(self, model_name: str) -> bool:
-        """Whether it has the model: a container may lose one without being told to."""
+        """A container may lose a model by itself."""
         answer = await self._ask("GET", f"/models/{model_name}", b"", LOOK_SECONDS)
         return answer.status != 404
 
     async def is_multi_model(self) -> bool:
-        """Whether it speaks this contract at all."""
         return (await self._ask("GET", "/models", b"", LOOK_SECONDS)).status < 300
 
     async def _ask(
@@ -71,11 +63,7 @@ LONGEST_TARGET = 1024
 
 
 def check_target(target: str) -> None:
-    """Refuse what cannot be the key of an object below the prefix.
-
-    Raises:
-        Invalid: with SageMaker's form of message.
-    """
+    """Raises Invalid, in SageMaker's words, for what cannot be a key below the prefix."""
     if not target or len(target) > LONGEST_TARGET:
         bound = "less than or equal to 1024" if target else "greater than or equal to 1"
         raise Invalid(_refusal(target, f"Member must have length {bound}"))
@@ -90,10 +78,10 @@ def check_target(target: str) -> None:
 
 
 def opaque_name(target: str) -> str:
-    """What a container knows a target by: of the characters that every server takes in a path.
+    """A model's name in the container, valid in every server's paths.
 
-    Made of the target alone, not of the object's content: a model that is loaded serves on when
-    its object is overwritten, as in SageMaker, which asks for a new key with each new model.
+    Independent of the object's content: as in SageMaker, a loaded model serves on when its object
+    is overwritten.
     """
     return hashlib.sha256(target.encode()).hexdigest()[:32]
 

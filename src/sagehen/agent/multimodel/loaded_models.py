@@ -1,9 +1,4 @@
-"""The books of a multi-model cache: which models are loaded, what they cost, who needs them.
-
-Counts and sums of what multi-model containers were asked to do; they only grow.
-
-How models leave a multi-model container: out of the books, the container and its folder.
-"""
+"""The models loaded in one container: cost, loans, unloading, metrics."""
 
 import asyncio
 import logging
@@ -24,8 +19,8 @@ __all__ = ["LENT_SECONDS", "CachedModel", "LoadedModels", "ModelTallies", "Model
 log = logging.getLogger(__name__)
 
 LENT_SECONDS = 5.0
-"""Gateways tell once a second what they use: what was lent and not used for so long is needed by
-nobody any more, as its gateway has ended without giving it back."""
+"""seconds; gateways report use each second, so a loan unused for longer belongs to a gateway
+that has ended"""
 
 
 @dataclass(eq=False)
@@ -36,18 +31,18 @@ class CachedModel:
     artifact: Artifact
     cost_bytes: int
     lent: int
-    """To so many callers that have not given it back."""
+    """loans not given back"""
     used_at: float = 0.0
 
 
 class LoadedModels:
-    """Loaded models, the least recently used first, and the room that they take."""
+    """The loaded models, least recently used first, and their memory."""
 
     def __init__(self, room_bytes: int, clock: Clock) -> None:
         self.room_bytes = room_bytes
         self.booked_bytes = 0
         self.reserved_bytes = 0
-        """By models that are being loaded."""
+        """for models being loaded"""
         self._clock = clock
         self._loaded: OrderedDict[str, CachedModel] = OrderedDict()
 
@@ -71,11 +66,9 @@ class LoadedModels:
         return model
 
     def clear(self) -> list[CachedModel]:
-        """Everything that was loaded."""
         return [self.remove(name) for name in list(self._loaded)]
 
     def touch(self, names: Iterable[str]) -> None:
-        """Models were used just now; what is not loaded is no one's concern."""
         now = self._clock.monotonic()
         for name in names:
             model = self._loaded.get(name)
@@ -84,12 +77,12 @@ class LoadedModels:
                 self._loaded.move_to_end(name)
 
     def lend(self, model: CachedModel) -> None:
-        """It stays loaded until it is given back, or is not used for LENT_SECONDS."""
+        """Keeps the model until given back, or unused for LENT_SECONDS."""
         model.lent += 1
         self.touch([model.name])
 
     def give_back(self, counts: Mapping[str, int]) -> list[CachedModel]:
-        """Those of the models that nobody has borrowed any more."""
+        """Returns the models without loans."""
         free = []
         for name, count in counts.items():
             model = self._loaded.get(name)
@@ -100,7 +93,7 @@ class LoadedModels:
         return free
 
     def idle(self, besides: str = "") -> Iterator[CachedModel]:
-        """Models that may be unloaded, the least recently used first."""
+        """Models to unload, least recently used first."""
         now = self._clock.monotonic()
         for model in self._loaded.values():
             if model.name != besides and (not model.lent or now - model.used_at > LENT_SECONDS):
@@ -109,7 +102,7 @@ class LoadedModels:
 
 @dataclass
 class Tally:
-    """How often something was done, and how long it took in all."""
+    """The count and total time of an operation."""
 
     count: int = 0
     microseconds: int = 0
@@ -121,7 +114,7 @@ class Tally:
 
 @dataclass
 class ModelTallies:
-    """SageMaker's multi-model times, of one instance."""
+    """SageMaker's multi-model metrics of one instance; they only grow."""
 
     loading: Tally = field(default_factory=Tally)
     downloading: Tally = field(default_factory=Tally)
@@ -129,7 +122,7 @@ class ModelTallies:
     waiting: Tally = field(default_factory=Tally)
 
     def values(self) -> dict[str, float]:
-        """By the name of the metric, ending in Sum (microseconds) or Count."""
+        """Names end in Sum (microseconds) or Count."""
         tallies = {
             "ModelLoadingTime": self.loading,
             "ModelDownloadingTime": self.downloading,
@@ -144,11 +137,12 @@ class ModelTallies:
 
 
 class ModelUnloader:
-    """
+    """Unloads models from LoadedModels, the container and the disk.
+
     Args:
         folder: the container's `/opt/ml/models`.
-        keep: whether an artifact stays on disk when its model has left.
-        changed: set whenever a model has left.
+        keep: artifacts stay on disk.
+        changed: set after each unloading.
     """
 
     def __init__(
@@ -174,8 +168,7 @@ class ModelUnloader:
         self._leaving: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, model: CachedModel, *, is_lost: bool = False) -> asyncio.Task[None]:
-        """Take a model out of the books now, and see it off; `is_lost`: the container has it no
-        longer."""
+        """Unloads a model in a task; `is_lost`: the container has dropped it already."""
         self._books.remove(model.name)
         task = asyncio.create_task(self._forget(model) if is_lost else self._unload(model))
         self._leaving[model.name] = task
@@ -183,11 +176,10 @@ class ModelUnloader:
         return task
 
     async def see_off(self, model: CachedModel, *, is_lost: bool = False) -> None:
-        # Shielded: it has left the books, so it must be seen through by somebody.
+        # Shielded: the model has left LoadedModels, so this must finish.
         await asyncio.shield(self.begin(model, is_lost=is_lost))
 
     async def first(self, count: int, besides: str = "") -> bool:
-        """Have so many idle models leave, or as many as there are; whether there was one."""
         some = False
         for _ in range(count):
             model = next(self._books.idle(besides), None)
@@ -198,33 +190,32 @@ class ModelUnloader:
         return some
 
     async def wait_for(self, name: str) -> None:
-        """Return when the model of that name is not leaving (any more)."""
+        """Waits while that model is being unloaded."""
         if name in self._leaving:
             await asyncio.wait({self._leaving[name]})
 
     async def close(self) -> None:
-        """The container is gone, with all that it held."""
+        """Must be called once the container has ended."""
         leaving = list(self._leaving.values())
         for task in leaving:
             task.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)
         left = self._books.clear()
         try:
-            # In one turn of a thread: there may be thousands, and a new container waits for it.
+            # One call for possibly thousands of folders: a new container waits.
             await asyncio.to_thread(_remove_trees, [self._folder / model.name for model in left])
         finally:
             for model in left:
                 await self._artifacts.release(model.artifact, keep=self._keep)
 
     async def withdraw(self, name: str) -> None:
-        """Tell the container to drop a model. If it does not, the next load's cost shows it."""
+        """Has the container unload a model; a refusal shows in the next load's cost."""
         try:
             await self._container.unload(name)
         except (ModelRefused, Unavailable) as error:
             log.warning("A model was not unloaded: %s", error, extra={"action": "model_kept"})
 
     async def let_go(self, name: str, artifact: Artifact) -> None:
-        """Remove what the container was given, and give the artifact back."""
         try:
             await asyncio.to_thread(remove_tree, self._folder / name)
         finally:
@@ -239,7 +230,7 @@ class ModelUnloader:
             await self.withdraw(model.name)
             self._tallies.unloading.add(self._clock.monotonic() - started)
         finally:
-            # Also when the container ends meanwhile, and this with it.
+            # Also when cancelled at the container's end.
             await self._forget(model)
 
     def _end(self, name: str) -> None:

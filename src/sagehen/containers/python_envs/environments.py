@@ -1,10 +1,10 @@
-"""The Python environments of models with a requirements.txt: each made once, shared, and kept.
+"""Shared, cached Python environments of code with a requirements.txt.
 
     KEY/            one environment
     KEY/complete    written last, and touched at each use
-    KEY.lock        held shared by servers that use it, alone by one that makes or removes it
+    KEY.lock        shared by users, exclusive to make or remove it
 
-The kernel lets a lock go with the process that holds it, however that ends.
+The kernel releases a lock when its process ends.
 """
 
 import contextlib
@@ -42,15 +42,14 @@ _PIP_FILES = ("/etc/pip.conf", "~/.config/pip/pip.conf", "~/.pip/pip.conf")
 class _Complete(msgspec.Struct):
     size_bytes: int
     own: bool
-    """It has packages that the server's environment has not."""
+    """has packages besides the server's"""
 
 
 @dataclass(frozen=True)
 class EnvironmentLease:
-    """An environment that is not removed until it is released."""
+    """Keeps an environment until released."""
 
     python: str
-    """Its interpreter."""
     lock: int
 
     def release(self) -> None:
@@ -58,13 +57,12 @@ class EnvironmentLease:
 
 
 class Environments:
-    """Those in one folder, which servers may share.
+    """Environments in one folder, which servers may share.
 
     Args:
-        folder: made where it is not there.
-        own_folder: this server's alone, in its place where this server may not write there.
-        most_bytes: what those may take together that nobody uses.
-        seconds: how long making one, or waiting for one who makes it, may take.
+        own_folder: this server's alone, if `folder` is not writable.
+        most_bytes: bound on unused environments.
+        seconds: bound on making one, or waiting for it.
     """
 
     def __init__(
@@ -84,7 +82,7 @@ class Environments:
         self._closing = threading.Event()
 
     def acquire(self, wanted: EnvironmentSpec) -> EnvironmentLease:
-        """Blocks until the environment is there. Raises RequirementsError."""
+        """Blocks until the environment exists. Raises RequirementsError."""
         try:
             self._make_folder()
             return self._acquire(wanted, self._folder / self._key(wanted))
@@ -92,12 +90,11 @@ class Environments:
             raise RequirementsError(f"{wanted} cannot be installed: {problem}") from problem
 
     def close(self) -> None:
-        """End what is being made."""
         self._closing.set()
         self._installer.close()
 
     def _make_folder(self) -> None:
-        """Raises OSError: neither can be written."""
+        """Raises OSError if neither folder is writable."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if os.access(self._folder, os.W_OK | os.X_OK):
@@ -137,7 +134,7 @@ class Environments:
                 )
 
     def _make(self, wanted: EnvironmentSpec, folder: Path) -> None:
-        """While no other does; what a killed one left is made again."""
+        """Needs the exclusive lock; replaces a killed process's remains."""
         if _complete(folder) is not None:
             return
         _remove(folder)
@@ -152,7 +149,7 @@ class Environments:
         self._remove_unused()
 
     def _remove_unused(self) -> None:
-        """Those used longest ago, of those that nobody uses, until the others are small enough."""
+        """Removes the least recently used first, down to the bound."""
         kept = 0
         for folder in sorted(self._folders(), key=_used_at, reverse=True):
             if (lock := _lock(folder, fcntl.LOCK_EX)) is None:
@@ -165,11 +162,11 @@ class Environments:
             os.close(lock)
 
     def _folders(self) -> list[Path]:
-        """What has another name is none of ours, and stays."""
+        """Folders with other names are not ours."""
         return [path for path in self._folder.iterdir() if _KEY.fullmatch(path.name)]
 
     def _key(self, wanted: EnvironmentSpec) -> str:
-        """Of all that decides what is installed: the same key, the same environment."""
+        """Returns a digest of all that decides what is installed."""
         told = hashlib.sha256()
         for part in (
             sys.version,
@@ -198,20 +195,19 @@ def _is_pips(name: str) -> bool:
 
 
 def _installed() -> list[str]:
-    """What the server's own environment has: what is there is not installed again."""
+    """The server's own packages, which are not installed again."""
     folders = [Path(each) for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
     found = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
     return sorted(name for name in found if name.endswith((".dist-info", ".egg-info")))
 
 
 def _editable(wanted: EnvironmentSpec) -> list[str]:
-    """Its folder, if what is installed refers to that."""
+    """The folder, if the installed package refers to it."""
     words = wanted.requirements.read_text(errors="replace").split() if wanted.requirements else []
     return [str(wanted.folder)] if "-e" in words or "--editable" in words else []
 
 
 def _files_of(wanted: EnvironmentSpec) -> list[Path]:
-    """All that it is installed from, of what lies there."""
     files = _all_below(wanted.folder) if wanted.package else []
     if wanted.requirements is None:
         return files
@@ -219,7 +215,7 @@ def _files_of(wanted: EnvironmentSpec) -> list[Path]:
 
 
 def _named_in(requirements: Path) -> list[Path]:
-    """Files beside it that it names: constraints, other lists, packages."""
+    """Files that the requirements name: constraints, other lists, packages."""
     words = requirements.read_text(errors="replace").replace("=", " ").split()
     named = sorted({requirements.parent / word.removeprefix("file:") for word in words})
     files: list[Path] = []
@@ -246,7 +242,7 @@ def _lock_file(folder: Path) -> Path:
 
 
 def _lock(folder: Path, kind: int) -> int | None:
-    """A descriptor that holds the lock; None if others' locks do not allow it now."""
+    """Returns None if others hold the lock."""
     file = _lock_file(folder)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -255,7 +251,7 @@ def _lock(folder: Path, kind: int) -> int | None:
             return descriptor
     except (BlockingIOError, FileNotFoundError):
         pass
-    os.close(descriptor)  # or the file was removed while it was being opened
+    os.close(descriptor)  # or removed during the open
     return None
 
 

@@ -1,4 +1,4 @@
-"""Makes a Python environment that has what a user's code needs, over that of the server."""
+"""Installs a user's requirements on top of the server's environment."""
 
 import importlib.util
 import logging
@@ -21,38 +21,36 @@ __all__ = ["EnvironmentSpec", "Installer", "RequirementsError", "python_of"]
 
 _KEPT_LINES = 50
 _OTHER_PLACES = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT")
-"""Settings of pip's that would have it install elsewhere or something else."""
+"""change where or what pip installs"""
 
 log = logging.getLogger(__name__)
 
 
 class RequirementsError(SagehenError):
-    """What the user's code needs cannot be installed."""
+    """The requirements cannot be installed."""
 
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """What is to be installed, of one folder of the user's code."""
+    """What to install of one code folder."""
 
     folder: Path
     package: bool = False
-    """The folder is a Python project, and itself installed."""
+    """installs the folder itself, a Python project"""
 
     @property
     def requirements(self) -> Path | None:
-        """Its requirements.txt, if it has one."""
         file = self.folder / "requirements.txt"
         return file if file.is_file() else None
 
     def __str__(self) -> str:
-        """As the user knows it: without the folder of the container."""
+        """The path as the user knows it, without the container's folder."""
         if self.package:
             return f"The package in {self.folder.name}"
         return f"The requirements in {self.folder.name}/requirements.txt"
 
 
 def python_of(folder: Path) -> str:
-    """The interpreter of the environment there."""
     return str(folder / "bin" / "python")
 
 
@@ -60,26 +58,26 @@ class Installer:
     """Runs pip.
 
     Args:
-        variables: besides those of this process, for pip's own settings.
-        seconds: how long one installation may take.
+        variables: additional pip settings.
+        seconds: bound on one installation.
     """
 
     def __init__(self, variables: Mapping[str, str], seconds: float) -> None:
         self._seconds = seconds
-        self._marks: set[str] = set()  # of what runs
+        self._marks: set[str] = set()  # of running processes
         given = {**os.environ, **variables, "PIP_USER": "0"}
         self._variables = {name: given[name] for name in given if name not in _OTHER_PLACES}
         if "PIP_CACHE_DIR" not in given:
-            # The environment is what is kept; nothing else is left in some home.
+            # The environment itself is the cache.
             self._variables.setdefault("PIP_NO_CACHE_DIR", "1")
 
     def install(self, wanted: EnvironmentSpec, folder: Path) -> bool:
-        """Make the environment; whether it has anything that the server's has not.
+        """Makes the environment; returns whether it has packages besides the server's.
 
-        Raises RequirementsError with pip's last word.
+        Raises RequirementsError with pip's last error.
         """
         try:
-            # The server's own pip is seen from there, if it has one.
+            # The server's pip is visible there.
             with_pip = importlib.util.find_spec("pip") is None
             venv.EnvBuilder(symlinks=True, with_pip=with_pip).create(folder)
             site = next(folder.glob("lib/python*/site-packages"))
@@ -90,7 +88,6 @@ class Installer:
         return any(site.glob("*.dist-info")) or any(site.glob("*.egg-link"))
 
     def close(self) -> None:
-        """End what runs."""
         for mark in tuple(self._marks):
             end_leftovers(mark)
 
@@ -99,7 +96,7 @@ class Installer:
         mark = uuid4().hex
         process = subprocess.Popen(
             _pip(python, wanted),
-            cwd=wanted.folder,  # local paths in it are taken from there
+            cwd=wanted.folder,  # for local paths
             env=self._variables | {MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -135,7 +132,7 @@ def _pip(python: str, wanted: EnvironmentSpec) -> list[str]:
 
 
 def _relayed(process: "subprocess.Popen[str]") -> list[str]:
-    """Its last lines; all of them go to the log."""
+    """Logs all lines; returns the last ones."""
     assert process.stdout is not None
     kept: deque[str] = deque(maxlen=_KEPT_LINES)
     for line in process.stdout:
@@ -146,6 +143,6 @@ def _relayed(process: "subprocess.Popen[str]") -> list[str]:
 
 
 def _last_word(lines: list[str]) -> str:
-    """The last error, behind which pip may add notes; else the last line."""
+    """Returns pip's last error, which notes may follow."""
     errors = [line for line in lines if line.lower().startswith("error")]
     return (errors or lines or ["pip said nothing"])[-1]

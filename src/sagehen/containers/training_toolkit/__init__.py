@@ -1,1 +1,1 @@
-"""The program in a training job's container that runs a user's script, as AWS's toolkit does."""
+"""Runs a user's script in a training job's container, as AWS's toolkit does."""

@@ -1,9 +1,9 @@
-"""Runs the script that a training job's hyperparameters name.
+"""Runs the script that a training job's hyperparameters name, like AWS's sagemaker-training
+toolkit.
 
     python -m sagehen.containers.training_toolkit
 
-It behaves as AWS's sagemaker-training toolkit does in the images of the frameworks. It imports
-little: a job of some ten milliseconds is to cost not much more.
+Imports little: a job of ten milliseconds should not cost much more.
 """
 
 import os
@@ -49,7 +49,7 @@ _DISTRIBUTIONS = (
 
 
 def main(environ: Mapping[str, str]) -> int:
-    """Run the script. Returns the status to end with."""
+    """Returns the exit status."""
     folders = Folders(environ.get("SAGEMAKER_BASE_DIR") or "/opt/ml")
     try:
         return _run(folders, environ)
@@ -60,7 +60,7 @@ def main(environ: Mapping[str, str]) -> int:
 
 
 def _run(folders: Folders, environ: Mapping[str, str]) -> int:
-    """Raises SagehenError: it could not be started."""
+    """Raises SagehenError."""
     parameters = read_parameters(folders.read_config("hyperparameters.json"))
     program = environ.get("SAGEMAKER_PROGRAM") or parameters.text("sagemaker_program")
     if program is None:
@@ -102,11 +102,9 @@ def _invoke(
 
 
 def _install(folders: Folders, script: TrainingScript, environ: dict[str, str]) -> str:
-    """The interpreter that has what the code needs; its programs come first in PATH.
+    """Returns the interpreter with the code's requirements, and puts its programs first in PATH.
 
-    It is the container's own, over what is installed, which others share.
-
-    What is installed is kept as long as this process lives, by a lock.
+    It is on top of a shared environment, locked as long as this process lives.
     """
     own = environ.get("SAGEHEN_PYTHON")
     package = script.kind is ScriptKind.MODULE
@@ -144,7 +142,7 @@ def _refuse_distribution(parameters: Parameters) -> None:
 
 
 def _say(level: str, text: str) -> None:
-    # With the name that the toolkit has in logs.
+    # the toolkit's own name in logs
     now = time.strftime("%Y-%m-%d %H:%M:%S")
     sys.stderr.write(f"{now} sagemaker-training-toolkit {level:8} {text}\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What ends a job before its script, or with it: texts for `output/failure`."""
+"""Texts for `output/failure` when a script cannot start or fails."""
 
 import re
 
@@ -8,7 +8,7 @@ from sagehen.base.errors import SagehenError
 __all__ = ["CannotRun", "describe_failure"]
 
 MESSAGE_CHARACTERS = 600
-"""Of SageMaker's 1,024 for a reason: the rest is for the command."""
+"""of SageMaker's 1,024: the rest is for the command"""
 KILLED = 137
 _TRACEBACK = "Traceback (most recent call last):"
 _LINES = 5
@@ -18,15 +18,15 @@ _RANK = re.compile(r"^\[rank\d+\]: ")
 
 
 class CannotRun(SagehenError):
-    """The script is not started; the sentence says why, and what to do."""
+    """The script is not started; the message says why and what to do."""
 
 
 def describe_failure(status: int, command: list[str], errors: str) -> str:
-    """As AWS's toolkit says it.
+    """In the words of AWS's toolkit.
 
     Args:
-        status: that of the script; 128 and the signal's number where one ended it.
-        errors: the end of what it wrote to standard error.
+        status: the script's, or 128 plus the signal's number.
+        errors: the end of its standard error.
     """
     lines = ["ExecuteUserScriptError:", f"ExitCode {status}", f'ErrorMessage "{_message(errors)}"']
     if status == KILLED:
@@ -36,7 +36,7 @@ def describe_failure(status: int, command: list[str], errors: str) -> str:
 
 
 def _before_torchrun(lines: list[str]) -> list[str]:
-    """What a script has said, of lines at whose end torchrun says that it failed, but not why."""
+    """Drops torchrun's report, which follows the script's lines."""
     ends = [at for at, line in enumerate(lines) if line.startswith(_TORCHRUN)]
     starts = [at for at, line in enumerate(lines[: ends[-1]]) if line == _TRACEBACK] if ends else []
     said = [_RANK.sub("", line) for line in lines[: starts[-1]]] if starts else []
@@ -44,12 +44,11 @@ def _before_torchrun(lines: list[str]) -> list[str]:
 
 
 def _message(errors: str) -> str:
-    """The exception that it ended with, else its last lines."""
     lines = [line.rstrip() for line in errors.replace("\r", "\n").splitlines() if line.strip()]
     lines = _before_torchrun(lines)
     chosen = lines[-_LINES:]
     if _TRACEBACK in lines:
-        # Behind the last traceback's frames, which are indented, is what was raised.
+        # It follows the last traceback's indented frames.
         last = len(lines) - lines[::-1].index(_TRACEBACK)
         raised = next((n for n in range(last, len(lines)) if not lines[n].startswith(" ")), None)
         chosen = lines[raised:] if raised is not None else chosen

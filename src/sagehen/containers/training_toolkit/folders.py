@@ -1,11 +1,11 @@
-"""Where things lie below SAGEMAKER_BASE_DIR, which is `/opt/ml` in SageMaker."""
+"""The folders below SAGEMAKER_BASE_DIR, which is `/opt/ml` in SageMaker."""
 
 import json
 import os
 
 from sagehen.containers.training_toolkit.errors import CannotRun
 
-TYPE_CHECKING = False  # The module `typing` takes longer to load than all of ours.
+TYPE_CHECKING = False  # `typing` takes longer to import than all our modules
 if TYPE_CHECKING:
     from typing import Any
 
@@ -13,7 +13,7 @@ __all__ = ["Folders"]
 
 
 class Folders:
-    """Texts, not paths: a script sees them in its variables."""
+    """Paths as strings: a script sees them in its variables."""
 
     def __init__(self, base: str) -> None:
         self.base = base
@@ -30,13 +30,13 @@ class Folders:
         return os.path.join(self.input, "data", name)
 
     def local(self, path: str) -> str:
-        """A path that a user knows, in which the base is `/opt/ml`."""
+        """In a user's path the base is `/opt/ml`."""
         if path.startswith("/opt/ml/"):
             return os.path.join(self.base, path.removeprefix("/opt/ml/"))
         return path
 
     def read_config(self, name: str) -> "dict[str, Any]":
-        """A file of the platform's. Raises CannotRun: it is not there, or is no JSON object."""
+        """Raises CannotRun if the file is missing or not a JSON object."""
         path = os.path.join(self.config, name)
         try:
             with open(path, encoding="utf-8") as file:
@@ -48,10 +48,10 @@ class Folders:
         return read
 
     def write_failure(self, text: str) -> None:
-        """Unless the script has said itself why it failed."""
+        """Keeps the script's own failure."""
         try:
             os.makedirs(self.output, exist_ok=True)
             with open(self.failure, "x", encoding="utf-8", errors="replace") as file:
                 file.write(text)
         except OSError:
-            pass  # The reason is in the log as well.
+            pass  # it is in the log as well

@@ -1,4 +1,4 @@
-"""Hyperparameters: the toolkit's own, and the user's, which the script gets as arguments."""
+"""Hyperparameters: the toolkit's, and the user's, which become arguments."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _KNOWN = (
 
 
 class Parameters:
-    """Both kinds, by their names: `users`, and `own` with `sagemaker_`."""
+    """The user's hyperparameters, and our own, which start with `sagemaker_`."""
 
     def __init__(self, users: "dict[str, Any]", own: "dict[str, Any]") -> None:
         self.users = users
@@ -33,7 +33,7 @@ class Parameters:
 
     @property
     def of_framework(self) -> "dict[str, Any]":
-        """Those that only some frameworks' containers know."""
+        """The parameters that only some frameworks' containers know."""
         return {
             name: value
             for name, value in self.own.items()
@@ -41,16 +41,13 @@ class Parameters:
         }
 
     def text(self, name: str) -> str | None:
-        """One of our own; None where it is not given, or empty."""
+        """None if missing or empty."""
         value = self.own.get(name)
         return str(value) if value not in (None, "") else None
 
 
 def read_parameters(given: "Mapping[str, Any]") -> Parameters:
-    """Values that are JSON as what they stand for, others as they are.
-
-    Raises CannotRun: one can be neither an argument nor a variable.
-    """
+    """Decodes JSON values. Raises CannotRun if one can be neither an argument nor a variable."""
     users: dict[str, Any] = {}
     own: dict[str, Any] = {}
     for name, text in given.items():
@@ -65,7 +62,7 @@ def read_parameters(given: "Mapping[str, Any]") -> Parameters:
 
 
 def to_arguments(users: "Mapping[str, Any]") -> list[str]:
-    """`--name value` for each, in the order of the names; `-n value` for names of one letter."""
+    """`--name value`, or `-n value` for one-letter names, ordered by name."""
     arguments: list[str] = []
     for name in sorted(users):
         if name:

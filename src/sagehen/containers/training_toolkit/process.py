@@ -1,6 +1,6 @@
-"""Runs the script: passes its errors on and keeps their end, passes signals on to it.
+"""Runs the script, relaying its errors and signals.
 
-By system calls alone: the module `subprocess` takes longer to load than many a script to run.
+By system calls only: importing `subprocess` takes longer than many a script.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ __all__ = ["EndedProcess", "run_command"]
 KEPT_BYTES = 16 * 1024
 READ_BYTES = 64 * 1024
 DRAINED_BYTES = 1024 * 1024
-"""The most that is read after its end, which others may still write."""
+"""after the script's end, as others may still write"""
 REST_POLL_MILLISECONDS = 500
 _SHELL = "/bin/bash"
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT)
@@ -28,9 +28,9 @@ class EndedProcess:
     """How the script has ended.
 
     Args:
-        status: 128 and the signal's number where one ended it.
-        errors: the end of what it wrote to standard error.
-        told: a signal was passed on to it.
+        status: 128 plus the signal's number, if any.
+        errors: the end of standard error.
+        told: a signal was passed on.
     """
 
     def __init__(self, status: int, errors: str, told: bool) -> None:
@@ -40,14 +40,13 @@ class EndedProcess:
 
 
 def run_command(command: list[str], environ: Mapping[str, str], *, as_group: bool) -> EndedProcess:
-    """Run it to its end, in the working folder.
+    """Runs a command to its end.
 
     Args:
-        as_group: signals go to all that it starts, and what gets one is waited for: a shell neither
-            passes them on nor waits.
+        as_group: signal and await the group: a shell does neither.
 
     Raises:
-        CannotRun: it cannot be executed.
+        CannotRun: the command cannot be executed.
     """
     errors, errors_end = os.pipe()
     signals = _catch_signals()
@@ -108,14 +107,14 @@ class _Running:
                     os.kill(self._pid, number)
 
     def _reap(self) -> None:
-        """Whatever has ended: as a container's first process it inherits orphans."""
+        """A container's first process inherits orphans."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._pid:
                     self._status = ended[1]
 
     def _relay(self) -> bool:
-        """Whether there may be more."""
+        """Returns whether there may be more."""
         part = os.read(self._errors, READ_BYTES)
         rest = memoryview(part)
         while rest:
@@ -126,7 +125,7 @@ class _Running:
 
 
 def _catch_signals() -> int:
-    """A descriptor that tells their numbers, from now on."""
+    """The descriptor yields signal numbers."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -140,7 +139,7 @@ def _spawn(command: list[str], environ: Mapping[str, str], errors: int, as_group
         try:
             return _posix_spawn(command, environ, errors, as_group)
         except OSError as problem:
-            # As a shell would do with a script that does not say what runs it.
+            # Like a shell, for a script without a shebang.
             if problem.errno not in (errno.ENOEXEC, errno.EACCES) or not as_group:
                 raise
             return _posix_spawn([_SHELL, *command], environ, errors, as_group)

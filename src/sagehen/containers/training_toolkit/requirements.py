@@ -1,4 +1,4 @@
-"""What the user's code needs, in an environment shared with other jobs and with model servers."""
+"""Installs the user's requirements into a shared environment."""
 
 import logging
 import sys
@@ -14,15 +14,15 @@ from sagehen.containers.variables import positive, seconds
 __all__ = ["install"]
 
 SECONDS = 3600.0
-"""Before that, most jobs' own time is over."""
+"""most jobs' own limit is shorter"""
 KEPT_BYTES = 10 * 2**30
 
 
 def install(folders: Folders, package: bool, environ: Mapping[str, str], own: str | None) -> str:
-    """The interpreter of the environment, which is kept until this process ends.
+    """Returns the interpreter; the environment is kept until this process ends.
 
     Args:
-        own: the container's own interpreter, which then sees what the environment has.
+        own: the container's interpreter, which then sees the packages.
 
     Raises RequirementsError or SettingError.
     """

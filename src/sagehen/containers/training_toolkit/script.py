@@ -1,7 +1,4 @@
-"""The user's script: where it lies, and what command runs it.
-
-Code that lies in a channel, as jobs without a network have it.
-"""
+"""Finds the user's script or its code channel (of jobs without network), and its command."""
 
 import os
 from enum import Enum, auto
@@ -16,14 +13,14 @@ _LISTED = 10
 
 class ScriptKind(Enum):
     MODULE = auto()
-    """Of a package, which is installed first."""
+    """a package, installed first"""
     PYTHON = auto()
     COMMAND = auto()
-    """A shell script, or whatever can be executed."""
+    """a shell script or any executable"""
 
 
 class TrainingScript:
-    """`name` is its path below the code's folder."""
+    """The user's script; `name` is its path below the code's folder."""
 
     def __init__(self, name: str, kind: ScriptKind) -> None:
         self.name = name
@@ -31,13 +28,13 @@ class TrainingScript:
 
 
 def find_script(folders: Folders, program: str, archive: str | None) -> TrainingScript:
-    """The script that `program` names, in the code's folder.
+    """Finds `program` in the code's folder.
 
     Args:
-        archive: where the code has come from, for the message.
+        archive: for the message.
 
     Raises:
-        CannotRun: it is not there, or elsewhere.
+        CannotRun: missing, or outside the folder.
     """
     name = os.path.relpath(os.path.join(folders.code, folders.local(program)), folders.code)
     if name.startswith("..") or "\0" in name:
@@ -58,7 +55,7 @@ def find_script(folders: Folders, program: str, archive: str | None) -> Training
 
 
 def plan_command(script: TrainingScript, python: str, arguments: list[str]) -> list[str]:
-    """The command, to be run in the code's folder."""
+    """To be run in the code's folder."""
     if script.kind is ScriptKind.MODULE:
         module = script.name.removesuffix(".py").replace(os.sep, ".")
         return [python, "-m", module, *arguments]
@@ -68,7 +65,7 @@ def plan_command(script: TrainingScript, python: str, arguments: list[str]) -> l
 
 
 def _is_package(folder: str) -> bool:
-    """A setup.py, or a pyproject.toml that says how the folder is built or what it is called."""
+    """Looks for a setup.py, or a pyproject.toml with a build system or name."""
     if os.path.isfile(os.path.join(folder, "setup.py")):
         return True
     path = os.path.join(folder, "pyproject.toml")
@@ -94,13 +91,13 @@ def _listed(folder: str) -> str:
 
 
 def bring_code(folders: Folders, submitted: str | None) -> None:
-    """Have the code in its folder. What lay in S3 is there already.
+    """Brings the code into its folder; code from S3 is there already.
 
     Args:
         submitted: sagemaker_submit_directory.
 
     Raises:
-        CannotRun: there is none, or it cannot be unpacked.
+        CannotRun: no code, or a bad archive.
     """
     os.makedirs(folders.code, exist_ok=True)
     if os.listdir(folders.code):

@@ -1,4 +1,4 @@
-"""A script by `torchrun`, one on each host: the estimators' `distribution` `torch_distributed`."""
+"""Runs a script by `torchrun` on each host: the distribution `torch_distributed`."""
 
 from collections.abc import Mapping
 
@@ -24,18 +24,17 @@ def plan_torchrun(
     resources: "Mapping[str, Any]",
     environ: Mapping[str, str],
 ) -> list[str]:
-    """What goes before the script and its arguments, as AWS's toolkit has it.
+    """The command before the script, as AWS's toolkit builds it.
 
-    The toolkit names the first host only where there are others. Here several hosts are one
-    machine, on which torchrun's own port is everybody's.
+    Unlike the toolkit, always names the first host: hosts share a machine, and torchrun's default
+    port is everybody's.
 
     Args:
-        python: that is to run torch.
         resources: `resourceconfig.json`.
-        environ: of the script: `SM_NUM_GPUS`, and `MASTER_ADDR` and `MASTER_PORT` if it has them.
+        environ: the script's.
 
     Raises:
-        CannotRun: it is no script of Python's, or the number of processes is none.
+        CannotRun: not a Python script, or a bad number of processes.
     """
     if script.kind is not ScriptKind.PYTHON:
         raise CannotRun(
@@ -51,7 +50,7 @@ def plan_torchrun(
         "--master_port": environ.get("MASTER_PORT") or _MASTER_PORT,
         "--node_rank": str(hosts.index(resources["current_host"])),
     }
-    # torchrun's own program is of the Python that torch is installed in, and of no other.
+    # torchrun's program runs only the Python with torch.
     return [
         python,
         "-m",
@@ -61,7 +60,6 @@ def plan_torchrun(
 
 
 def torch_variables(resources: "Mapping[str, Any]") -> dict[str, str]:
-    """What the toolkit gives scripts that it runs so."""
     return {
         "NCCL_SOCKET_IFNAME": resources.get("network_interface_name", "eth0"),
         "NCCL_PROTO": "simple",
@@ -69,10 +67,10 @@ def torch_variables(resources: "Mapping[str, Any]") -> dict[str, str]:
 
 
 def _processes(parameters: Parameters, environ: Mapping[str, str]) -> int:
-    """Of each host: one for each GPU, or one."""
+    """Per host: one for each GPU, at least one."""
     given = parameters.own.get(_PROCESSES)
     if not given:
         return int(environ.get("SM_NUM_GPUS") or 0) or 1
-    if type(given) is int and given > 0:  # True is none
+    if type(given) is int and given > 0:  # rejects `true`: bool is a subclass of int
         return given
     raise CannotRun(f"{_PROCESSES} is {given!r}; it must be a number from 1, such as 2.")

@@ -25,10 +25,7 @@ def make_variables(
     log_level: int,
     environ: Mapping[str, str],
 ) -> dict[str, str]:
-    """Name and text of each, and of those that have no SM_ in the toolkit either.
-
-    Raises CannotRun: a file of the platform's cannot be read.
-    """
+    """Also returns the toolkit's variables without SM_. Raises CannotRun."""
     resources = folders.read_config("resourceconfig.json")
     channels = folders.read_config("inputdataconfig.json")
     described = {
@@ -139,7 +136,7 @@ def _describe_program(folders: Folders, parameters: Parameters, program: str) ->
 
 
 def _count_gpus(environ: Mapping[str, str]) -> int:
-    """Those that the container may use, without a start of nvidia-smi."""
+    """Counts the container's GPUs without running nvidia-smi."""
     if (visible := environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
     try:

@@ -1,8 +1,7 @@
-"""Keeps the checkpoints of one host in the object store: there before it starts, and while it runs.
+"""Keeps one host's checkpoints in the object store.
 
-What an attempt finds is always what one moment's files were, in the order they were written: a file
-goes when it is whole, the older before the newer, and none is deleted there before all that is new
-has arrived.
+The store always holds the files of one moment: only whole files go up, older before newer, and
+deletions follow all uploads.
 """
 
 import errno
@@ -42,14 +41,14 @@ log = logging.getLogger(__name__)
 
 LONGEST_PAUSE_SECONDS = 60.0
 PAUSE_PER_PASS = 5
-"""So many times as long as a pass took is waited for the next: looking is not to cost much."""
+"""times as long as a pass took"""
 KEYS_TOGETHER = 1000
 MOST_LOOKS = 5
-"""What is changed all the time is stored as often as that allows."""
+"""then a constantly changing file is stored"""
 
 
 class FileSignature(msgspec.Struct, frozen=True, order=True):
-    """Of a file's content: who writes it changes this. In the order of time."""
+    """The state of a file: changes with its content; ordered by time."""
 
     mtime_ns: int
     size: int
@@ -58,19 +57,17 @@ class FileSignature(msgspec.Struct, frozen=True, order=True):
 
 class _File(msgspec.Struct, frozen=True):
     path: str
-    """Below the folder."""
     source: Path
-    """Where its bytes are."""
     signature: FileSignature
 
 
 class Checkpoints:
-    """
+    """One host's checkpoints.
+
     Args:
-        folder: of the host.
         base: what its container sees as /opt/ml.
-        location: what is below it in the store is the same for all hosts.
-        pause_seconds: from one look at the folder to the next.
+        location: shared by all hosts.
+        pause_seconds: between looks.
     """
 
     def __init__(
@@ -89,27 +86,19 @@ class Checkpoints:
         self._clock = clock
         self._pause_seconds = pause_seconds
         self._stored: dict[str, FileSignature] = {}
-        """What the store has, as far as this host has put it there, or got it."""
         self._seen: dict[str, FileSignature] = {}
-        """By the last look."""
         self._refused: set[str] = set()
-        """Files that cannot be objects."""
+        """files that cannot be objects"""
         self._looks: Counter[str] = Counter()
-        """How often a file was found changed, since it was last stored."""
+        """looks with a change since last stored"""
         self._notes: list[dict[str, FileSignature]] = []
-        """What could be kept, before each signal that the container was sent."""
+        """whole files before each signal"""
         self._held = False
-        """Nothing more goes before the end."""
+        """no uploads until the end"""
         self._pass = threading.Lock()
 
     async def restore(self, allowance: Allowance) -> None:
-        """Bring what an earlier attempt has kept.
-
-        Raises:
-            JobFailed: there is no such bucket, or a key cannot be a file.
-            JobLost: the store has been away for too long.
-            DiskFull: there is no room for them.
-        """
+        """Raises JobFailed (no bucket, or a bad key), JobLost or DiskFull."""
         found = await self._transfers.insist(self._find)
         allowance.check_inputs(sum(one.size for one in found))
         await download(found, self._folder, self._transfers, allowance)
@@ -118,7 +107,7 @@ class Checkpoints:
         self._stored = {path: one.signature for path, one in there.items()}
 
     async def keep(self) -> None:
-        """Bring what is new to the store, until this is cancelled. The store may be away."""
+        """Runs until cancelled; tolerates an unavailable store."""
         pause = self._pause_seconds
         while True:
             await self._clock.sleep(pause)
@@ -133,7 +122,7 @@ class Checkpoints:
                 pause = max(self._pause_seconds, PAUSE_PER_PASS * took)
 
     def note_writers(self) -> None:
-        """To be called before a signal that may end whoever writes: what he has open stays half."""
+        """Must be called before a signal: the writer's open files stay incomplete."""
         self._held = True
         now = self._look()
         whole = {
@@ -144,20 +133,17 @@ class Checkpoints:
         self._notes.append(whole)
 
     async def finish(self, killed_by: int | None = None) -> None:
-        """Have the store hold exactly what is there, once nobody writes any more.
+        """Makes the store equal to the folder once all writers have ended.
 
         Args:
-            killed_by: the signal that ended who wrote, of a job that is to go on: what may be only
-                half written is not to take the place of what the store has.
+            killed_by: the signal that ended a job to be resumed: incomplete files do not replace
+                stored ones.
 
-        Raises:
-            JobFailed: there is no such bucket.
-            JobLost: the store has been away for too long.
-            DiskFull: there is no room for them.
+        Raises JobFailed (no bucket), JobLost or DiskFull.
         """
         whole = None
         if killed_by is not None and self._notes:
-            # SIGKILL comes after all notes. Any other may have ended him before the last was made.
+            # SIGKILL follows all notes; others may come before the last.
             whole = self._notes[-1 if killed_by == signal.SIGKILL else 0]
         await self._transfers.insist(partial(self._sync, last=True, whole=whole))
 
@@ -168,17 +154,13 @@ class Checkpoints:
             raise JobFailed(download_failed("NoSuchBucket", self._location.url)) from error
 
     def _set_times(self, found: list[InputObject]) -> None:
-        """In the order in which they were kept: scripts take the newest file for the last."""
+        """Sets times in stored order: scripts take the newest file for the last."""
         for one in found:
             os.utime(self._folder / one.path, (one.modified_at, one.modified_at))
 
     def _sync(self, last: bool, whole: dict[str, FileSignature] | None = None) -> None:
-        """One pass. What fails is left for the next.
-
-        Args:
-            whole: no other files are to go, where it is given.
-        """
-        with self._pass:  # One that was given up may still be at work.
+        """Makes one pass; failures are left for the next. `whole` limits the uploads."""
+        with self._pass:  # a cancelled pass may still run
             now = self._look()
             changed = [one for one in now.values() if not _is_in(one, self._stored)]
             changed.sort(key=lambda one: one.signature)
@@ -187,11 +169,10 @@ class Checkpoints:
             if left and last:
                 raise Unavailable(f"Checkpoints are still being written: {left[0]}.")
             self._seen = {path: one.signature for path, one in now.items()}
-            # Files that are missing with their whole folder were not deleted one by one: who knows
-            # what became of it. They stay in the store.
+            # A missing folder does not mean deleted files: keep them stored.
             is_there = self._folder.is_dir()
             gone = [path for path in self._stored if path not in now] if is_there else []
-            # Who has had a file open for so long does not write what is to take the others' place.
+            # A file open for this long does not replace deleted ones.
             all_go = len(may_go) == len(changed)
             if gone and all_go and not any(self._looks[path] < MOST_LOOKS for path in left):
                 self._delete(gone)
@@ -201,11 +182,11 @@ class Checkpoints:
         return {one.path: one for one in found if one.path not in self._refused}
 
     def _store(self, one: _File, last: bool) -> bool:
-        """Whether it is in the store now, or never can be."""
+        """Returns True if the file is stored, or never can be."""
         self._transfers.check()
         self._looks[one.path] += 1
         growing = not last and is_being_written(one.source)
-        # After that was asked: of who has died meanwhile, nothing is open any more.
+        # After `growing`: a dead writer has nothing open.
         if not last and (self._held or not self._may_go(one, growing)):
             return False
         try:
@@ -226,23 +207,18 @@ class Checkpoints:
         return True
 
     def _may_go(self, one: _File, is_written: bool) -> bool:
-        """Whether it is whole, as far as anybody can tell."""
         looks = self._looks[one.path]
         if is_written:
-            # What is only added to is whole at any time. Not at each look: it takes a while.
+            # An append-only file is always whole; the check is slow.
             return looks % MOST_LOOKS == 0 and is_only_appended_to(one.source)
         before = self._seen.get(one.path)
         if before is not None and before.inode != one.signature.inode:
-            return True  # It was written elsewhere, and moved here when it was whole.
-        # Who writes it in several goes may not be done with it; but some never are.
+            return True  # moved here when whole
+        # A file written in steps may be unfinished, but some change forever.
         return before == one.signature or looks >= MOST_LOOKS
 
     def _put(self, one: _File, growing: bool) -> None:
-        """Make a file, as it was when it was looked at, an object.
-
-        Raises:
-            _Changed: it has become another meanwhile; there is no object then.
-        """
+        """Raises _Changed, without an object, if the file changes meanwhile."""
         objects, location = self._transfers.objects, self._location.below(one.path)
         with (
             one.source.open("rb") as file,
@@ -268,12 +244,11 @@ def _is_in(one: _File, known: dict[str, FileSignature]) -> bool:
     return known.get(one.path) == one.signature
 
 
-class _Changed(Exception):
-    """A file is not what it was when it was looked at."""
+class _Changed(Exception): ...
 
 
 def _files(folder: Path, base: Path) -> Iterator[_File]:
-    """All regular files below a folder; never outside of it."""
+    """Yields regular files only, never outside the folder."""
     root = os.path.realpath(folder)
     left = [""]
     while left:
@@ -281,11 +256,11 @@ def _files(folder: Path, base: Path) -> Iterator[_File]:
         try:
             entries = list(os.scandir(folder / above))
         except (FileNotFoundError, NotADirectoryError):
-            continue  # It was removed meanwhile.
+            continue
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
-            continue  # No key of an object is as long.
+            continue  # longer than an object key may be
         for entry in entries:
             path = f"{above}/{entry.name}" if above else entry.name
             if entry.is_dir(follow_symlinks=False):
@@ -295,10 +270,10 @@ def _files(folder: Path, base: Path) -> Iterator[_File]:
 
 
 def _describe(path: str, source: Path, root: str, base: Path) -> _File | None:
-    """None where it is no file, or is not there any more."""
+    """Returns None if the file is gone or not a file."""
     try:
         if source.is_symlink():
-            # To a file of the same folder, such as the last checkpoint, it is as good as that.
+            # A link inside the folder counts as its target.
             real = resolve(source, base)
             if real is None or not real.startswith(root + os.sep):
                 return None

@@ -1,7 +1,4 @@
-"""Everything that goes between a job's hosts and the object store.
-
-What a job is given before it starts: its code and its channels, for each of its hosts.
-"""
+"""All transfers between a job's hosts and the object store."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,11 +21,7 @@ __all__ = ["InputData", "JobData"]
 
 
 class InputData:
-    """
-    Args:
-        places: of all hosts of the job.
-        allowances: of the same hosts.
-    """
+    """Fetches a job's code and channels."""
 
     def __init__(
         self,
@@ -42,13 +35,7 @@ class InputData:
         self._allowances = allowances
 
     async def fetch(self) -> None:
-        """Bring all of it.
-
-        Raises:
-            JobFailed: something is not there, cannot be used or does not fit.
-            JobLost: the store has been away for too long.
-            DiskFull: there is no room for it.
-        """
+        """Raises JobFailed (a missing, unusable or too large input), JobLost or DiskFull."""
         location = code_location(self._spec)
         if location is not None:
             for place, allowance in zip(self._places, self._allowances, strict=True):
@@ -62,7 +49,6 @@ class InputData:
                 await download(inputs, folder, self._transfers, allowance)
 
     async def _find(self) -> list[list[InputObject]]:
-        """What each channel is made of, in their order."""
         transfers = self._transfers
         return [
             await transfers.insist(partial(find_inputs, transfers.objects, one, transfers.check))
@@ -80,11 +66,11 @@ class InputData:
 
 
 NOTING_SECONDS = 2.0
-"""Whoever is to be killed is, whatever the disk does."""
+"""a slow disk must not delay a kill"""
 
 
 class JobData:
-    """Every method raises JobFailed or JobLost, as what it consists of does."""
+    """Every method raises JobFailed or JobLost."""
 
     def __init__(self, places: Sequence[HostPlace], around: JobContext) -> None:
         self._jobs = around.home.jobs
@@ -110,7 +96,6 @@ class JobData:
         ]
 
     async def fetch(self) -> None:
-        """Code, channels, and what earlier attempts have kept."""
         try:
             await self._inputs.fetch()
             for checkpoints, allowance in zip(self._checkpoints, self._allowances, strict=False):
@@ -119,38 +104,35 @@ class JobData:
             raise JobLost(str(error)) from error
 
     async def keep_checkpoints(self) -> None:
-        """While the code runs: until this is cancelled."""
+        """Runs until cancelled."""
         await asyncio.gather(*(checkpoints.keep() for checkpoints in self._checkpoints))
 
     async def note_writers(self) -> None:
-        """Before it is sent a signal that may end it."""
+        """Must be called before a signal to the code."""
         noting = [asyncio.to_thread(checkpoints.note_writers) for checkpoints in self._checkpoints]
         await asyncio.wait_for(asyncio.gather(*noting), NOTING_SECONDS)
 
     async def is_room_low(self) -> bool:
-        """Whether the disk that holds all jobs is nearly full."""
         return (await asyncio.to_thread(read_room, self._jobs)).is_low
 
     async def make_room(self, outputs_are_kept: bool) -> None:
-        """Remove what nobody will read any more, where the disk is nearly full."""
+        """Removes what is no longer read, if the disk is nearly full."""
         if await self.is_room_low():
             drop = self._outputs.drop_others if outputs_are_kept else self._drop_all
             await self._transfers.run(drop)
 
     def wait_for_room(self) -> None:
-        """From now on, for a while, unless that was given up."""
+        """Allows waits from now on, unless given up."""
         self._transfers.room.allow()
 
     def give_up_room(self) -> None:
-        """A full disk is not waited for, or not any longer."""
         self._transfers.room.give_up()
 
     def hurry(self) -> None:
-        """It was told to end: a store that is away is waited for a while, and no longer."""
+        """Limits the wait for an unavailable store."""
         self._transfers.hurry(self._stop_patience_seconds)
 
     async def no_room(self, error: DiskFull) -> JobFailed:
-        """What is to be said of outputs or checkpoints that were given up."""
         room_wait = self._transfers.room
         room = await asyncio.to_thread(read_room, self._jobs)
         told = " It was told to end, and waited no longer." if room_wait.is_given_up else ""
@@ -160,26 +142,28 @@ class JobData:
         return JobFailed(disk_full(lost, room.free, room.size))
 
     async def save_checkpoints(self, killed_by: Sequence[int | None] = ()) -> None:
-        """When it does not run any more. If it goes on elsewhere: which signal ended each host."""
+        """Must be called after the code's end.
+
+        Args:
+            killed_by: one signal per host of a job to be resumed.
+        """
         killed = dict(enumerate(killed_by))
         await asyncio.gather(
             *(one.finish(killed.get(at)) for at, one in enumerate(self._checkpoints))
         )
 
     async def upload(self) -> tuple[str, ...]:
-        """What the job has made; see `JobReport.artifacts`."""
+        """See `JobReport.artifacts`."""
         return await self._outputs.upload()
 
     def _drop_all(self) -> None:
-        """All but checkpoints."""
         for place in self._places:
             for folder in (place.model, place.output, place.inputs, place.tmp):
                 remove_tree(folder)
 
     async def halt(self) -> None:
-        """Give up what is under way; it may not hear of it before the store answers."""
+        """Stops transfers; threads may notice only when the store answers."""
         await self._transfers.halt()
 
     async def close(self) -> None:
-        """Wait until nothing is under way."""
         await self._transfers.close()

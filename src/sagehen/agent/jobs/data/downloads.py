@@ -1,7 +1,4 @@
-"""Brings objects into a host's folder before its container starts.
-
-The code archive of a script job: what `sagemaker_submit_directory` names, unpacked.
-"""
+"""Downloads a job's inputs and code into a host's folder."""
 
 import gzip
 import io
@@ -27,26 +24,18 @@ __all__ = ["ChunkReader", "code_location", "download", "fetch_code"]
 
 MOST_TOGETHER = 64
 MOST_BYTES_TOGETHER = 16 * 2**20
-"""Small objects share a turn in a thread."""
+"""small objects share a thread call"""
 COPY_BYTES = 2**20
 
 
 async def download(
     inputs: Sequence[InputObject], folder: Path, transfers: Transfers, allowance: Allowance
 ) -> None:
-    """Write each into its file below `folder`.
-
-    Raises:
-        JobFailed: one is not there any more, is not what it is said to be, or does not fit.
-        JobLost: the store has been away for too long.
-        DiskFull: there is no room for it.
-    """
+    """Raises JobFailed (an object is gone, malformed or too large), JobLost or DiskFull."""
     await transfers.each(partial(_write_some, folder, transfers, allowance), _together(inputs))
 
 
 class ChunkReader(io.RawIOBase):
-    """Pieces of bytes as a file to be read once."""
-
     def __init__(self, chunks: Iterable[bytes], check: Callable[[], None]) -> None:
         self._chunks = iter(chunks)
         self._check = check
@@ -130,16 +119,12 @@ READ_BYTES = 2**20
 
 
 def code_location(spec: JobSpec) -> Location | None:
-    """Where the archive is; None where the code is in the container already, or there is none.
-
-    Raises:
-        Invalid: that is no address.
-    """
+    """Returns None if the container has the code. Raises Invalid."""
     value = spec.hyperparameters.get(SUBMIT_DIRECTORY)
     if value is None:
         return None
     try:
-        said = json.loads(value)  # The SDK writes JSON, others the address as it is.
+        said = json.loads(value)  # The SDK writes JSON, others the plain address.
     except ValueError:
         said = value
     if not isinstance(said, str) or not said.startswith(("s3://", "https://")):
@@ -150,18 +135,12 @@ def code_location(spec: JobSpec) -> Location | None:
 async def fetch_code(
     location: Location, folder: Path, transfers: Transfers, allowance: Allowance
 ) -> None:
-    """Unpack the archive into `folder`.
-
-    Raises:
-        JobFailed: it is not there, or is not an archive that can be unpacked safely.
-        JobLost: the store has been away for too long.
-        DiskFull: there is no room for it.
-    """
+    """Raises JobFailed (missing or unsafe), JobLost or DiskFull."""
     await transfers.insist(partial(_fetch, location, folder, transfers, allowance))
 
 
 def _fetch(location: Location, folder: Path, transfers: Transfers, allowance: Allowance) -> None:
-    remove_tree(folder)  # What an earlier try has left.
+    remove_tree(folder)  # left by an earlier try
     folder.mkdir()
     try:
         with transfers.objects.open(location.bucket, location.key) as opened:

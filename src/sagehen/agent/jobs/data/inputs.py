@@ -1,6 +1,4 @@
-"""Which objects a channel is made of, what they are called in its folder, and who gets which.
-
-Manifests: objects that name the objects of a channel.
+"""Finds a channel's objects, their paths and each host's share. A manifest:
 
 [{"prefix": "s3://bucket/some/prefix/"}, "relative/path/1", "relative/path/2"]
 """
@@ -26,11 +24,11 @@ MOST_BYTES = 64 * 2**20
 
 
 def read_manifest(objects: ObjectStore, manifest: Location) -> Iterator[tuple[Location, str]]:
-    """Each object it names, with its path below the prefix. Blocks.
+    """Yields objects with their paths below the prefix. Blocks.
 
     Raises:
-        JobFailed: it is no manifest.
-        NoSuchBucket, NoSuchKey: it is not there.
+        JobFailed: the manifest is malformed.
+        NoSuchBucket, NoSuchKey: it is missing.
     """
     with objects.open(manifest.bucket, manifest.key) as opened:
         if opened.info.size > MOST_BYTES:
@@ -49,7 +47,7 @@ def read_manifest(objects: ObjectStore, manifest: Location) -> Iterator[tuple[Lo
     for number, entry in enumerate(entries[1:], 2):
         if not isinstance(entry, str):
             raise _refused(manifest, f"its entry {number} is not a name")
-        # As text: the prefix need not end where a folder does.
+        # The prefix need not end at a folder.
         yield Location(prefix.bucket, prefix.key + entry), entry
 
 
@@ -58,7 +56,7 @@ def _refused(manifest: Location, why: str) -> JobFailed:
 
 
 MOST_OBJECTS = 500_000
-"""Of one channel: their names are held in memory."""
+"""names are held in memory"""
 OBJECTS_PER_PAGE = 1000
 GZIP_SUFFIX = ".gz"
 
@@ -69,22 +67,22 @@ class InputObject(msgspec.Struct, frozen=True, kw_only=True):
     location: Location
     size: int
     modified_at: float
-    """Seconds since the epoch."""
+    """Unix time"""
     path: str
-    """Relative, checked: it stays inside its folder."""
+    """checked: inside its folder"""
     gunzip: bool = False
 
 
 def find_inputs(
     objects: ObjectStore, channel: ChannelSpec, check: Callable[[], None]
 ) -> list[InputObject]:
-    """All objects of a channel, in the order of their keys. Blocks.
+    """Lists a channel's objects, ordered by key. Blocks.
 
     Args:
-        check: called now and then; what it raises ends this.
+        check: called now and then; may raise.
 
     Raises:
-        JobFailed: there are none, or one cannot be a file.
+        JobFailed: there are no objects, or a key cannot be a file.
     """
     location = parse_location(channel.s3_uri)
     gunzip = channel.compression == "Gzip"
@@ -93,7 +91,7 @@ def find_inputs(
             found = _below(objects, location, check)
         elif channel.data_type == "ManifestFile":
             found = _named(objects, location, check)
-        else:  # The file itself; which of its attributes are read is up to who reads it.
+        else:  # The augmented manifest itself.
             found = iter([(objects.head(location.bucket, location.key), _last(location.key))])
         inputs = [
             _input(info, path, gunzip)
@@ -112,11 +110,11 @@ def find_inputs(
 def list_below(
     objects: ObjectStore, folder: Location, check: Callable[[], None]
 ) -> list[InputObject]:
-    """All objects below a folder, of which there may be none. Blocks.
+    """Lists the objects below a folder, if any. Blocks.
 
     Raises:
-        JobFailed: one cannot be a file.
-        NoSuchBucket: there is none.
+        JobFailed: a key cannot be a file.
+        NoSuchBucket: the bucket is missing.
     """
     found = _bounded(_below(objects, folder.below(""), check), folder.url)
     return [_input(info, path, gunzip=False) for info, path in _without_remains(found)]
@@ -125,7 +123,7 @@ def list_below(
 def share(
     inputs: Sequence[InputObject], channel: ChannelSpec, number: int, hosts: int
 ) -> Sequence[InputObject]:
-    """Those of them that the host of that number, from 1, gets."""
+    """Returns the inputs of one host; `number` counts from 1."""
     if channel.distribution != "ShardedByS3Key" or hosts == 1:
         return inputs
     ordered = list(inputs)
@@ -143,13 +141,13 @@ def _below(
         query = ListingQuery(prefix=prefix.key, after=after, limit=OBJECTS_PER_PAGE)
         page = objects.list_page(prefix.bucket, query)
         for info in page.objects:
-            if info.size or not info.key.endswith("/"):  # Else it shows a folder in consoles.
+            if info.size or not info.key.endswith("/"):  # else a console's folder marker
                 yield info, _relative(prefix.key, info.key)
         after, more = page.last, page.truncated
 
 
 def _relative(prefix: str, key: str) -> str:
-    """`data/train` of `data/` or of `data` is `train`; of `data/tr` too, a whole name."""
+    """`data/train` below `data/`, `data` or `data/tr` is `train`."""
     rest = key[len(prefix) :]
     if not prefix or prefix.endswith("/"):
         return rest
@@ -208,8 +206,7 @@ def _input(info: ObjectInfo, path: str, gunzip: bool) -> InputObject:
 def _without_remains(
     found: Iterable[tuple[ObjectInfo, str]],
 ) -> list[tuple[ObjectInfo, str]]:
-    """Without what has given way: where a file became a folder, or a folder a file, both are there
-    until the older one is deleted, which an attempt that was ended between did not come to."""
+    """Drops the older of a file and a folder of one name, left by an attempt that ended early."""
     files: set[str] = set()
     folders: set[str] = set()
     kept = []
@@ -223,7 +220,7 @@ def _without_remains(
 
 
 def _refuse_collisions(inputs: Sequence[InputObject]) -> None:
-    """Two of one path, or one that is a file where another needs a folder."""
+    """Rejects two objects of one path, or a file where a folder is needed."""
     files: dict[str, str] = {}
     for one in inputs:
         key = one.location.key

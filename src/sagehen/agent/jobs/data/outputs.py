@@ -1,7 +1,4 @@
-"""What a job leaves for its caller: its model and its other output, as archives or file by file.
-
-The files that hosts leave in a folder, and the archive that is made of them. Blocks.
-"""
+"""Uploads a job's model and other output, as archives or files."""
 
 import errno
 import gzip
@@ -30,23 +27,22 @@ __all__ = ["JobOutputs", "LeftFile", "collect", "write_archive"]
 log = logging.getLogger(__name__)
 
 COMPRESSION = 4
-"""Of 9: half as quick as 1, and nearly as small as 6."""
+"""of 9: half as fast as 1, nearly as small as 6"""
 MADE_AT = 315_532_800
-"""1980, the first year that a zip file can tell: equal files make equal archives."""
+"""1980, the first year in zip files: equal files make equal archives"""
 BUFFER_BYTES = 2**20
 
 
 class LeftFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file, folder or link that is to be kept."""
+    """A file, folder or link to keep."""
 
     path: str
-    """Below the folder."""
     source: Path
-    """Where its bytes are; of a link, where it leads."""
+    """a link's target"""
     mode: int
     size: int = 0
     leads_to: str | None = None
-    """Set of a link to something in the folder: what it says."""
+    """the text of a link inside the folder"""
 
     @property
     def is_folder(self) -> bool:
@@ -54,15 +50,14 @@ class LeftFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_bytes(self) -> bool:
-        """Of its own, or as a link."""
         return stat.S_ISREG(self.mode)
 
 
 def collect(folders: Sequence[tuple[Path, Path]]) -> list[LeftFile]:
-    """What all hosts left, by path; of two with the same, the first host's.
+    """Merges the hosts' files by path; the first host's file wins. Blocks.
 
     Args:
-        folders: of each host, with what is its /opt/ml.
+        folders: each host's, with its /opt/ml.
     """
     found: dict[str, LeftFile] = {}
     for folder, base in folders:
@@ -73,7 +68,7 @@ def collect(folders: Sequence[tuple[Path, Path]]) -> list[LeftFile]:
 
 
 class _Walk:
-    """Through one host's folder, without following links."""
+    """Does not follow links."""
 
     def __init__(self, folder: Path, base: Path, found: dict[str, LeftFile]) -> None:
         self._folder = folder
@@ -110,7 +105,7 @@ class _Walk:
         return None
 
     def _describe_link(self, path: str, link: Path) -> LeftFile | None:
-        """As a link, where it is one that any container can follow; else what it leads to."""
+        """Keeps a link that any container can follow."""
         said, real = os.readlink(link), resolve(link, self._base)
         if real is None:
             return None
@@ -126,11 +121,7 @@ class _Walk:
 
 
 def write_archive(files: Sequence[LeftFile], target: IO[bytes]) -> None:
-    """A tar.gz of them, the same whenever and by whomever it is made.
-
-    Raises:
-        OSError: one cannot be read.
-    """
+    """Writes a reproducible tar.gz. Raises OSError."""
     with (
         gzip.GzipFile("", "wb", COMPRESSION, cast("BinaryIO", target), mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w|", bufsize=BUFFER_BYTES) as tar,
@@ -157,14 +148,11 @@ def _add(tar: tarfile.TarFile, one: LeftFile) -> None:
 
 
 _BY_THE_JOB = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENAMETOOLONG, errno.ELOOP)
-"""Why a folder of a job's cannot be read, by its own doing."""
+"""the job's own fault"""
 
 
 class JobOutputs:
-    """
-    Args:
-        places: of all hosts; what they left is put together.
-    """
+    """Uploads what all hosts of a job have left."""
 
     def __init__(self, places: Sequence[HostPlace], transfers: Transfers) -> None:
         self._places = places
@@ -175,12 +163,9 @@ class JobOutputs:
         )
 
     async def upload(self) -> tuple[str, ...]:
-        """Bring all of it to the store; the names of what there is, below the job's folder there.
+        """Returns names below the job's folder in the store.
 
-        Raises:
-            JobFailed: it has no place there, cannot be read, or is more than the job may write.
-            JobLost: the store has been away for too long.
-            DiskFull: there is no room for it.
+        Raises JobFailed (bad target, unreadable or too large file), JobLost or DiskFull.
         """
         left = await self._transfers.run(self._collect)
         self._check_size(left)
@@ -194,11 +179,11 @@ class JobOutputs:
         return tuple(names)
 
     def drop_others(self) -> None:
-        """Remove the inputs and temporary files, but not where a link leads to one. Blocks."""
+        """Removes inputs and temporary files, but no targets of links. Blocks."""
         try:
             left = self._collect()
         except JobFailed:
-            return  # Whoever uploads says why.
+            return  # the upload reports why
         needed = [one.source for files in left.values() for one in files if one.has_bytes]
         for place in self._places:
             for folder in (place.inputs, place.tmp):
@@ -218,7 +203,7 @@ class JobOutputs:
                 "data": collect([(place.output, place.base) for place in self._places]),
             }
         except OSError as error:
-            # Whose code has ended changes nothing any more: it would be so at any later time.
+            # A retry would fail alike: the code has ended.
             if error.errno in _BY_THE_JOB:
                 why = f"{error.strerror}: {str(error.filename)[-200:]!r}"
                 raise JobFailed(upload_failed(self._folder.url, why)) from error
@@ -251,7 +236,7 @@ class JobOutputs:
 
 
 def _check_readable(files: Sequence[LeftFile], location: Location) -> None:
-    """Now, as nothing will make them so: what fails later may be another time."""
+    """Raises now, because later errors may be temporary."""
     for one in files:
         try:
             if one.has_bytes:

@@ -1,8 +1,6 @@
-"""Writes a job's files into the object store: each is there whole, or not at all. Blocks.
+"""Writes a job's files into the object store, atomically; resolves links and detects writers.
 
-Where links of a container lead, seen from outside of it.
-
-Whether, and how, somebody is writing a file: the kernel knows.
+All functions block.
 """
 
 import errno
@@ -40,14 +38,14 @@ LONGEST_KEY_BYTES = 1024
 def put_stream(
     objects: ObjectStore, location: Location, check: Callable[[], None]
 ) -> Iterator[IO[bytes]]:
-    """What is written becomes the object, unless something is raised.
+    """Yields a file whose content becomes the object, unless an exception is raised.
 
     Args:
-        check: called for each piece; what it raises ends this.
+        check: called per chunk; may raise.
 
     Raises:
-        JobFailed: there is no such bucket, or no such object can be.
-        Unavailable, OSError: it cannot be written now.
+        JobFailed: the bucket is missing, or the key is invalid.
+        Unavailable, OSError: temporary failures.
     """
     draft = objects.draft()
     try:
@@ -65,7 +63,7 @@ def put_stream(
 
 
 def check_key(location: Location) -> None:
-    """Whether there can be an object of that key. Raises JobFailed."""
+    """Raises JobFailed."""
     try:
         size = len(location.key.encode())
     except UnicodeEncodeError:
@@ -94,11 +92,7 @@ OPT_ML = "/opt/ml/"
 
 
 def resolve(link: Path, base: Path) -> str | None:
-    """The real path of what a link leads to; None where there is nothing. Blocks.
-
-    Args:
-        base: what the container sees as /opt/ml.
-    """
+    """Returns None if the target is missing. Blocks. `base` is the container's /opt/ml."""
     try:
         said = os.readlink(link)
         if said.startswith(OPT_ML):
@@ -109,17 +103,17 @@ def resolve(link: Path, base: Path) -> str | None:
 
 
 def is_being_written(path: Path) -> bool:
-    """Whether a process has it open for writing, or mapped so. False where nobody can tell.
+    """Whether a process has the file open or mapped for writing; False if unknown.
 
-    Asked by a lease, which the kernel gives on no file that may be written. Who opens it in this
-    very moment waits until the lease is given back, which is at once.
+    The kernel grants no read lease on such a file. A process opening it now waits for the lease,
+    which is returned at once.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        # What tells of somebody waiting: by default a signal that ends this process.
+        # the default signal would end this process
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -131,10 +125,7 @@ def is_being_written(path: Path) -> bool:
 
 
 def is_only_appended_to(path: Path) -> bool:
-    """Whether all who have it open for writing can but add to its end. False where none is found.
-
-    Looks at the open files of all processes that may be looked at: some 10 ms.
-    """
+    """Whether all writers, at least one, can only append. Scans open files in about 10 ms."""
     try:
         info = path.stat()
     except OSError:
@@ -144,7 +135,7 @@ def is_only_appended_to(path: Path) -> bool:
 
 
 def _writers(device: int, inode: int) -> Iterator[int]:
-    """The flags of every descriptor by which a file may be written."""
+    """Yields the flags of writable descriptors."""
     for process in _names("/proc"):
         if not process.isdigit():
             continue

@@ -1,7 +1,5 @@
-"""What one job does with the object store: in threads, again while that is away, until it ends.
-
-How long a job waits for room on a full disk.
-"""
+"""A job's transfers with the object store: threads, and retries while store or disk are
+unavailable."""
 
 import asyncio
 import logging
@@ -23,12 +21,12 @@ __all__ = ["DiskFull", "Halted", "RoomWait", "Transfers"]
 log = logging.getLogger(__name__)
 
 ROOM_SECONDS = 60.0
-"""In all: meanwhile the job's own files take the room that all others need."""
+"""in total: the job's files take space that others need"""
 PAUSE_SECONDS = 5.0
 
 
 class RoomWait:
-    """Not at all, before it is allowed; and not when it was given up."""
+    """Retries while the disk is full, for up to ROOM_SECONDS, once allowed and until given up."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -44,15 +42,11 @@ class RoomWait:
         self._allowed = True
 
     def give_up(self) -> None:
-        """Whoever waits has waited long enough."""
+        """Wakes all waiters; later calls do not wait."""
         self._given_up.set()
 
     async def may_come(self, why: str) -> bool:
-        """Wait a moment; whether it is worth another try.
-
-        Args:
-            why: there is none, for the log.
-        """
+        """Waits a moment; returns whether to try again. `why` is for the log."""
         if not self._allowed or self.is_given_up:
             return False
         now = self._clock.monotonic()
@@ -75,26 +69,27 @@ class RoomWait:
 
 
 AT_ONCE = 8
-"""Of one job."""
+"""per job"""
 HANGS_SECONDS = 5.0
-"""The store's client tries again by itself, for minutes; nobody else is to wait for that."""
+"""the store's client retries for minutes; others must not wait"""
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 
 
 class Halted(SagehenError):
-    """The job is over: what a thread still does for it is of no use."""
+    """The job is over."""
 
 
 class DiskFull(SagehenError):
-    """There is no room for a job's files, or for the objects that are made of them."""
+    """There is no space for a job's files or objects."""
 
 
 class Transfers:
-    """
+    """One job's transfers.
+
     Args:
-        patience_seconds: for how long the store may be away.
+        patience_seconds: for an unavailable store.
     """
 
     def __init__(
@@ -110,18 +105,18 @@ class Transfers:
         self._hurried = False
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns, from a thread. It goes on where its caller is cancelled."""
+        """The thread goes on if the caller is cancelled."""
         task = asyncio.ensure_future(self._threads.run(partial(self._begin, work)))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
     async def insist(self, work: Callable[[], T]) -> T:
-        """The same, again and again while the store is away.
+        """Runs `work` in a thread, again while the store is unavailable.
 
         Raises:
-            JobLost: it has been for too long.
-            DiskFull: it, or this machine, has no room, and is not waited for any more.
+            JobLost: the store was unavailable for too long.
+            DiskFull: the wait for disk space is over.
         """
         while True:
             try:
@@ -134,7 +129,7 @@ class Transfers:
                 raise JobLost(f"The object store cannot be had: {error}{told}") from error
 
     async def each(self, work: Callable[[Item], object], items: Iterable[Item]) -> None:
-        """Insist on `work` for each of `items`, some at once."""
+        """Some items run concurrently."""
         left = iter(items)
 
         async def take() -> None:
@@ -150,17 +145,16 @@ class Transfers:
             await asyncio.gather(*takers, return_exceptions=True)
 
     def check(self) -> None:
-        """Called by threads, now and then. Raises Halted."""
+        """Is called by threads now and then; raises Halted."""
         if self._halted:
             raise Halted("The job is over.")
 
     def hurry(self, seconds: float) -> None:
-        """Wait no longer than so long from now for a store that is away."""
         self._hurried = True
         self._patience.limit(seconds)
 
     async def halt(self) -> None:
-        """Have everything end that is under way, and wait until it has, or hangs in the store."""
+        """Stops transfers; returns when all have ended or hang in the store."""
         self._halted = True
         if self._under_way:
             ends = asyncio.ensure_future(self._ends())
@@ -170,7 +164,7 @@ class Transfers:
             enough.cancel()
 
     async def close(self) -> None:
-        """Halt, and wait until nothing is under way any more."""
+        """Waits for all threads."""
         self._halted = True
         await self._ends()
 
