@@ -14,7 +14,7 @@ __all__ = [
 
 
 def refused(message: str) -> AwsError:
-    """SageMaker has one code for all invalid requests."""
+    """Returns SageMaker's one error for all invalid requests."""
     return AwsError("ValidationException", message, 400)
 
 
@@ -24,7 +24,6 @@ def not_built(feature: str) -> AwsError:
 
 
 def missing(kind: str, arn: str) -> AwsError:
-    """`kind`, for example, is `endpoint configuration`."""
     return refused(f'Could not find {kind} "{arn}".')
 
 
@@ -33,7 +32,7 @@ def existing(kind: str, arn: str) -> AwsError:
 
 
 def in_progress(arn: str) -> AwsError:
-    """DeleteEndpoint answers this too."""
+    """Returns DeleteEndpoint's error, too."""
     return refused(f'Cannot update in-progress endpoint "{arn}".')
 
 
@@ -42,7 +41,6 @@ def over_limit(message: str) -> AwsError:
 
 
 def quota_exceeded(quota: str, limit: int, used: int, delta: int, why: str) -> AwsError:
-    """`why` says which setting makes the limit."""
     return over_limit(
         f"The account-level service limit '{quota}' is {limit} Instances, with current utilization "
         f"of {used} Instances and a request delta of {delta} Instances. Please use AWS Service "

@@ -48,7 +48,7 @@ def add_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page holds all: the smallest page is as large as MOST_TAGS."""
+    """Returns all tags: the smallest page holds MOST_TAGS."""
     if "NextToken" in params:
         raise refused("Invalid pagination token.")
     arn = params["ResourceArn"].lower()
@@ -58,7 +58,6 @@ def list_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def delete_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Unknown keys are not an error."""
     arn = params["ResourceArn"].lower()
     with call.database.write() as connection:
         _check_resource(call, connection, arn)

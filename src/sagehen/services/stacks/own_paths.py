@@ -43,7 +43,7 @@ __all__ = [
 
 
 class StackClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Who works on a stack now; ends unless renewed."""
+    """Who works on a stack now; a claim ends unless it is renewed."""
 
     holder: str
     """One run of `sagehen apply`."""
@@ -59,7 +59,7 @@ class StackRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     version: int
-    """Grows by one with every write."""
+    """grows by one with every write"""
     created_at: float
     modified_at: float
     content: dict[str, Any]
@@ -85,7 +85,7 @@ def insert(connection: Connection, record: StackRecord) -> bool:
 
 
 def get(connection: Connection, name: str, lock: bool = False) -> StackRecord | None:
-    """With `lock`, nobody else can write it until this transaction ends."""
+    """Returns the stack; with `lock`, nobody else can write it until this transaction ends."""
     found = rows.select_records(connection, STACKS, StackRecord, STACKS.c.name == name, lock=lock)
     return found[0] if found else None
 
@@ -100,7 +100,7 @@ def delete(connection: Connection, name: str) -> None:
 
 
 def list_page(connection: Connection, after: str, limit: int) -> list[dict[str, Any]]:
-    """Without their content."""
+    """Lists stacks without their content."""
     columns = [column for column in STACKS.c if column.name != "content"]
     statement = select(*columns).where(STACKS.c.name > after).order_by(STACKS.c.name).limit(limit)
     return [dict(row) for row in connection.execute(statement).mappings()]
@@ -213,8 +213,7 @@ class _StackPaths:
 
 
 def _holds(written_at: float, claim: StackClaim, now: float) -> bool:
-    """Whether a claim is in force. If the clock was set back below `written_at`, it would last too
-    long."""
+    """Whether a claim is in force; a clock set back by more than the claim's length ends it."""
     seconds = claim.expires_at - written_at
     return written_at - seconds <= now < claim.expires_at
 

@@ -99,12 +99,12 @@ def make_default_bucket(call: RequestContext, config_name: str) -> None:
 
 
 def _default_bucket(settings: Settings) -> str:
-    """The SageMaker SDK's."""
+    """Returns the SageMaker SDK's bucket."""
     return f"sagemaker-{settings.region}-{settings.account_id}"
 
 
 def _default_path(settings: Settings, endpoint_name: str) -> str:
-    """The SageMaker SDK's."""
+    """Returns the SageMaker SDK's path."""
     return f"s3://{_default_bucket(settings)}/async-endpoint-outputs/{endpoint_name}"
 
 

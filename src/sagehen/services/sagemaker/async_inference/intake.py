@@ -58,6 +58,8 @@ MOST_WAITING_BYTES = 128 * 2**20
 
 
 class NewRequest(NamedTuple):
+    """A request to be queued."""
+
     request_id: str
     inference_id: str
     received_at: float
@@ -196,7 +198,7 @@ def _accept(new: NewRequest, plan: AsyncPlan | AwsError) -> AsyncRequest | AwsEr
 
 
 def _settle(accepted: asyncio.Future[AsyncRequest], outcome: AsyncRequest | BaseException) -> None:
-    """A caller that gave up does not matter: the request is queued or not all the same."""
+    """Set the result, unless the caller has given up; the request is queued or not all the same."""
     if accepted.done():
         return
     if isinstance(outcome, AsyncRequest):

@@ -54,7 +54,7 @@ LONGEST_BODY_BYTES: int = _MEMBERS["Body"].metadata["max"]
 
 
 def endpoint_in_path(raw_path: str) -> str | None:
-    """None for another path."""
+    """Returns None for another path."""
     if not (raw_path.startswith(_BEFORE_NAME) and raw_path.endswith(_BEHIND_NAME)):
         return None
     name = raw_path[len(_BEFORE_NAME) : -len(_BEHIND_NAME)]
@@ -108,7 +108,7 @@ def _check_input(params: Mapping[str, Any]) -> None:
 
 
 def _check_extension(extension: str) -> None:
-    """S3 takes such keys, but programs that turn keys into paths may be misled."""
+    """Refuse keys that S3 takes but that mislead programs which turn keys into paths."""
     if {".", ".."} & set(extension.split("/")):
         raise validation_error(
             f"S3OutputPathExtension {extension} must not have the segments `.` and `..`."
@@ -144,7 +144,7 @@ _Fields = list[tuple[bytes, bytes]]
 
 
 def invokes_asynchronously(scope: Scope) -> bool:
-    """S3 uploads by POST may have such a path, in a bucket named `endpoints`."""
+    """Excludes uploads by POST to a bucket named `endpoints`, whose paths may look the same."""
     return (
         scope["method"] == "POST"
         and b"upload" not in scope["query_string"]
@@ -190,7 +190,7 @@ class AsyncInvocations:
     async def _accept(self, head: Request, body: bytes, request_id: str) -> AsyncRequest:
         now = self._clock.now()
         digest = hashlib.sha256(body).hexdigest()
-        # As for InvokeEndpoint, the body's hash need not be signed.
+        # As for InvokeEndpoint, the body may be unsigned.
         self._verifier.verify(head, digest, now, service=SIGNED_SERVICE, unsigned_body=True)
         name = endpoint_in_path(head.raw_path) or ""
         params = read_parameters(name, head.headers, body)

@@ -120,6 +120,8 @@ _GIVE_BACK = (
 
 
 class EndedRow(NamedTuple):
+    """The end of a leased request."""
+
     sequence: int
     attempt: int
     outcome: AsyncOutcome
@@ -127,6 +129,8 @@ class EndedRow(NamedTuple):
 
 
 class Renewal(NamedTuple):
+    """Sequences of requests whose lease was lost, and of those that were cancelled."""
+
     lost: list[int]
     cancelled: list[int]
 
@@ -215,7 +219,7 @@ def finish(
 
 
 def finish_all(connection: Connection, ends: Sequence[EndedRow]) -> set[Held]:
-    """Like `finish`, for up to some hundreds; returns those that were ended."""
+    """Do the same as `finish` for up to some hundreds; returns those that were ended."""
     asked = {(one.sequence, one.attempt): one for one in ends}
     held = _hold(connection, asked)
     if not held:

@@ -22,7 +22,6 @@ __all__ = ["AsyncPaths"]
 
 PAGE = 100
 LARGEST_PAGE = 1000
-"""Also of a redrive."""
 LARGEST_BODY_BYTES = 64 * 1024
 
 _MODES = {
@@ -33,7 +32,7 @@ _MODES = {
 
 
 class _Redrive(msgspec.Struct, forbid_unknown_fields=True):
-    """Without an InferenceId the oldest failures are redriven."""
+    """Without an InferenceId, the oldest failures are queued again."""
 
     inference_id: str | None = None
     after: int = 0

@@ -16,7 +16,7 @@ __all__ = [
 
 
 class AsyncState(StrEnum):
-    """The last four are final."""
+    """A request's state; the last four are final."""
 
     QUEUED = "QUEUED"
     LEASED = "LEASED"
@@ -33,6 +33,8 @@ class AsyncState(StrEnum):
 
 
 class OutputTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the answer goes, and the topics to notify."""
+
     location: str
     """URI, as in the 202's header."""
     failure_location: str | None = None
@@ -55,7 +57,6 @@ class AsyncRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     expires_at: float
     """Not sent after that."""
     timeout_seconds: float
-    """InvocationTimeoutSeconds"""
     output: OutputTarget
     input_location: str | None = None
     content_type: str | None = None
@@ -64,16 +65,19 @@ class AsyncRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class AsyncOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of a request."""
+
     state: AsyncState
     failure_reason: str | None = None
     content_type: str | None = None
-    """Of the object that was written."""
     location: str | None = None
     """The object that was written, output or failure, if any."""
     status: int | None = None
 
 
 class QueuedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the queue."""
+
     sequence: int
     """In the order of receipt; the row's identity."""
     request: AsyncRequest
@@ -105,6 +109,8 @@ class QueueMode(StrEnum):
 
 
 class EndpointQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of an endpoint's queue."""
+
     endpoint_name: str
     queued: int = 0
     leased: int = 0

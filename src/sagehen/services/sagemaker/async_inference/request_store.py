@@ -98,7 +98,7 @@ def enqueue(
 
 
 def body(connection: Connection, sequence: int) -> bytes | None:
-    """None if the input is an object, or the request has succeeded."""
+    """Returns None if the input is an object, or the request has succeeded."""
     return connection.scalar(_BODY, {"of": sequence})
 
 
@@ -117,14 +117,14 @@ def get(connection: Connection, sequence: int) -> QueuedRequest | None:
 
 
 def find(connection: Connection, endpoint_name: str, inference_id: str) -> list[QueuedRequest]:
-    """The newest first; an InferenceId is a label and may come twice."""
+    """Returns the newest first; an InferenceId is a label and may come twice."""
     mine = (_COLUMNS.endpoint_name == endpoint_name) & (_COLUMNS.inference_id == inference_id)
     newest = select(REQUESTS).where(mine).order_by(_COLUMNS.sequence.desc()).limit(MOST_FOUND)
     return _read(connection, newest)
 
 
 def position(connection: Connection, endpoint_name: str, sequence: int) -> int:
-    """How many requests wait before it, up to MOST_COUNTED."""
+    """Returns how many requests wait before it, up to MOST_COUNTED."""
     before = (
         select(_COLUMNS.sequence)
         .where(
@@ -208,7 +208,7 @@ def endpoint_queue(connection: Connection, endpoint_name: str) -> EndpointQueue:
 
 
 def endpoint_queues(connection: Connection) -> list[EndpointQueue]:
-    """All endpoints that had a queue and were not deleted since, by name."""
+    """Returns the queues by name, except of deleted endpoints."""
     return [_read_queue(row) for row in connection.execute(_QUEUES)]
 
 
@@ -218,7 +218,7 @@ def backlog(connection: Connection, endpoint_name: str) -> tuple[int, int]:
 
 
 def oldest_received_at(connection: Connection, endpoint_name: str) -> float | None:
-    """Of requests that have not ended."""
+    """Returns None if all requests have ended."""
     waiting = (
         select(_COLUMNS.received_at)
         .where(_COLUMNS.endpoint_name == endpoint_name, _COLUMNS.state == QUEUED)

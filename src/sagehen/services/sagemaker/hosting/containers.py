@@ -31,13 +31,13 @@ _Container = dict[str, Any]
 
 
 def execution_mode(definition: dict[str, Any]) -> ExecutionMode:
-    """Meaningless with one container."""
+    """Returns the mode, which means nothing with one container."""
     mode = definition.get("InferenceExecutionConfig", {}).get("Mode")
     return ExecutionMode(mode or ExecutionMode.SERIAL)
 
 
 def hostnames(containers: Sequence[_Container]) -> list[str]:
-    """Each container's own hostname, or SageMaker's by its number."""
+    """Returns the containers' own hostnames, or SageMaker's numbered ones."""
     if len(containers) == 1:
         return [containers[0].get("ContainerHostname", ONLY_CONTAINER)]
     return [
@@ -115,7 +115,7 @@ def check_containers(call: RequestContext, params: dict[str, Any]) -> None:
 def container_specs(
     definition: dict[str, Any], versions: Mapping[str, str]
 ) -> tuple[ContainerSpec, ...]:
-    """`versions` are ETags by address."""
+    """Returns what to run; `versions` are ETags by address."""
     containers = containers_of(definition)
     named = zip(hostnames(containers), containers, strict=True)
     isolated = definition.get("EnableNetworkIsolation", False)

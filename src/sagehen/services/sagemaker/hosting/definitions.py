@@ -51,9 +51,9 @@ class Definitions(Generic[Record]):
     """The operations of one kind of record.
 
     Args:
-        said: its name in errors.
-        resource: its name in ARNs.
-        prefix: of members, as in `ModelName`.
+        said: the kind in errors.
+        resource: the kind in ARNs.
+        prefix: the kind in members, as in `ModelName`.
     """
 
     def __init__(self, records: NamedTable[Record], said: str, resource: str, prefix: str) -> None:
@@ -93,7 +93,7 @@ class Definitions(Generic[Record]):
         return read_page(call, params, self._records.list_page, f"{self._prefix}s", self.summary)
 
     def delete(self, call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-        """Endpoints are not affected: they have a copy."""
+        """Delete a record; endpoints have a copy."""
         name = params[f"{self._prefix}Name"]
         arn = self._arn(call, name)
         with call.database.write() as connection:
@@ -131,7 +131,7 @@ def create_model(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 
 def describe_model(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """With SageMaker's defaults."""
+    """Fills in SageMaker's defaults."""
     with call.database.read() as connection:
         record = MODELS.get(call, connection, params["ModelName"])
     return {
@@ -170,7 +170,7 @@ def create_endpoint_config(call: RequestContext, params: dict[str, Any]) -> dict
 
 
 def describe_endpoint_config(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """With SageMaker's defaults."""
+    """Fills in SageMaker's defaults."""
     with call.database.read() as connection:
         record = ENDPOINT_CONFIGS.get(call, connection, params["EndpointConfigName"])
     described = {key: value for key, value in record.definition.items() if value != []}

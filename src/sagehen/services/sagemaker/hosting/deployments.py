@@ -112,13 +112,15 @@ _NOT_RUNNING = (EndpointStatus.FAILED, EndpointStatus.DELETING)
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What all instances share."""
+
     vcpus: int
     memory_bytes: int
     gpus: int
 
 
 def this_machine() -> Machine:
-    """Control and instances share one machine."""
+    """Returns the machine of control and of its instances."""
     return Machine(
         vcpus=len(os.sched_getaffinity(0)),
         memory_bytes=psutil.virtual_memory().total,

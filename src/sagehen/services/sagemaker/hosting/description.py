@@ -19,9 +19,9 @@ __all__ = ["describe", "summarize"]
 
 
 def describe(record: EndpointRecord, instances: Sequence[InstanceRecord]) -> dict[str, Any]:
-    """DescribeEndpoint's output, without unset members.
+    """Returns DescribeEndpoint's output, without unset members.
 
-    It shows the variants that serve; PendingDeploymentSummary shows a new deployment.
+    The variants shown are those that serve; PendingDeploymentSummary shows a new deployment.
     """
     running = _running(instances)
     shown = record.current or record.target
@@ -63,7 +63,7 @@ def _running(instances: Sequence[InstanceRecord]) -> Counter[tuple[str, str]]:
 
 
 def _pending_deployment(record: EndpointRecord) -> Deployment | None:
-    """A new deployment; not a change of weights or counts."""
+    """Returns the new deployment; a change of weights or counts is none."""
     current, target = record.current, record.target
     if target is None or (current and current.deployment_id == target.deployment_id):
         return None

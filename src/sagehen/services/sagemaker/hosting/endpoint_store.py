@@ -46,7 +46,7 @@ list_page = ENDPOINTS.list_page
 
 
 def first_variant(connection: Connection, name: str) -> str | None:
-    """None if the endpoint does not serve."""
+    """Returns None if the endpoint does not serve."""
     endpoint = get(connection, name)
     if endpoint is None or endpoint.current is None:
         return None

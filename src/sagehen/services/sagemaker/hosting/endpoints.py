@@ -274,7 +274,7 @@ def _by_variant(desired: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _check_counts(desired: Iterable[dict[str, Any]]) -> None:
-    """Only asynchronous requests can wait for an instance to start."""
+    """Refuse counts of 0: only asynchronous requests can wait for an instance to start."""
     for one in desired:
         if one.get("DesiredInstanceCount") == 0:
             raise refused(
@@ -284,7 +284,7 @@ def _check_counts(desired: Iterable[dict[str, Any]]) -> None:
 
 
 def _check_same_kind(record: EndpointRecord, current: Deployment, target: Deployment) -> None:
-    """A change would leave queued requests without a queue."""
+    """Refuse a change that would leave queued requests without a queue."""
     if (current.asynchronous is None) != (target.asynchronous is None):
         is_now = "not asynchronous" if current.asynchronous is None else "asynchronous"
         raise refused(

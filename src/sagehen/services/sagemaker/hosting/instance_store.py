@@ -46,7 +46,7 @@ def all(connection: Connection) -> list[InstanceRecord]:
 
 
 def of_endpoint(connection: Connection, endpoint_name: str) -> list[InstanceRecord]:
-    """`endpoint_name` has the endpoint's own case."""
+    """Finds instances by the endpoint's name in its own case."""
     mine = INSTANCES.c.endpoint_name == endpoint_name
     order = [INSTANCES.c.instance_id]
     return rows.select_records(connection, INSTANCES, InstanceRecord, mine, order=order)

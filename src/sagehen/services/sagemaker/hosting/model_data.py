@@ -44,7 +44,7 @@ def model_data_version(call: RequestContext, container: dict[str, Any]) -> tuple
     try:
         return url, call.objects.head(match[1], match[2]).etag
     except (NotFound, Unavailable):
-        return None  # The download reports it.
+        return None  # the download reports it
 
 
 def _check_prefix(call: RequestContext, url: str) -> None:

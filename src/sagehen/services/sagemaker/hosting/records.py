@@ -41,7 +41,7 @@ SERVING = (EndpointStatus.IN_SERVICE, EndpointStatus.UPDATING)
 
 class DefinedRecord(NamedRecord, frozen=True, kw_only=True):
     definition: dict[str, Any]
-    """CreateX's parameters, without Tags."""
+    """The Create operation's parameters, without Tags."""
 
 
 class ModelRecord(DefinedRecord, frozen=True, kw_only=True):
@@ -53,6 +53,8 @@ class EndpointConfigRecord(DefinedRecord, frozen=True, kw_only=True):
 
 
 class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a production or shadow variant runs."""
+
     name: str
     instance_type: str
     instance_count: int
@@ -80,15 +82,13 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     shadow: VariantPlan | None = None
     """Gets copies of requests."""
     asynchronous: AsyncPlan | None = None
-    """From AsyncInferenceConfig."""
     async_inference_config: dict[str, Any] | None = None
     """As given, for DescribeEndpoint."""
     deployed_at: float = 0
-    """When the config was copied."""
 
     @property
     def all_variants(self) -> tuple[VariantPlan, ...]:
-        """No two have the same name."""
+        """All variants; no two have the same name."""
         return self.variants if self.shadow is None else (*self.variants, self.shadow)
 
 

@@ -38,7 +38,7 @@ def shadows_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def variants_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
-    """The shadow comes last."""
+    """Returns all variants, the shadow last."""
     return [*definition["ProductionVariants"], *shadows_of(definition)]
 
 
@@ -116,7 +116,7 @@ def check_config(params: dict[str, Any]) -> None:
 
 
 def check_weights(weights: Iterable[float], shadow_weights: Iterable[float] = ()) -> None:
-    """Weights are shares of the production variants' sum, which must be positive and finite."""
+    """Require a positive, finite sum: weights are shares of it."""
     if not all(map(math.isfinite, shadow_weights)):
         raise refused("The weight of a shadow variant must be finite.")
     total = sum(weights)

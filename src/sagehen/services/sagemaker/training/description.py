@@ -33,7 +33,7 @@ _AS_GIVEN = (
 
 
 def describe(record: TrainingJobRecord) -> dict[str, Any]:
-    """DescribeTrainingJob's output, with SageMaker's defaults and without unset members."""
+    """Returns DescribeTrainingJob's output, with SageMaker's defaults and without unset members."""
     given = record.definition
     described: dict[str, Any] = {
         **summarize(record),

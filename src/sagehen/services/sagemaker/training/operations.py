@@ -68,7 +68,7 @@ def describe_training_job(call: RequestContext, params: dict[str, Any]) -> dict[
 
 
 def list_training_jobs(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Unlike other lists, sorted oldest first by default.
+    """Sorts oldest first by default, unlike other lists.
 
     With StatusEquals pages are full; SageMaker's may have fewer jobs.
     """
@@ -129,7 +129,7 @@ def delete_training_job(call: RequestContext, params: dict[str, Any]) -> dict[st
 
 def _put_log_aside(call: RequestContext, record: TrainingJobRecord) -> None:
     folder = Home(call.settings.home).job_log(record.name)
-    # A dot occurs in no job's name. The log may be missing.
+    # Job names have no dots. The log may be missing.
     with contextlib.suppress(OSError):
         folder.rename(folder.with_name(f"{record.name}.{record.job_id}"))
 

@@ -46,6 +46,8 @@ class SecondaryStatus(StrEnum):
 
 
 class JobStage(StrEnum):
+    """What the reconciler has to do with a job."""
+
     WAITING = "waiting"
     """Waits for room or for its time limit."""
     ACTIVE = "active"
@@ -54,6 +56,8 @@ class JobStage(StrEnum):
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One of SecondaryStatusTransitions."""
+
     status: SecondaryStatus
     started_at: float
     ended_at: float | None = None
@@ -79,7 +83,6 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
     started_at: float | None = None
     """TrainingStartTime: when its code first ran."""
     ended_at: float | None = None
-    """TrainingEndTime"""
     run_seconds: float = 0
     """Of the code of ended attempts, together."""
     failure_reason: str | None = None
@@ -100,7 +103,6 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
 
     @property
     def attempt_id(self) -> str:
-        """The newest attempt's id at the agent."""
         return f"{self.job_id}-{self.attempt}"
 
     @property
@@ -109,7 +111,7 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
 
     @property
     def total_seconds(self) -> float:
-        """The run time of the code and the time between attempts."""
+        """The run time of the code plus the time between attempts."""
         if self.started_at is None:
             return 0.0
         waits = (
@@ -121,7 +123,7 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
 
     @property
     def max_runtime_seconds(self) -> float:
-        """Over all attempts."""
+        """The limit over all attempts."""
         stopping: dict[str, int] = self.definition["StoppingCondition"]
         return stopping["MaxRuntimeInSeconds"]
 
@@ -140,7 +142,7 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
 
     @property
     def output_folder(self) -> str:
-        """A URI without a slash at its end."""
+        """The outputs' URI, without a slash at its end."""
         path: dict[str, Any] = self.definition["OutputDataConfig"]
         return f"{path['S3OutputPath'].rstrip('/')}/{self.name}/output"
 

@@ -90,7 +90,6 @@ list_page = TRAINING_JOBS.list_page
 
 _COLUMNS = TRAINING_JOBS.table.c
 _FIXED = ("name", "arn", "created_at", "definition")
-"""Never changed while a job runs."""
 _KEPT = [name for name in TrainingJobRecord.__struct_fields__ if name not in _FIXED]
 _SAVE = (
     TRAINING_JOBS.table.update()
@@ -156,14 +155,14 @@ def active(connection: Connection, lock: bool = False) -> list[TrainingJobRecord
 def due(
     connection: Connection, now: float, limit: int, lock: bool = False
 ) -> list[TrainingJobRecord]:
-    """WAITING jobs whose time is over."""
+    """Returns WAITING jobs whose time is over."""
     return _read(connection, _DUE, lock, now=now, most=limit)
 
 
 def next_waiting(
     connection: Connection, now: float, limit: int, lock: bool = False
 ) -> list[TrainingJobRecord]:
-    """WAITING jobs to start next, oldest first."""
+    """Returns the WAITING jobs to start next, oldest first."""
     return _read(connection, _NEXT, lock, now=now, most=limit)
 
 
@@ -185,7 +184,7 @@ def shift_clock(connection: Connection, seconds: float, since: float, now: float
 
 
 def save(connection: Connection, records: Sequence[TrainingJobRecord]) -> None:
-    """The records must have been read and locked in the same transaction."""
+    """Write jobs that were read and locked in the same transaction."""
     if records:
         told = [msgspec.to_builtins(record) for record in records]
         connection.execute(_SAVE, [{f"new_{name}": one[name] for name in _KEPT} for one in told])

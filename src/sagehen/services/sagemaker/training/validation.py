@@ -249,7 +249,7 @@ def _check_checkpoints(config: dict[str, str] | None, objects: ObjectStore) -> N
 
 
 def _check_bucket(member: str, url: str, objects: ObjectStore) -> None:
-    """Checked early: a misspelt bucket would lose the results of hours."""
+    """Check early: a misspelt bucket would lose the results of hours."""
     bucket = place_in_s3(member, url).bucket
     try:
         objects.bucket(bucket)

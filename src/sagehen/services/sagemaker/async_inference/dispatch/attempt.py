@@ -142,7 +142,8 @@ class RequestAttempt:
             await self._end(job, ending)
 
     async def _is_stored(self, job: LeasedRequest) -> bool:
-        """A failed write may have stored the answer; then there must be no failure object."""
+        """Whether the answer is stored: a failed write may have stored it. Then there must be no
+        failure object."""
         try:
             found = await self.outputs.find(job.queued)
         except (SagehenError, *AWAY):
@@ -175,7 +176,7 @@ class RequestAttempt:
             await self._end(job, ending)
 
     async def _store_failure(self, job: LeasedRequest, ending: AsyncEnding, spool: Spool) -> bool:
-        """Like `_store`, but an unwritable failure object does not stop the end."""
+        """Write the failure object; if that fails, the request ends without it."""
         try:
             return await self._store(job, ending, spool)
         except (SagehenError, *AWAY) as error:

@@ -39,6 +39,8 @@ MOST_RECLAIMED_AT_ONCE = 10_000
 
 @dataclass
 class Claimed:
+    """The requests leased in one turn."""
+
     to_send: list[QueuedRequest] = field(default_factory=list)
     to_end: list[QueuedRequest] = field(default_factory=list)
     """Expired, cancelled, or of a deleted endpoint."""
@@ -158,7 +160,7 @@ def _is_gone(connection: Connection, name: str) -> bool:
 
 @dataclass(eq=False)
 class LeasedRequest:
-    """A leased request while this worker has it.
+    """A request that this worker has leased.
 
     Args:
         lease_until: no other worker has the request before then.
@@ -177,7 +179,7 @@ class LeasedRequest:
     ends: bool = False
     """The outcome is known and being written."""
     is_lost: bool = False
-    """The lease could not be renewed: another worker has it."""
+    """The lease was not renewed: another worker has it, or the request has just ended."""
 
     @property
     def held(self) -> tuple[int, int]:

@@ -108,6 +108,8 @@ def _fail(batch: Sequence[tuple[Item, asyncio.Future[Result]]], error: BaseExcep
 
 @dataclass
 class AsyncEnding:
+    """A request's outcome and the times it took."""
+
     outcome: AsyncOutcome
     body: bytes | None = None
     """None if too large for a notice."""
@@ -119,6 +121,8 @@ class AsyncEnding:
 
 
 class EndedAttempt(Enum):
+    """The result of ending a request."""
+
     DONE = auto()
     TAKEN = auto()
     """Another worker has the request; nothing was written."""
@@ -214,7 +218,7 @@ def _told(connection: Connection, end: _End, ours: set[_Held], not_put: set[_Hel
 
 
 def _published(connection: Connection, notice: Notice) -> bool:
-    """A notice that cannot be published does not affect the request."""
+    """Whether the notice was published; the request does not depend on it."""
     published, error = attempt(connection, lambda connection: publish(connection, notice))
     if published:
         return True
@@ -236,7 +240,7 @@ def _dimensions(queued: QueuedRequest, ending: AsyncEnding) -> dict[str, str]:
 def _measures(
     queued: QueuedRequest, ending: AsyncEnding, now: float
 ) -> Iterator[tuple[str, float]]:
-    """In CloudWatch's units."""
+    """Yields values in CloudWatch's units."""
     status, received_at = ending.outcome.status, queued.request.received_at
     for name in ending.failed_by:
         yield name, 1

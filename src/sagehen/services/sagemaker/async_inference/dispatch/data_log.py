@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class DataLog:
-    """One data-log file in each instance's log folder below `root`, rotated at `most_bytes`."""
+    """Writes a data-log in each instance's log folder below `root`, rotated at `most_bytes`."""
 
     def __init__(self, root: Path, most_bytes: int, clock: Clock) -> None:
         self._root = root

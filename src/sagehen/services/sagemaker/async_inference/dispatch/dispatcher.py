@@ -269,7 +269,7 @@ class AsyncDispatcher:
         return renewal, until, async_leases.reclaim(connection, now, RECLAIMED_AT_ONCE)
 
     def _lose(self, job: LeasedRequest) -> None:
-        """At the first miss the request may just have ended; cancel at the second."""
+        """Cancel the task the second time; the first time the request may just have ended."""
         if job.is_lost:
             self._tasks[job].cancel()
         job.is_lost = True

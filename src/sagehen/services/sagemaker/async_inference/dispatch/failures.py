@@ -60,7 +60,7 @@ class AsyncFailure(SagehenError):
 
 
 def answered_with_error(status: int, said: bytes = b"") -> AsyncFailure:
-    """The container answered, but not with 2xx; `said` is the beginning of its answer."""
+    """Returns the failure for an answer that is not 2xx; `said` is its beginning."""
     theirs = 400 <= status < 500
     who, side = ("ClientError", "client") if theirs else ("InternalServerError", "server")
     return AsyncFailure(

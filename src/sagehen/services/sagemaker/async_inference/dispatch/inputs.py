@@ -53,7 +53,7 @@ class Input:
 
     @property
     def whole(self) -> bytes | None:
-        """None if it is in several pieces."""
+        """The input, None if it is in several pieces."""
         return self._first if len(self._first) == self.size else None
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class Inputs:
         return body or b""
 
     def _begin(self, url: str) -> tuple[OpenObject, Iterator[bytes], bytes]:
-        """Opening and the first read are one thread call: enough for a small object."""
+        """Open and read in one thread call, which is enough for a small object."""
         try:
             location = parse_location(url)
             opened = self._objects.open(location.bucket, location.key)

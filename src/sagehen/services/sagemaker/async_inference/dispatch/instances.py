@@ -104,11 +104,11 @@ class RoutedContainers:
 
     @property
     def addresses(self) -> set[str]:
-        """Also of instances that left the routes but still work."""
+        """Includes instances that left the routes but still work."""
         return {place.address for place in (*self._places.values(), *self._left)}
 
     def first_variant(self, endpoint_name: str) -> str | None:
-        """The variant in the metrics of a request that reached none."""
+        """Returns the variant for the metrics of a request that reached none."""
         variants = self._variants.get(endpoint_name)
         return variants[0][0].name if variants else None
 
@@ -133,7 +133,7 @@ class RoutedContainers:
             self._left.discard(place)
 
     def wake_at(self) -> float | None:
-        """When the next instance stops resting; monotonic."""
+        """Returns when the next instance stops resting (monotonic)."""
         now = self._clock.monotonic()
         times = [place.rests_until for place in self._places.values() if place.rests_until > now]
         return min(times, default=None)
@@ -144,7 +144,7 @@ class RoutedContainers:
         return frozenset(place.instance_id for place in places if place.outstanding)
 
     def _open(self, endpoint_name: str) -> Sequence[tuple[VariantRoute, list[RoutedContainer]]]:
-        """The variants that take requests, without resting instances."""
+        """Returns the variants that take requests, without resting instances."""
         variants = self._variants.get(endpoint_name, ())
         # As in the gateway: if all weights are 0, the chances are equal.
         weighted = [one for one in variants if one[0].weight > 0] or variants

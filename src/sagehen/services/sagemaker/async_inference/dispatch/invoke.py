@@ -58,7 +58,8 @@ class InstanceLost(SagehenError):
     """The connection ended too early; the container may have worked on the request."""
 
 
-class InputBroken(SagehenError): ...
+class InputBroken(SagehenError):
+    """The input could not be read to its end."""
 
 
 class ContainerReply(NamedTuple):
@@ -166,8 +167,7 @@ def _open(kind: str, where: str) -> "aiohttp.ClientSession":
 
 
 def _headers(request: AsyncRequest, body: Input) -> dict[str, str]:
-    """Without a ContentType the object's is sent: AWS's SDK uploads with one and invokes
-    without."""
+    """Use the object's content type by default: AWS's SDK uploads with one and invokes without."""
     given = {
         "Content-Type": request.content_type or body.content_type,
         "Accept": request.accept,
@@ -243,7 +243,7 @@ class Asker:
             body.close()
 
     def spool(self, queued: QueuedRequest) -> Spool:
-        """Keeps enough in memory for a notice or the log."""
+        """Returns a spool that keeps enough in memory for a notice or the log."""
         wanted = wants_body(queued, success=True) or wants_body(queued, success=False)
         return Spool(
             self.objects.draft,

@@ -32,7 +32,6 @@ from sagehen.services.sagemaker.async_inference.records import (
 __all__ = ["FoundOutput", "OutputWriter", "Spool", "mark_of"]
 
 WRITE_BYTES = 256 * 2**10
-"""Written to disk at once."""
 
 
 class Spool:
@@ -70,7 +69,7 @@ class Spool:
 
     @property
     def held(self) -> bytes | None:
-        """None if it needs a file."""
+        """The whole answer, None if it needs a file."""
         return bytes(self._waiting) if self.size <= MOST_HELD_BYTES else None
 
     @property
@@ -149,6 +148,8 @@ OUTCOME = "sagehen-outcome"
 
 
 class FoundOutput(NamedTuple):
+    """The output of an earlier attempt."""
+
     outcome: AsyncOutcome
     body: bytes | None
     """None if too large for a notice."""
@@ -180,7 +181,7 @@ class OutputWriter:
     def small(
         self, queued: QueuedRequest, outcome: AsyncOutcome, spool: Spool
     ) -> SmallObject | None:
-        """None if the object is too large for a row."""
+        """Returns the object as a row, None if it is too large."""
         data = spool.held
         if data is None:
             return None

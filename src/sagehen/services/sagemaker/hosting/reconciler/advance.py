@@ -58,7 +58,8 @@ def advance(
 
 
 def wanted_variants(endpoint: EndpointRecord | None) -> dict[VariantKey, VariantPlan]:
-    """What should run; a deployment that is both current and target gets the greater counts."""
+    """Returns what should run; a deployment that is both current and target has the greater
+    counts."""
     wanted: dict[VariantKey, VariantPlan] = {}
     if endpoint is None or endpoint.status in (EndpointStatus.DELETING, EndpointStatus.FAILED):
         return wanted

@@ -26,6 +26,8 @@ class Versioned(Protocol):
 
 
 class InstanceReports(Versioned, Protocol):
+    """The agent's answer about instances."""
+
     @property
     def instances(self) -> Sequence[InstanceReport]: ...
 
@@ -59,7 +61,6 @@ class StateWatch(Generic[Answer, Report]):
     ) -> None:
         """Args:
         ask: takes the known version and how long to wait for another.
-        by_id: returns an answer's reports by id.
         quiet: do not log that the agent is away: another watch does.
         """
         self._ask_agent = ask

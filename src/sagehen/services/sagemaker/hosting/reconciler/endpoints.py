@@ -90,7 +90,7 @@ def rows_after(rows: EndpointRows, planned: Mapping[str, EndpointStep]) -> Endpo
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceRequests:
-    """What to ask of the agent, and when the next pass is due."""
+    """Requests to the agent, and when the next pass is due."""
 
     start: tuple[InstanceSpec, ...]
     stop: tuple[str, ...]
@@ -100,7 +100,7 @@ class InstanceRequests:
 
 
 class EndpointPass:
-    """Takes passes, one at a time. Its memory is dispensable: retries and departed routes."""
+    """Takes passes, one at a time; may lose its memory of retries and departed routes."""
 
     def __init__(
         self,

@@ -34,11 +34,13 @@ LONGEST_REASON = 1024
 
 
 def new_instance_id(source: random.Random) -> str:
-    """Like EC2's: `i-` and 17 hexadecimal digits."""
+    """Returns an id like EC2's: `i-` and 17 hexadecimal digits."""
     return f"i-{source.getrandbits(68):017x}"
 
 
 class EndpointLoop(LeasedLoop):
+    """Changes endpoints' instances and writes the route table."""
+
     def __init__(
         self,
         database: Database,
@@ -51,7 +53,6 @@ class EndpointLoop(LeasedLoop):
         on_routes: Callable[[], None] = lambda: None,
     ) -> None:
         """Args:
-        source: of instance ids; for tests.
         busy: ids of instances that finish their work before they are stopped, unless their
             endpoint is deleted.
         on_routes: called after the route table changes, from any thread.
@@ -88,7 +89,7 @@ class EndpointLoop(LeasedLoop):
             await in_thread(lambda: self._pass.stand_by(leader))
 
     async def _ask(self, asks: InstanceRequests) -> None:
-        """Failed requests are repeated by the next pass."""
+        """Send requests to the agent; the next pass repeats failed ones."""
         try:
             for spec in asks.start:
                 await self._start(spec)
@@ -116,6 +117,6 @@ class EndpointLoop(LeasedLoop):
             self._wake.set()
 
     def _reports(self) -> Reports | None:
-        """The agent's reports, and its refusals."""
+        """Returns the agent's reports and its refusals."""
         said = self._watch.reports
         return said if said is None or not self._refused else {**self._refused, **said}

@@ -33,6 +33,8 @@ Reports = Mapping[str, InstanceReport]
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
+    """What is known of one endpoint."""
+
     endpoint: EndpointRecord | None
     """None for instances of a deleted endpoint."""
     instances: tuple[InstanceRecord, ...]
@@ -50,7 +52,6 @@ class EndpointStep:
     """What to do, in this order: rows, routes, agent."""
 
     endpoint: EndpointRecord | None = None
-    """The record to write, if it changes."""
     gone: EndpointRecord | None = None
     """The record to delete, with its tags."""
     added: tuple[InstanceRecord, ...] = ()
@@ -115,7 +116,7 @@ def leftovers(instance_ids: set[str], reports: Reports) -> tuple[str, ...]:
 
 
 def _heard(instance: InstanceRecord, reports: Reports | None) -> InstanceRecord:
-    """An instance that the agent does not know starts anew: the agent was restarted."""
+    """Add the agent's report; an unknown instance starts anew, for the agent was restarted."""
     if reports is None:
         return instance
     report = reports.get(instance.instance_id)
@@ -132,7 +133,7 @@ def _surplus(
     wanted: Mapping[VariantKey, VariantPlan],
     busy: frozenset[str],
 ) -> set[str]:
-    """Ids of excess instances; those in service are kept first, then busy ones."""
+    """Returns the ids of excess instances; those in service are kept first, then busy ones."""
     groups: defaultdict[VariantKey, list[InstanceRecord]] = defaultdict(list)
     for one in active:
         groups[variant_key(one)].append(one)
@@ -156,7 +157,7 @@ def _let_go_seconds(endpoint: EndpointRecord | None) -> float:
 
 
 def _retired(instance: InstanceRecord, stop_at: float, now: float) -> InstanceRecord:
-    """Stops at once if no gateway can be sending to it."""
+    """Set when to stop; now, if no gateway can be sending to it."""
     serves = instance.state is InstanceState.IN_SERVICE
     return msgspec.structs.replace(instance, stop_at=stop_at if serves else now)
 
@@ -197,7 +198,7 @@ def _new_instance(
 
 
 def _dropped(instances: tuple[InstanceRecord, ...], reports: Reports | None) -> tuple[str, ...]:
-    """Retired instances that the agent no longer has."""
+    """Returns retired instances that the agent no longer has."""
     if reports is None:
         return ()
     return tuple(
@@ -219,7 +220,7 @@ def _changed(
 def _retries(
     instances: tuple[InstanceRecord, ...], endpoint: EndpointRecord | None, facts: Facts
 ) -> dict[str, Retry]:
-    """Retry times of instances that failed in service."""
+    """Returns the retry times of instances that failed in service."""
     current = endpoint.current.deployment_id if endpoint and endpoint.current else None
     retries: dict[str, Retry] = {}
     for one in instances:
@@ -242,7 +243,7 @@ def _is_due(known: Retry | None, now: float) -> bool:
 def _to_start(
     instances: tuple[InstanceRecord, ...], facts: Facts, retries: Mapping[str, Retry]
 ) -> tuple[InstanceSpec, ...]:
-    """Instances that the agent does not know, or that are due for a retry."""
+    """Returns instances that the agent does not know, or that are due for a retry."""
     if facts.reports is None:
         return ()
     again = {

@@ -71,7 +71,6 @@ def columns_of(routes: Mapping[str, Route]) -> dict[str, int]:
 
 
 def with_columns(routes: Mapping[str, Route], before: Mapping[str, Route]) -> dict[str, Route]:
-    """Returns `routes` with columns; `before` is the table in force."""
     wanted = sorted(key for route in routes.values() for key, _ in _held(route))
     columns = assign_columns(wanted, columns_of(before))
     return {name: _placed(route, columns) for name, route in routes.items()}
@@ -88,7 +87,7 @@ def _held(route: Route) -> Iterator[tuple[str, int | None]]:
 
 
 def _keys(variant: VariantRoute, instance: InstanceRoute) -> list[str]:
-    """The containers' keys, if they are invoked directly."""
+    """Returns the containers' keys, if they are invoked directly."""
     if variant.mode is not ExecutionMode.DIRECT:
         return []
     return [f"{instance.instance_id}/{container.hostname}" for container in variant.containers]
@@ -121,7 +120,6 @@ class InstanceAddresses:
 
     Args:
         reports: None while the agent is away: then the records count.
-        before: the instances of the table in force.
     """
 
     def __init__(self, reports: Reports | None, before: Iterable[InstanceRoute]) -> None:
@@ -141,7 +139,7 @@ class InstanceAddresses:
         return _as_reported(report)
 
     def _as_before(self, instance: InstanceRecord) -> InstanceRoute | None:
-        """The record has the address; everything else stays as it was."""
+        """Use the record's address; everything else stays as it was."""
         address = instance.address
         if instance.state is not InstanceState.IN_SERVICE or address is None:
             return None
@@ -261,7 +259,7 @@ class Departures:
         self._left_at.update(dict.fromkeys(routed_ids(before) - still, now))
 
     def settle_at(self, instance_id: str, now: float) -> float | None:
-        """When the instance may be stopped; None for now."""
+        """Returns when the instance may be stopped; None for now."""
         at = self._left_at.get(instance_id)
         if at is None or not 0 <= now - at < DELETED_LET_GO_SECONDS:
             return None
@@ -269,7 +267,7 @@ class Departures:
 
 
 class RouteFile:
-    """The table on disk. One process writes it; any number read it."""
+    """The table on disk; one process writes it, any number read it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -299,7 +297,7 @@ class RouteFile:
 
 
 def _read(path: Path) -> RouteTable | None:
-    """None without a readable table."""
+    """Returns None without a readable table."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=RouteTable)
     except FileNotFoundError:

@@ -15,13 +15,11 @@ class AgentView:
     def __init__(self) -> None:
         self._reports: Mapping[str, JobReport] | None = None
         self._refused: dict[str, JobReport] = {}
-        """By id: attempts that the agent refused."""
         self._taken: set[str] = set()
         """Attempts that this agent took, but has not reported yet."""
         self._asked: set[str] = set()
         """Attempts that an agent may have taken: its answer did not arrive."""
         self._seen: set[str] = set()
-        """Attempts that an agent has reported."""
         self._told: set[tuple[str, str]] = set()
         """Verb and attempt of accepted requests that the reports do not show yet."""
 
@@ -79,11 +77,12 @@ class AgentView:
         return ("stop", attempt_id) not in self._told
 
     def note_asked(self, attempt_id: str) -> None:
-        """The request was not answered; an agent that was away since may have taken it."""
+        """Note an unanswered request: an agent that was away since may have taken the attempt."""
         self._asked.add(attempt_id)
 
     def note_absent(self, attempt_id: str) -> None:
-        """The agent answered, after all earlier requests, that it does not have the attempt."""
+        """Note the agent's answer, after all earlier requests, that it does not have the
+        attempt."""
         self._asked.discard(attempt_id)
 
     def note_taken(self, attempt_id: str) -> None:
@@ -92,12 +91,12 @@ class AgentView:
             self._taken.add(attempt_id)
 
     def note_told(self, verb: str, attempt_id: str) -> None:
-        """`verb` is `stop` or `delete`."""
+        """Note an accepted `stop` or `delete`."""
         if self._reports is not None and attempt_id in self._reports:
             self._told.add((verb, attempt_id))
 
     def note_refused(self, attempt_id: str, why: str) -> None:
-        """A refused attempt counts as a failed one."""
+        """Count a refused attempt as a failed one."""
         self._refused[attempt_id] = JobReport(
             attempt_id=attempt_id, outcome=JobOutcome.FAILED, failure_reason=f"ClientError: {why}"
         )

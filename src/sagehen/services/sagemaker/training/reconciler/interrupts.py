@@ -18,7 +18,7 @@ __all__ = ["Interrupts"]
 
 
 class Interrupts:
-    """Every method raises Unavailable while the agent is away."""
+    """Interrupts jobs; every method raises Unavailable while the agent is away."""
 
     def __init__(self, database: Database, agent: JobAgent) -> None:
         self._database = database

@@ -68,7 +68,6 @@ class JobLimits:
     """Limits from the settings."""
 
     running: int
-    """at once; more jobs wait"""
     restarts: int
     """after a lost agent, unless the job says otherwise"""
     series: int
@@ -84,9 +83,7 @@ class JobLimits:
 
 
 MOST_DUE = 200
-"""Waiting jobs ended per pass."""
 COUNT_SECONDS = 15.0
-"""How old `counts` may be."""
 
 OnEnd = Callable[[Connection, TrainingJobRecord], None]
 """Called once for each job, in the transaction of its final status."""
@@ -94,6 +91,8 @@ OnEnd = Callable[[Connection, TrainingJobRecord], None]
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptRequests:
+    """What to ask of the agent."""
+
     put: tuple[JobSpec, ...] = ()
     stop: tuple[str, ...] = ()
     """ids of attempts"""
@@ -199,7 +198,7 @@ class JobPass:
         return plan_job(record, view.sight(record), now, self._limits.restarts)
 
     def _room(self, running: int, view: AgentView) -> int:
-        """How many more jobs may run; 0 without an agent."""
+        """Returns how many more jobs may run; 0 without an agent."""
         return max(0, self._limits.running - running) if view.is_there else 0
 
     def _advance(

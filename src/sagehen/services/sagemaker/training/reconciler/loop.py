@@ -47,6 +47,8 @@ class JobAgent(Protocol):
 
 
 class JobLoop(LeasedLoop):
+    """Changes training jobs and asks the agent to run them."""
+
     def __init__(
         self,
         database: Database,
@@ -76,8 +78,7 @@ class JobLoop(LeasedLoop):
         return [self._watch.run()]
 
     def measured(self) -> dict[str, dict[tuple[str, ...], float]]:
-        """Metrics for Prometheus, by metric and dimensions; empty while another control runs
-        jobs."""
+        """Returns Prometheus metrics by dimensions; none while another control runs jobs."""
         if not self._held.is_ours:
             return {}
         counts, restarts = self._pass.counts, self._pass.restarts

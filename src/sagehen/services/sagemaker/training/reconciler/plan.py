@@ -49,6 +49,8 @@ class AttemptPresence(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
+    """What is known of a job's newest attempt."""
+
     presence: AttemptPresence
     report: JobReport | None = None
 
@@ -106,7 +108,7 @@ def give_up(record: TrainingJobRecord, now: float) -> Course:
 
 
 def _has_waited_too_long(record: TrainingJobRecord, now: float) -> bool:
-    """Not while uploading: the code has ended, and its results are on their way."""
+    """Returns False while uploading: the code has ended, and its results are on their way."""
     over = record.gives_up_at is not None and record.gives_up_at <= now
     return over and record.secondary is not SecondaryStatus.UPLOADING
 
@@ -139,7 +141,7 @@ def _enter(course: Course, report: JobReport, change: PhaseChange) -> None:
 
 
 def _ran_out(record: TrainingJobRecord, report: JobReport, uploading: PhaseChange) -> bool:
-    """Uses only the agent's times: its clock does not jump."""
+    """Compare only the agent's times: its clock does not jump."""
     began = [one.at for one in report.phases if one.phase is JobPhase.TRAINING]
     left = record.max_runtime_seconds - record.run_seconds
     return bool(began) and uploading.at - began[0] >= left
@@ -199,7 +201,7 @@ def _lose(course: Course, at: float, max_restarts: int) -> None:
 
 
 def _lost_seconds(record: TrainingJobRecord, at: float) -> float:
-    """How long the code of a lost attempt ran, as far as known."""
+    """Returns how long the code of a lost attempt ran, as far as known."""
     for one in reversed(record.transitions):
         if one.status is SecondaryStatus.STARTING:
             break
@@ -238,7 +240,7 @@ DEFAULT_VOLUME_GB = 30
 
 
 def job_spec(record: TrainingJobRecord) -> JobSpec:
-    """The same attempt always has the same spec."""
+    """Returns the same spec for the same attempt."""
     definition = record.definition
     algorithm = definition["AlgorithmSpecification"]
     resources = definition["ResourceConfig"]
