@@ -42,7 +42,6 @@ def promise_output(
 
 
 def _join(path: str, extension: str | None, name: str) -> str:
-    """Join with single slashes."""
     parts = (path.removesuffix("/"), (extension or "").strip("/"), name)
     return "/".join(filter(None, parts))
 
@@ -155,7 +154,7 @@ class AsyncIntake:
         return outcomes
 
     def _plan(self, connection: Connection, name: str) -> AsyncPlan | AwsError:
-        """Returns the endpoint's plan, or why it takes no requests; its row is locked against
+        """Returns the endpoint's plan, or why it takes no requests. Locks the row against
         deletion."""
         record = endpoints.get_for_update(connection, name)
         serves = record is not None and record.name == name and record.status in SERVING
@@ -198,7 +197,7 @@ def _accept(new: NewRequest, plan: AsyncPlan | AwsError) -> AsyncRequest | AwsEr
 
 
 def _settle(accepted: asyncio.Future[AsyncRequest], outcome: AsyncRequest | BaseException) -> None:
-    """Set the result, unless the caller has given up; the request is queued or not all the same."""
+    """Set the result, unless the caller has given up."""
     if accepted.done():
         return
     if isinstance(outcome, AsyncRequest):

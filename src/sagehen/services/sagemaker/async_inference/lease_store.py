@@ -211,7 +211,8 @@ def cancellations(connection: Connection) -> list[Held]:
 def finish(
     connection: Connection, sequence: int, attempt: int, outcome: AsyncOutcome, now: float
 ) -> bool:
-    """Write the outcome; False if the request is no longer this attempt's: then publish nothing.
+    """Write the outcome; returns False if the request is no longer this attempt's: then publish
+    nothing.
 
     An inline body is kept while the request may be redriven.
     """
@@ -219,7 +220,7 @@ def finish(
 
 
 def finish_all(connection: Connection, ends: Sequence[EndedRow]) -> set[Held]:
-    """Do the same as `finish` for up to some hundreds; returns those that were ended."""
+    """Finish up to some hundreds; returns those that were ended."""
     asked = {(one.sequence, one.attempt): one for one in ends}
     held = _hold(connection, asked)
     if not held:
@@ -259,8 +260,7 @@ def _finish_row(ended: EndedRow) -> dict[str, Any]:
 
 
 def give_back(connection: Connection, sequence: int, attempt: int, *, lost: bool) -> bool:
-    """Queue the request again; False if it is no longer this attempt's. `lost` counts a lost
-    instance."""
+    """Queue a request again; False if it is no longer this attempt's."""
     given = {"of": sequence, "by": attempt, "lost": int(lost)}
     row = connection.execute(_GIVE_BACK, given).first()
     if row is None:

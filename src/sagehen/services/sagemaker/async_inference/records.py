@@ -89,7 +89,6 @@ class QueuedRequest(msgspec.Struct, frozen=True, kw_only=True):
     reclaimed: int = 0
     """Attempts whose control was lost."""
     redrives: int = 0
-    """How often it was sent again by an operator."""
     end_at: float | None = None
     """Not sent after that: `expires_at`, or later if redriven."""
     lease_until: float | None = None

@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 MOST_COUNTED = 100_000
-"""Positions are counted up to here."""
+"""The highest position counted."""
 
 MOST_FOUND = 100
 
@@ -124,7 +124,7 @@ def find(connection: Connection, endpoint_name: str, inference_id: str) -> list[
 
 
 def position(connection: Connection, endpoint_name: str, sequence: int) -> int:
-    """Returns how many requests wait before it, up to MOST_COUNTED."""
+    """Returns how many requests wait before this one, up to MOST_COUNTED."""
     before = (
         select(_COLUMNS.sequence)
         .where(
@@ -154,7 +154,8 @@ def failures(
 
 
 def cancel(connection: Connection, sequence: int, now: float) -> bool:
-    """Returns False if it has ended. The dispatcher ends it, with a failure object and a notice."""
+    """Ask the dispatcher to end a request, with a failure object and a notice; False if it has
+    ended."""
     open_ = (_COLUMNS.state == QUEUED) | (_COLUMNS.state == LEASED)
     statement = update(REQUESTS).where(_COLUMNS.sequence == sequence, open_)
     values = {"cancel_requested_at": now, "end_at": 0.0}
@@ -271,7 +272,7 @@ def take_up(connection: Connection, endpoint_name: str) -> bool:
 
 
 def drop_endpoint(connection: Connection, endpoint_name: str) -> bool:
-    """Returns False while requests have not ended."""
+    """Returns False while some of its requests have not ended."""
     columns = ENDPOINTS.c
     empty = (columns.queued == 0) & (columns.leased == 0)
     return delete_where(connection, ENDPOINTS, columns.endpoint_name == endpoint_name, empty)

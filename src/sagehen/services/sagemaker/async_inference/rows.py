@@ -1,6 +1,6 @@
 """The tables of asynchronous requests.
 
-Every index is partial, so that the cost at one end of the queue does not depend on its length.
+A queue's indexes hold only the rows searched by them, so that the queue's length costs nothing.
 """
 
 import functools
@@ -88,7 +88,7 @@ REQUESTS = Table(
     Column("lost", Integer, nullable=False),
     Column("reclaimed", Integer, nullable=False),
     Column("redrives", Integer, nullable=False),
-    # When a queued request is ended without being sent; now, if cancelled.
+    # When a queued request is ended without being sent; 0 once cancelled.
     Column("end_at", Double, nullable=False),
     Column("cancel_requested_at", Double),
     Column("worker", String(512)),

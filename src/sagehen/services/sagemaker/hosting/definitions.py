@@ -48,13 +48,7 @@ Record = TypeVar("Record", bound=DefinedRecord)
 
 
 class Definitions(Generic[Record]):
-    """The operations of one kind of record.
-
-    Args:
-        said: the kind in errors.
-        resource: the kind in ARNs.
-        prefix: the kind in members, as in `ModelName`.
-    """
+    """The operations of models, or those of endpoint configs."""
 
     def __init__(self, records: NamedTable[Record], said: str, resource: str, prefix: str) -> None:
         self._records = records

@@ -58,8 +58,6 @@ def create_training_job_row(
 ) -> TrainingJobRecord:
     """Insert a training job with its tags and first event, in the caller's transaction.
 
-    The reconciler starts the job after the commit, without being told.
-
     Args:
         params: checked by `check_training_job`.
         now: seconds since the epoch.

@@ -75,7 +75,6 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
     transitions: tuple[Transition, ...]
     """At least one; the last is current."""
     attempt: int = 0
-    """Attempts begun so far."""
     retries: int = 0
     """Attempts after a lost agent or an InternalServerError."""
     phases: int = 0
@@ -88,9 +87,9 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
     failure_reason: str | None = None
     stop_requested_at: float | None = None
     ends_as: SecondaryStatus = SecondaryStatus.STOPPED
-    """The status after stopping."""
     gives_up_at: float | None = None
-    """When waiting ends: MaxWaitTimeInSeconds or, before the start, MaxPendingTimeInSeconds."""
+    """When waiting ends: MaxWaitTimeInSeconds or, before the start, MaxPendingTimeInSeconds; None
+    for no limit."""
     clock_shift: float = 0
     """By how many seconds the clock was set forward since its creation."""
     metrics: tuple[JobMetric, ...] = ()

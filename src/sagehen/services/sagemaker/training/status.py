@@ -88,7 +88,6 @@ class Course:
         self.moves.append(self.record)
 
     def stop(self, at: float, ends_as: SecondaryStatus, message: str | None = None) -> None:
-        """Begin to stop, if in progress."""
         if self.record.status is JobStatus.IN_PROGRESS:
             self.move(
                 SecondaryStatus.STOPPING,
@@ -100,7 +99,6 @@ class Course:
             )
 
     def end(self, to: SecondaryStatus, at: float, reason: str | None = None) -> None:
-        """Go to a final status."""
         at = max(at, self.record.transitions[-1].started_at, self.record.started_at or at)
         if reason is not None:
             reason = reason[:LONGEST_REASON]

@@ -34,7 +34,7 @@ LEASE_NAME = "dispatch"
 
 MOST_ENDED_AT_ONCE = 64
 MOST_RECLAIMED_AT_ONCE = 10_000
-"""More than one worker holds at once."""
+"""More leases than one worker has."""
 
 
 @dataclass
@@ -60,10 +60,8 @@ class Claims:
     """Leases what the dispatcher can take on now; called in a transaction.
 
     Args:
-        free: free slots by endpoint name.
-        room: how many requests may be taken on.
+        free: slots by endpoint name.
         first: a growing number that rotates which endpoint comes first.
-        until: when the leases end.
         fresh: this worker has just started, so its older leases are from an earlier process.
     """
 

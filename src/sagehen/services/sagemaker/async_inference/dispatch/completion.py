@@ -83,7 +83,7 @@ class CoalescingWriter(Generic[Item, Result]):
             results = await self._writes.join(partial(self._call, items))
         except Exception as error:
             if len(batch) > 1 and not isinstance(error, OperationalError | Unavailable):
-                # One item is at fault.
+                # One item is at fault: write each alone.
                 for one in batch:
                     await self._write_batch([one])
                 return
@@ -143,7 +143,7 @@ class _End(NamedTuple):
 class _Written(NamedTuple):
     ended: EndedAttempt
     told: bool = True
-    """The notice, if any, was published."""
+    """The notice was published, if any."""
 
 
 class Endings:

@@ -83,7 +83,6 @@ class AsyncDispatcher:
         self._fresh = True
         self._turns = 0
         self.on_idle: Callable[[], None] = lambda: None
-        """Called when an instance has no more requests."""
 
     @property
     def busy(self) -> frozenset[str]:

@@ -174,7 +174,6 @@ def verdict(
 
     Args:
         abandoned_to: requests up to this sequence belong to a deleted endpoint.
-        most_reclaimed: how often control may be lost over a request.
     """
     if queued.cancel_requested:
         return cancelled()

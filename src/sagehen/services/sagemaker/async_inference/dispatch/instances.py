@@ -144,7 +144,6 @@ class RoutedContainers:
         return frozenset(place.instance_id for place in places if place.outstanding)
 
     def _open(self, endpoint_name: str) -> Sequence[tuple[VariantRoute, list[RoutedContainer]]]:
-        """Returns the variants that take requests, without resting instances."""
         variants = self._variants.get(endpoint_name, ())
         # As in the gateway: if all weights are 0, the chances are equal.
         weighted = [one for one in variants if one[0].weight > 0] or variants

@@ -39,7 +39,6 @@ class Spool:
 
     Args:
         patience: retries while the disk is full, rather than invoking again.
-        most_bytes: longer answers are refused.
         kept_bytes: how much stays in memory, for a notice.
     """
 
@@ -156,7 +155,6 @@ class FoundOutput(NamedTuple):
 
 
 def mark_of(queued: QueuedRequest) -> str:
-    """Marks a request's outputs until it is redriven."""
     return f"{queued.request.request_id}/{queued.redrives}"
 
 
@@ -196,7 +194,6 @@ class OutputWriter:
         try:
             self._objects.put(location.bucket, location.key, draft, attributes)
         finally:
-            # Does nothing once the draft has become the object.
             draft.discard()
 
     async def find(self, queued: QueuedRequest) -> FoundOutput | None:

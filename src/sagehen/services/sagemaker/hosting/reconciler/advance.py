@@ -79,7 +79,6 @@ def variant_key(instance: InstanceRecord) -> VariantKey:
 
 
 def _grows(current: Deployment | None, target: Deployment) -> bool:
-    """Whether `target` needs more instances than `current`."""
     if current is None or current.deployment_id != target.deployment_id:
         return True
     had = {variant.name: variant.instance_count for variant in current.all_variants}

@@ -100,7 +100,7 @@ class InstanceRequests:
 
 
 class EndpointPass:
-    """Takes passes, one at a time; may lose its memory of retries and departed routes."""
+    """Takes passes, one at a time; its memory of retries and departed routes may be lost."""
 
     def __init__(
         self,

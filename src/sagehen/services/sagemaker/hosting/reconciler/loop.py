@@ -70,7 +70,6 @@ class EndpointLoop(LeasedLoop):
         )
         self._watch = AgentWatch(agent.instances, instances_by_id, clock, self._wake.set)
         self._refused: dict[str, InstanceReport] = {}
-        """By id: instances that the agent refused."""
 
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [self._watch.run()]
@@ -117,6 +116,5 @@ class EndpointLoop(LeasedLoop):
             self._wake.set()
 
     def _reports(self) -> Reports | None:
-        """Returns the agent's reports and its refusals."""
         said = self._watch.reports
         return said if said is None or not self._refused else {**self._refused, **said}

@@ -63,7 +63,6 @@ class EndpointStep:
     retries: Mapping[str, Retry] = field(default_factory=dict)
     """Replaces `Facts.retries`."""
     wake_at: float | None = None
-    """When to plan again."""
 
     @property
     def writes(self) -> bool:
@@ -198,7 +197,6 @@ def _new_instance(
 
 
 def _dropped(instances: tuple[InstanceRecord, ...], reports: Reports | None) -> tuple[str, ...]:
-    """Returns retired instances that the agent no longer has."""
     if reports is None:
         return ()
     return tuple(
@@ -220,7 +218,6 @@ def _changed(
 def _retries(
     instances: tuple[InstanceRecord, ...], endpoint: EndpointRecord | None, facts: Facts
 ) -> dict[str, Retry]:
-    """Returns the retry times of instances that failed in service."""
     current = endpoint.current.deployment_id if endpoint and endpoint.current else None
     retries: dict[str, Retry] = {}
     for one in instances:
@@ -243,7 +240,6 @@ def _is_due(known: Retry | None, now: float) -> bool:
 def _to_start(
     instances: tuple[InstanceRecord, ...], facts: Facts, retries: Mapping[str, Retry]
 ) -> tuple[InstanceSpec, ...]:
-    """Returns instances that the agent does not know, or that are due for a retry."""
     if facts.reports is None:
         return ()
     again = {

@@ -61,7 +61,6 @@ def assign_columns(wanted: Iterable[str], before: Mapping[str, int]) -> dict[str
 
 
 def columns_of(routes: Mapping[str, Route]) -> dict[str, int]:
-    """Returns columns by instance id, or by `instance id/hostname`."""
     return {
         key: column
         for route in routes.values()
@@ -87,7 +86,6 @@ def _held(route: Route) -> Iterator[tuple[str, int | None]]:
 
 
 def _keys(variant: VariantRoute, instance: InstanceRoute) -> list[str]:
-    """Returns the containers' keys, if they are invoked directly."""
     if variant.mode is not ExecutionMode.DIRECT:
         return []
     return [f"{instance.instance_id}/{container.hostname}" for container in variant.containers]
@@ -177,7 +175,6 @@ def build_routes(
     """Build the route of each endpoint that serves, even without instances.
 
     Args:
-        instances: by endpoint name.
         reports: None while the agent is away: then the records count.
         before: the table in force, whose columns are kept.
     """

@@ -34,7 +34,7 @@ class AgentView:
         return frozenset(one for one in self._reports if ("delete", one) not in self._told)
 
     def look(self, reports: Mapping[str, JobReport] | None) -> None:
-        """Take over the agent's reports; None while it is away."""
+        """`reports` is None while the agent is away."""
         self._reports = reports
         if reports is None:
             self._taken.clear()
@@ -46,7 +46,6 @@ class AgentView:
         self._told = {(verb, one) for verb, one in self._told if one in reports}
 
     def forget_all_but(self, newest: frozenset[str]) -> None:
-        """Forget attempts that are no job's newest."""
         self._seen &= newest
         self._taken &= newest
         self._asked &= newest

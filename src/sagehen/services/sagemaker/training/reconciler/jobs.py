@@ -53,7 +53,6 @@ def add_metrics(
     after: TrainingJobRecord,
     most_series: int,
 ) -> None:
-    """Keep the metrics that are new in `after` for CloudWatch."""
     batch: dict[tuple[Series, int], Statistics] = {}
     for metric in set(after.metrics) - set(before.metrics):
         series = Series(JOB_HOST, metric.name, (("TrainingJobName", after.name),))
@@ -95,14 +94,13 @@ class AttemptRequests:
 
     put: tuple[JobSpec, ...] = ()
     stop: tuple[str, ...] = ()
-    """ids of attempts"""
     delete: tuple[str, ...] = ()
     newest: frozenset[str] = frozenset()
     """The newest attempts of all ACTIVE jobs."""
     again: bool = False
     gives_up_at: float | None = None
     settled: bool = False
-    """No job runs or waits, and there is nothing to ask."""
+    """nothing to do until an event"""
 
 
 class JobPass:
@@ -158,8 +156,11 @@ class JobPass:
         return self._asks(running, view, now, more)
 
     def leftovers(self, view: AgentView) -> AttemptRequests:
-        """Returns requests to delete attempts that no job has. Safe without the lease: its holder
-        has given these up, and an agent has only attempts that were in rows before."""
+        """Returns requests to delete attempts without a job.
+
+        Safe without the lease: its holder gave these up, and attempts are in rows before an agent
+        has them.
+        """
         with self._database.read() as connection:
             running = training_jobs.active(connection)
         newest = frozenset(one.attempt_id for one in running)
@@ -198,7 +199,7 @@ class JobPass:
         return plan_job(record, view.sight(record), now, self._limits.restarts)
 
     def _room(self, running: int, view: AgentView) -> int:
-        """Returns how many more jobs may run; 0 without an agent."""
+        """Returns 0 without an agent."""
         return max(0, self._limits.running - running) if view.is_there else 0
 
     def _advance(

@@ -77,7 +77,6 @@ def plan_job(record: TrainingJobRecord, sight: Sight, now: float, max_restarts: 
 
 
 def admit(record: TrainingJobRecord, now: float) -> Course:
-    """Start the next attempt of a WAITING job."""
     course = Course(record)
     if record.secondary is SecondaryStatus.STARTING:
         # The job was created with this status; only the message changes.
@@ -96,7 +95,6 @@ def admit(record: TrainingJobRecord, now: float) -> Course:
 
 
 def give_up(record: TrainingJobRecord, now: float) -> Course:
-    """End a WAITING job that waited too long or was told to stop."""
     course = Course(record)
     if record.wait_ends_at is not None and record.wait_ends_at <= now:
         course.stop(now, SecondaryStatus.MAX_WAIT_TIME_EXCEEDED)
@@ -114,7 +112,6 @@ def _has_waited_too_long(record: TrainingJobRecord, now: float) -> bool:
 
 
 def _follow(course: Course, report: JobReport) -> None:
-    """Take over the phases and the outcome of an attempt."""
     report = _without_nonsense(report)
     for change in report.phases[course.record.phases :]:
         _enter(course, report, change)
@@ -154,7 +151,6 @@ def _without_nonsense(report: JobReport) -> JobReport:
 
 
 def _are_news(record: TrainingJobRecord, report: JobReport) -> bool:
-    """Whether the metrics are worth a write of their own."""
     known = max((one.at for one in record.metrics), default=0.0)
     newest = max((one.at for one in report.metrics), default=0.0)
     return newest - known >= METRICS_SECONDS
