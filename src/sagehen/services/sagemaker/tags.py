@@ -34,7 +34,6 @@ _KINDS = {
 
 
 def add_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns all tags of the resource."""
     arn, given = params["ResourceArn"].lower(), check_tags(params["Tags"])
     with call.database.write() as connection:
         _check_resource(call, connection, arn)
@@ -66,7 +65,7 @@ def delete_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_tags(given: list[dict[str, str]]) -> dict[str, str]:
-    """Returns tags by key; refuses duplicate and reserved keys."""
+    """Returns tags by key; raises AwsError for duplicate and reserved keys."""
     keys = [tag["Key"] for tag in given]
     if reserved := [key for key in keys if key.lower().startswith(_RESERVED_PREFIX)]:
         raise refused(

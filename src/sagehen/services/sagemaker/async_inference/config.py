@@ -38,7 +38,8 @@ _PATHS = ("S3OutputPath", "S3FailurePath")
 
 
 def check_async_config(params: dict[str, Any]) -> None:
-    """Check AsyncInferenceConfig, all but its models; `check_shadow` refuses shadow variants."""
+    """Check AsyncInferenceConfig, all but its models; raises AwsError. `check_shadow` refuses
+    shadow variants."""
     asynchronous = params.get("AsyncInferenceConfig")
     if asynchronous is None:
         return
@@ -88,7 +89,7 @@ def plan_async(
 def make_default_bucket(call: RequestContext, config_name: str) -> None:
     """Create the default output bucket if the config names no output path.
 
-    Not in the transaction that deploys: the object store may be far away.
+    Call it before the transaction that deploys: the object store may be far away.
     """
     with call.database.read() as connection:
         config = endpoint_configs.get(connection, config_name)

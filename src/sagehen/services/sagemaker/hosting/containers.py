@@ -1,4 +1,5 @@
-"""Checks of a model's containers, and the specs of the containers that run."""
+"""Checks of a model's containers (they raise AwsError), and the specs of the containers that
+run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -42,8 +42,8 @@ __all__ = ["Machine", "check_capacity", "copy_config", "look_up_versions", "reta
 def look_up_versions(call: RequestContext, config_name: str) -> Mapping[str, str]:
     """Returns the current ETags of a config's model data, by address.
 
-    Instances that restart later get the same data, even if the object was overwritten. Not in the
-    transaction that deploys: the object store may be far away.
+    Instances that restart later get the same data, even if the object was overwritten. Call it
+    before the transaction that deploys: the object store may be far away.
     """
     with call.database.read() as connection:
         config = endpoint_configs.get(connection, config_name)

@@ -57,7 +57,7 @@ __all__ = [
 
 
 def check_deployment_config(given: dict[str, Any] | None) -> None:
-    """Allow only all-at-once blue/green, which is what every update does."""
+    """Raise AwsError for all but all-at-once blue/green, which every update does."""
     if given is None:
         return
     if "BlueGreenUpdatePolicy" in given and "RollingUpdatePolicy" in given:

@@ -1,4 +1,4 @@
-"""Checks that a model's data exists, as SageMaker does when a model is created."""
+"""Checks that a model's data exists, as SageMaker does at CreateModel; raises AwsError."""
 
 import re
 from typing import Any

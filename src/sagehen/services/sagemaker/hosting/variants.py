@@ -1,4 +1,4 @@
-"""Checks of an endpoint config's variants, and the plans they become when deployed."""
+"""Checks of an endpoint config's variants (they raise AwsError), and the plans they become."""
 
 import math
 from collections.abc import Iterable, Mapping

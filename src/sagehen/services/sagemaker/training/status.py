@@ -63,7 +63,6 @@ class Course:
         """The job after each new transition."""
 
     def note(self, **changes: Any) -> None:
-        """Change fields without a transition."""
         self.record = msgspec.structs.replace(self.record, **changes)
 
     def move(

@@ -104,7 +104,6 @@ class RoutedContainers:
 
     @property
     def addresses(self) -> set[str]:
-        """Includes instances that left the routes but still work."""
         return {place.address for place in (*self._places.values(), *self._left)}
 
     def first_variant(self, endpoint_name: str) -> str | None:
