@@ -1,4 +1,4 @@
-"""The errors that hosting operations answer with, in SageMaker's words where they are known."""
+"""The errors of SageMaker's operations, in its own words where these are known."""
 
 from sagehen.wire.errors import AwsError
 
@@ -14,17 +14,16 @@ __all__ = [
 
 
 def refused(message: str) -> AwsError:
-    """SageMaker has one code for all that is wrong with a hosting request."""
+    """Returns SageMaker's one error for all invalid requests."""
     return AwsError("ValidationException", message, 400)
 
 
 def not_built(feature: str) -> AwsError:
-    """A part of SageMaker that is not here: better refused than accepted and not done."""
+    """Refuse a feature that Sagehen does not have, rather than ignore it."""
     return refused(f"Not implemented by Sagehen yet: {feature}.")
 
 
 def missing(kind: str, arn: str) -> AwsError:
-    """`kind` is `model`, `endpoint configuration` or `endpoint`."""
     return refused(f'Could not find {kind} "{arn}".')
 
 
@@ -33,7 +32,7 @@ def existing(kind: str, arn: str) -> AwsError:
 
 
 def in_progress(arn: str) -> AwsError:
-    """Also what DeleteEndpoint answers."""
+    """Returns DeleteEndpoint's error, too."""
     return refused(f'Cannot update in-progress endpoint "{arn}".')
 
 
@@ -42,7 +41,6 @@ def over_limit(message: str) -> AwsError:
 
 
 def quota_exceeded(quota: str, limit: int, used: int, delta: int, why: str) -> AwsError:
-    """More of what `quota` counts was asked for than there may be; `why` says what sets it."""
     return over_limit(
         f"The account-level service limit '{quota}' is {limit} Instances, with current utilization "
         f"of {used} Instances and a request delta of {delta} Instances. Please use AWS Service "

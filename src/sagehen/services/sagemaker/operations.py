@@ -1,4 +1,4 @@
-"""The operations of the sagemaker service, by name. One that is not here is refused by name."""
+"""The operations of the sagemaker service, by name."""
 
 from sagehen.frame.context import Operation
 from sagehen.services.sagemaker.hosting.definitions import (

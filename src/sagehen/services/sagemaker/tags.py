@@ -34,7 +34,6 @@ _KINDS = {
 
 
 def add_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Set tags of a resource, over those of the same key; answers all that it then has."""
     arn, given = params["ResourceArn"].lower(), check_tags(params["Tags"])
     with call.database.write() as connection:
         _check_resource(call, connection, arn)
@@ -48,7 +47,7 @@ def add_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """All tags of a resource: the smallest page there is holds as many as there may be."""
+    """Returns all tags: the smallest page holds MOST_TAGS."""
     if "NextToken" in params:
         raise refused("Invalid pagination token.")
     arn = params["ResourceArn"].lower()
@@ -58,7 +57,6 @@ def list_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def delete_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Take tags off a resource; keys that it has not are no error."""
     arn = params["ResourceArn"].lower()
     with call.database.write() as connection:
         _check_resource(call, connection, arn)
@@ -67,11 +65,7 @@ def delete_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_tags(given: list[dict[str, str]]) -> dict[str, str]:
-    """The tags of a request by their keys.
-
-    Raises:
-        AwsError: a key comes twice, or is one that only AWS may set.
-    """
+    """Returns tags by key; raises AwsError for duplicate and reserved keys."""
     keys = [tag["Key"] for tag in given]
     if reserved := [key for key in keys if key.lower().startswith(_RESERVED_PREFIX)]:
         raise refused(

@@ -1,22 +1,18 @@
-"""`/_sagehen/stacks/…`: the records by which `sagehen apply` knows what it has made.
+"""`/_sagehen/stacks/…`: stores what `sagehen apply` has made of each template.
 
-GET    …?after=&limit=               the stacks by name, without their content
+GET    …?after=&limit=               stacks by name, without their content
 GET    …/{name}                      {"name", "version", "created_at", "modified_at", "content",
                                      "claim": {"holder", "who", "since", "expires_at"} or null}
-PUT    …/{name}                      write it; answers the stack as it is then
-DELETE …/{name}?version=&holder=     forget it
+PUT    …/{name}                      write; returns the new stack
+DELETE …/{name}?version=&holder=     delete
 
 The body of PUT is
 
     {"version": 3, "holder": "…", "who": "anna@host", "claim_seconds": 60, "content": {…}}
 
-`version` is the one that was read, and 0 where there is none: a stack that somebody has written
-since is refused with 409. `claim_seconds` keeps all other holders from writing for so long; with
-0 the claim is given back. `over` names the holder of a claim that is known to be dead.
-
-The stacks: one row each, from the first apply to the end of delete.
-
-Stacks: what `sagehen apply` keeps of what it has made of a template.
+`version` is the one that was read, 0 for none; if another client has written since, the answer
+is 409. `claim_seconds` keeps other holders from writing for so long; 0 ends the claim. `over`
+names the holder of a claim that is known to be dead.
 """
 
 from datetime import UTC, datetime
@@ -47,10 +43,10 @@ __all__ = [
 
 
 class StackClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Who works on a stack now. One that is not renewed in time is no claim any more."""
+    """Who works on a stack now; a claim ends unless it is renewed."""
 
     holder: str
-    """Of one run, and of no other."""
+    """One run of `sagehen apply`."""
     who: str
     """For people: user, machine and process."""
     since: float
@@ -63,11 +59,11 @@ class StackRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     version: int
-    """One more with every write."""
+    """grows by one with every write"""
     created_at: float
     modified_at: float
     content: dict[str, Any]
-    """The client's: nothing here reads it."""
+    """Opaque to the server."""
     claim: StackClaim | None = None
 
 
@@ -84,18 +80,18 @@ STACKS = Table(
 
 
 def insert(connection: Connection, record: StackRecord) -> bool:
-    """Add a stack; False where there is one of its name."""
+    """Returns False if the name is taken."""
     return rows.insert_new(connection, STACKS, record)
 
 
 def get(connection: Connection, name: str, lock: bool = False) -> StackRecord | None:
-    """The stack of that name; with `lock`, nobody else writes it until this transaction ends."""
+    """Returns the stack; with `lock`, nobody else can write it until this transaction ends."""
     found = rows.select_records(connection, STACKS, StackRecord, STACKS.c.name == name, lock=lock)
     return found[0] if found else None
 
 
 def update(connection: Connection, record: StackRecord) -> None:
-    """Write all of `record`; read what you change by `get` with `lock`."""
+    """Read the record before by `get` with `lock`."""
     rows.update_where(connection, STACKS, record, STACKS.c.name == record.name)
 
 
@@ -104,7 +100,7 @@ def delete(connection: Connection, name: str) -> None:
 
 
 def list_page(connection: Connection, after: str, limit: int) -> list[dict[str, Any]]:
-    """Stacks by name behind `after`, without their content."""
+    """Lists stacks without their content."""
     columns = [column for column in STACKS.c if column.name != "content"]
     statement = select(*columns).where(STACKS.c.name > after).order_by(STACKS.c.name).limit(limit)
     return [dict(row) for row in connection.execute(statement).mappings()]
@@ -130,7 +126,6 @@ _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,127}$")]
 
 
 def stack_routes(database: Database, clock: Clock) -> list[Route]:
-    """What answers at `/_sagehen/stacks`."""
     paths = _StackPaths(database, clock)
     named = {"GET": paths.read, "PUT": paths.put, "DELETE": paths.delete}
     return [
@@ -178,7 +173,6 @@ class _StackPaths:
     def _check(
         self, name: str, kept: StackRecord | None, version: int, holder: str, over: str | None
     ) -> None:
-        """Whether this holder may write over what it has read."""
         claim = kept.claim if kept else None
         if (
             kept is not None
@@ -219,8 +213,7 @@ class _StackPaths:
 
 
 def _holds(written_at: float, claim: StackClaim, now: float) -> bool:
-    """Whether a claim is in force. One written later than it can last means that the clock was set
-    back since: it would hold for so much longer."""
+    """Whether a claim is in force; a clock set back by more than the claim's length ends it."""
     seconds = claim.expires_at - written_at
     return written_at - seconds <= now < claim.expires_at
 

@@ -1,7 +1,5 @@
-"""What makes an endpoint asynchronous: AsyncInferenceConfig, and what goes with it.
-
-Whether an asynchronous endpoint's topics are there: each gets SageMaker's TestNotification.
-"""
+"""AsyncInferenceConfig: its checks, the plan it becomes, and the test notifications to its
+topics."""
 
 import logging
 import uuid
@@ -40,14 +38,8 @@ _PATHS = ("S3OutputPath", "S3FailurePath")
 
 
 def check_async_config(params: dict[str, Any]) -> None:
-    """Check what CreateEndpointConfig is given with AsyncInferenceConfig; its models come later.
-
-    Lengths, patterns and ranges are held against the service model before.
-
-    Raises:
-        AwsError: a path is no address of S3, or there is something that goes with no asynchronous
-            endpoint. A shadow variant is refused by its own rules.
-    """
+    """Check AsyncInferenceConfig, all but its models; raises AwsError. `check_shadow` refuses
+    shadow variants."""
     asynchronous = params.get("AsyncInferenceConfig")
     if asynchronous is None:
         return
@@ -55,7 +47,7 @@ def check_async_config(params: dict[str, Any]) -> None:
     for member in _PATHS:
         if member in output:
             _check_path(member, output[member])
-    # The member's own default is that capture is on.
+    # EnableCapture defaults to true.
     if params.get("DataCaptureConfig", {"EnableCapture": False}).get("EnableCapture", True):
         raise _not_with_async("data capture (DataCaptureConfig with EnableCapture)")
     for variant in params["ProductionVariants"]:
@@ -64,11 +56,6 @@ def check_async_config(params: dict[str, Any]) -> None:
 
 
 def check_async_models(definition: dict[str, Any], models: Iterable[ModelRecord]) -> None:
-    """Check the models of a config's variants.
-
-    Raises:
-        AwsError: the config is asynchronous, and a model is of a kind that goes with none.
-    """
     if "AsyncInferenceConfig" not in definition:
         return
     for model in models:
@@ -82,7 +69,6 @@ def check_async_models(definition: dict[str, Any], models: Iterable[ModelRecord]
 def plan_async(
     definition: dict[str, Any], settings: Settings, endpoint_name: str
 ) -> AsyncPlan | None:
-    """What a stored config says; None where it is of no asynchronous endpoint."""
     asynchronous = definition.get("AsyncInferenceConfig")
     if asynchronous is None:
         return None
@@ -101,9 +87,9 @@ def plan_async(
 
 
 def make_default_bucket(call: RequestContext, config_name: str) -> None:
-    """Make the bucket of the outputs of a config that names none, where it is not there.
+    """Create the default output bucket if the config names no output path.
 
-    Before the transaction that deploys: the object store may be far away.
+    Call it before the transaction that deploys: the object store may be far away.
     """
     with call.database.read() as connection:
         config = endpoint_configs.get(connection, config_name)
@@ -114,12 +100,12 @@ def make_default_bucket(call: RequestContext, config_name: str) -> None:
 
 
 def _default_bucket(settings: Settings) -> str:
-    """The SageMaker SDK's."""
+    """Returns the SageMaker SDK's bucket."""
     return f"sagemaker-{settings.region}-{settings.account_id}"
 
 
 def _default_path(settings: Settings, endpoint_name: str) -> str:
-    """Where the SageMaker SDK has outputs go that are given no place."""
+    """Returns the SageMaker SDK's path."""
     return f"s3://{_default_bucket(settings)}/async-endpoint-outputs/{endpoint_name}"
 
 
@@ -144,10 +130,9 @@ _MESSAGE = '{"eventVersion":"1.0","eventSource":"aws:sagemaker","eventName":"Tes
 
 
 def try_topics(call: RequestContext, connection: Connection, plan: AsyncPlan | None) -> str | None:
-    """Publish a TestNotification to each topic of `plan`; why that is the end of the deployment.
+    """Publish a TestNotification to each topic of `plan`; returns why the deployment must fail.
 
-    None where all are there, or where `topics_required` is off: then a line in the log tells of
-    those that are missing.
+    If `topics_required` is off, missing topics are only logged.
     """
     wanted = (plan.success_topic, plan.error_topic) if plan else ()
     missing = [

@@ -1,8 +1,4 @@
-"""Puts asynchronous requests into the queue: many in one transaction, each answered when it is
-on disk.
-
-Where an asynchronous request's answer will be: promised before it is made.
-"""
+"""Puts asynchronous requests into the queue, many in one transaction."""
 
 import asyncio
 from collections import deque
@@ -25,13 +21,13 @@ __all__ = ["AsyncIntake", "NewRequest", "promise_output"]
 def promise_output(
     plan: AsyncPlan, request_id: str, extension: str | None = None, filename: str | None = None
 ) -> OutputTarget:
-    """The objects that may come of a request: one for its answer, one for its failure.
+    """Returns where a request's answer or failure will be written.
 
-    Their names come from our own id, never from the InferenceId, which may be anything at all.
+    Names come from Sagehen's id, never from the InferenceId, which may be any text.
 
     Args:
         extension: S3OutputPathExtension, a folder below both paths.
-        filename: Filename, taken as it is; `-error` goes before its own extension.
+        filename: the failure's has `-error` before its extension.
     """
     name = filename or f"{request_id}.out"
     stem, dot, ending = name.rpartition(".") if "." in name else (name, "", "")
@@ -46,23 +42,22 @@ def promise_output(
 
 
 def _join(path: str, extension: str | None, name: str) -> str:
-    """One slash between parts, whether or not they bring some; the form of the address stays."""
     parts = (path.removesuffix("/"), (extension or "").strip("/"), name)
     return "/".join(filter(None, parts))
 
 
 TTL_SECONDS = 21_600
-"""RequestTTLSeconds where it is not given; the model has its bounds and no default."""
+"""Sagehen's default of RequestTTLSeconds: the model has none."""
 TIMEOUT_SECONDS = 900
-"""InvocationTimeoutSeconds where it is not given."""
+"""InvocationTimeoutSeconds' default."""
 
 MOST_IN_BATCH = 256
 MOST_WAITING_BYTES = 128 * 2**20
-"""Inline bodies of all requests that are not on disk yet."""
+"""Of all inline bodies not on disk yet."""
 
 
 class NewRequest(NamedTuple):
-    """A request that is to be queued."""
+    """A request to be queued."""
 
     request_id: str
     inference_id: str
@@ -82,10 +77,10 @@ class _Waiting(NamedTuple):
 
 
 class AsyncIntake:
-    """For one event loop.
+    """Queues requests; for one event loop.
 
     Args:
-        queued: told the names of the endpoints that have got requests, once these are on disk.
+        queued: gets the endpoints' names once their requests are on disk.
     """
 
     def __init__(self, writes: GroupCommit, account_id: str, queued: Callable[[str], None]) -> None:
@@ -97,10 +92,10 @@ class AsyncIntake:
         self._writing: asyncio.Task[None] | None = None
 
     async def put(self, request: NewRequest) -> AsyncRequest:
-        """The request as it was queued; it survives everything from now on.
+        """Queue a request; then it survives crashes.
 
         Raises:
-            AwsError: its endpoint does not take it, or too much waits for the disk.
+            AwsError: the endpoint does not take it, or too much waits for the disk.
             StateFull: there is no room for it.
         """
         size = len(request.body or b"")
@@ -120,7 +115,6 @@ class AsyncIntake:
             self._bytes -= size
 
     async def _write_all(self) -> None:
-        """One batch after the other: what comes while one is written makes the next."""
         try:
             while self._waiting:
                 count = min(len(self._waiting), MOST_IN_BATCH)
@@ -146,7 +140,7 @@ class AsyncIntake:
     def _queue(
         self, connection: Connection, requests: Sequence[NewRequest]
     ) -> list[AsyncRequest | AwsError]:
-        """What came of each of `requests`. Runs in the thread that writes."""
+        """Runs in the thread that writes."""
         names = sorted({one.params["EndpointName"] for one in requests})
         plans = {name: self._plan(connection, name) for name in names}
         outcomes = [_accept(one, plans[one.params["EndpointName"]]) for one in requests]
@@ -160,10 +154,8 @@ class AsyncIntake:
         return outcomes
 
     def _plan(self, connection: Connection, name: str) -> AsyncPlan | AwsError:
-        """What the endpoint does with requests, or why it takes none.
-
-        Read with its row locked: none is queued for an endpoint behind the back of its deletion.
-        """
+        """Returns the endpoint's plan, or why it takes no requests. Locks the row against
+        deletion."""
         record = endpoints.get_for_update(connection, name)
         serves = record is not None and record.name == name and record.status in SERVING
         if record is None or not serves or record.current is None:
@@ -205,7 +197,7 @@ def _accept(new: NewRequest, plan: AsyncPlan | AwsError) -> AsyncRequest | AwsEr
 
 
 def _settle(accepted: asyncio.Future[AsyncRequest], outcome: AsyncRequest | BaseException) -> None:
-    """Unless nobody waits any more: then the request is queued, or not, all the same."""
+    """Set the result, unless the caller has given up."""
     if accepted.done():
         return
     if isinstance(outcome, AsyncRequest):

@@ -1,12 +1,8 @@
-"""InvokeEndpointAsync, on a way of its own: it is called as often as InvokeEndpoint is.
+"""The ASGI application for InvokeEndpointAsync, which is called as often as InvokeEndpoint.
 
-scope → who signed it → parameters → queue, on disk → 202
+scope → signature → parameters → queue, on disk → 202
 
-What InvokeEndpointAsync is asked: read from its head and held against the service model.
-
-botocore checks next to nothing of it.
-
-Identifiers that sort as they were made: UUID version 7 of RFC 9562.
+Parameters are checked here: botocore checks next to nothing of them.
 """
 
 import hashlib
@@ -58,7 +54,7 @@ LONGEST_BODY_BYTES: int = _MEMBERS["Body"].metadata["max"]
 
 
 def endpoint_in_path(raw_path: str) -> str | None:
-    """The endpoint that a path invokes asynchronously; None where it is another path."""
+    """Returns None for another path."""
     if not (raw_path.startswith(_BEFORE_NAME) and raw_path.endswith(_BEHIND_NAME)):
         return None
     name = raw_path[len(_BEFORE_NAME) : -len(_BEHIND_NAME)]
@@ -66,10 +62,10 @@ def endpoint_in_path(raw_path: str) -> str | None:
 
 
 def read_parameters(endpoint_name: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
-    """The operation's members that were given, by their names in the model.
+    """Returns the given members by their names in the model.
 
     Raises:
-        AwsError: ValidationError for a value that the operation does not take.
+        AwsError: ValidationError.
     """
     params: dict[str, Any] = {"EndpointName": endpoint_name}
     for header, name, kind in _HEADERS:
@@ -112,7 +108,7 @@ def _check_input(params: Mapping[str, Any]) -> None:
 
 
 def _check_extension(extension: str) -> None:
-    """S3 would take such a key; whatever makes paths of keys must not be led astray by it."""
+    """Refuse keys that S3 takes but that mislead programs which turn keys into paths."""
     if {".", ".."} & set(extension.split("/")):
         raise validation_error(
             f"S3OutputPathExtension {extension} must not have the segments `.` and `..`."
@@ -127,10 +123,10 @@ _VARIANT_BITS = 3 << 62
 
 
 def ordered_id(now: float) -> str:
-    """A new one, made `now` (seconds since the epoch).
+    """Returns a new UUID version 7 (RFC 9562), made at `now` (seconds since the epoch).
 
-    What is looked up by such ids lies together by age, so that a new row goes to the end of an
-    index. Random ones hit a page each: with a million rows, an insert was four times as dear.
+    It sorts by age, so that a new row goes to the end of an index: with a million rows, an insert
+    with a random id was four times as slow.
     """
     milliseconds = int(now * 1000) & (1 << 48) - 1
     number = milliseconds << 80 | int.from_bytes(os.urandom(_RANDOM_BYTES))
@@ -148,8 +144,7 @@ _Fields = list[tuple[bytes, bytes]]
 
 
 def invokes_asynchronously(scope: Scope) -> bool:
-    """Whether it is InvokeEndpointAsync. An object of a bucket called `endpoints` may have such a
-    path, and S3 posts with a query."""
+    """Excludes uploads by POST to a bucket named `endpoints`, whose paths may look the same."""
     return (
         scope["method"] == "POST"
         and b"upload" not in scope["query_string"]
@@ -195,7 +190,7 @@ class AsyncInvocations:
     async def _accept(self, head: Request, body: bytes, request_id: str) -> AsyncRequest:
         now = self._clock.now()
         digest = hashlib.sha256(body).hexdigest()
-        # As of InvokeEndpoint: what a prediction is made from may be left open.
+        # As for InvokeEndpoint, the body may be unsigned.
         self._verifier.verify(head, digest, now, service=SIGNED_SERVICE, unsigned_body=True)
         name = endpoint_in_path(head.raw_path) or ""
         params = read_parameters(name, head.headers, body)

@@ -1,7 +1,6 @@
-"""The queue of asynchronous requests, from its workers' side: claimed for a while, kept, ended.
+"""The workers' side of the queue of asynchronous requests: lease, renew, finish, give back.
 
-A worker's claim is the row's `attempt`, which grows with each lease: what a worker says of a
-request whose attempt has moved on since does not count.
+`attempt` grows with each lease; calls with an older one have no effect.
 """
 
 from collections.abc import Collection, Sequence
@@ -51,10 +50,10 @@ __all__ = [
 ]
 
 Held = tuple[int, int]
-"""The sequence of a request, and the attempt that is ours."""
+"""sequence and attempt"""
 
 _MOST_AT_ONCE = 500
-"""Parameters have a bound in a statement."""
+"""Statements have a bound on their parameters."""
 
 _COLUMNS = REQUESTS.c
 
@@ -62,9 +61,9 @@ _COLUMNS = REQUESTS.c
 _NOBODYS: dict[str, Any] = {"worker": None, "lease_until": None}
 
 
-# Statements are made once: to make one takes several times as long as to run it.
+# Made once: making a statement takes several times as long as running it.
 def _waiting(where: ColumnElement[bool], order: ColumnElement[Any]) -> Select[Any]:
-    # Who is claimed by another transaction is passed over (SQLite has one writer at a time).
+    # Rows locked by another transaction are skipped (SQLite has one writer at a time).
     rows = select(_COLUMNS.sequence).where(_COLUMNS.state == QUEUED, where).order_by(order)
     return rows.limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
 
@@ -91,7 +90,7 @@ _CLAIM = (
         attempt=_COLUMNS.attempt + 1,
         worker=bindparam("worker"),
         lease_until=bindparam("lease_until"),
-        # What is ended without being sent does not start.
+        # A request ended without being sent does not start.
         started_at=func.coalesce(bindparam("started_at", type_=Double), _COLUMNS.started_at),
     )
     .returning(*REQUESTS.c)
@@ -102,7 +101,7 @@ _CANCELLED = select(_COLUMNS.sequence, _COLUMNS.attempt).where(
 _HOLD = (
     select(_COLUMNS.sequence, _COLUMNS.attempt, _COLUMNS.endpoint_name, _COLUMNS.input_location)
     .where(_COLUMNS.sequence.in_(bindparam("held", expanding=True)), _COLUMNS.state == LEASED)
-    # In their order, so that no two transactions wait for each other's row.
+    # Ordered, so that no two transactions wait for each other's row.
     .order_by(_COLUMNS.sequence)
     .with_for_update()
 )
@@ -121,7 +120,7 @@ _GIVE_BACK = (
 
 
 class EndedRow(NamedTuple):
-    """What came of a request that is worked on."""
+    """The end of a leased request."""
 
     sequence: int
     attempt: int
@@ -130,21 +129,16 @@ class EndedRow(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """What came of renewing leases: sequences."""
+    """Sequences of requests whose lease was lost, and of those that were cancelled."""
 
     lost: list[int]
-    """No longer the worker's."""
     cancelled: list[int]
-    """Still the worker's, and asked to end."""
 
 
 def lease(
     connection: Connection, endpoint_name: str, limit: int, worker: str, now: float, until: float
 ) -> list[QueuedRequest]:
-    """Claim the endpoint's first `limit` requests until then, in the order of receipt.
-
-    They are taken as they stand: one that should be ended instead of sent is the worker's to end.
-    """
+    """Lease the endpoint's oldest requests; the worker ends those that must not be sent."""
     given = {"name": endpoint_name, "most": limit}
     return _claim(connection, _FIRST, given, worker, until, started_at=now)
 
@@ -157,7 +151,7 @@ def lease_abandoned(
     worker: str,
     until: float,
 ) -> list[QueuedRequest]:
-    """Claim what waits for an endpoint that was deleted after the sequence `up_to`, to end it."""
+    """Lease requests up to the sequence `up_to`, of a deleted endpoint, to end them."""
     given = {"name": endpoint_name, "up_to": up_to, "most": limit}
     return _claim(connection, _ABANDONED, given, worker, until)
 
@@ -165,7 +159,7 @@ def lease_abandoned(
 def lease_due(
     connection: Connection, limit: int, worker: str, now: float, until: float
 ) -> list[QueuedRequest]:
-    """Claim requests that are to be ended without being sent: too old, or cancelled."""
+    """Lease expired and cancelled requests, to end them."""
     return _claim(connection, _DUE, {"most": limit, "now": now}, worker, until)
 
 
@@ -193,7 +187,6 @@ def _claim(
 
 
 def renew(connection: Connection, held: Sequence[Held], until: float) -> Renewal:
-    """Keep leases until then."""
     kept: dict[int, bool] = {}
     for start in range(0, len(held), _MOST_AT_ONCE):
         mine = tuple_(_COLUMNS.sequence, _COLUMNS.attempt).in_(held[start : start + _MOST_AT_ONCE])
@@ -212,22 +205,22 @@ def renew(connection: Connection, held: Sequence[Held], until: float) -> Renewal
 
 
 def cancellations(connection: Connection) -> list[Held]:
-    """Requests that are worked on and were asked to end."""
     return [(row.sequence, row.attempt) for row in connection.execute(_CANCELLED)]
 
 
 def finish(
     connection: Connection, sequence: int, attempt: int, outcome: AsyncOutcome, now: float
 ) -> bool:
-    """Write down what came of it; False where the request is no longer this attempt's.
+    """Write the outcome; returns False if the request is no longer this attempt's: then publish
+    nothing.
 
-    Then nothing may be told of it either. An inline body stays for as long as it may be redriven.
+    An inline body is kept while the request may be redriven.
     """
     return bool(finish_all(connection, [EndedRow(sequence, attempt, outcome, now)]))
 
 
 def finish_all(connection: Connection, ends: Sequence[EndedRow]) -> set[Held]:
-    """As `finish`, of at most some hundreds; those that were their attempt's, and are ended."""
+    """Finish up to some hundreds; returns those that were ended."""
     asked = {(one.sequence, one.attempt): one for one in ends}
     held = _hold(connection, asked)
     if not held:
@@ -245,7 +238,7 @@ def finish_all(connection: Connection, ends: Sequence[EndedRow]) -> set[Held]:
 
 
 def hold(connection: Connection, held: Collection[Held]) -> set[Held]:
-    """Those that are their attempt's, and will be until the transaction ends; of some hundreds."""
+    """Lock and return those that are still leased; up to some hundreds."""
     return set(_hold(connection, held))
 
 
@@ -267,10 +260,7 @@ def _finish_row(ended: EndedRow) -> dict[str, Any]:
 
 
 def give_back(connection: Connection, sequence: int, attempt: int, *, lost: bool) -> bool:
-    """Queue it again where it was; False where it is no longer this attempt's.
-
-    With `lost`, that counts as an attempt whose instance was lost.
-    """
+    """Queue a request again; False if it is no longer this attempt's."""
     given = {"of": sequence, "by": attempt, "lost": int(lost)}
     row = connection.execute(_GIVE_BACK, given).first()
     if row is None:
@@ -280,7 +270,7 @@ def give_back(connection: Connection, sequence: int, attempt: int, *, lost: bool
 
 
 def reclaim(connection: Connection, now: float, limit: int, worker: str | None = None) -> int:
-    """Queue again what was leased until now or earlier, or by `worker`; how many those were."""
+    """Requeue requests leased until `now` or by `worker`; returns how many."""
     over = _COLUMNS.lease_until <= now
     if worker is not None:
         over = or_(over, _COLUMNS.worker == worker)

@@ -1,4 +1,4 @@
-"""What an asynchronous endpoint's queue is like now."""
+"""Gauges of asynchronous endpoints' queues."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +19,6 @@ __all__ = ["backlogs"]
 
 
 def backlogs(connection: Connection, now: float) -> Iterator[Gauge]:
-    """Four numbers of each asynchronous endpoint."""
     found = [one for one in endpoints.all(connection) if one.current and one.current.asynchronous]
     if not found:
         return
@@ -34,7 +33,7 @@ def backlogs(connection: Connection, now: float) -> Iterator[Gauge]:
         oldest = async_requests.oldest_received_at(connection, name) if queued + leased else None
         size, count = queued + leased, serving[name]
         yield "ApproximateBacklogSize", name, size
-        # Where there is none the backlog itself: what scales by this number leaves zero by it.
+        # Without instances the whole backlog: scaling by this number must be able to leave zero.
         yield "ApproximateBacklogSizePerInstance", name, size / max(count, 1)
         yield "ApproximateAgeOfOldestRequest", name, max(0.0, now - oldest) if oldest else 0.0
         yield "HasBacklogWithoutCapacity", name, float(queued > 0 and count == 0)

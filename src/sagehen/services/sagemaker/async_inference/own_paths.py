@@ -1,11 +1,11 @@
-"""`/_sagehen/async/…`: what is beyond SageMaker's operations on asynchronous endpoints.
+"""`/_sagehen/async/…`: operators' requests about asynchronous queues.
 
-GET    …/{endpoint}                             how its queue stands
-POST   …/{endpoint}/pause, drain, resume        what becomes of the queue
+GET    …/{endpoint}                             the queue's state
+POST   …/{endpoint}/pause, drain, resume
 GET    …/{endpoint}/requests/{inference id}     state, position, attempts, times, error, places
-DELETE …/{endpoint}/requests/{inference id}     cancel, while it waits or is worked on
-GET    …/{endpoint}/failures?after=&limit=      what failed, expired or was cancelled
-POST   …/{endpoint}/redrive                     queue it again: `{"inference_id": …}`, or all
+DELETE …/{endpoint}/requests/{inference id}     cancel
+GET    …/{endpoint}/failures?after=&limit=      failed, expired and cancelled requests
+POST   …/{endpoint}/redrive                     queue again: `{"inference_id": …}`, or all
 """
 
 from functools import partial
@@ -22,7 +22,6 @@ __all__ = ["AsyncPaths"]
 
 PAGE = 100
 LARGEST_PAGE = 1000
-"""Also how many are redriven at once."""
 LARGEST_BODY_BYTES = 64 * 1024
 
 _MODES = {
@@ -33,7 +32,7 @@ _MODES = {
 
 
 class _Redrive(msgspec.Struct, forbid_unknown_fields=True):
-    """What is to be redriven; of all failures the oldest, where no InferenceId is given."""
+    """Without an InferenceId, the oldest failures are queued again."""
 
     inference_id: str | None = None
     after: int = 0
@@ -41,7 +40,7 @@ class _Redrive(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AsyncPaths:
-    """`routes` are to be served with the other own paths."""
+    """Serves the operators' requests."""
 
     def __init__(self, queues: AsyncQueues) -> None:
         self._queues = queues

@@ -1,6 +1,6 @@
-"""What operators do with the queues of asynchronous endpoints: look, cancel, redrive, pause, drain.
+"""Operators' actions on asynchronous queues: look, cancel, redrive, pause, drain.
 
-Everything here blocks: call it from a thread.
+All calls block: use a thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,15 +23,14 @@ from sagehen.state.database import Database
 __all__ = ["AsyncQueues"]
 
 MOST_POSITIONS = 10
-"""Requests of one InferenceId that are told how many wait before them."""
+"""Requests per InferenceId whose position is counted."""
 
 
 class AsyncQueues:
-    """What is told is JSON; times are seconds since the epoch.
+    """Returns JSON; times are seconds since the epoch.
 
     Args:
-        changed: told the name of an endpoint with whose queue there is something to do, once that
-            is on disk.
+        changed: called with the name of an endpoint whose queue changed, after the commit.
     """
 
     def __init__(self, database: Database, clock: Clock, changed: Callable[[str], None]) -> None:
@@ -40,13 +39,13 @@ class AsyncQueues:
         self._changed = changed
 
     def queue(self, name: str) -> dict[str, Any]:
-        """How an endpoint's queue stands. Raises NotFound."""
+        """Raises NotFound."""
         with self._database.read() as connection:
             _endpoint(connection, name)
             return _describe_queue(connection, name)
 
     def set_mode(self, name: str, mode: QueueMode) -> dict[str, Any]:
-        """Pause a queue, drain it, or open it; how it stands then. Raises NotFound."""
+        """Raises NotFound."""
         with self._database.write() as connection:
             _endpoint(connection, name)
             async_requests.set_mode(connection, name, mode)
@@ -55,15 +54,13 @@ class AsyncQueues:
         return described
 
     def requests(self, name: str, inference_id: str) -> dict[str, Any]:
-        """Those of an InferenceId, the newest first. Raises NotFound where there is none."""
         with self._database.read() as connection:
             return _describe_all(connection, _found(connection, name, inference_id))
 
     def cancel(self, name: str, inference_id: str) -> dict[str, Any]:
-        """End those of an InferenceId that have not ended; how all of them stand then.
+        """End the requests of an InferenceId that have not ended; returns all of them.
 
         Raises:
-            NotFound: there is none.
             Conflict: all have ended.
         """
         with self._database.write() as connection:
@@ -80,9 +77,9 @@ class AsyncQueues:
         return described
 
     def failures(self, name: str, after: int, limit: int) -> dict[str, Any]:
-        """A page of what failed, expired or was cancelled, the oldest first.
+        """Returns a page of failed, expired and cancelled requests, oldest first.
 
-        `next` is the `after` of the next page, None where there is none.
+        `next` is the `after` of the next page, or None.
         """
         with self._database.read() as connection:
             page = async_requests.failures(connection, name, after, limit + 1)
@@ -93,13 +90,11 @@ class AsyncQueues:
     def redrive(
         self, name: str, inference_id: str | None, after: int, limit: int
     ) -> dict[str, Any]:
-        """Queue again what failed, expired or was cancelled: of one InferenceId, or of all.
-
-        At most `limit` of them, those of all in the order of receipt, behind the sequence `after`.
-        `redriven` is how many; `next` the `after` of those that are left, None where none are.
+        """Queue failed, expired or cancelled requests again: of one InferenceId, or all after the
+        sequence `after`, oldest first.
 
         Raises:
-            NotFound: there is no such endpoint, or no such request.
+            NotFound: there is no such endpoint or request.
             Conflict: the endpoint takes no requests, or the request has not failed.
         """
         with self._database.write() as connection:
@@ -165,7 +160,7 @@ def _describe_queue(connection: Connection, name: str) -> dict[str, Any]:
 def _describe_all(connection: Connection, rows: Sequence[QueuedRequest]) -> dict[str, Any]:
     described = []
     for number, row in enumerate(rows):
-        # To count them takes a look at each that waits before it.
+        # Counting reads each request that waits before it.
         counted = row.state is AsyncState.QUEUED and number < MOST_POSITIONS
         described.append(_describe(row, _position(connection, row) if counted else None))
     return {"requests": described}
@@ -179,10 +174,9 @@ def _describe(row: QueuedRequest, position: int | None = None) -> dict[str, Any]
         "inference_id": request.inference_id,
         "endpoint": request.endpoint_name,
         "state": row.state.value,
-        # How many are to be sent before it.
         "position": position,
         "cancel_requested": row.cancel_requested,
-        # To be ended without being sent is no attempt.
+        # A request that was ended without being sent was not attempted.
         "attempts": 0 if row.started_at is None else row.attempt,
         "lost_instances": row.lost,
         "redrives": row.redrives,
@@ -194,7 +188,7 @@ def _describe(row: QueuedRequest, position: int | None = None) -> dict[str, Any]
         "input_location": request.input_location,
         "output_location": request.output.location,
         "failure_location": request.output.failure_location,
-        # What came of it, where it has ended: the object that was written, and why it failed.
+        # Set once it has ended.
         "location": outcome and outcome.location,
         "failure_reason": outcome and outcome.failure_reason,
         "container_status": outcome and outcome.status,

@@ -1,4 +1,4 @@
-"""Requests that outlive their call: what an asynchronous endpoint was told, and where it stands."""
+"""Asynchronous requests and the queues of their endpoints."""
 
 from enum import StrEnum
 
@@ -16,15 +16,15 @@ __all__ = [
 
 
 class AsyncState(StrEnum):
-    """Where a request stands; the last four are final."""
+    """A request's state; the last four are final."""
 
     QUEUED = "QUEUED"
     LEASED = "LEASED"
-    """A worker has it until its lease runs out."""
+    """A worker has the request until its lease runs out."""
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     EXPIRED = "EXPIRED"
-    """It waited for longer than RequestTTLSeconds."""
+    """Waited longer than RequestTTLSeconds."""
     CANCELLED = "CANCELLED"
 
     @property
@@ -33,10 +33,10 @@ class AsyncState(StrEnum):
 
 
 class OutputTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a request's answer goes and who is told: promised when it was accepted, kept since."""
+    """Where the answer goes, and the topics to notify."""
 
     location: str
-    """The URI that the 202 told."""
+    """URI, as in the 202's header."""
     failure_location: str | None = None
     success_topic: str | None = None
     error_topic: str | None = None
@@ -44,22 +44,19 @@ class OutputTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class AsyncRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What InvokeEndpointAsync was asked; it never changes.
-
-    Either `input_location` is there, or its body was given inline and is kept beside it.
-    """
+    """The parameters of InvokeEndpointAsync; without `input_location` the body is inline, in a
+    table of its own."""
 
     request_id: str
-    """Ours, and nobody else's: an InferenceId may come twice."""
+    """Unique; an InferenceId may come twice."""
     inference_id: str
     endpoint_name: str
-    """With its case."""
+    """in its own case"""
     received_at: float
-    """Seconds since the epoch, as every `_at`."""
+    """seconds since the epoch, as every `_at`"""
     expires_at: float
-    """From then on it is not sent to a container any more."""
+    """Not sent after that."""
     timeout_seconds: float
-    """InvocationTimeoutSeconds."""
     output: OutputTarget
     input_location: str | None = None
     content_type: str | None = None
@@ -68,61 +65,54 @@ class AsyncRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class AsyncOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of a request."""
+    """The result of a request."""
 
     state: AsyncState
-    """A final one."""
     failure_reason: str | None = None
     content_type: str | None = None
-    """Of the object that was written."""
     location: str | None = None
-    """Of the object that was written, output or failure; None where none was."""
+    """The object that was written, output or failure, if any."""
     status: int | None = None
-    """The container's, where it answered."""
 
 
 class QueuedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the queue."""
 
     sequence: int
-    """In the order of receipt; the identity of the row."""
+    """In the order of receipt; the row's identity."""
     request: AsyncRequest
     state: AsyncState
     attempt: int = 0
-    """How often it was leased; also the fencing token: what a worker with an older one says of the
-    request does not count."""
+    """How often it was leased; the fencing token: calls with an older one have no effect."""
     lost: int = 0
-    """How many attempts ended because the instance was lost, since it was accepted or redriven."""
+    """Attempts whose instance was lost, since it was accepted or redriven."""
     reclaimed: int = 0
-    """How many ended because control was lost."""
+    """Attempts whose control was lost."""
     redrives: int = 0
-    """How often it was sent again by hand after it had failed."""
     end_at: float | None = None
-    """From when on it is not sent any more: its `expires_at`, unless it was redriven since."""
+    """Not sent after that: `expires_at`, or later if redriven."""
     lease_until: float | None = None
     cancel_requested: bool = False
     started_at: float | None = None
-    """When it was last taken up to be sent."""
     ended_at: float | None = None
     outcome: AsyncOutcome | None = None
 
 
 class QueueMode(StrEnum):
-    """What an operator wants of an endpoint's queue."""
+    """Set by an operator."""
 
     OPEN = "OPEN"
     PAUSED = "PAUSED"
-    """Requests are accepted and wait."""
     DRAINING = "DRAINING"
-    """None are accepted; those that wait are worked on."""
+    """No new requests are accepted; those that wait are worked on."""
 
 
 class EndpointQueue(msgspec.Struct, frozen=True, kw_only=True):
-    """How the queue of one endpoint stands."""
+    """The state of an endpoint's queue."""
 
     endpoint_name: str
     queued: int = 0
     leased: int = 0
     mode: QueueMode = QueueMode.OPEN
     abandoned_to: int = 0
-    """Its endpoint was deleted after this sequence: requests up to it are ended, not sent."""
+    """The endpoint was deleted after this sequence: requests up to it are ended, not sent."""

@@ -1,6 +1,6 @@
-"""The queue of asynchronous requests, from its users' side: put in, asked after, taken out.
+"""The users' side of the queue of asynchronous requests: enqueue, find, cancel, redrive.
 
-What works on them is in `async_leases`. Whatever is done here costs the same however many wait.
+The workers' side is `lease_store`. Costs do not grow with the queue's length.
 """
 
 from collections.abc import Sequence
@@ -64,12 +64,12 @@ __all__ = [
 ]
 
 MOST_COUNTED = 100_000
-"""As far as a position in the queue is counted."""
+"""The highest position counted."""
 
 MOST_FOUND = 100
 
 _COLUMNS = REQUESTS.c
-# Statements of each request's way are made once: to make one takes longer than to run it.
+# Made once: making a statement takes longer than running it.
 _QUEUE_FIELDS = EndpointQueue.__struct_fields__
 _QUEUES = select(*(ENDPOINTS.c[name] for name in _QUEUE_FIELDS)).order_by(ENDPOINTS.c.endpoint_name)
 _QUEUE = _QUEUES.where(ENDPOINTS.c.endpoint_name == bindparam("name"))
@@ -85,7 +85,6 @@ _BODIES = select(BODIES.c.sequence, BODIES.c.body).where(
 def enqueue(
     connection: Connection, requests: Sequence[tuple[AsyncRequest, bytes | None]]
 ) -> list[int]:
-    """Put requests at the end, each with its inline body where it has one; their sequences."""
     sequences = list(connection.scalars(_INSERT, [row_of(request) for request, _ in requests]))
     inlines = [
         {"sequence": sequence, "body": inline}
@@ -99,12 +98,12 @@ def enqueue(
 
 
 def body(connection: Connection, sequence: int) -> bytes | None:
-    """The inline body; None where the input is an object, or where it has gone with success."""
+    """Returns None if the input is an object, or the request has succeeded."""
     return connection.scalar(_BODY, {"of": sequence})
 
 
 def bodies(connection: Connection, sequences: Sequence[int], most_bytes: int) -> dict[int, bytes]:
-    """By sequence, the inline bodies that have no more than so many bytes; of some hundreds."""
+    """Returns inline bodies of at most `most_bytes` bytes, for up to some hundred sequences."""
     found: dict[int, bytes] = {}
     if sequences:
         given = {"of": sequences, "most": most_bytes}
@@ -118,14 +117,14 @@ def get(connection: Connection, sequence: int) -> QueuedRequest | None:
 
 
 def find(connection: Connection, endpoint_name: str, inference_id: str) -> list[QueuedRequest]:
-    """Those of that InferenceId, the newest first; it is a label and may come twice."""
+    """Returns the newest first; an InferenceId is a label and may come twice."""
     mine = (_COLUMNS.endpoint_name == endpoint_name) & (_COLUMNS.inference_id == inference_id)
     newest = select(REQUESTS).where(mine).order_by(_COLUMNS.sequence.desc()).limit(MOST_FOUND)
     return _read(connection, newest)
 
 
 def position(connection: Connection, endpoint_name: str, sequence: int) -> int:
-    """How many of the endpoint's wait before it; MOST_COUNTED where it is that many or more."""
+    """Returns how many requests wait before this one, up to MOST_COUNTED."""
     before = (
         select(_COLUMNS.sequence)
         .where(
@@ -141,7 +140,6 @@ def position(connection: Connection, endpoint_name: str, sequence: int) -> int:
 def failures(
     connection: Connection, endpoint_name: str, after: int = 0, limit: int = 100
 ) -> list[QueuedRequest]:
-    """A page of those that failed, expired or were cancelled, by sequence."""
     page = (
         select(REQUESTS)
         .where(
@@ -156,11 +154,8 @@ def failures(
 
 
 def cancel(connection: Connection, sequence: int, now: float) -> bool:
-    """Ask that it be ended; False where it has ended.
-
-    It is not sent to a container any more, or its call is broken off. The dispatcher ends it: then
-    there is an object that says so, and a notice.
-    """
+    """Ask the dispatcher to end a request, with a failure object and a notice; False if it has
+    ended."""
     open_ = (_COLUMNS.state == QUEUED) | (_COLUMNS.state == LEASED)
     statement = update(REQUESTS).where(_COLUMNS.sequence == sequence, open_)
     values = {"cancel_requested_at": now, "end_at": 0.0}
@@ -168,9 +163,9 @@ def cancel(connection: Connection, sequence: int, now: float) -> bool:
 
 
 def redrive(connection: Connection, sequences: Sequence[int], now: float) -> list[int]:
-    """Queue again those of them that failed, expired or were cancelled; which these are.
+    """Queue failed, expired and cancelled requests again; returns those.
 
-    Each keeps its place in the order of receipt and has as long to wait as it had at first.
+    Each keeps its place in the order and gets its original time to wait.
     """
     until = literal(now) + (_COLUMNS.expires_at - _COLUMNS.received_at)
     statement = (
@@ -194,13 +189,12 @@ def redrive(connection: Connection, sequences: Sequence[int], now: float) -> lis
 
 
 def forget(connection: Connection, before: float, limit: int) -> int:
-    """Delete requests that ended earlier, at most `limit`, the oldest first; how many."""
     old = (
         select(_COLUMNS.sequence)
         .where(_COLUMNS.ended_at < before)
         .order_by(_COLUMNS.ended_at)
         .limit(limit)
-        # Locked: nothing is redriven between being found and being deleted.
+        # Locked, so that none is redriven before it is deleted.
         .with_for_update(skip_locked=True)
     )
     sequences = connection.scalars(old).all()
@@ -210,24 +204,22 @@ def forget(connection: Connection, before: float, limit: int) -> int:
 
 
 def endpoint_queue(connection: Connection, endpoint_name: str) -> EndpointQueue:
-    """How the endpoint's queue stands; empty and open where nothing is known of it."""
     row = connection.execute(_QUEUE, {"name": endpoint_name}).first()
     return _read_queue(row) if row else EndpointQueue(endpoint_name=endpoint_name)
 
 
 def endpoint_queues(connection: Connection) -> list[EndpointQueue]:
-    """Every endpoint that ever had a queue and was not deleted since, by name."""
+    """Returns the queues by name, except of deleted endpoints."""
     return [_read_queue(row) for row in connection.execute(_QUEUES)]
 
 
 def backlog(connection: Connection, endpoint_name: str) -> tuple[int, int]:
-    """How many wait, and how many are worked on."""
     found = endpoint_queue(connection, endpoint_name)
     return found.queued, found.leased
 
 
 def oldest_received_at(connection: Connection, endpoint_name: str) -> float | None:
-    """When the oldest was accepted that has not ended; None where there is none."""
+    """Returns None if all requests have ended."""
     waiting = (
         select(_COLUMNS.received_at)
         .where(_COLUMNS.endpoint_name == endpoint_name, _COLUMNS.state == QUEUED)
@@ -242,7 +234,6 @@ def oldest_received_at(connection: Connection, endpoint_name: str) -> float | No
 
 
 def set_mode(connection: Connection, endpoint_name: str, mode: QueueMode) -> None:
-    """Pause the endpoint's queue, drain it, or open it again."""
     statement = upsert(connection, ENDPOINTS).values(endpoint_name=endpoint_name, mode=mode.value)
     connection.execute(
         statement.on_conflict_do_update(
@@ -252,9 +243,9 @@ def set_mode(connection: Connection, endpoint_name: str, mode: QueueMode) -> Non
 
 
 def abandon(connection: Connection, endpoint_name: str) -> None:
-    """The endpoint is deleted: what waits for it now is ended without being sent.
+    """Mark what waits for a deleted endpoint to be ended without being sent.
 
-    What a new endpoint of the name is sent later is no part of it.
+    Requests to a new endpoint of the same name are not affected.
     """
     newest = select(func.coalesce(func.max(_COLUMNS.sequence), 0)).scalar_subquery()
     connection.execute(
@@ -265,9 +256,9 @@ def abandon(connection: Connection, endpoint_name: str) -> None:
 
 
 def take_up(connection: Connection, endpoint_name: str) -> bool:
-    """There is an endpoint of the name again: what was abandoned, and is redriven later, is its.
+    """Let a new endpoint of the name own abandoned requests that are redriven later.
 
-    False while one of the abandoned is still worked on. None may be waiting.
+    Returns False while an abandoned one is still leased. None may be waiting.
     """
     columns = ENDPOINTS.c
     mine = columns.endpoint_name == endpoint_name
@@ -281,15 +272,15 @@ def take_up(connection: Connection, endpoint_name: str) -> bool:
 
 
 def drop_endpoint(connection: Connection, endpoint_name: str) -> bool:
-    """Forget the queue of an endpoint that is gone; False while requests of it have not ended."""
+    """Returns False while some of its requests have not ended."""
     columns = ENDPOINTS.c
     empty = (columns.queued == 0) & (columns.leased == 0)
     return delete_where(connection, ENDPOINTS, columns.endpoint_name == endpoint_name, empty)
 
 
 def _of_running(endpoint_name: str) -> ColumnElement[bool]:
-    # Few are worked on at once. Hidden from the index by names, by which SQLite would rather read
-    # all that ever were the endpoint's.
+    # Few are leased at once. `coalesce` keeps SQLite from the name index, which holds all requests
+    # the endpoint ever had.
     return func.coalesce(_COLUMNS.endpoint_name, "") == endpoint_name
 
 

@@ -1,9 +1,6 @@
-"""Asynchronous requests as rows and back, and the counts of each endpoint's queue.
+"""The tables of asynchronous requests.
 
-The tables of the queue of asynchronous requests.
-
-Every index holds only the rows that are looked for by it, so that what is done to one end of the
-queue costs the same however long it is.
+A queue's indexes hold only the rows searched by them, so that the queue's length costs nothing.
 """
 
 import functools
@@ -50,7 +47,7 @@ __all__ = [
     "row_of",
 ]
 
-# Written out in statements, for a partial index serves only those where its own condition stands.
+# Literals, because a partial index serves only statements that contain its condition.
 QUEUED: ColumnElement[str] = literal_column("'QUEUED'")
 LEASED: ColumnElement[str] = literal_column("'LEASED'")
 FAILED: tuple[ColumnElement[str], ...] = (
@@ -63,8 +60,8 @@ _Sequence = BigInteger().with_variant(Integer, "sqlite")
 
 
 def _partial(name: str, *columns: str, where: str) -> Index:
-    # PostgreSQL's are the same, as the migrations say; said here too, they would have every start
-    # import all of that dialect's drivers.
+    # PostgreSQL's are made by the migrations; naming them here would import its drivers at every
+    # start.
     return Index(name, *columns, sqlite_where=text(where))
 
 
@@ -80,7 +77,7 @@ REQUESTS = Table(
     Column("timeout_seconds", Double, nullable=False),
     Column("location", Text, nullable=False),
     Column("failure_location", Text),
-    # Who is told, as JSON; null where nobody is.
+    # JSON; null without topics.
     Column("notices", Text),
     Column("input_location", Text),
     Column("content_type", Text),
@@ -91,7 +88,7 @@ REQUESTS = Table(
     Column("lost", Integer, nullable=False),
     Column("reclaimed", Integer, nullable=False),
     Column("redrives", Integer, nullable=False),
-    # While it is queued: when it is ended without being sent. A cancellation brings it forward.
+    # When a queued request is ended without being sent; 0 once cancelled.
     Column("end_at", Double, nullable=False),
     Column("cancel_requested_at", Double),
     Column("worker", String(512)),
@@ -110,7 +107,7 @@ REQUESTS = Table(
         where="state IN ('FAILED', 'EXPIRED', 'CANCELLED')",
     ),
     _partial("ix_async_requests_ended_at", "ended_at", where="ended_at IS NOT NULL"),
-    # A number that was given once is never given again, though its row is forgotten.
+    # Numbers are never reused, even of deleted rows.
     sqlite_autoincrement=True,
 )
 BODIES = Table(
@@ -122,7 +119,7 @@ BODIES = Table(
 ENDPOINTS = Table(
     "async_endpoints",
     METADATA,
-    # With its case, as the requests have it.
+    # In its own case.
     Column("endpoint_name", String(63), primary_key=True),
     Column("queued", BigInteger, nullable=False, server_default="0"),
     Column("leased", BigInteger, nullable=False, server_default="0"),
@@ -157,8 +154,6 @@ _STANDING = (
 
 
 class _Notices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who is told of the end of a request."""
-
     success: str | None = None
     error: str | None = None
     include: tuple[str, ...] = ()
@@ -168,7 +163,6 @@ _NOBODY = _Notices()
 
 
 def row_of(request: AsyncRequest) -> dict[str, Any]:
-    """The columns of a request that was just accepted."""
     output = request.output
     notices = _Notices(output.success_topic, output.error_topic, output.include_response_in)
     return {name: getattr(request, name) for name in _DIRECT} | {
@@ -206,8 +200,8 @@ def read_row(row: RowMapping) -> QueuedRequest:
 def count(
     connection: Connection, names: Iterable[str], *, queued: int = 0, leased: int = 0
 ) -> None:
-    """Add to the counts of each endpoint, once for each time that its name comes."""
-    # In the order of their names, so that no two transactions wait for each other's row.
+    """Add to the counts of each endpoint, once for each time its name comes."""
+    # Sorted, so that no two transactions wait for each other's row.
     changes = [
         {"endpoint_name": name, "queued": queued * times, "leased": leased * times}
         for name, times in sorted(Counter(names).items())
@@ -216,7 +210,7 @@ def count(
         connection.execute(_counting(connection.dialect.name), changes)
 
 
-@functools.cache  # To make such a statement takes ten times as long as to run it.
+@functools.cache  # Making it takes ten times as long as running it.
 def _counting(dialect: str) -> Upsert:
     statement = upsert_for(dialect, ENDPOINTS)
     columns, more = ENDPOINTS.c, statement.excluded

@@ -1,7 +1,5 @@
-"""What a model's containers must be, and the specs of the containers that run.
-
-How the several containers of a model work together, and what each of them is called.
-"""
+"""Checks of a model's containers (they raise AwsError), and the specs of the containers that
+run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,13 +32,13 @@ _Container = dict[str, Any]
 
 
 def execution_mode(definition: dict[str, Any]) -> ExecutionMode:
-    """Of CreateModel's parameters; without containers to choose from it means nothing."""
+    """Returns the mode, which means nothing with one container."""
     mode = definition.get("InferenceExecutionConfig", {}).get("Mode")
     return ExecutionMode(mode or ExecutionMode.SERIAL)
 
 
 def hostnames(containers: Sequence[_Container]) -> list[str]:
-    """Of each container: the one that it is given, or SageMaker's own by its place."""
+    """Returns the containers' own hostnames, or SageMaker's numbered ones."""
     if len(containers) == 1:
         return [containers[0].get("ContainerHostname", ONLY_CONTAINER)]
     return [
@@ -50,11 +48,6 @@ def hostnames(containers: Sequence[_Container]) -> list[str]:
 
 
 def check_execution(mode: ExecutionMode, containers: Sequence[_Container]) -> None:
-    """Check that the containers of one model go together.
-
-    Raises:
-        AwsError: SageMaker would refuse them.
-    """
     given = [one["ContainerHostname"] for one in containers if "ContainerHostname" in one]
     if len({hostname.lower() for hostname in given}) < len(given):
         raise refused(f"The ContainerHostnames of a model must differ; these are {_said(given)}.")
@@ -93,7 +86,7 @@ def _said(given: Sequence[str]) -> str:
 
 
 LARGEST_ENVIRONMENT_BYTES = 32 * 1024
-"""All keys and values of all containers of a model: SageMaker's limit."""
+"""All keys and values of a model's containers: SageMaker's limit."""
 
 _UNBUILT = {
     "ModelPackageName": "model packages (ModelPackageName)",
@@ -105,17 +98,11 @@ _UNBUILT_SOURCE = ("HubAccessConfig", "ManifestS3Uri", "ETag", "ManifestEtag")
 
 
 def containers_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
-    """The containers of CreateModel's parameters, in whichever of the two members they are."""
     primary = definition.get("PrimaryContainer")
     return [primary] if primary is not None else list(definition.get("Containers", ()))
 
 
 def check_containers(call: RequestContext, params: dict[str, Any]) -> None:
-    """Check what CreateModel is given, down to the model data in the object store.
-
-    Raises:
-        AwsError: SageMaker would refuse it, or Sagehen cannot run it.
-    """
     if ("PrimaryContainer" in params) == bool(params.get("Containers")):
         raise refused("Specify exactly one of PrimaryContainer and Containers.")
     containers = containers_of(params)
@@ -129,7 +116,7 @@ def check_containers(call: RequestContext, params: dict[str, Any]) -> None:
 def container_specs(
     definition: dict[str, Any], versions: Mapping[str, str]
 ) -> tuple[ContainerSpec, ...]:
-    """What the containers of a stored model are to run; `versions` are ETags by address."""
+    """Returns what to run; `versions` are ETags by address."""
     containers = containers_of(definition)
     named = zip(hostnames(containers), containers, strict=True)
     isolated = definition.get("EnableNetworkIsolation", False)

@@ -1,9 +1,4 @@
-"""Models and endpoint configs: named, kept as they were given, tagged.
-
-CreateModel, DescribeModel, ListModels, DeleteModel.
-
-CreateEndpointConfig, DescribeEndpointConfig, ListEndpointConfigs, DeleteEndpointConfig.
-"""
+"""The operations of models and endpoint configs, which are stored as they were given."""
 
 from typing import Any, Generic, TypeVar
 
@@ -53,13 +48,7 @@ Record = TypeVar("Record", bound=DefinedRecord)
 
 
 class Definitions(Generic[Record]):
-    """One kind of them.
-
-    Args:
-        said: what errors call one.
-        resource: what its ARN calls it.
-        prefix: of its members, as in `ModelName` and `Models`.
-    """
+    """The operations of models, or those of endpoint configs."""
 
     def __init__(self, records: NamedTable[Record], said: str, resource: str, prefix: str) -> None:
         self._records = records
@@ -74,7 +63,6 @@ class Definitions(Generic[Record]):
         params: dict[str, Any],
         given_tags: dict[str, str],
     ) -> dict[str, Any]:
-        """Store what a Create operation was given; its answer. Raises AwsError."""
         name = params[f"{self._prefix}Name"]
         record = self._records.kind(
             name=name,
@@ -90,18 +78,16 @@ class Definitions(Generic[Record]):
         return {f"{self._prefix}Arn": record.arn}
 
     def get(self, call: RequestContext, connection: Connection, name: str) -> Record:
-        """The one of that name. Raises AwsError where there is none."""
         record = self._records.get(connection, name)
         if record is None:
             raise missing(self._said, self._arn(call, name))
         return record
 
     def page(self, call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-        """What a List operation answers."""
         return read_page(call, params, self._records.list_page, f"{self._prefix}s", self.summary)
 
     def delete(self, call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-        """Drop one and its tags. Endpoints that use it are not touched: they have a copy."""
+        """Delete a record; endpoints have a copy."""
         name = params[f"{self._prefix}Name"]
         arn = self._arn(call, name)
         with call.database.write() as connection:
@@ -111,7 +97,6 @@ class Definitions(Generic[Record]):
         return {}
 
     def summary(self, record: Record) -> dict[str, Any]:
-        """The members that say which it is."""
         return {
             f"{self._prefix}Name": record.name,
             f"{self._prefix}Arn": record.arn,
@@ -133,7 +118,6 @@ delete_model = MODELS.delete
 
 
 def create_model(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Store a model whose data can be read and whose image can be run."""
     given_tags = check_tags(params.get("Tags", []))
     check_containers(call, params)
     with call.database.write() as connection:
@@ -141,7 +125,7 @@ def create_model(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 
 def describe_model(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """The model as it was created, with SageMaker's defaults filled in."""
+    """Fills in SageMaker's defaults."""
     with call.database.read() as connection:
         record = MODELS.get(call, connection, params["ModelName"])
     return {
@@ -169,7 +153,7 @@ delete_endpoint_config = ENDPOINT_CONFIGS.delete
 
 
 def create_endpoint_config(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Store a config whose models exist and whose every part Sagehen can run."""
+    """Store a config if its models exist."""
     given_tags = check_tags(params.get("Tags", []))
     check_config(params)
     with call.database.write() as connection:
@@ -180,7 +164,7 @@ def create_endpoint_config(call: RequestContext, params: dict[str, Any]) -> dict
 
 
 def describe_endpoint_config(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """The config as it was created, with SageMaker's defaults filled in."""
+    """Fills in SageMaker's defaults."""
     with call.database.read() as connection:
         record = ENDPOINT_CONFIGS.get(call, connection, params["EndpointConfigName"])
     described = {key: value for key, value in record.definition.items() if value != []}

@@ -1,7 +1,4 @@
-"""Copies of stored configs and models, as endpoints are to run them.
-
-How many instances there may be, and SageMaker's answer to who asks for more.
-"""
+"""Copies configs and models for deployment, and checks the capacity for their instances."""
 
 import os
 import uuid
@@ -43,10 +40,10 @@ __all__ = ["Machine", "check_capacity", "copy_config", "look_up_versions", "reta
 
 
 def look_up_versions(call: RequestContext, config_name: str) -> Mapping[str, str]:
-    """ETags of the model data that a config leads to, by address, as it lies there now.
+    """Returns the current ETags of a config's model data, by address.
 
-    Instances that are started again later get the same, if their object is overwritten or gone by
-    then. Looked up before the transaction that deploys: the object store may be far away.
+    Instances that restart later get the same data, even if the object was overwritten. Call it
+    before the transaction that deploys: the object store may be far away.
     """
     with call.database.read() as connection:
         config = endpoint_configs.get(connection, config_name)
@@ -63,10 +60,10 @@ def copy_config(
     endpoint_name: str,
     versions: Mapping[str, str],
 ) -> Deployment:
-    """A new deployment of a config, for the endpoint of that name.
+    """Returns a new deployment of a config for an endpoint.
 
     Raises:
-        AwsError: the config is gone, or one of its models is, or is now of another kind.
+        AwsError: the config or a model is gone, or a model is now of another kind.
     """
     config = ENDPOINT_CONFIGS.get(call, connection, config_name)
     plans, used = [], []
@@ -89,10 +86,10 @@ def copy_config(
 
 
 def retain(new: Deployment, old: Deployment, excluded: list[str]) -> Deployment:
-    """`new` with the instance counts and weights of `old`'s variants of the same names.
+    """Returns `new` with the instance counts and weights of `old`'s variants of the same names.
 
-    A shadow has them from a shadow only, whose weight means the same. `excluded` may hold
-    `DesiredInstanceCount` and `DesiredWeight`, which then are `new`'s own.
+    Shadows inherit only from shadows: their weights mean something else. `excluded` may hold
+    `DesiredInstanceCount` and `DesiredWeight`.
     """
     had = {variant.name: variant for variant in old.variants}
 
@@ -123,7 +120,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def this_machine() -> Machine:
-    """The machine that control runs on, which is the one its instances run on."""
+    """Returns the machine of control and of its instances."""
     return Machine(
         vcpus=len(os.sched_getaffinity(0)),
         memory_bytes=psutil.virtual_memory().total,
@@ -134,12 +131,11 @@ def this_machine() -> Machine:
 def check_capacity(
     before: Sequence[EndpointRecord], after: EndpointRecord, settings: Settings, machine: Machine
 ) -> None:
-    """Check that there is room to turn the endpoints there are into those with `after`.
-
-    The old instances of an update count as long as they serve, as they do in SageMaker.
+    """Check that there is room for `after`; the old instances of an update count too, as in
+    SageMaker.
 
     Raises:
-        AwsError: ResourceLimitExceeded; the message names what there is too little of.
+        AwsError: ResourceLimitExceeded.
     """
     used = _count(before)
     delta = _count([after])
@@ -161,7 +157,6 @@ def check_capacity(
 
 
 def _count(endpoints: Iterable[EndpointRecord]) -> Counter[str]:
-    """The instances that endpoints want, by instance type."""
     total: Counter[str] = Counter()
     for endpoint in endpoints:
         if endpoint.status in _NOT_RUNNING:
@@ -177,7 +172,6 @@ def _count(endpoints: Iterable[EndpointRecord]) -> Counter[str]:
 
 
 def _room(instance_type: str, used: Counter[str], machine: Machine) -> int:
-    """How many more instances of a type the machine has room for."""
     one = require_instance_type(instance_type)
     left = machine
     for name, count in used.items():

@@ -1,4 +1,4 @@
-"""How an endpoint is told of: DescribeEndpoint's output and ListEndpoints' summaries."""
+"""What DescribeEndpoint and ListEndpoints return of an endpoint."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,10 +19,9 @@ __all__ = ["describe", "summarize"]
 
 
 def describe(record: EndpointRecord, instances: Sequence[InstanceRecord]) -> dict[str, Any]:
-    """DescribeEndpoint's output; what is not set is left out.
+    """Returns DescribeEndpoint's output, without unset members.
 
-    The variants are those that serve, so they are absent until something does. While a new
-    deployment is on its way, PendingDeploymentSummary tells of it.
+    The variants shown are those that serve; PendingDeploymentSummary shows a new deployment.
     """
     running = _running(instances)
     shown = record.current or record.target
@@ -46,7 +45,6 @@ def describe(record: EndpointRecord, instances: Sequence[InstanceRecord]) -> dic
 
 
 def summarize(record: EndpointRecord) -> dict[str, Any]:
-    """ListEndpoints' EndpointSummary."""
     return {
         "EndpointName": record.name,
         "EndpointArn": record.arn,
@@ -57,7 +55,6 @@ def summarize(record: EndpointRecord) -> dict[str, Any]:
 
 
 def _running(instances: Sequence[InstanceRecord]) -> Counter[tuple[str, str]]:
-    """The instances in service, by deployment and variant."""
     return Counter(
         (one.deployment_id, one.variant_name)
         for one in instances
@@ -66,7 +63,7 @@ def _running(instances: Sequence[InstanceRecord]) -> Counter[tuple[str, str]]:
 
 
 def _pending_deployment(record: EndpointRecord) -> Deployment | None:
-    """What is to take the place of what serves; not a change of its weights or counts."""
+    """Returns the new deployment; a change of weights or counts is none."""
     current, target = record.current, record.target
     if target is None or (current and current.deployment_id == target.deployment_id):
         return None
@@ -96,7 +93,7 @@ def _pending(
 ) -> dict[str, Any]:
     def describe(variant: VariantPlan) -> dict[str, Any]:
         summary = _variant(variant, variant, running[target.deployment_id, variant.name], target)
-        # It has no traffic yet.
+        # A new deployment has no traffic yet.
         summary["CurrentWeight"] = 0.0
         summary["InstanceType"] = variant.instance_type
         summary["VariantStatus"] = [_status("Creating", record)]
@@ -112,7 +109,6 @@ def _pending(
 def _by_kind(
     deployment: Deployment, describe: Callable[[VariantPlan], dict[str, Any]]
 ) -> dict[str, Any]:
-    """What is told of each variant, in the members that production and shadow variants have."""
     members = {"ProductionVariants": [describe(one) for one in deployment.variants]}
     if deployment.shadow is not None:
         members["ShadowProductionVariants"] = [describe(deployment.shadow)]

@@ -1,4 +1,4 @@
-"""The endpoint configs: one row each."""
+"""The table of endpoint configs."""
 
 from sagehen.frame.named_records import NamedTable, table_of_definitions
 from sagehen.services.sagemaker.hosting.records import EndpointConfigRecord

@@ -1,4 +1,4 @@
-"""The endpoints: what serves and what is to serve, one row each. Their instances stay elsewhere."""
+"""The table of endpoints."""
 
 from sqlalchemy import JSON, Column, Connection, Double, String, Table, Text
 
@@ -46,7 +46,7 @@ list_page = ENDPOINTS.list_page
 
 
 def first_variant(connection: Connection, name: str) -> str | None:
-    """The name of the endpoint's first variant; None where the endpoint serves nothing."""
+    """Returns None if the endpoint does not serve."""
     endpoint = get(connection, name)
     if endpoint is None or endpoint.current is None:
         return None

@@ -1,7 +1,4 @@
-"""The operations of endpoints: each writes what is wanted and leaves the doing to reconcile.
-
-What a DeploymentConfig may ask for: how an update changes over to the new instances.
-"""
+"""The operations of endpoints: each writes the desired state, which the reconciler brings about."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -60,11 +57,7 @@ __all__ = [
 
 
 def check_deployment_config(given: dict[str, Any] | None) -> None:
-    """Let all-at-once blue/green pass: it is what every update does.
-
-    Raises:
-        AwsError: it contradicts itself, or asks for another kind of update.
-    """
+    """Raise AwsError for all but all-at-once blue/green, which every update does."""
     if given is None:
         return
     if "BlueGreenUpdatePolicy" in given and "RollingUpdatePolicy" in given:
@@ -86,7 +79,7 @@ _BUSY = (EndpointStatus.CREATING, EndpointStatus.UPDATING, EndpointStatus.DELETI
 
 
 def create_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Ask for a new endpoint; it is `Creating` until its instances are healthy."""
+    """Create an endpoint; it is `Creating` until its instances are healthy."""
     given_tags = check_tags(params.get("Tags", []))
     check_deployment_config(params.get("DeploymentConfig"))
     name, now = params["EndpointName"], call.clock.now()
@@ -120,7 +113,6 @@ def create_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, A
 
 
 def describe_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """How the endpoint stands: what serves, what is wanted, and why if it failed."""
     name = params["EndpointName"]
     with call.database.read() as connection:
         record = endpoints.get(connection, name)
@@ -130,12 +122,11 @@ def describe_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str,
 
 
 def list_endpoints(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of endpoints."""
     return read_page(call, params, endpoints.list_page, "Endpoints", summarize)
 
 
 def update_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Ask for another config on new instances; the old ones serve until these are healthy."""
+    """Deploy another config on new instances; the old ones serve until these are healthy."""
     check_deployment_config(params.get("DeploymentConfig"))
     excluded = [one["VariantPropertyType"] for one in params.get(_EXCLUDED, [])]
     if excluded and not params.get("RetainAllVariantProperties"):
@@ -167,7 +158,7 @@ def update_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, A
 def update_endpoint_weights_and_capacities(
     call: RequestContext, params: dict[str, Any]
 ) -> dict[str, Any]:
-    """Ask for other weights or instance counts of variants; the instances there are stay."""
+    """Change weights or instance counts of variants; existing instances stay."""
     wanted = _by_variant(params["DesiredWeightsAndCapacities"])
     with call.database.write() as connection:
         record, current = _changeable(call, connection, params["EndpointName"])
@@ -179,7 +170,6 @@ def update_endpoint_weights_and_capacities(
             )
         if current.asynchronous is None:
             _check_counts(wanted.values())
-        # The same deployment: its instances stay.
         target = msgspec.structs.replace(
             current,
             variants=tuple(_changed(one, wanted.get(one.name)) for one in current.variants),
@@ -195,8 +185,8 @@ def update_endpoint_weights_and_capacities(
 
 
 def delete_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Ask for the endpoint to go; it is `Deleting` until its instances have stopped."""
-    # With the other writers, not beside them: those who queue requests lock the same rows.
+    """Delete an endpoint; it is `Deleting` until its instances have stopped."""
+    # In the group commit, because writers of requests lock the same rows.
     call.writes.run(lambda connection: _delete(call, connection, params["EndpointName"]))
     call.hint()
     return {}
@@ -212,7 +202,7 @@ def _delete(call: RequestContext, connection: Connection, name: str) -> None:
         record, status=EndpointStatus.DELETING, modified_at=call.clock.now()
     )
     _update(connection, record, deleting)
-    # In the same transaction: what a new endpoint of this name gets later is not lost with it.
+    # In the same transaction, so that requests to a new endpoint of this name are not lost.
     async_requests.abandon(connection, record.name)
 
 
@@ -229,7 +219,6 @@ def _tell(connection: Connection, record: EndpointRecord, now: float) -> None:
 def _changeable(
     call: RequestContext, connection: Connection, name: str
 ) -> tuple[EndpointRecord, Deployment]:
-    """An endpoint that may be updated, and what it runs."""
     record = endpoints.get_for_update(connection, name)
     if record is None:
         raise _missing(call, name)
@@ -255,7 +244,7 @@ def _updating(call: RequestContext, record: EndpointRecord, target: Deployment) 
 def _unless_topics_fail(
     call: RequestContext, connection: Connection, before: EndpointRecord, after: EndpointRecord
 ) -> EndpointRecord:
-    """`after`, or where it has a topic that is missing, what is left of any failed update."""
+    """Returns `after`, or if a topic is missing, `before` with the reason."""
     plan = after.target.asynchronous if after.target else None
     reason = try_topics(call, connection, plan)
     if reason is None:
@@ -285,7 +274,7 @@ def _by_variant(desired: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _check_counts(desired: Iterable[dict[str, Any]]) -> None:
-    """Only asynchronous requests can wait for an instance that is still to come."""
+    """Refuse counts of 0: only asynchronous requests can wait for an instance to start."""
     for one in desired:
         if one.get("DesiredInstanceCount") == 0:
             raise refused(
@@ -295,7 +284,7 @@ def _check_counts(desired: Iterable[dict[str, Any]]) -> None:
 
 
 def _check_same_kind(record: EndpointRecord, current: Deployment, target: Deployment) -> None:
-    """What waits in the queue of an endpoint must not find that there is no queue any more."""
+    """Refuse a change that would leave queued requests without a queue."""
     if (current.asynchronous is None) != (target.asynchronous is None):
         is_now = "not asynchronous" if current.asynchronous is None else "asynchronous"
         raise refused(

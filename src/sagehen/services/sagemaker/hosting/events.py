@@ -1,4 +1,4 @@
-"""'SageMaker Endpoint State Change': what EventBridge is told of an endpoint."""
+"""EventBridge's 'SageMaker Endpoint State Change'."""
 
 import uuid
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ _STATUSES = {
     EndpointStatus.FAILED: "FAILED",
     EndpointStatus.DELETING: "DELETING",
 }
-"""Unlike the API, events have them in upper case."""
+"""In upper case, unlike in the API."""
 
 
 def endpoint_event(record: EndpointRecord, tags: Mapping[str, str], now: float) -> Event:
-    """The event of the status that `record` has just come to.
+    """Returns the event of the record's current status.
 
-    Source: SageMaker's guide, "Automating with EventBridge". Its times are numbers of milliseconds.
+    Source: SageMaker's guide, "Automating with EventBridge". Times are milliseconds.
     """
     _, _, _, region, account, _ = record.arn.split(":", 5)
     shown = record.target or record.current

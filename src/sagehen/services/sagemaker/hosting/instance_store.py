@@ -1,4 +1,4 @@
-"""The instances that control wants, and what it last heard of each."""
+"""The table of instances: desired ones, with their last reported state."""
 
 from sqlalchemy import JSON, Column, Connection, Double, String, Table, Text
 
@@ -25,30 +25,28 @@ INSTANCES = Table(
 
 
 def insert(connection: Connection, record: InstanceRecord) -> None:
-    """Add an instance; raises AlreadyExists."""
+    """Raises AlreadyExists."""
     if not rows.insert_new(connection, INSTANCES, record):
         raise AlreadyExists(f"There is an instance {record.instance_id} already.")
 
 
 def update(connection: Connection, record: InstanceRecord) -> bool:
-    """Write all of `record` over what is stored; False where the instance is gone."""
+    """Returns False if the instance is gone."""
     same = INSTANCES.c.instance_id == record.instance_id
     return rows.update_where(connection, INSTANCES, record, same)
 
 
 def delete(connection: Connection, instance_id: str) -> bool:
-    """Drop the instance; False where there is none."""
     return rows.delete_where(connection, INSTANCES, INSTANCES.c.instance_id == instance_id)
 
 
 def all(connection: Connection) -> list[InstanceRecord]:
-    """Every instance, by its id."""
     order = [INSTANCES.c.instance_id]
     return rows.select_records(connection, INSTANCES, InstanceRecord, order=order)
 
 
 def of_endpoint(connection: Connection, endpoint_name: str) -> list[InstanceRecord]:
-    """The instances of one endpoint, by their ids. The name has the endpoint's own case."""
+    """Finds instances by the endpoint's name in its own case."""
     mine = INSTANCES.c.endpoint_name == endpoint_name
     order = [INSTANCES.c.instance_id]
     return rows.select_records(connection, INSTANCES, InstanceRecord, mine, order=order)

@@ -1,4 +1,4 @@
-"""Whether a model's data is there: SageMaker looks when the model is created."""
+"""Checks that a model's data exists, as SageMaker does at CreateModel; raises AwsError."""
 
 import re
 from typing import Any
@@ -17,11 +17,7 @@ _S3_FOLDER = re.compile(r"s3://([^/]+)/?(.*)", re.DOTALL)
 
 
 def check_model_data(call: RequestContext, container: dict[str, Any], role: str | None) -> None:
-    """Check that what a container is to load can be read: one object, or the place of several.
-
-    Raises:
-        AwsError: it is not there, or its address is of no use.
-    """
+    """Check that the object or prefix of a container exists."""
     source = container.get("ModelDataSource", {}).get("S3DataSource")
     if source is None and "ModelDataUrl" not in container:
         return
@@ -39,7 +35,7 @@ def check_model_data(call: RequestContext, container: dict[str, Any], role: str 
 
 
 def model_data_version(call: RequestContext, container: dict[str, Any]) -> tuple[str, str] | None:
-    """Address and ETag of the one object that a container is to load; None where there is none."""
+    """Returns address and ETag of a container's object; None if it has none."""
     source = container.get("ModelDataSource", {}).get("S3DataSource", {})
     url = source.get("S3Uri") or container.get("ModelDataUrl", "")
     match = _S3_URL.fullmatch(url)
@@ -48,7 +44,7 @@ def model_data_version(call: RequestContext, container: dict[str, Any]) -> tuple
     try:
         return url, call.objects.head(match[1], match[2]).etag
     except (NotFound, Unavailable):
-        return None  # Whoever fetches it says so.
+        return None  # the download reports it
 
 
 def _check_prefix(call: RequestContext, url: str) -> None:
@@ -73,7 +69,6 @@ def _split_folder(url: str) -> tuple[str, str]:
 
 
 def _missing(url: str, error: NotFound) -> str:
-    """What is not there, which SageMaker does not say."""
     if isinstance(error, NoSuchBucket):
         return f"There is no bucket {_S3_FOLDER.fullmatch(url)[1]}."  # type: ignore[index]
     if isinstance(error, NoSuchKey):

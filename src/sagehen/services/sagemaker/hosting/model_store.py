@@ -1,4 +1,4 @@
-"""The models: one row each."""
+"""The table of models."""
 
 from sagehen.frame.named_records import NamedTable, table_of_definitions
 from sagehen.services.sagemaker.hosting.records import ModelRecord

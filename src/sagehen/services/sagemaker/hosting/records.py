@@ -1,4 +1,4 @@
-"""The things kept in state. A change makes a new record."""
+"""Records of models, endpoint configs, endpoints and instances; all are immutable."""
 
 from enum import StrEnum
 from typing import Any
@@ -23,38 +23,37 @@ __all__ = [
 
 
 class EndpointStatus(StrEnum):
-    """SageMaker's EndpointStatus, the ones Sagehen reaches."""
+    """SageMaker's EndpointStatus, as far as Sagehen uses it."""
 
     CREATING = "Creating"
-    """Its first instances start; invoking it fails, and so do update and delete."""
+    """Its first instances start; it cannot be invoked, updated or deleted."""
     IN_SERVICE = "InService"
     UPDATING = "Updating"
-    """What served before serves on while new instances start."""
+    """The old deployment serves while new instances start."""
     FAILED = "Failed"
-    """It could not be created; it can only be deleted."""
+    """Creation failed; it can only be deleted."""
     DELETING = "Deleting"
-    """Its instances stop; then the record is gone."""
+    """Its instances stop before the record is deleted."""
 
 
 SERVING = (EndpointStatus.IN_SERVICE, EndpointStatus.UPDATING)
-"""In which an endpoint takes requests."""
 
 
 class DefinedRecord(NamedRecord, frozen=True, kw_only=True):
     definition: dict[str, Any]
-    """The parameters that it was created with, as they came, without Tags."""
+    """The Create operation's parameters, without Tags."""
 
 
 class ModelRecord(DefinedRecord, frozen=True, kw_only=True):
-    """As CreateModel was given it."""
+    """A model."""
 
 
 class EndpointConfigRecord(DefinedRecord, frozen=True, kw_only=True):
-    """As CreateEndpointConfig was given it."""
+    """An endpoint config."""
 
 
 class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one production variant should be, or one shadow variant."""
+    """What a production or shadow variant runs."""
 
     name: str
     instance_type: str
@@ -62,7 +61,6 @@ class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
     weight: float
     containers: tuple[ContainerSpec, ...]
     mode: ExecutionMode = ExecutionMode.SERIAL
-    """What several containers do."""
     strategy: RoutingStrategy = RoutingStrategy.RANDOM
     startup_timeout_seconds: float = 480
     download_timeout_seconds: float = 3600
@@ -73,29 +71,24 @@ class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint config with its models, copied when it was deployed.
-
-    A copy, because SageMaker lets both be deleted while an endpoint uses them.
-    """
+    """A copy of an endpoint config and its models: both may be deleted while an endpoint uses
+    them."""
 
     deployment_id: str
-    """New with each CreateEndpoint and UpdateEndpoint; kept when only weights or counts change, so
-    that instances stay."""
+    """Kept when only weights or counts change, so that instances stay."""
     config_name: str
     variants: tuple[VariantPlan, ...]
-    """Those that answer: the production variants."""
+    """The production variants."""
     shadow: VariantPlan | None = None
-    """The one that gets copies of requests, where there is one."""
+    """Gets copies of requests."""
     asynchronous: AsyncPlan | None = None
-    """What the config says in AsyncInferenceConfig, where it does."""
     async_inference_config: dict[str, Any] | None = None
-    """The same as it was given, to be described."""
+    """As given, for DescribeEndpoint."""
     deployed_at: float = 0
-    """When the config was copied: nothing in it is resolved again later."""
 
     @property
     def all_variants(self) -> tuple[VariantPlan, ...]:
-        """All that have instances; no two have the same name."""
+        """All variants; no two have the same name."""
         return self.variants if self.shadow is None else (*self.variants, self.shadow)
 
 
@@ -104,14 +97,14 @@ class EndpointRecord(NamedRecord, frozen=True, kw_only=True):
     status: EndpointStatus
     failure_reason: str | None = None
     current: Deployment | None = None
-    """What serves; None until the first deployment is in service."""
+    """What serves."""
     target: Deployment | None = None
-    """What is being put in its place; None when nothing is."""
+    """What is being deployed, if anything."""
     last_deployment_config: dict[str, Any] | None = None
 
 
 class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance that control wants, and what it last heard of it."""
+    """A desired instance and its last reported state."""
 
     instance_id: str
     endpoint_name: str
@@ -122,4 +115,4 @@ class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True):
     address: str | None = None
     failure_reason: str | None = None
     stop_at: float | None = None
-    """Set when it has left the routes: from then on it is stopped, once gateways have let go."""
+    """When to stop it, after it left the routes."""

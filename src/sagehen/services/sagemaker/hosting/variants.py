@@ -1,7 +1,4 @@
-"""What the variants of an endpoint config must be, and the plans they become when deployed.
-
-What goes with a shadow variant and what does not, as SageMaker has it.
-"""
+"""Checks of an endpoint config's variants (they raise AwsError), and the plans they become."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -37,21 +34,16 @@ _NOT_WITH_SHADOWS = {
 
 
 def shadows_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
-    """The shadow variants in CreateEndpointConfig's parameters; checked, it is one at most."""
     return list(definition.get("ShadowProductionVariants", ()))
 
 
 def variants_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
-    """All variants in CreateEndpointConfig's parameters, the shadow last."""
+    """Returns all variants, the shadow last."""
     return [*definition["ProductionVariants"], *shadows_of(definition)]
 
 
 def check_shadow(params: dict[str, Any]) -> None:
-    """Check what CreateEndpointConfig is given with a shadow variant; its models come later.
-
-    Raises:
-        AwsError: there are more variants than can be, or something that goes with no shadow.
-    """
+    """Check what goes with a shadow variant, all but the models."""
     if not shadows_of(params):
         return
     counts = len(params["ProductionVariants"]), len(shadows_of(params))
@@ -71,11 +63,6 @@ def check_shadow(params: dict[str, Any]) -> None:
 
 
 def check_shadow_models(definition: dict[str, Any], models: Iterable[ModelRecord]) -> None:
-    """Check the models of a config's variants.
-
-    Raises:
-        AwsError: the config has a shadow variant, and a model is of a kind that goes with none.
-    """
     if not shadows_of(definition):
         return
     for model in models:
@@ -91,9 +78,9 @@ def _not_with_shadows(feature: str) -> AwsError:
 
 
 STARTUP_SECONDS = 480
-"""How long a container may take to answer `/ping`: SageMaker's default."""
+"""Until `/ping` answers: SageMaker's default."""
 DOWNLOAD_SECONDS = 3600
-"""How long its model data may take to arrive: SageMaker's default is not known, its most is."""
+"""For model data: SageMaker's maximum; its default is not known."""
 
 _UNBUILT = {
     "ExplainerConfig": "explanations (ExplainerConfig)",
@@ -110,15 +97,11 @@ _UNBUILT_OF_VARIANT = {
 
 
 def check_config(params: dict[str, Any]) -> None:
-    """Check what CreateEndpointConfig is given, but for whether its models exist.
-
-    Raises:
-        AwsError: SageMaker would refuse it, or Sagehen cannot run it.
-    """
+    """Check CreateEndpointConfig's parameters, all but whether its models exist."""
     check_shadow(params)
     check_async_config(params)
     _refuse_unbuilt(params, _UNBUILT)
-    # The member's own default is that capture is on.
+    # EnableCapture defaults to true.
     if "DataCaptureConfig" in params and params["DataCaptureConfig"].get("EnableCapture", True):
         raise not_built("data capture (DataCaptureConfig with EnableCapture)")
     if params.get("MetricsConfig", {}).get("EnableEnhancedMetrics"):
@@ -133,11 +116,7 @@ def check_config(params: dict[str, Any]) -> None:
 
 
 def check_weights(weights: Iterable[float], shadow_weights: Iterable[float] = ()) -> None:
-    """Weights are shares of the production variants' sum, so there has to be one.
-
-    Raises:
-        AwsError: all of `weights` are 0, or one is no finite number.
-    """
+    """Require a positive, finite sum: weights are shares of it."""
     if not all(map(math.isfinite, shadow_weights)):
         raise refused("The weight of a shadow variant must be finite.")
     total = sum(weights)
@@ -151,10 +130,7 @@ def check_weights(weights: Iterable[float], shadow_weights: Iterable[float] = ()
 def plan_variant(
     variant: dict[str, Any], model: ModelRecord, versions: Mapping[str, str]
 ) -> VariantPlan:
-    """What a variant of a stored config should run, its model copied into it.
-
-    `versions` are ETags of model data, by address.
-    """
+    """Returns a variant with its model copied; `versions` are ETags of model data by address."""
     startup = variant.get("ContainerStartupHealthCheckTimeoutInSeconds", STARTUP_SECONDS)
     download = variant.get("ModelDataDownloadTimeoutInSeconds", DOWNLOAD_SECONDS)
     return VariantPlan(
@@ -193,7 +169,7 @@ def _check_variant(variant: dict[str, Any]) -> None:
 
 def _refuse_unbuilt(params: dict[str, Any], unbuilt: dict[str, str]) -> None:
     for member, feature in unbuilt.items():
-        # An empty list asks for nothing; an empty structure may ask for all its defaults.
+        # An empty list asks for nothing; an empty structure may ask for defaults.
         if member in params and params[member] != []:
             raise not_built(feature)
 

@@ -1,4 +1,4 @@
-"""CreateTrainingJob, and the one way in which a training job comes into being."""
+"""CreateTrainingJob."""
 
 import uuid
 from collections.abc import Mapping
@@ -28,11 +28,10 @@ from sagehen.wire.errors import AwsError
 __all__ = ["create_training_job", "create_training_job_row"]
 
 DEFAULT_RUNTIME_SECONDS = 86_400
-"""MaxRuntimeInSeconds where it is not given: SageMaker's default."""
+"""SageMaker's default of MaxRuntimeInSeconds."""
 
 
 def create_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Ask for a training job; it is `InProgress` until it has ended."""
     given_tags = check_tags(params.get("Tags", []))
     check_training_job(params, call.settings, call.objects)
     record = call.writes.run(
@@ -57,18 +56,15 @@ def create_training_job_row(
     arns: ArnMaker,
     now: float,
 ) -> TrainingJobRecord:
-    """Make the row of a training job, its tags and its first event, in the caller's transaction.
-
-    Once that is on disk, the job is run: nobody needs to be told.
+    """Insert a training job with its tags and first event, in the caller's transaction.
 
     Args:
-        params: CreateTrainingJob's, which `check_training_job` has passed.
-        tags: by key.
+        params: checked by `check_training_job`.
         now: seconds since the epoch.
 
     Raises:
-        AwsError: ResourceInUse, where a job has that name, in whatever case;
-            ResourceLimitExceeded, where too many jobs wait.
+        AwsError: ResourceInUse: the name is taken, in any case; ResourceLimitExceeded: too many
+            jobs wait.
     """
     running = settings.running_jobs
     before = training_jobs.count_up_to(connection, running, JobStage.WAITING, JobStage.ACTIVE)

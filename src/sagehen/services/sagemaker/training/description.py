@@ -1,4 +1,4 @@
-"""How a training job is told of: DescribeTrainingJob's output and ListTrainingJobs' summaries."""
+"""What DescribeTrainingJob and ListTrainingJobs return of a job."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ _AS_GIVEN = (
 
 
 def describe(record: TrainingJobRecord) -> dict[str, Any]:
-    """DescribeTrainingJob's output; what is not set is left out, SageMaker's defaults are not."""
+    """Returns DescribeTrainingJob's output, with SageMaker's defaults and without unset members."""
     given = record.definition
     described: dict[str, Any] = {
         **summarize(record),
@@ -46,7 +46,7 @@ def describe(record: TrainingJobRecord) -> dict[str, Any]:
             **given["AlgorithmSpecification"],
         },
         "InputDataConfig": [_channel(one) for one in given.get("InputDataConfig", ())] or None,
-        # The SageMaker SDK's attach() reads a key that was not given, too.
+        # The SageMaker SDK's attach() reads KmsKeyId even if it was not given.
         "OutputDataConfig": {
             "KmsKeyId": "",
             "CompressionType": "GZIP",
@@ -63,7 +63,6 @@ def describe(record: TrainingJobRecord) -> dict[str, Any]:
 
 
 def summarize(record: TrainingJobRecord) -> dict[str, Any]:
-    """ListTrainingJobs' TrainingJobSummary."""
     summary = {
         "TrainingJobName": record.name,
         "TrainingJobArn": record.arn,
@@ -81,13 +80,12 @@ def _channel(channel: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model_address(record: TrainingJobRecord) -> str:
-    """Where the model is, or will be once the job has ended."""
     compressed = record.definition["OutputDataConfig"].get("CompressionType", "GZIP") == "GZIP"
     return f"{record.output_folder}/{'model.tar.gz' if compressed else 'model/'}"
 
 
 def _seconds(record: TrainingJobRecord) -> dict[str, int]:
-    """Once it has ended, if its code ever ran: SageMaker's least is 1."""
+    """Returns the times of an ended job whose code ran; SageMaker's minimum is 1."""
     if record.started_at is None or record.ended_at is None:
         return {}
     return {

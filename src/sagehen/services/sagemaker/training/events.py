@@ -1,4 +1,4 @@
-"""'SageMaker Training Job State Change': what EventBridge is told of a training job."""
+"""EventBridge's 'SageMaker Training Job State Change'."""
 
 import uuid
 from collections.abc import Mapping
@@ -24,16 +24,16 @@ _COPIED = (
     "StoppingCondition",
 )
 _EVENTS = uuid.UUID("5b7c5a0e-4b0c-4f0e-9d60-3d1f5a1c9a10")
-"""Any namespace, as long as it is always this one."""
+"""Arbitrary, but must never change."""
 
 
 def training_event(
     record: TrainingJobRecord, tags: Mapping[str, str], arns: ArnMaker, now: float
 ) -> Event:
-    """The event of the transition that `record` has just made; it is told of `now`.
+    """Returns the event of the record's last transition; the same transition gives the same event
+    id.
 
-    Source: SageMaker's guide, "Automating with EventBridge". Its times are strings of milliseconds.
-    The same transition is always the same event.
+    Source: SageMaker's guide, "Automating with EventBridge". Times are strings of milliseconds.
     """
     number = len(record.transitions)
     return Event(

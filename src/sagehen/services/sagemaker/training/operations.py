@@ -1,7 +1,4 @@
-"""DescribeTrainingJob, ListTrainingJobs, UpdateTrainingJob, StopTrainingJob, DeleteTrainingJob.
-
-The one way in which a training job is asked to end.
-"""
+"""Describe, list, update, stop and delete training jobs."""
 
 import contextlib
 from typing import Any
@@ -41,16 +38,14 @@ __all__ = [
 def stop_training_job_row(
     connection: Connection, record: TrainingJobRecord, arns: ArnMaker, now: float
 ) -> None:
-    """Ask for a job to end, in the caller's transaction, in which `record` was read, locked.
-
-    One that has ended, or was asked before, is left as it is.
-    """
+    """Ask for a job to end, in the transaction that read and locked `record`; ignored if it is
+    ending."""
     if record.status is not JobStatus.IN_PROGRESS:
         return
     course = Course(record)
     course.stop(now, SecondaryStatus.STOPPED)
     if record.stage is JobStage.WAITING:
-        # Nothing runs that would have to end first: it is overdue.
+        # Nothing runs: let the reconciler end it at once.
         course.note(gives_up_at=0.0)
     training_jobs.update(connection, course.record)
     labels = tags.get(connection, record.arn)
@@ -61,11 +56,10 @@ def stop_training_job_row(
 NOT_FOUND = "Requested resource not found."
 _UPDATABLE = ("ProfilerConfig", "ProfilerRuleConfigurations", "RemoteDebugConfig")
 _OF_NOBODY = ("WarmPoolStatusEquals", "TrainingPlanArnEquals")
-"""No job of ours has what these ask for."""
+"""Filters that match no job here."""
 
 
 def describe_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """A job as it was asked for, and where it stands."""
     with call.database.read() as connection:
         record = training_jobs.get(connection, params["TrainingJobName"])
     if record is None:
@@ -74,9 +68,9 @@ def describe_training_job(call: RequestContext, params: dict[str, Any]) -> dict[
 
 
 def list_training_jobs(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One page of jobs; unlike other lists, the oldest first where no order is given.
+    """Sorts oldest first by default, unlike other lists.
 
-    A page has as many as asked for, also with StatusEquals, where SageMaker's may have fewer.
+    With StatusEquals pages are full; SageMaker's may have fewer jobs.
     """
     if any(params.get(one) for one in _OF_NOBODY):
         return {"TrainingJobSummaries": []}
@@ -86,7 +80,7 @@ def list_training_jobs(call: RequestContext, params: dict[str, Any]) -> dict[str
 
 
 def update_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Change what is only told again of a job that goes on."""
+    """Change members of a running job that are only described."""
 
     def work(connection: Connection) -> str:
         record = _going_on(connection, params["TrainingJobName"])
@@ -104,16 +98,15 @@ def update_training_job(call: RequestContext, params: dict[str, Any]) -> dict[st
 
 
 def stop_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Ask for a job to end; it is `Stopping` until its code has, and its outputs are uploaded."""
+    """Ask for a job to end; it is `Stopping` until its code has ended and its outputs are
+    uploaded."""
     call.writes.run(lambda connection: _stop(call, connection, params["TrainingJobName"]))
     return {}
 
 
 def delete_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Forget a job that has ended; its name is free again. What it wrote stays.
-
-    Its log stays too, by another name: the next job of its name begins its own.
-    """
+    """Delete an ended job but not its outputs; its log is renamed, for the name may be used
+    again."""
 
     def work(connection: Connection) -> None:
         record = training_jobs.get_for_update(connection, params["TrainingJobName"])
@@ -127,7 +120,7 @@ def delete_training_job(call: RequestContext, params: dict[str, Any]) -> dict[st
             )
         training_jobs.delete(connection, record.name)
         tags.drop(connection, record.arn)
-        # Before anybody else can have the name: from then on that folder is his.
+        # In the transaction: after it another job may have the name and this folder.
         _put_log_aside(call, record)
 
     call.writes.run(work)
@@ -136,7 +129,7 @@ def delete_training_job(call: RequestContext, params: dict[str, Any]) -> dict[st
 
 def _put_log_aside(call: RequestContext, record: TrainingJobRecord) -> None:
     folder = Home(call.settings.home).job_log(record.name)
-    # No job's name has a dot. It may have no log, or none any more.
+    # Job names have no dots. The log may be missing.
     with contextlib.suppress(OSError):
         folder.rename(folder.with_name(f"{record.name}.{record.job_id}"))
 
@@ -147,7 +140,6 @@ def _stop(call: RequestContext, connection: Connection, name: str) -> None:
 
 
 def _going_on(connection: Connection, name: str) -> TrainingJobRecord:
-    """A job that has not ended; raises AwsError where there is none."""
     record = training_jobs.get_for_update(connection, name)
     if record is None:
         raise refused(NOT_FOUND)

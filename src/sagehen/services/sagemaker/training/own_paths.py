@@ -1,7 +1,7 @@
-"""`/_sagehen/jobs/…`: what is beyond SageMaker's operations on training jobs.
+"""`/_sagehen/jobs/…`: interrupting training jobs, as SageMaker does with spot instances.
 
-POST …/{job}/interrupt         take its capacity back: it is begun again, from its checkpoints
-POST …/interrupt?count=n       the same, of so many spot jobs; of all where no count is given
+POST …/{job}/interrupt         restart the job from its checkpoints
+POST …/interrupt?count=n       the same for `count` spot jobs, by default all
 """
 
 from typing import Any, Protocol
@@ -15,15 +15,13 @@ MOST_AT_ONCE = 10_000
 
 
 class Interrupting(Protocol):
-    """Who can take capacity back."""
-
     async def interrupt_job(self, name: str) -> str: ...
 
     async def interrupt_spot_jobs(self, count: int | None) -> list[str]: ...
 
 
 class JobPaths:
-    """`routes` are to be served with the other own paths."""
+    """Serves the requests to interrupt jobs."""
 
     def __init__(self, interrupts: Interrupting) -> None:
         self._interrupts = interrupts

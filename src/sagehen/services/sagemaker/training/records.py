@@ -1,4 +1,4 @@
-"""Training jobs as they are kept: what was asked for, where they stand, how they came there."""
+"""Training jobs as they are stored."""
 
 from enum import StrEnum
 from typing import Any
@@ -26,16 +26,16 @@ class JobStatus(StrEnum):
 
 
 class SecondaryStatus(StrEnum):
-    """SageMaker's, the ones Sagehen reaches."""
+    """SageMaker's SecondaryStatus, as far as Sagehen uses it."""
 
     PENDING = "Pending"
-    """It waits for room."""
+    """Waits for other jobs to end."""
     STARTING = "Starting"
     DOWNLOADING = "Downloading"
     TRAINING = "Training"
     UPLOADING = "Uploading"
     INTERRUPTED = "Interrupted"
-    """Its capacity was taken back, or its node was lost; it is started again."""
+    """Capacity or node lost; it will be restarted."""
     RESTARTING = "Restarting"
     STOPPING = "Stopping"
     COMPLETED = "Completed"
@@ -46,12 +46,12 @@ class SecondaryStatus(StrEnum):
 
 
 class JobStage(StrEnum):
-    """What the loop that runs jobs has to do with one."""
+    """What the reconciler has to do with a job."""
 
     WAITING = "waiting"
-    """Nothing, until there is room for it or its time to wait is over."""
+    """Waits for room or for its time limit."""
     ACTIVE = "active"
-    """An attempt is at the agent, or on its way there, or the job is to be stopped."""
+    """An attempt is at the agent or on its way, or the job is to be stopped."""
     ENDED = "ended"
 
 
@@ -65,44 +65,36 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
-    """A training job.
-
-    `definition` is what CreateTrainingJob was given, without Tags, with a StoppingCondition that
-    has a MaxRuntimeInSeconds.
-    """
+    """A training job; its `definition` always has a MaxRuntimeInSeconds."""
 
     job_id: str
-    """Ours, and never used again: a name may be, once its job was deleted."""
+    """Unique; a name may be used again after its job was deleted."""
     modified_at: float
     status: JobStatus = JobStatus.IN_PROGRESS
     stage: JobStage = JobStage.WAITING
     transitions: tuple[Transition, ...]
-    """At least one; the last is where it stands."""
+    """At least one; the last is current."""
     attempt: int = 0
-    """How many attempts have been asked of an agent; 0: none yet."""
     retries: int = 0
-    """How many of them were after a fault of ours: an agent that was lost, InternalServerError."""
+    """Attempts after a lost agent or an InternalServerError."""
     phases: int = 0
-    """How many phases of the newest attempt are among the transitions."""
+    """Phases of the newest attempt that are in `transitions`."""
     started_at: float | None = None
     """TrainingStartTime: when its code first ran."""
     ended_at: float | None = None
-    """TrainingEndTime."""
     run_seconds: float = 0
-    """How long the code of its ended attempts has run, together."""
+    """Of the code of ended attempts, together."""
     failure_reason: str | None = None
     stop_requested_at: float | None = None
     ends_as: SecondaryStatus = SecondaryStatus.STOPPED
-    """What it is to be when it has been stopped: MaxWaitTimeExceeded, for one that waited."""
     gives_up_at: float | None = None
-    """When it is stopped for having waited: MaxWaitTimeInSeconds or, before its start,
-    MaxPendingTimeInSeconds; None where it may wait for ever."""
+    """When waiting ends: MaxWaitTimeInSeconds or, before the start, MaxPendingTimeInSeconds; None
+    for no limit."""
     clock_shift: float = 0
-    """By how many seconds the clock was set forward since its creation, and not back again."""
+    """By how many seconds the clock was set forward since its creation."""
     metrics: tuple[JobMetric, ...] = ()
-    """FinalMetricDataList."""
     artifacts: tuple[str, ...] = ()
-    """What was uploaded, below `output_folder`: `model.tar.gz`, for example."""
+    """Uploaded files below `output_folder`, as `model.tar.gz`."""
 
     @property
     def secondary(self) -> SecondaryStatus:
@@ -110,7 +102,6 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
 
     @property
     def attempt_id(self) -> str:
-        """Of the newest attempt, as the agent knows it."""
         return f"{self.job_id}-{self.attempt}"
 
     @property
@@ -119,7 +110,7 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
 
     @property
     def total_seconds(self) -> float:
-        """How long its code has run, and it has waited between attempts and been begun again."""
+        """The run time of the code plus the time between attempts."""
         if self.started_at is None:
             return 0.0
         waits = (
@@ -131,19 +122,18 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
 
     @property
     def max_runtime_seconds(self) -> float:
-        """How long its code may run, over all attempts."""
+        """The limit over all attempts."""
         stopping: dict[str, int] = self.definition["StoppingCondition"]
         return stopping["MaxRuntimeInSeconds"]
 
     @property
     def max_retries(self) -> int | None:
-        """RetryStrategy's MaximumRetryAttempts."""
         strategy: dict[str, int] | None = self.definition.get("RetryStrategy")
         return strategy["MaximumRetryAttempts"] if strategy else None
 
     @property
     def wait_ends_at(self) -> float | None:
-        """When a spot job has waited and run for MaxWaitTimeInSeconds."""
+        """When MaxWaitTimeInSeconds of a spot job ends."""
         longest = self.definition["StoppingCondition"].get("MaxWaitTimeInSeconds")
         if longest is None or not self.spot:
             return None
@@ -151,7 +141,7 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
 
     @property
     def output_folder(self) -> str:
-        """The URI below which everything it writes is kept, without a slash at its end."""
+        """The outputs' URI, without a slash at its end."""
         path: dict[str, Any] = self.definition["OutputDataConfig"]
         return f"{path['S3OutputPath'].rstrip('/')}/{self.name}/output"
 

@@ -1,4 +1,4 @@
-"""A training job on its way through its statuses: every step with its time and SageMaker's words.
+"""The steps of a training job through its statuses, with their times and SageMaker's messages.
 
 InProgress: Pending ─► Starting ─► Downloading ─► Training ─► Uploading ─► Completed, Failed
                └───────────┴────────────┴────────────┴► Interrupted, Restarting ─► Starting
@@ -20,10 +20,10 @@ from sagehen.services.sagemaker.training.records import (
 __all__ = ["LONGEST_REASON", "Course"]
 
 LONGEST_REASON = 1024
-"""Of a FailureReason, as in SageMaker's model."""
+"""characters; from SageMaker's model"""
 MOST_TRANSITIONS = 200
-"""Kept of the newest, besides the first: a spot job may be interrupted without end, and each step
-writes all of them."""
+"""The first and the newest are kept: a spot job may be interrupted any number of times, and each
+step writes all of them."""
 
 _MESSAGES = {
     SecondaryStatus.PENDING: "Waiting for other training jobs to end",
@@ -54,7 +54,7 @@ _ENDS = {
 
 
 class Course:
-    """Starts at `record` as it is stored; `record` is then where the job has come."""
+    """Changes a job step by step, from `stored` to `record`."""
 
     def __init__(self, record: TrainingJobRecord) -> None:
         self.stored = record
@@ -63,16 +63,13 @@ class Course:
         """The job after each new transition."""
 
     def note(self, **changes: Any) -> None:
-        """Change what is no transition."""
         self.record = msgspec.structs.replace(self.record, **changes)
 
     def move(
         self, to: SecondaryStatus, at: float, message: str | None = None, **changes: Any
     ) -> None:
-        """Go on to the status `to`.
-
-        What seems to happen before the last transition happens with it: the clock was set back.
-        """
+        """Go to another status. A time before the last transition (the clock was set back) is
+        raised to it."""
         *past, last = self.record.transitions
         if len(past) >= MOST_TRANSITIONS:
             del past[1]
@@ -90,7 +87,6 @@ class Course:
         self.moves.append(self.record)
 
     def stop(self, at: float, ends_as: SecondaryStatus, message: str | None = None) -> None:
-        """Begin to stop, if it has not."""
         if self.record.status is JobStatus.IN_PROGRESS:
             self.move(
                 SecondaryStatus.STOPPING,
@@ -102,7 +98,6 @@ class Course:
             )
 
     def end(self, to: SecondaryStatus, at: float, reason: str | None = None) -> None:
-        """Come to a final status; `reason` is why it failed."""
         at = max(at, self.record.transitions[-1].started_at, self.record.started_at or at)
         if reason is not None:
             reason = reason[:LONGEST_REASON]
@@ -116,11 +111,10 @@ class Course:
             failure_reason=reason,
             gives_up_at=None,
         )
-        # The last status is where it stays.
         self.close(at)
 
     def close(self, at: float) -> None:
-        """Have the last transition end as it begins, as SageMaker's final ones do."""
+        """End the last transition at its beginning, as SageMaker does with final ones."""
         *past, last = self.record.transitions
         self.note(transitions=(*past, msgspec.structs.replace(last, ended_at=at)))
         self.moves[-1] = self.record

@@ -1,4 +1,4 @@
-"""The training jobs: one row each, from CreateTrainingJob to DeleteTrainingJob."""
+"""The table of training jobs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 JOBS_CHANGED = "training-jobs"
-"""What listeners of the database hear when an operation has left something to be done."""
+"""The database event for job operations."""
 
 TRAINING_JOBS = NamedTable(
     Table(
@@ -90,7 +90,6 @@ list_page = TRAINING_JOBS.list_page
 
 _COLUMNS = TRAINING_JOBS.table.c
 _FIXED = ("name", "arn", "created_at", "definition")
-"""What does not change while a job runs."""
 _KEPT = [name for name in TrainingJobRecord.__struct_fields__ if name not in _FIXED]
 _SAVE = (
     TRAINING_JOBS.table.update()
@@ -101,8 +100,8 @@ Query = Select[Any]
 
 
 def _query(*where: ColumnElement[bool], limited: bool = True) -> tuple[Query, Query]:
-    """Whole jobs, the oldest first; and the same, locked. Made once: to make it takes longer than
-    to run it."""
+    """Returns a query, oldest first, and the same with locks. Made once: making it takes longer
+    than running it."""
     columns = (_COLUMNS[name] for name in TrainingJobRecord.__struct_fields__)
     found = select(*columns).where(*where).order_by(_COLUMNS.created_at, _COLUMNS.key)
     if limited:
@@ -118,28 +117,28 @@ _NEXT = _query(_WAITS, or_(_COLUMNS.gives_up_at.is_(None), _COLUMNS.gives_up_at 
 
 
 def insert(connection: Connection, record: TrainingJobRecord) -> None:
-    """Add a job, and have it begun; raises AlreadyExists."""
+    """Raises AlreadyExists."""
     TRAINING_JOBS.insert(connection, record)
     notify(connection, JOBS_CHANGED)
 
 
 def update(connection: Connection, record: TrainingJobRecord) -> bool:
-    """Write all of `record` over what is stored, and have it looked at; False where it is gone.
+    """Write the whole record; returns False if it is gone.
 
-    Hazard: read what you change in the same transaction, by `get_for_update`.
+    Hazard: read it in the same transaction, by `get_for_update`.
     """
     notify(connection, JOBS_CHANGED)
     return TRAINING_JOBS.update(connection, record)
 
 
 def count_up_to(connection: Connection, limit: int, *stages: JobStage) -> int:
-    """How many jobs are in one of `stages`; `limit` where they are more."""
+    """Counts no further than `limit`."""
     found = select(_COLUMNS.key).where(_COLUMNS.stage.in_(stages)).limit(limit)
     return connection.execute(select(func.count()).select_from(found.subquery())).scalar_one()
 
 
 def counts(connection: Connection) -> dict[tuple[JobStatus, JobStage], int]:
-    """How many jobs go on. Reads an index, and of it only what is theirs."""
+    """Counts jobs that have not ended, by an index."""
     columns = (_COLUMNS.status, _COLUMNS.stage)
     going_on = _COLUMNS.status.in_([one for one in JobStatus if not one.is_final])
     statement = select(*columns, func.count()).where(going_on).group_by(*columns)
@@ -150,28 +149,27 @@ def counts(connection: Connection) -> dict[tuple[JobStatus, JobStage], int]:
 
 
 def active(connection: Connection, lock: bool = False) -> list[TrainingJobRecord]:
-    """The jobs with an attempt at the agent, or on its way there; the oldest first."""
     return _read(connection, _ACTIVE, lock)
 
 
 def due(
     connection: Connection, now: float, limit: int, lock: bool = False
 ) -> list[TrainingJobRecord]:
-    """Waiting jobs that are to wait no longer."""
+    """Returns WAITING jobs whose time is over."""
     return _read(connection, _DUE, lock, now=now, most=limit)
 
 
 def next_waiting(
     connection: Connection, now: float, limit: int, lock: bool = False
 ) -> list[TrainingJobRecord]:
-    """The jobs that are to be begun next, the oldest first."""
+    """Returns the WAITING jobs to start next, oldest first."""
     return _read(connection, _NEXT, lock, now=now, most=limit)
 
 
 def shift_clock(connection: Connection, seconds: float, since: float, now: float) -> None:
-    """The clock was set, forward or back: have jobs wait for as long as they would have.
+    """Keep waiting times unchanged after the clock was set.
 
-    Those created between `since` and `now` are left alone: that was by the new clock.
+    Jobs created between `since` and `now` already have times of the new clock.
     """
     by_old_clock = or_(_COLUMNS.created_at < since, _COLUMNS.created_at > now)
     connection.execute(
@@ -186,7 +184,7 @@ def shift_clock(connection: Connection, seconds: float, since: float, now: float
 
 
 def save(connection: Connection, records: Sequence[TrainingJobRecord]) -> None:
-    """Write where jobs stand. They must have been read in the same transaction, locked."""
+    """Write jobs that were read and locked in the same transaction."""
     if records:
         told = [msgspec.to_builtins(record) for record in records]
         connection.execute(_SAVE, [{f"new_{name}": one[name] for name in _KEPT} for one in told])

@@ -1,7 +1,4 @@
-"""What CreateTrainingJob may be given, beyond what the service model says.
-
-What InputDataConfig may be, and whether the input is there: SageMaker looks at once.
-"""
+"""Checks of CreateTrainingJob beyond the service model's, down to whether its input exists."""
 
 import posixpath
 from typing import Any
@@ -31,11 +28,6 @@ _UNBUILT_CHANNELS = {
 
 
 def check_channels(params: dict[str, Any], region: str, objects: ObjectStore) -> None:
-    """Check all channels of CreateTrainingJob's parameters.
-
-    Raises:
-        AwsError: SageMaker would refuse one, or Sagehen cannot provide it.
-    """
     channels = params.get("InputDataConfig", [])
     names = [channel["ChannelName"] for channel in channels]
     if len(set(names)) < len(names):
@@ -47,7 +39,6 @@ def check_channels(params: dict[str, Any], region: str, objects: ObjectStore) ->
 
 
 def place_in_s3(member: str, url: str) -> Location:
-    """The place that a member names; raises AwsError where it is none."""
     try:
         place = parse_location(url)
     except Invalid as error:
@@ -104,7 +95,7 @@ def _check_presence(source: dict[str, Any], role: str, region: str, objects: Obj
 
 LONGEST_RUNTIME_SECONDS = 28 * 86_400
 LARGEST_ENVIRONMENT_BYTES = 32 * 1024
-"""All keys and values together, as of a model."""
+"""All keys and values together, as in a model."""
 
 _UNBUILT = {
     "ServerlessJobConfig": "serverless training jobs (ServerlessJobConfig)",
@@ -117,16 +108,14 @@ _UNBUILT_RESOURCES = {
 }
 _ROOT = "/opt/ml/"
 _TAKEN = ("code", "input", "model", "output")
-"""What the platform has below it."""
+"""Used by the platform."""
 
 
 def check_training_job(params: dict[str, Any], settings: Settings, objects: ObjectStore) -> None:
-    """Check what CreateTrainingJob is given, down to its input in the object store.
-
-    Outside of any transaction: the object store may be far away.
+    """Check CreateTrainingJob's parameters; not in a transaction: the object store may be far away.
 
     Raises:
-        AwsError: SageMaker would refuse it, or Sagehen cannot run it.
+        AwsError: SageMaker would refuse them, or Sagehen cannot run them.
     """
     _refuse_unbuilt(params, _UNBUILT)
     _check_algorithm(params, settings)
@@ -176,7 +165,7 @@ def _check_metric(metric: dict[str, str]) -> None:
 def _check_command(
     image: str, algorithm: dict[str, Any], parameters: dict[str, str], settings: Settings
 ) -> None:
-    """There must be something to run: an entry point, a command for the image, or a script."""
+    """Require an entry point, a script, or a command for the image."""
     if algorithm.get("ContainerEntrypoint") or parameters.get("sagemaker_program"):
         return
     launch = find_launch(image, settings.images)
@@ -260,7 +249,7 @@ def _check_checkpoints(config: dict[str, str] | None, objects: ObjectStore) -> N
 
 
 def _check_bucket(member: str, url: str, objects: ObjectStore) -> None:
-    """Results of hours must not be lost to a bucket that was misspelt."""
+    """Check early: a misspelt bucket would lose the results of hours."""
     bucket = place_in_s3(member, url).bucket
     try:
         objects.bucket(bucket)

@@ -1,4 +1,4 @@
-"""Puts the dispatcher together."""
+"""Builds the dispatcher from the settings."""
 
 import random
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from sagehen.state.group_commit import GroupCommit
 __all__ = ["make_dispatcher"]
 
 THREADS = 32
-"""That wait for the object store: as many small writes share a wait for the disk."""
+"""Threads for the object store; many, because small writes share one wait for the disk."""
 DATABASE_PATIENCE_SECONDS = 60.0
 
 
@@ -41,9 +41,8 @@ def make_dispatcher(
     clock: Clock,
     holder: str,
 ) -> AsyncDispatcher:
-    """
-    Args:
-        holder: names the home and its machine, not the process.
+    """Args:
+    holder: names the home and its machine, not the process.
     """
     threads = Threads(THREADS, "dispatch")
     routes = RouteFileReader(home.routes, clock)

@@ -1,6 +1,6 @@
 """One attempt at one request, from its lease to its end.
 
-look what an earlier attempt has written → ask the container → write the object → end
+look for the output of an earlier attempt → ask the container → write the object → end
                                          ↘ a small object: written with the end, in one transaction
                                          ↘ the instance was lost: back into the queue
 """
@@ -61,12 +61,7 @@ PLAIN = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True)
 class RequestAttempt:
-    """What an attempt needs.
-
-    Args:
-        patience: with the object store, while it is away.
-        most_redeliveries: how often a request is sent again after its instance was lost.
-    """
+    """Runs attempts at leased requests."""
 
     database: Database
     writes: GroupCommit
@@ -80,10 +75,8 @@ class RequestAttempt:
     most_redeliveries: int
 
     async def run(self, job: LeasedRequest) -> None:
-        """Bring a leased request to its end, or back into the queue.
-
-        Where not even that can be written, its lease runs out.
-        """
+        """Bring a request to its end, or back into the queue. If neither can be written, its lease
+        runs out."""
         try:
             await self._run(job)
         except AsyncFailure as failure:
@@ -114,7 +107,7 @@ class RequestAttempt:
             answer.spool.discard()
 
     async def _end_as_before(self, job: LeasedRequest) -> bool:
-        """What an earlier attempt has written is the answer: nobody is asked again."""
+        """Use the output of an earlier attempt, so that no container is asked twice."""
         if job.queued.attempt == 1:
             return False
         found = await self.patience(lambda: self.outputs.find(job.queued))
@@ -122,8 +115,6 @@ class RequestAttempt:
             return False
         await self._end(job, AsyncEnding(found.outcome, found.body))
         return True
-
-    # Ending
 
     async def _succeed(
         self, job: LeasedRequest, answer: ContainerReply, ending: AsyncEnding
@@ -137,8 +128,7 @@ class RequestAttempt:
         )
         ending.body = answer.spool.whole
         small = self.outputs.small(job.queued, ending.outcome, answer.spool)
-        # A database that is away for longer gets as much patience as any object: to give the
-        # request back would have its container asked again.
+        # Giving the request back would invoke its container again: store the answer as an object.
         with contextlib.suppress(*AWAY):
             if small is not None and await self._end(job, ending, small):
                 return
@@ -152,8 +142,8 @@ class RequestAttempt:
             await self._end(job, ending)
 
     async def _is_stored(self, job: LeasedRequest) -> bool:
-        """Whether the answer is there although its writing failed, as far as can be seen: a store
-        that goes away may have written it. Then there must be no failure object beside it."""
+        """Whether the answer is stored: a failed write may have stored it. Then there must be no
+        failure object."""
         try:
             found = await self.outputs.find(job.queued)
         except (SagehenError, *AWAY):
@@ -167,7 +157,6 @@ class RequestAttempt:
         ending: AsyncEnding | None = None,
         answer: ContainerReply | None = None,
     ) -> None:
-        """End it with its failure object, where it is to have one and that can be written."""
         job.ends = True
         output = job.queued.request.output
         outcome = AsyncOutcome(
@@ -187,7 +176,7 @@ class RequestAttempt:
             await self._end(job, ending)
 
     async def _store_failure(self, job: LeasedRequest, ending: AsyncEnding, spool: Spool) -> bool:
-        """As `_store`; a failure object that cannot be written keeps no request from its end."""
+        """Write the failure object; if that fails, the request ends without it."""
         try:
             return await self._store(job, ending, spool)
         except (SagehenError, *AWAY) as error:
@@ -204,7 +193,7 @@ class RequestAttempt:
         return spool
 
     async def _store(self, job: LeasedRequest, ending: AsyncEnding, spool: Spool) -> bool:
-        """Write the object; False where the request is another's meanwhile."""
+        """Write the object; returns False if another worker has the request now."""
         if not await self._is_ours(job):
             log.warning("A request was leased by another meanwhile.", extra=_about(job))
             return False
@@ -230,7 +219,6 @@ class RequestAttempt:
     async def _end(
         self, job: LeasedRequest, ending: AsyncEnding, small: SmallObject | None = None
     ) -> bool:
-        """Whether that is all; False where the `small` object has to be put by itself."""
         ending.variant_name = job.variant_name
         ended = await self.endings.end(job.queued, ending, small)
         if ended is EndedAttempt.NOT_STORED:
@@ -243,8 +231,6 @@ class RequestAttempt:
             about = _about(job) | {"state": outcome.state.value}
             log.info("A request failed: %s", outcome.failure_reason, extra=about)
         return True
-
-    # Going back
 
     async def _lose(self, job: LeasedRequest, error: Exception) -> None:
         lost = job.queued.lost
@@ -265,7 +251,7 @@ class RequestAttempt:
         )
 
     def _rest(self, job: LeasedRequest, error: Exception) -> None:
-        """What its instance did is no reason to send it the next at once."""
+        """Let the instance rest before its next request."""
         if job.place is not None:
             job.place.refused(self.clock.monotonic())
         log.debug("A request goes back into the queue: %s", error, extra=_about(job))

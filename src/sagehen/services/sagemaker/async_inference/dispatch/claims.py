@@ -1,7 +1,4 @@
-"""Which requests are taken out of the queue next: one transaction's reads and leases.
-
-A leased request while it is worked on here.
-"""
+"""Chooses and leases the next requests of all queues, in one transaction."""
 
 import asyncio
 import logging
@@ -33,45 +30,39 @@ __all__ = ["LEASE_NAME", "Claimed", "Claims", "LeasedRequest", "share"]
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "dispatch"
-"""Of the right to dispatch; each request has a lease of its own."""
+"""The lease on dispatching; each request has a lease of its own."""
 
 MOST_ENDED_AT_ONCE = 64
 MOST_RECLAIMED_AT_ONCE = 10_000
-"""More than one worker has at once; what is left over runs out."""
+"""More leases than one worker has."""
 
 
 @dataclass
 class Claimed:
-    """What was leased in one turn."""
+    """The requests leased in one turn."""
 
     to_send: list[QueuedRequest] = field(default_factory=list)
     to_end: list[QueuedRequest] = field(default_factory=list)
-    """Too old, cancelled, or of an endpoint that is gone."""
+    """Expired, cancelled, or of a deleted endpoint."""
     abandoned: dict[str, int] = field(default_factory=dict)
-    """By endpoint name: up to which sequence requests are of one that is gone."""
+    """By endpoint: requests up to this sequence belong to a deleted endpoint."""
     at: float = 0
-    """Seconds since the epoch."""
+    """seconds since the epoch"""
     inputs: dict[int, SmallInput] = field(default_factory=dict)
-    """By sequence: of what is to be sent, those that are small and near."""
     cancelled: list[tuple[int, int]] = field(default_factory=list)
-    """Requests that are worked on and are to end: sequences and attempts."""
     more: bool = False
-    """There was more to end than was taken."""
     settled: bool = False
-    """No request waits or is worked on: time alone brings nothing to do."""
+    """Nothing to do until something is committed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claims:
-    """What the dispatcher can take on now; called in a transaction.
+    """Leases what the dispatcher can take on now; called in a transaction.
 
     Args:
-        free: by the names of the endpoints that serve: free slots.
-        room: requests that may be taken on, of all endpoints together.
-        first: which endpoint's turn it is to be the first, as a number that grows.
-        until: of the leases.
-        read: finds those inputs that are small and near.
-        fresh: what this worker has leased by now was leased in an earlier life.
+        free: slots by endpoint name.
+        first: a growing number that rotates which endpoint comes first.
+        fresh: this worker has just started, so its older leases are from an earlier process.
     """
 
     free: Mapping[str, int]
@@ -84,7 +75,6 @@ class Claims:
     fresh: bool = False
 
     def __call__(self, connection: Connection) -> Claimed:
-        """Lease what there is."""
         if self.fresh:
             async_leases.reclaim(connection, self.now, MOST_RECLAIMED_AT_ONCE, self.worker)
         claimed = Claimed(at=self.now, cancelled=async_leases.cancellations(connection))
@@ -135,7 +125,7 @@ class Claims:
             claimed.to_send += async_leases.lease(
                 connection, name, limit, self.worker, self.now, self.until
             )
-        # A reading that fails is told when the request is sent: here it would stop all endpoints.
+        # The error is reported when the request is sent; raising here would stop all endpoints.
         found, error = attempt(
             connection, lambda connection: self.read(connection, claimed.to_send)
         )
@@ -145,8 +135,7 @@ class Claims:
 
 
 def share(wants: Mapping[str, int], room: int, first: int) -> dict[str, int]:
-    """How much of `room` each name gets: one by one in turn, from the `first` on, until all is
-    shared out or nobody wants more."""
+    """Share `room` among the names round-robin, beginning with number `first`."""
     names = [name for name, wanted in sorted(wants.items()) if wanted > 0]
     got = dict.fromkeys(names, 0)
     turn = first
@@ -163,21 +152,17 @@ def share(wants: Mapping[str, int], room: int, first: int) -> dict[str, int]:
 
 
 def _is_gone(connection: Connection, name: str) -> bool:
-    """There is no such endpoint, in this case of letters, or it is being deleted."""
     record = endpoints.get(connection, name)
     return record is None or record.name != name or record.status is EndpointStatus.DELETING
 
 
 @dataclass(eq=False)
 class LeasedRequest:
-    """
+    """A request that this worker has leased.
+
     Args:
-        lease_until: as far as is known here; nobody else has the request before.
-        input: where it has been read already.
-        verdict: why it is to be ended without being sent; None where it is to be sent.
-        place: where it is sent.
-        has_slot: it has a slot there.
-        variant_name: what it is counted under.
+        lease_until: no other worker has the request before then.
+        verdict: why to end the request without sending it.
     """
 
     queued: QueuedRequest
@@ -188,20 +173,18 @@ class LeasedRequest:
     has_slot: bool = False
     variant_name: str | None = None
     asking: asyncio.Task[object] | None = None
-    """While its container is asked: what a cancellation breaks off."""
     broken_off: AsyncFailure | None = None
-    """Why it is to be asked no longer."""
     ends: bool = False
-    """What comes of it is known, and is being written down."""
+    """The outcome is known and being written."""
     is_lost: bool = False
-    """Its lease was another's when it was to be renewed."""
+    """The lease was not renewed: another worker has it, or the request has just ended."""
 
     @property
     def held(self) -> tuple[int, int]:
         return self.queued.sequence, self.queued.attempt
 
     def break_off(self, why: AsyncFailure) -> None:
-        """Nobody wants it any more. Whose answer is there already ends with that."""
+        """Stop asking the container. An answer that has already arrived still counts."""
         if self.broken_off is None:
             self.broken_off = why
             if self.asking is not None:

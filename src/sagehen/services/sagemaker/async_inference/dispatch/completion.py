@@ -1,8 +1,5 @@
-"""The end of a request: its object where that is small, its final state and its notice in one
-transaction; then its metrics, once.
-
-What many coroutines ask to be written, by few statements: what waits goes together.
-"""
+"""Ends requests: object, state and notice in one transaction, many requests together; then
+metrics."""
 
 import asyncio
 import logging
@@ -44,11 +41,10 @@ MOST_TOGETHER = 128
 
 
 class CoalescingWriter(Generic[Item, Result]):
-    """For one event loop.
+    """Writes the items of many coroutines together; for one event loop.
 
     Args:
-        write: writes some items, and tells what came of each. Where it raises, nothing of them is
-            written, and each is written alone.
+        write: returns a result for each item. If it raises, each item is tried alone.
     """
 
     def __init__(
@@ -62,10 +58,8 @@ class CoalescingWriter(Generic[Item, Result]):
         self._writing: asyncio.Task[None] | None = None
 
     async def put(self, item: Item) -> Result:
-        """What came of it, once that is on disk; raises what `write` raises for it alone.
-
-        Who is cancelled meanwhile does not know whether it is on disk.
-        """
+        """Write `item`; raises what `write` raises for it alone. A cancelled caller does not know
+        whether it was written."""
         result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, result))
         if self._writing is None:
@@ -73,7 +67,6 @@ class CoalescingWriter(Generic[Item, Result]):
         return await result
 
     async def _write_all(self) -> None:
-        """One batch after the other: what comes while one is written makes the next."""
         try:
             while self._waiting:
                 count = min(len(self._waiting), MOST_TOGETHER)
@@ -90,7 +83,7 @@ class CoalescingWriter(Generic[Item, Result]):
             results = await self._writes.join(partial(self._call, items))
         except Exception as error:
             if len(batch) > 1 and not isinstance(error, OperationalError | Unavailable):
-                # One of them is at fault, and the others need not suffer for it.
+                # One item is at fault: write each alone.
                 for one in batch:
                     await self._write_batch([one])
                 return
@@ -115,32 +108,29 @@ def _fail(batch: Sequence[tuple[Item, asyncio.Future[Result]]], error: BaseExcep
 
 @dataclass
 class AsyncEnding:
-    """What came of a request, and what it took."""
+    """A request's outcome and the times it took."""
 
     outcome: AsyncOutcome
     body: bytes | None = None
-    """The response, where it is small enough for a notice."""
+    """None if too large for a notice."""
     variant_name: str | None = None
     failed_by: tuple[str, ...] = ()
-    """Metrics that count this kind of failure."""
     download_seconds: float | None = None
     model_seconds: float | None = None
     upload_seconds: float | None = None
 
 
 class EndedAttempt(Enum):
-    """What came of ending a request."""
+    """The result of ending a request."""
 
     DONE = auto()
     TAKEN = auto()
-    """It is no longer this attempt's: nothing was written or told."""
+    """Another worker has the request; nothing was written."""
     NOT_STORED = auto()
-    """Its object has to be put by itself: nothing was written or told."""
+    """Its object has to be put by itself; nothing was written."""
 
 
 class _End(NamedTuple):
-    """What is written of an end."""
-
     row: async_leases.EndedRow
     small: SmallObject | None
     notice: Notice | None
@@ -153,14 +143,11 @@ class _End(NamedTuple):
 class _Written(NamedTuple):
     ended: EndedAttempt
     told: bool = True
-    """Its notice is on its way, where there is one."""
+    """The notice was published, if any."""
 
 
 class Endings:
-    """
-    Args:
-        patience: how long a database that is away is waited for.
-    """
+    """Ends requests in the database and records their metrics."""
 
     def __init__(
         self,
@@ -181,13 +168,13 @@ class Endings:
     async def end(
         self, queued: QueuedRequest, ending: AsyncEnding, small: SmallObject | None = None
     ) -> EndedAttempt:
-        """Write the end down and publish its notice, in one transaction.
+        """Write the end and publish its notice, in one transaction.
 
         Args:
-            small: the answer's object, where it is not there yet; it is put in the same one.
+            small: the answer's object, to be put in the same transaction.
 
         Raises:
-            SQLAlchemyError, StateFull: it could not be written. Its lease will run out.
+            SQLAlchemyError, StateFull: nothing was written; the lease will run out.
         """
         now = self._clock.now()
         notice = notice_of(queued, ending.outcome, ending.body, self._region, now)
@@ -210,7 +197,7 @@ class Endings:
         return EndedAttempt.DONE
 
     def _write(self, connection: Connection, ends: Sequence[_End]) -> list[_Written]:
-        """What came of each. Runs in the thread that writes."""
+        """Runs in the thread that writes."""
         ours = async_leases.hold(connection, {end.held for end in ends})
         smalls = [end for end in ends if end.small is not None and end.held in ours]
         put = self._objects.put_rows(connection, [end.small for end in smalls if end.small])
@@ -231,7 +218,7 @@ def _told(connection: Connection, end: _End, ours: set[_Held], not_put: set[_Hel
 
 
 def _published(connection: Connection, notice: Notice) -> bool:
-    """Whatever is wrong with a notice changes nothing about the request."""
+    """Whether the notice was published; the request does not depend on it."""
     published, error = attempt(connection, lambda connection: publish(connection, notice))
     if published:
         return True
@@ -253,7 +240,7 @@ def _dimensions(queued: QueuedRequest, ending: AsyncEnding) -> dict[str, str]:
 def _measures(
     queued: QueuedRequest, ending: AsyncEnding, now: float
 ) -> Iterator[tuple[str, float]]:
-    """Names and values, in CloudWatch's units."""
+    """Yields values in CloudWatch's units."""
     status, received_at = ending.outcome.status, queued.request.received_at
     for name in ending.failed_by:
         yield name, 1
@@ -270,7 +257,7 @@ def _measures(
     yield "TimeInBacklog", max(0.0, (queued.started_at or now) - received_at) * 1e3
     yield "TotalProcessingTime", max(0.0, now - received_at) * 1e3
     if status is not None:
-        # SageMaker's documentation spells it with three s; who asks for either finds it.
+        # SageMaker's documentation has three s; both spellings are recorded.
         yield "InvocationsProcesssed", 1
         yield "InvocationsProcessed", 1
         yield "Invocation4XXErrors", float(400 <= status < 500)

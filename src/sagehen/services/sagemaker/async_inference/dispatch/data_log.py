@@ -1,4 +1,4 @@
-"""What the server itself has to say of requests, beside what their containers print."""
+"""SageMaker's data-log: what the server says about requests."""
 
 import logging
 from datetime import UTC, datetime
@@ -14,12 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class DataLog:
-    """SageMaker's data-log: a file in the folder of each instance's logs, bounded as theirs are.
-
-    Args:
-        root: the home's `logs/endpoints`.
-        most_bytes: at which a file is rotated.
-    """
+    """Writes a data-log in each instance's log folder below `root`, rotated at `most_bytes`."""
 
     def __init__(self, root: Path, most_bytes: int, clock: Clock) -> None:
         self._root = root
@@ -27,7 +22,7 @@ class DataLog:
         self._clock = clock
 
     def write(self, place: RoutedContainer, inference_id: str, text: str) -> None:
-        """Add a line. Blocks. A log that cannot be written stops nothing."""
+        """Append a line. Blocks; an unwritable log is only warned about."""
         folder = self._root / place.endpoint_name / place.variant_name / place.instance_id
         when = datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="milliseconds")
         line = f"{when.removesuffix('+00:00')}:[sagemaker logs] [{inference_id}] {text}"
@@ -38,7 +33,7 @@ class DataLog:
 
     def _add(self, folder: Path, line: str) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Opened for each line: instances come and go, and there are few lines.
+        # Opened for each line: lines are few.
         handler = RotatingFileHandler(
             folder / "data-log.log", maxBytes=self._most_bytes, backupCount=1, encoding="utf-8"
         )

@@ -1,9 +1,9 @@
-"""Takes requests out of the queue while there are free slots, and works on them.
+"""Leases requests from the queue while there are free slots, and runs an attempt for each.
 
-wake (a request was queued · one has ended · another route table · time) → lease as many as there
-are free slots → a task for each → its end wakes again
+wake (a request was queued · one ended · new routes · time) → lease as many requests as there are
+free slots → a task for each → its end wakes again
 
-An empty queue is not looked into again before something is committed.
+An empty queue is not read again until something is committed.
 """
 
 import asyncio
@@ -44,18 +44,16 @@ BEAT_SECONDS = 10.0
 LONGEST_REST_SECONDS = 1.0
 ERROR_REST_SECONDS = 1.0
 STOP_SECONDS = 10.0
-"""For writing down what came of requests, when control ends."""
 MOST_RECLAIMED = 10
-"""How often control may be lost over a request."""
 RECLAIMED_AT_ONCE = 500
 
 
 class AsyncDispatcher:
-    """One at a time works, of all controls that share a state: the one that holds the lease.
+    """Dispatches requests; of all controls that share a state, only the lease's holder does.
 
     Args:
-        holder: who holds the leases. The same name after a restart takes all over at once.
-        most: requests that are worked on at once.
+        holder: the same name after a restart takes over its leases at once.
+        most: requests worked on at once.
     """
 
     def __init__(
@@ -74,30 +72,28 @@ class AsyncDispatcher:
         self._holder = holder
         self._most = most
         self._jobs: dict[int, LeasedRequest] = {}
-        """By sequence."""
+        """by sequence"""
         self._tasks: dict[LeasedRequest, asyncio.Task[None]] = {}
         self._wake = Wake()
         self._leasing = asyncio.Lock()
-        """Held while rows are leased that are not yet in `_jobs`: until then their leases cannot be
-        renewed, and they must not be taken for a lost worker's."""
+        """Held while leased rows are not in `_jobs` yet: they must not be taken for a lost
+        worker's."""
         self._lease = HeldLease(writes.database, clock, LEASE_NAME, holder)
         self._idle = IdleCheck(writes.database.commits, clock)
         self._fresh = True
         self._turns = 0
         self.on_idle: Callable[[], None] = lambda: None
-        """Called when an instance has done all it had."""
 
     @property
     def busy(self) -> frozenset[str]:
-        """The ids of the instances that work on requests now."""
         return self._places.busy
 
     def hint(self) -> None:
-        """There may be something to do. May be called from any thread, at any time."""
+        """Look for work soon. May be called from any thread."""
         self._wake.hint()
 
     async def run(self) -> None:
-        """Dispatch until cancelled; then give back what is not finished."""
+        """Dispatch until cancelled; then give unfinished requests back."""
         self._wake.begin()
         beating = asyncio.create_task(self._beat())
         try:
@@ -121,7 +117,7 @@ class AsyncDispatcher:
         return 0
 
     async def turn(self) -> float:
-        """Take on what there is room for; the seconds until the next turn if nothing happens."""
+        """Lease what there is room for; returns the seconds until the next turn."""
         self._wake.clear()
         self._idle.begin()
         await self._follow_routes()
@@ -206,7 +202,6 @@ class AsyncDispatcher:
             self.on_idle()
 
     def _break_off(self, claimed: Claimed) -> None:
-        """What is worked on, and nobody wants any more."""
         for sequence, attempt in claimed.cancelled:
             job = self._jobs.get(sequence)
             if job is not None and job.queued.attempt == attempt:
@@ -225,10 +220,7 @@ class AsyncDispatcher:
             return LONGEST_REST_SECONDS
         return min(LONGEST_REST_SECONDS, max(0.0, wake_at - self._clock.monotonic()))
 
-    # Leases
-
     async def _beat(self) -> None:
-        """Renew the leases of what is worked on, and take back those that ran out."""
         while True:
             await self._clock.sleep(BEAT_SECONDS)
             try:
@@ -236,7 +228,7 @@ class AsyncDispatcher:
             except AWAY as error:
                 log.error("Leases cannot be renewed: %s", error, extra={"action": "dispatch"})
             except Exception:
-                # Without it all that is worked on would be taken for lost.
+                # Without renewal all requests here would be taken for lost.
                 log.exception("Renewing leases failed.", extra={"action": "dispatch"})
 
     async def beat(self) -> None:
@@ -263,10 +255,10 @@ class AsyncDispatcher:
     def _renew(
         self, held: Sequence[tuple[int, int]], reclaims: bool, connection: Connection
     ) -> tuple[async_leases.Renewal, float, int]:
-        """What came of renewing, until when that is, and how many others' leases had run out.
+        """Returns the renewal, its end, and how many leases of others were reclaimed.
 
-        In one transaction, and by the time at which it is made: however long it waited for the
-        disk, what is worked on here is not taken for lost. Runs in the thread that writes.
+        The time is read inside the transaction: a long wait for the disk must not make requests
+        look lost. Runs in the thread that writes.
         """
         now = self._clock.now()
         until = now + REQUEST_LEASE_SECONDS
@@ -276,21 +268,21 @@ class AsyncDispatcher:
         return renewal, until, async_leases.reclaim(connection, now, RECLAIMED_AT_ONCE)
 
     def _lose(self, job: LeasedRequest) -> None:
-        """It is somebody else's, unless it has ended in this very moment."""
+        """Cancel the task the second time; the first time the request may just have ended."""
         if job.is_lost:
             self._tasks[job].cancel()
         job.is_lost = True
 
     async def _stop(self) -> None:
-        """Let what has its answer end, and break off the rest; who comes next goes on with it."""
+        """Finish requests that have their answer; give the others back."""
         held = [job.held for job in self._jobs.values() if not job.ends]
         for job, task in self._tasks.items():
             if not job.ends:
                 task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=STOP_SECONDS)
-        # What is being written still is not given back: another would not see it, and ask again.
-        # Its lease runs out, or is taken over by this worker's next life.
+        # Requests still being written are not given back: another worker would ask again. Their
+        # leases run out, or this worker's next process takes them over.
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""Why a request ends without an answer: what its notice says, and the object in its answer's place.
+"""Why a request ends without an answer.
 
-The first word of a reason says whose fault it is: `ClientError:` the caller's or the model's,
-`InternalServerError:` the server's. Only the sentences about 4xx and 5xx were ever seen from
-SageMaker; the others are our own (docs/compatibility.md).
+A reason begins with whose fault it is: `ClientError:` (the caller or the model) or
+`InternalServerError:`. Only the sentences about 4xx and 5xx were seen from SageMaker; the others
+are Sagehen's own (docs/compatibility.md).
 """
 
 import re
@@ -36,12 +36,11 @@ _JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)+)"', re.IGNORECASE)
 
 
 class AsyncFailure(SagehenError):
-    """It has failed for good.
+    """The request has failed for good.
 
     Args:
-        reason: FailureReason in the notice.
-        text: of the failure object; the reason without its first word where None.
-        metric: what counts it, besides InvocationFailures.
+        text: the failure object; by default the reason without its first word.
+        metric: counts this failure, besides InvocationFailures.
     """
 
     def __init__(
@@ -61,12 +60,7 @@ class AsyncFailure(SagehenError):
 
 
 def answered_with_error(status: int, said: bytes = b"") -> AsyncFailure:
-    """The container answered, but not with 2xx; the failure object is what it said.
-
-    Args:
-        said: the beginning of that, whose most telling line stands in brackets behind SageMaker's
-            sentence.
-    """
+    """Returns the failure for an answer that is not 2xx; `said` is its beginning."""
     theirs = 400 <= status < 500
     who, side = ("ClientError", "client") if theirs else ("InternalServerError", "server")
     return AsyncFailure(
@@ -77,7 +71,6 @@ def answered_with_error(status: int, said: bytes = b"") -> AsyncFailure:
 
 
 def _telling_line(said: bytes) -> str:
-    """The exception of a traceback, the message in JSON, or the first line."""
     text = said.decode("utf-8", "replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
@@ -107,7 +100,6 @@ def lost_too_often(endpoint: str, times: int) -> AsyncFailure:
 
 
 def not_sendable(why: str) -> AsyncFailure:
-    """Such as a ContentType with control characters, which HTTP cannot carry."""
     return AsyncFailure(f"ClientError: The request cannot be sent to the container: {why}")
 
 
@@ -178,11 +170,10 @@ def _reclaimed(times: int) -> AsyncFailure:
 def verdict(
     queued: QueuedRequest, *, abandoned_to: int, most_reclaimed: int, now: float
 ) -> AsyncFailure | None:
-    """Why a request that was leased is to be ended without being sent; None: it is to be sent.
+    """Returns why a leased request must end without being sent; None to send it.
 
     Args:
-        abandoned_to: requests up to this sequence are of an endpoint that is gone.
-        most_reclaimed: how often control may be lost over it.
+        abandoned_to: requests up to this sequence belong to a deleted endpoint.
     """
     if queued.cancel_requested:
         return cancelled()

@@ -1,4 +1,4 @@
-"""What a request is about: its body, inline or an object, in pieces."""
+"""Reads a request's input, inline or an S3 object, in pieces."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -22,20 +22,18 @@ from sagehen.state.database import Database
 __all__ = ["Input", "Inputs", "SmallInput"]
 
 MOST_SMALL_BYTES = 16 * 2**10
-"""Inputs up to this size are read with the lease where they can be, and held until the end."""
+"""Inputs up to this size are read with the lease and held in memory."""
 
 
 class SmallInput(NamedTuple):
     data: bytes
     content_type: str | None = None
-    """Of the object, where somebody gave it one."""
 
 
 class Input:
-    """An open input; `seconds` were spent waiting for the object store so far."""
+    """An open input; `seconds` were spent waiting for the object store."""
 
     content_type: str | None = None
-    """Of the object, where somebody gave it one."""
 
     def __init__(
         self, threads: Threads, clock: Clock, size: int, first: bytes, seconds: float
@@ -48,25 +46,23 @@ class Input:
         self.size = size
         self.seconds = seconds
         self.broken: Exception | None = None
-        """What went wrong in the middle of it."""
 
     def then(self, rest: Iterator[bytes], close: Callable[[], None]) -> None:
-        """What comes after the first piece, and what lets go of it."""
         self._rest = rest
         self._close = close
 
     @property
     def whole(self) -> bytes | None:
-        """All of it, where that is one piece."""
+        """The input, None if it is in several pieces."""
         return self._first if len(self._first) == self.size else None
 
     def close(self) -> None:
-        """Let go of it. Quick."""
         if self._close is not None:
             self._close()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """All of it, once. What it raises is kept as `broken`, whoever swallows it."""
+        """Yields the input, once. An error is kept as `broken`, in case the HTTP client swallows
+        it."""
         left = self.size - len(self._first)
         if self._first:
             yield self._first
@@ -87,10 +83,7 @@ class Input:
 
 
 class Inputs:
-    """
-    Args:
-        most_bytes: of one input.
-    """
+    """Opens the inputs of requests."""
 
     def __init__(
         self,
@@ -109,7 +102,8 @@ class Inputs:
     def read_small(
         self, connection: Connection, requests: Sequence[QueuedRequest]
     ) -> dict[int, SmallInput]:
-        """By sequence, those inputs that are small and in the state itself; of some hundreds."""
+        """Returns, by sequence, the small inputs that are in the database; for some hundred
+        requests."""
         most = min(MOST_SMALL_BYTES, self._most_bytes)
         inline = [one.sequence for one in requests if one.request.input_location is None]
         bodies = async_requests.bodies(connection, inline, most)
@@ -126,13 +120,10 @@ class Inputs:
         return found
 
     async def open(self, queued: QueuedRequest, small: SmallInput | None = None) -> Input:
-        """The input of a request, to be closed.
-
-        Args:
-            small: where it has been read already.
+        """Open a request's input; the caller closes it.
 
         Raises:
-            Failure: there is none, or it is too large.
+            AsyncFailure: the input is missing or too large.
             Unavailable, OSError, SQLAlchemyError: it cannot be read now.
         """
         if small is not None:
@@ -157,7 +148,7 @@ class Inputs:
         return body or b""
 
     def _begin(self, url: str) -> tuple[OpenObject, Iterator[bytes], bytes]:
-        """Open it and read its first piece: a small object takes one thread's turn in all."""
+        """Open and read in one thread call, which is enough for a small object."""
         try:
             location = parse_location(url)
             opened = self._objects.open(location.bucket, location.key)
@@ -174,7 +165,6 @@ class Inputs:
 
 
 def _place(queued: QueuedRequest) -> tuple[str, str] | None:
-    """The bucket and the key of the input, where it is an object, and well named."""
     url = queued.request.input_location
     if url is None:
         return None

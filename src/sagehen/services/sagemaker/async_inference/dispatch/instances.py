@@ -1,4 +1,4 @@
-"""Where requests may be sent now: the instances of the route table, and their free slots."""
+"""The instances that asynchronous requests may be sent to, and their free slots."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ LONGEST_REST_SECONDS = 5.0
 
 
 class RoutedContainer:
-    """One run of one instance; it stays the same object for as long as it is routed."""
+    """One run of one instance; the same object for as long as it is routed."""
 
     def __init__(self, route: InstanceRoute, endpoint_name: str) -> None:
         self.endpoint_name = endpoint_name
@@ -24,7 +24,7 @@ class RoutedContainer:
         self.slots = 1
         self.outstanding = 0
         self.rests_until = 0.0
-        """Monotonic: until then it gets nothing, for it did not take what it was sent."""
+        """monotonic; after a refusal"""
         self._refusals = 0
 
     @property
@@ -36,7 +36,7 @@ class RoutedContainer:
         return max(0, self.slots - self.outstanding)
 
     def refused(self, now: float) -> None:
-        """It did not begin what it was sent: let it be for a while."""
+        """Let the instance rest: it did not begin its request."""
         seconds = min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2.0 ** min(self._refusals, 10))
         self._refusals += 1
         self.rests_until = now + seconds
@@ -46,10 +46,10 @@ class RoutedContainer:
 
 
 class RoutedContainers:
-    """
+    """Tracks the routed instances of asynchronous endpoints.
+
     Args:
-        default_concurrency: what an instance gets at once where the endpoint's config does not say;
-            fewer where its container takes fewer.
+        default_concurrency: requests per instance, if neither config nor container says less.
     """
 
     def __init__(
@@ -62,11 +62,10 @@ class RoutedContainers:
         self._variants: dict[str, list[tuple[VariantRoute, list[RoutedContainer]]]] = {}
         self._places: dict[tuple[str, str, str], RoutedContainer] = {}
         self._left: set[RoutedContainer] = set()
-        """Those that are in no table any more, and still work."""
+        """Instances that left the routes but still work."""
         self._read = False
 
     def refresh(self) -> bool:
-        """Look at the route table; whether it is another one."""
         if not self._routes.refresh() and self._read:
             return False
         self._read = True
@@ -101,25 +100,22 @@ class RoutedContainers:
 
     @property
     def endpoint_names(self) -> set[str]:
-        """The asynchronous endpoints that serve, also by no instance at all."""
         return set(self._variants)
 
     @property
     def addresses(self) -> set[str]:
-        """All that are in use."""
         return {place.address for place in (*self._places.values(), *self._left)}
 
     def first_variant(self, endpoint_name: str) -> str | None:
-        """What a request is counted under that never got as far as a variant."""
+        """Returns the variant for the metrics of a request that reached none."""
         variants = self._variants.get(endpoint_name)
         return variants[0][0].name if variants else None
 
     def free(self, endpoint_name: str) -> int:
-        """How many more requests of the endpoint could be sent now."""
         return sum(place.free for _, places in self._open(endpoint_name) for place in places)
 
     def take(self, endpoint_name: str) -> RoutedContainer | None:
-        """A slot for one request, until `give`: the variant by weight, the instance by strategy."""
+        """Take a slot until `give`: the variant by weight, the instance by strategy."""
         variants = [one for one in self._open(endpoint_name) if any(p.is_free for p in one[1])]
         if not variants:
             return None
@@ -136,21 +132,19 @@ class RoutedContainers:
             self._left.discard(place)
 
     def wake_at(self) -> float | None:
-        """Monotonic: when the next instance has rested."""
+        """Returns when the next instance stops resting (monotonic)."""
         now = self._clock.monotonic()
         times = [place.rests_until for place in self._places.values() if place.rests_until > now]
         return min(times, default=None)
 
     @property
     def busy(self) -> frozenset[str]:
-        """The ids of the instances that work on something."""
         places = (*self._places.values(), *self._left)
         return frozenset(place.instance_id for place in places if place.outstanding)
 
     def _open(self, endpoint_name: str) -> Sequence[tuple[VariantRoute, list[RoutedContainer]]]:
-        """The variants that take requests, with the instances that do not rest."""
         variants = self._variants.get(endpoint_name, ())
-        # As in the gateway: without any weight at all, each has the same chance.
+        # As in the gateway: if all weights are 0, the chances are equal.
         weighted = [one for one in variants if one[0].weight > 0] or variants
         now = self._clock.monotonic()
         return [

@@ -1,7 +1,4 @@
-"""Sends a request to a container, and takes its answer.
-
-Asks a container: the input there, the answer back; what can be broken off on the way.
-"""
+"""Sends requests to containers and reads their answers."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -58,7 +55,7 @@ class NotStarted(SagehenError):
 
 
 class InstanceLost(SagehenError):
-    """The connection ended before the answer had; the container may have worked on it or not."""
+    """The connection ended too early; the container may have worked on the request."""
 
 
 class InputBroken(SagehenError):
@@ -78,8 +75,8 @@ class ContainerReply(NamedTuple):
 class Containers:
     """The HTTP client of all containers.
 
-    A connection serves one request: with one that is used again, a container that closed it for
-    being idle could not be told from an instance that was lost.
+    Each connection serves one request: on a reused one, a closed idle connection would look like a
+    lost instance.
     """
 
     def __init__(self) -> None:
@@ -91,7 +88,7 @@ class Containers:
         """POST the input to the container at `address` (`unix:/path` or `tcp:host:port`).
 
         Raises:
-            Failure: it took too long, or gave an answer that cannot be kept.
+            AsyncFailure: it timed out, or the answer cannot be kept.
             NotStarted, InstanceLost, InputBroken
         """
         import aiohttp  # a fifth of control's start, and not every server has such requests
@@ -120,7 +117,7 @@ class Containers:
         self, address: str, request: AsyncRequest, body: Input, spool: Spool
     ) -> ContainerReply:
         url, session = self._reach(address)
-        # In one piece it takes no task of its own.
+        # One piece needs no extra task.
         data = (body.whole or body.chunks()) if body.size else None
         async with session.post(
             url, data=data, headers=_headers(request, body), allow_redirects=False
@@ -141,7 +138,6 @@ class Containers:
         return url, session
 
     async def keep(self, addresses: Collection[str]) -> None:
-        """Close what leads elsewhere."""
         for address in [one for one in self._sessions if one not in addresses]:
             await self._sessions.pop(address).close()
 
@@ -159,10 +155,10 @@ def _open(kind: str, where: str) -> "aiohttp.ClientSession":
     )
     return aiohttp.ClientSession(
         connector=connector,
-        # A Unix socket is there at once or not at all.
+        # A Unix socket connects at once or not at all.
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None if kind == "unix" else 10),
         cookie_jar=aiohttp.DummyCookieJar(),
-        # The object is what the container sent, byte for byte.
+        # The output object has the container's bytes.
         auto_decompress=False,
         skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         max_line_size=LONGEST_FIELD_BYTES,
@@ -171,8 +167,7 @@ def _open(kind: str, where: str) -> "aiohttp.ClientSession":
 
 
 def _headers(request: AsyncRequest, body: Input) -> dict[str, str]:
-    """The container's. Who names no ContentType gets that of the object, on which AWS's own SDK
-    relies: it uploads with one and invokes without."""
+    """Use the object's content type by default: AWS's SDK uploads with one and invokes without."""
     given = {
         "Content-Type": request.content_type or body.content_type,
         "Accept": request.accept,
@@ -184,16 +179,12 @@ def _headers(request: AsyncRequest, body: Input) -> dict[str, str]:
 
 
 MOST_LOGGED_BYTES = 2000
-"""Of what a container answered with an error."""
+"""Of an error answer."""
 
 
 @dataclass(frozen=True)
 class Asker:
-    """
-    Args:
-        patience: with the object store, while it is away.
-        let_go: gives a job's slot back.
-    """
+    """Asks containers for leased requests."""
 
     objects: ObjectStore
     inputs: Inputs
@@ -205,10 +196,10 @@ class Asker:
     let_go: Callable[[LeasedRequest], None]
 
     async def ask(self, job: LeasedRequest) -> tuple[ContainerReply, AsyncEnding]:
-        """The container's answer, whatever it is, and what it took; the slot is free then.
+        """Returns the container's answer, of any status, and the times; frees the slot.
 
         Raises:
-            Failure: there is none to be had, or the job was broken off.
+            AsyncFailure: no answer, or broken off.
             NotStarted, InstanceLost, InputBroken: as `Containers.invoke`.
         """
         place = job.place
@@ -252,7 +243,7 @@ class Asker:
             body.close()
 
     def spool(self, queued: QueuedRequest) -> Spool:
-        """An empty one, which keeps as much in memory as a notice or the log is to have."""
+        """Returns a spool that keeps enough in memory for a notice or the log."""
         wanted = wants_body(queued, success=True) or wants_body(queued, success=False)
         return Spool(
             self.objects.draft,
@@ -264,6 +255,6 @@ class Asker:
 
 
 def _is_cancelled() -> bool:
-    """It is the whole attempt that is to end, not only the asking."""
+    """Whether the whole attempt is cancelled, and not only the asking."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""What is told of a request's end: SageMaker's JSON, key for key."""
+"""The SNS notice of a request's end: SageMaker's JSON, key for key."""
 
 import base64
 import uuid
@@ -17,13 +17,13 @@ from sagehen.services.sagemaker.async_inference.records import (
 __all__ = ["MOST_BODY_BYTES", "notice_of", "wants_body"]
 
 MOST_BODY_BYTES = 128 * 1024
-"""Of a response that is told in a notice; a larger one is in its object only."""
+"""Larger responses are not in notices."""
 
 SUCCESS = "SUCCESS_NOTIFICATION_TOPIC"
 ERROR = "ERROR_NOTIFICATION_TOPIC"
 
 _NAMES = uuid.UUID("5a9e4e11-0f5a-4a53-9d52-7a0c1b5d6a42")
-"""Any, as long as it is always this one."""
+"""Arbitrary, but must never change."""
 
 
 def wants_body(queued: QueuedRequest, success: bool) -> bool:
@@ -33,13 +33,12 @@ def wants_body(queued: QueuedRequest, success: bool) -> bool:
 def notice_of(
     queued: QueuedRequest, outcome: AsyncOutcome, body: bytes | None, region: str, now: float
 ) -> Notice | None:
-    """The notice of a request's end; None where nobody is to be told.
+    """Returns the notice of a request's end; None if it has no topic.
 
-    Its id is the same whoever makes it and however often: who gets it twice knows by that.
+    The same end always has the same id, so that receivers can drop duplicates.
 
     Args:
-        body: the response, for notices that include it.
-        now: seconds since the epoch: when it ended.
+        now: seconds since the epoch.
     """
     success = outcome.state is AsyncState.SUCCEEDED
     output = queued.request.output
@@ -78,7 +77,7 @@ def _message(
         kind = "outputLocation" if success else "failureLocation"
         place = {"contentType": outcome.content_type, kind: outcome.location}
         message["responseParameters"] = _given(**place)
-        # Consumers look for it in either place.
+        # Consumers look for it in both places.
         message["failureLocation"] = None if success else outcome.location
     if body is not None and len(body) <= MOST_BODY_BYTES and wants_body(queued, success):
         message["responseBody"] = _body(body, success)

@@ -1,9 +1,6 @@
-"""The objects that come of requests: one for the answer or one for the failure, never both.
+"""Stores a request's output: one object, for the answer or for the failure, never both.
 
-Each says in its metadata which request it belongs to. So an attempt that follows another finds what
-that one may have written, and only has to write it down in the queue.
-
-An answer on its way to the object store: on disk if it is large, good for several tries.
+Its metadata names the request, so that a later attempt finds it.
 """
 
 import json
@@ -35,16 +32,14 @@ from sagehen.services.sagemaker.async_inference.records import (
 __all__ = ["FoundOutput", "OutputWriter", "Spool", "mark_of"]
 
 WRITE_BYTES = 256 * 2**10
-"""What is held in memory before it is written."""
 
 
 class Spool:
-    """
+    """An answer on its way to the object store: on disk if large, kept for several tries.
+
     Args:
-        make_draft: of the object store that it goes to.
-        patience: with a disk that is full: a container that has answered is not asked again.
-        most_bytes: more are refused.
-        kept_bytes: as many of its first bytes stay in memory, for a notice.
+        patience: retries while the disk is full, rather than invoking again.
+        kept_bytes: how much stays in memory, for a notice.
     """
 
     def __init__(
@@ -69,21 +64,19 @@ class Spool:
 
     @property
     def whole(self) -> bytes | None:
-        """All of it, where that is no more than `kept_bytes`."""
         return bytes(self._kept) if self.size <= self._kept_bytes else None
 
     @property
     def held(self) -> bytes | None:
-        """All of it, where it is so little that it needs no file."""
+        """The whole answer, None if it needs a file."""
         return bytes(self._waiting) if self.size <= MOST_HELD_BYTES else None
 
     @property
     def beginning(self) -> bytes:
-        """Its first `kept_bytes`."""
         return bytes(self._kept)
 
     async def write(self, data: bytes) -> None:
-        """Add `data`. Raises Failure: it is too much, or for long it did not fit on the disk."""
+        """Append `data`. Raises AsyncFailure if it is too much or the disk stays full."""
         self.size += len(data)
         if self.size > self._most_bytes:
             raise answer_too_large(self._most_bytes)
@@ -94,7 +87,7 @@ class Spool:
             await self._flush()
 
     async def end(self) -> None:
-        """All has been written. Raises Failure as `write` does."""
+        """Raises as `write` does."""
         if self.size > MOST_HELD_BYTES and self._waiting:
             await self._flush()
 
@@ -112,9 +105,9 @@ class Spool:
         self._draft.write(data)
 
     def take_draft(self) -> Draft:
-        """A draft of all of it, for one try to store it. Blocks; raises StorageFull."""
+        """Returns a draft of the whole answer, for one try. Blocks; raises StorageFull."""
         if self._draft is not None:
-            # A try that fails takes the file with it: its second name is for the next.
+            # A failed try deletes its file: a hard link keeps the data.
             draft, self._draft = self._draft, None
             if draft.held is None:
                 self._spare = draft.path.with_name(draft.path.name + ".spare")
@@ -140,7 +133,6 @@ class Spool:
                 yield chunk
 
     def discard(self) -> None:
-        """Let go of what is on disk. Quick."""
         if self._draft is not None:
             self._draft.discard()
             self._draft = None
@@ -155,23 +147,20 @@ OUTCOME = "sagehen-outcome"
 
 
 class FoundOutput(NamedTuple):
-    """What an earlier attempt has written."""
+    """The output of an earlier attempt."""
 
     outcome: AsyncOutcome
     body: bytes | None
-    """Where it is small enough for a notice."""
+    """None if too large for a notice."""
 
 
 def mark_of(queued: QueuedRequest) -> str:
-    """Of all that is written for a request, until it is redriven."""
     return f"{queued.request.request_id}/{queued.redrives}"
 
 
 class OutputWriter:
-    """
-    Args:
-        most_body_bytes: larger objects are found without their bytes.
-    """
+    """Writes and finds output objects; finds larger ones than `most_body_bytes` without their
+    bytes."""
 
     def __init__(self, objects: ObjectStore, threads: Threads, most_body_bytes: int) -> None:
         self._objects = objects
@@ -179,7 +168,7 @@ class OutputWriter:
         self._most_body_bytes = most_body_bytes
 
     async def put(self, queued: QueuedRequest, outcome: AsyncOutcome, spool: Spool) -> None:
-        """Write the object at `outcome.location`: it is there whole when this returns, or not.
+        """Write the object at `outcome.location`, whole or not at all.
 
         Raises:
             SagehenError, OSError, SQLAlchemyError: it was not written.
@@ -190,8 +179,7 @@ class OutputWriter:
     def small(
         self, queued: QueuedRequest, outcome: AsyncOutcome, spool: Spool
     ) -> SmallObject | None:
-        """The same object, where it is so small that it may be a row; None where it has to be
-        `put`."""
+        """Returns the object as a row, None if it is too large."""
         data = spool.held
         if data is None:
             return None
@@ -206,14 +194,13 @@ class OutputWriter:
         try:
             self._objects.put(location.bucket, location.key, draft, attributes)
         finally:
-            # Nothing, where it has become the object.
             draft.discard()
 
     async def find(self, queued: QueuedRequest) -> FoundOutput | None:
-        """What an earlier attempt has written; the failure object from before a redrive goes.
+        """Returns an earlier attempt's output; deletes a failure object from before a redrive.
 
         Raises:
-            Unavailable, OSError, SQLAlchemyError: that cannot be seen now.
+            Unavailable, OSError, SQLAlchemyError: the store cannot be read now.
         """
         return await self._threads.run(lambda: self._find(queued))
 

@@ -1,4 +1,4 @@
-"""Forgets what is long over: requests that ended, and the queues of endpoints that are gone."""
+"""Deletes old requests that ended, and the queues of deleted endpoints."""
 
 from sqlalchemy import Connection
 
@@ -12,14 +12,11 @@ __all__ = ["Sweeps"]
 
 SWEEP_SECONDS = 30.0
 FORGOTTEN_AT_ONCE = 500
-"""Few enough that nobody waits for the transaction."""
+"""Few: the transaction is short."""
 
 
 class Sweeps:
-    """
-    Args:
-        history_seconds: how long a request that ended is kept.
-    """
+    """Forgets requests `history_seconds` after their end."""
 
     def __init__(self, writes: GroupCommit, clock: Clock, history_seconds: float) -> None:
         self._writes = writes
@@ -27,11 +24,9 @@ class Sweeps:
         self._history_seconds = history_seconds
 
     async def run(self) -> None:
-        """Sweep now and then until cancelled."""
         await keep_sweeping(self.sweep, SWEEP_SECONDS, self._clock, "queue of requests")
 
     async def sweep(self) -> int:
-        """Forget all that is due; how many requests."""
         before = self._clock.now() - self._history_seconds
         forgotten, last = 0, FORGOTTEN_AT_ONCE
         while last == FORGOTTEN_AT_ONCE:

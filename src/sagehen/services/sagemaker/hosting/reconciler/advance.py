@@ -1,7 +1,7 @@
-"""Where an endpoint stands next: its status, from what its instances do.
+"""An endpoint's next status, from the states of its instances.
 
 Creating ─┬─ all of target in service → InService        Deleting, Failed, InService
-          └─ one failed → Failed                         stay: only operations move them
+          └─ one failed → Failed                         stay: only operations change them
 Updating ─┬─ all of target in service, or none is missing → InService on target
           └─ one failed → InService on current, with the reason
 """
@@ -23,7 +23,7 @@ from sagehen.services.sagemaker.hosting.records import (
 __all__ = ["VariantKey", "advance", "variant_key", "wanted_variants"]
 
 VariantKey = tuple[str, str]
-"""(deployment id, variant name): what instances are counted by."""
+"""(deployment id, variant name)"""
 
 _UNSAID = "Request to service failed. If failure persists after retry, contact customer support."
 
@@ -34,12 +34,12 @@ def advance(
     retried: Collection[str],
     now: float,
 ) -> EndpointRecord:
-    """The endpoint as it should be now.
+    """Returns the endpoint with its new status.
 
     Args:
-        instances: as last heard of, without those that are on their way out.
-        retried: ids of instances that failed in service and are being tried again: an update
-            neither waits for them nor fails by them.
+        instances: without those that are to stop.
+        retried: ids of instances that failed in service and are retried: an update neither waits
+            for them nor fails by them.
     """
     target = endpoint.target
     if target is None or endpoint.status not in (EndpointStatus.CREATING, EndpointStatus.UPDATING):
@@ -58,7 +58,8 @@ def advance(
 
 
 def wanted_variants(endpoint: EndpointRecord | None) -> dict[VariantKey, VariantPlan]:
-    """What should run; where two deployments are one, the greater instance count."""
+    """Returns what should run; a deployment that is both current and target has the greater
+    counts."""
     wanted: dict[VariantKey, VariantPlan] = {}
     if endpoint is None or endpoint.status in (EndpointStatus.DELETING, EndpointStatus.FAILED):
         return wanted
@@ -78,7 +79,6 @@ def variant_key(instance: InstanceRecord) -> VariantKey:
 
 
 def _grows(current: Deployment | None, target: Deployment) -> bool:
-    """Whether `target` needs instances that `current` has not."""
     if current is None or current.deployment_id != target.deployment_id:
         return True
     had = {variant.name: variant.instance_count for variant in current.all_variants}
@@ -109,7 +109,7 @@ def _in_service(endpoint: EndpointRecord, target: Deployment, now: float) -> End
 
 def _fallen_back(endpoint: EndpointRecord, reason: str, now: float) -> EndpointRecord:
     if endpoint.current is None:
-        # `target` stays: it is what says which config the failed endpoint was made from.
+        # `target` stays: DescribeEndpoint shows the failed config.
         return msgspec.structs.replace(
             endpoint, status=EndpointStatus.FAILED, failure_reason=reason, modified_at=now
         )

@@ -1,4 +1,4 @@
-"""What the agent last said of its instances, or jobs, kept fresh by a long poll."""
+"""Keeps the agent's reports of its instances or jobs fresh by long polling."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,21 +19,21 @@ LONGEST_AWAY_SECONDS = 0.5
 
 
 class Versioned(Protocol):
-    """An agent's answer: another one when what it tells is another."""
+    """An answer whose version changes with its content."""
 
     @property
     def version(self) -> int: ...
 
 
 class InstanceReports(Versioned, Protocol):
-    """The agent's answer to what its instances do."""
+    """The agent's answer about instances."""
 
     @property
     def instances(self) -> Sequence[InstanceReport]: ...
 
 
 class WatchedAgent(Protocol):
-    """The agent, as the loop needs it; every call raises Unavailable while it is away."""
+    """The agent's methods for instances; all raise Unavailable while it is away."""
 
     async def instances(
         self, since: int | None = None, wait_seconds: float = 0
@@ -49,7 +49,7 @@ Report = TypeVar("Report")
 
 
 class StateWatch(Generic[Answer, Report]):
-    """Asks the agent again and again; `on_change` is called when `reports` is another."""
+    """Polls the agent; calls `on_change` when `reports` changes."""
 
     def __init__(
         self,
@@ -59,11 +59,9 @@ class StateWatch(Generic[Answer, Report]):
         on_change: Callable[[], None],
         quiet: bool = False,
     ) -> None:
-        """
-        Args:
-            ask: given the version known and how long to wait for another.
-            by_id: what an answer tells, by whose it is.
-            quiet: another watch says in the log that the agent is away.
+        """Args:
+        ask: takes the known version and how long to wait for another.
+        quiet: do not log that the agent is away: another watch does.
         """
         self._ask_agent = ask
         self._by_id = by_id
@@ -73,10 +71,9 @@ class StateWatch(Generic[Answer, Report]):
         self._version: int | None = None
         self._failures = 0
         self.reports: Mapping[str, Report] | None = None
-        """None until the agent has answered, and from when it stops answering."""
+        """None while the agent does not answer."""
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         while True:
             try:
                 await self._ask()
@@ -86,7 +83,7 @@ class StateWatch(Generic[Answer, Report]):
                 await self._clock.sleep(wait)
 
     async def _ask(self) -> None:
-        # Bounded by the client too: an agent that hangs is as good as away.
+        # The client has a timeout, too: an agent that hangs counts as away.
         answer = await self._ask_agent(self._version, LONG_POLL_SECONDS)
         if self._failures and not self._quiet:
             log.info("The agent answers again.", extra={"action": "agent_back"})
@@ -103,11 +100,11 @@ class StateWatch(Generic[Answer, Report]):
             log.error("Watching the agent failed and is tried again.", extra=about, exc_info=error)
         if self._failures > 1:
             return
-        # At the start of a server it is only not there yet.
+        # At start the agent is expected to be missing.
         level = logging.INFO if self.reports is None else logging.WARNING
         level = logging.DEBUG if self._quiet else level
         log.log(level, "The agent is away.", extra={"action": "agent_away", "reason": str(error)})
-        # Another agent may answer next, whose versions have nothing to do with this one's.
+        # Another agent may answer next, whose versions are unrelated.
         self._version = None
         self.reports = None
         self._on_change()

@@ -1,8 +1,6 @@
-"""One pass over all endpoints: read the rows, take each one's next step, publish the routes.
+"""One pass over all endpoints: read rows, take each endpoint's next step, publish the routes.
 
-What is left to do is asked of the agent by the loop, once this is on disk and the routes are out.
-
-The rows of all endpoints, as read, and as they will be.
+The loop asks the agent after that.
 """
 
 import logging
@@ -50,14 +48,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EndpointRows:
-    """Both by endpoint name; instances may be left of endpoints that are gone."""
+    """Rows by endpoint name; instances may remain of deleted endpoints."""
 
     endpoints: Mapping[str, EndpointRecord]
     instances: Mapping[str, tuple[InstanceRecord, ...]]
 
     @property
     def names(self) -> list[str]:
-        """Of all endpoints that there is something to do about, in order."""
         return sorted(self.endpoints.keys() | self.instances.keys())
 
     @property
@@ -78,7 +75,6 @@ def make_rows(
 
 
 def rows_after(rows: EndpointRows, planned: Mapping[str, EndpointStep]) -> EndpointRows:
-    """The rows once every step is taken, by endpoint name."""
     endpoints = dict(rows.endpoints)
     groups = dict(rows.instances)
     for name, step in planned.items():
@@ -94,21 +90,17 @@ def rows_after(rows: EndpointRows, planned: Mapping[str, EndpointStep]) -> Endpo
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceRequests:
-    """What the agent is to be asked for, and when the next pass is due if nothing happens."""
+    """Requests to the agent, and when the next pass is due."""
 
     start: tuple[InstanceSpec, ...]
     stop: tuple[str, ...]
     wake_at: float | None
     settled: bool
-    """All is as it is to be: only an operation or a report can leave something to do."""
+    """Only an operation or a report can change anything."""
 
 
 class EndpointPass:
-    """Takes passes, in one thread at a time.
-
-    It remembers only what may be lost: which instances are tried again, and which left the routes a
-    moment ago.
-    """
+    """Takes passes, one at a time; its memory of retries and departed routes may be lost."""
 
     def __init__(
         self,
@@ -133,17 +125,17 @@ class EndpointPass:
         """Take the next step of every endpoint.
 
         Args:
-            busy: ids of instances that are to finish what they work on before they are stopped.
+            busy: ids of instances that must finish their work before they are stopped.
 
         Raises:
             LeaseLost: another control has taken over.
-            OSError: the routes cannot be written; nothing may be stopped before they are.
+            OSError: the routes cannot be written; nothing may be stopped before that.
         """
         self._busy = busy
         rows = self._read()
         planned = {name: self._plan(name, rows, reports, now) for name in rows.names}
-        # Before the rows say so: who reads `InService` may invoke at once, and dead addresses
-        # leave first.
+        # Before the rows: clients may invoke as soon as they read `InService`, and dead addresses
+        # must go first.
         self._publish(rows_after(rows, planned), reports, now)
         steps = [self._step(name, planned[name], reports, now) for name in rows.names]
         self._retries = {key: retry for step in steps for key, retry in step.retries.items()}
@@ -168,10 +160,8 @@ class EndpointPass:
         )
 
     def stand_by(self, leader: str) -> None:
-        """Take back the routes while another control, `leader`, works on the endpoints.
-
-        Its instances are those of its own machine and home, which nobody reaches from here.
-        """
+        """Empty the routes while `leader` works on the endpoints: its instances cannot be reached
+        from here."""
         if self._routes.publish({}, leader):
             self._on_routes()
 
@@ -211,7 +201,7 @@ class EndpointPass:
     def _step(
         self, name: str, planned: EndpointStep, reports: Reports | None, now: float
     ) -> EndpointStep:
-        """Take a planned step; where it changes rows, plan it again with them locked."""
+        """Take a planned step; if it changes rows, plan it again with locked rows."""
         if not planned.writes:
             return planned
         with self._database.write() as connection:
@@ -228,7 +218,6 @@ class EndpointPass:
 
 
 def _at_rest(rows: EndpointRows) -> bool:
-    """No endpoint is on its way to another status, and no instance is on its way out or up."""
     return all(one.status in _RESTING for one in rows.endpoints.values()) and all(
         one.stop_at is None and one.state in (InstanceState.IN_SERVICE, InstanceState.FAILED)
         for mine in rows.instances.values()
@@ -254,7 +243,6 @@ def _write(connection: Connection, step: EndpointStep) -> None:
 
 
 def _tell(name: str, step: EndpointStep) -> None:
-    """One line for each change of an endpoint that an operator would ask about."""
     if step.gone is not None:
         log.info("An endpoint is gone.", extra={"action": "endpoint_gone", "endpoint": name})
     elif step.endpoint is not None:

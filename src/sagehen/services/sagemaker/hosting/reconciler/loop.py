@@ -1,8 +1,6 @@
-"""Makes the instances match the endpoints' rows, for as long as it runs.
+"""The loop that makes instances match the endpoints' rows.
 
 wake (api's hint · agent's report · time) → hold the lease → pass: rows, then routes → ask the agent
-
-What is not about endpoints is in `leased_loop`.
 """
 
 import logging
@@ -32,16 +30,16 @@ log = logging.getLogger(__name__)
 
 LEASE_NAME = "endpoints"
 LONGEST_REASON = 1024
-"""Of a FailureReason, as in SageMaker's model."""
+"""characters; from SageMaker's model"""
 
 
 def new_instance_id(source: random.Random) -> str:
-    """An id such as EC2 gives: `i-` and 17 hexadecimal digits."""
+    """Returns an id like EC2's: `i-` and 17 hexadecimal digits."""
     return f"i-{source.getrandbits(68):017x}"
 
 
 class EndpointLoop(LeasedLoop):
-    """The one loop that changes endpoints' instances and writes the route table."""
+    """Changes endpoints' instances and writes the route table."""
 
     def __init__(
         self,
@@ -54,12 +52,10 @@ class EndpointLoop(LeasedLoop):
         busy: Callable[[], frozenset[str]] = frozenset,
         on_routes: Callable[[], None] = lambda: None,
     ) -> None:
-        """
-        Args:
-            source: where instance ids come from; the system's randomness where None.
-            busy: the ids of instances that are not stopped before they have done what they work
-                on, unless their endpoint goes. They must be done at some time.
-            on_routes: called when the route table is another; from any thread.
+        """Args:
+        busy: ids of instances that finish their work before they are stopped, unless their
+            endpoint is deleted.
+        on_routes: called after the route table changes, from any thread.
         """
         super().__init__(database, clock, LEASE_NAME, holder)
         chosen = source or random.SystemRandom()
@@ -74,7 +70,6 @@ class EndpointLoop(LeasedLoop):
         )
         self._watch = AgentWatch(agent.instances, instances_by_id, clock, self._wake.set)
         self._refused: dict[str, InstanceReport] = {}
-        """Instances that the agent would not take, by id."""
 
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [self._watch.run()]
@@ -93,14 +88,14 @@ class EndpointLoop(LeasedLoop):
             await in_thread(lambda: self._pass.stand_by(leader))
 
     async def _ask(self, asks: InstanceRequests) -> None:
-        """Ask the agent for what is missing. What does not get through is asked for again."""
+        """Send requests to the agent; the next pass repeats failed ones."""
         try:
             for spec in asks.start:
                 await self._start(spec)
             for instance_id in asks.stop:
                 await self._agent.delete_instance(instance_id)
                 if self._refused.pop(instance_id, None):
-                    self._wake.set()  # the agent has nothing to report of it
+                    self._wake.set()  # the agent will not report it
         except Unavailable as error:
             about = {"action": "ask_agent", "reason": str(error)}
             log.warning("The agent did not take what it was asked.", extra=about)
@@ -112,7 +107,7 @@ class EndpointLoop(LeasedLoop):
         except Unavailable:
             raise
         except SagehenError as error:
-            # As good as an instance that failed: otherwise it would be asked for without end.
+            # Counts as a failed instance; otherwise it would be requested forever.
             self._refused[spec.instance_id] = InstanceReport(
                 instance_id=spec.instance_id,
                 state=InstanceState.FAILED,
@@ -121,6 +116,5 @@ class EndpointLoop(LeasedLoop):
             self._wake.set()
 
     def _reports(self) -> Reports | None:
-        """What the agent says, and what it would not hear of."""
         said = self._watch.reports
         return said if said is None or not self._refused else {**self._refused, **said}

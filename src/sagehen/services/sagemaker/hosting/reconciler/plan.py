@@ -1,4 +1,4 @@
-"""The next step of one endpoint: facts in, step out. Nothing here acts."""
+"""The next step of one endpoint, as pure functions."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -24,13 +24,11 @@ from sagehen.services.sagemaker.hosting.records import (
 __all__ = ["LET_GO_SECONDS", "EndpointStep", "Facts", "Reports", "leftovers", "plan"]
 
 LET_GO_SECONDS = 1.0
-"""From leaving the routes to being stopped: gateways look at the routes every 50 ms."""
+"""From leaving the routes to being stopped; gateways read the routes every 50 ms."""
 DELETED_LET_GO_SECONDS = 0.25
-"""The same where the endpoint itself goes: late requests would fail a moment later anyway, and
-its name is free again sooner."""
+"""The same if the endpoint is deleted: late requests fail anyway, and the name is free sooner."""
 
 Reports = Mapping[str, InstanceReport]
-"""All instances of the agent, by id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,47 +36,44 @@ class Facts:
     """What is known of one endpoint."""
 
     endpoint: EndpointRecord | None
-    """None where instances are left of an endpoint that is gone."""
+    """None for instances of a deleted endpoint."""
     instances: tuple[InstanceRecord, ...]
     reports: Reports | None
-    """None while the agent does not answer: then nothing is known of any instance."""
+    """None while the agent is away."""
     retries: Mapping[str, Retry]
-    """By instance id: those that failed in service."""
+    """By id: instances that failed in service."""
     busy: frozenset[str] = frozenset()
-    """Ids of instances that work on asynchronous requests, which may take an hour."""
+    """Ids of instances with asynchronous requests, which may take an hour."""
     now: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointStep:
-    """What to do: rows first, then the routes, then the agent."""
+    """What to do, in this order: rows, routes, agent."""
 
     endpoint: EndpointRecord | None = None
-    """The record to write; None where it stays as it is."""
     gone: EndpointRecord | None = None
     """The record to delete, with its tags."""
     added: tuple[InstanceRecord, ...] = ()
     changed: tuple[InstanceRecord, ...] = ()
     dropped: tuple[str, ...] = ()
     start: tuple[InstanceSpec, ...] = ()
-    """To be asked of the agent, which takes no harm from being asked twice."""
+    """Asking the agent twice is harmless."""
     stop: tuple[str, ...] = ()
     retries: Mapping[str, Retry] = field(default_factory=dict)
-    """In place of those in the facts."""
+    """Replaces `Facts.retries`."""
     wake_at: float | None = None
-    """When there is more to do even if nothing happens."""
 
     @property
     def writes(self) -> bool:
-        """Whether any row changes."""
         return bool(self.endpoint or self.gone or self.added or self.changed or self.dropped)
 
 
 def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
-    """The next step of an endpoint; taking it, and planning again, ends where all is as wanted.
+    """Plan an endpoint's next step; repeated, this ends at the desired state.
 
     Args:
-        new_id: gives an instance id that was never used.
+        new_id: returns a new instance id.
     """
     heard = tuple(_heard(one, facts.reports) for one in facts.instances)
     active = tuple(one for one in heard if one.stop_at is None)
@@ -108,10 +103,9 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
 
 
 def leftovers(instance_ids: set[str], reports: Reports) -> tuple[str, ...]:
-    """Instances that the agent runs and no row speaks of.
+    """Returns instances of the agent without a row.
 
-    Rows are written before their instances are asked for, so `instance_ids` must have been read
-    after `reports` were made.
+    Read `instance_ids` after `reports`: rows are written before instances start.
     """
     return tuple(
         one.instance_id
@@ -121,7 +115,7 @@ def leftovers(instance_ids: set[str], reports: Reports) -> tuple[str, ...]:
 
 
 def _heard(instance: InstanceRecord, reports: Reports | None) -> InstanceRecord:
-    """The record with what the agent says now; an agent that knows nothing of it was restarted."""
+    """Add the agent's report; an unknown instance starts anew, for the agent was restarted."""
     if reports is None:
         return instance
     report = reports.get(instance.instance_id)
@@ -138,8 +132,7 @@ def _surplus(
     wanted: Mapping[VariantKey, VariantPlan],
     busy: frozenset[str],
 ) -> set[str]:
-    """Ids of the instances over the wanted counts: those that serve are kept before others, and
-    among them those that work."""
+    """Returns the ids of excess instances; those in service are kept first, then busy ones."""
     groups: defaultdict[VariantKey, list[InstanceRecord]] = defaultdict(list)
     for one in active:
         groups[variant_key(one)].append(one)
@@ -163,7 +156,7 @@ def _let_go_seconds(endpoint: EndpointRecord | None) -> float:
 
 
 def _retired(instance: InstanceRecord, stop_at: float, now: float) -> InstanceRecord:
-    """On its way out; at once where no gateway can be sending to it."""
+    """Set when to stop; now, if no gateway can be sending to it."""
     serves = instance.state is InstanceState.IN_SERVICE
     return msgspec.structs.replace(instance, stop_at=stop_at if serves else now)
 
@@ -204,7 +197,6 @@ def _new_instance(
 
 
 def _dropped(instances: tuple[InstanceRecord, ...], reports: Reports | None) -> tuple[str, ...]:
-    """Those on their way out that have arrived: the agent knows them no more."""
     if reports is None:
         return ()
     return tuple(
@@ -226,7 +218,6 @@ def _changed(
 def _retries(
     instances: tuple[InstanceRecord, ...], endpoint: EndpointRecord | None, facts: Facts
 ) -> dict[str, Retry]:
-    """Those that failed in service: a new one waits its first time, one that is due its next."""
     current = endpoint.current.deployment_id if endpoint and endpoint.current else None
     retries: dict[str, Retry] = {}
     for one in instances:
@@ -242,14 +233,13 @@ def _retries(
 
 
 def _is_due(known: Retry | None, now: float) -> bool:
-    # As for `_is_past`: the machine's clock may be set back.
+    # Like `_is_past`: the clock may be set back.
     return known is None or known.at <= now or known.at > now + LONGEST_BACKOFF_SECONDS
 
 
 def _to_start(
     instances: tuple[InstanceRecord, ...], facts: Facts, retries: Mapping[str, Retry]
 ) -> tuple[InstanceSpec, ...]:
-    """Those that the agent knows nothing of, and those that failed and are due again."""
     if facts.reports is None:
         return ()
     again = {
@@ -277,13 +267,13 @@ def _to_stop(
         if one.stop_at is not None
         and _is_past(one.stop_at, facts.now)
         and one.state is not InstanceState.STOPPING
-        # Where the endpoint goes, nobody waits for what its instances work on.
+        # Nobody waits for the requests of a deleted endpoint.
         and not (stays and one.instance_id in facts.busy)
     )
 
 
 def _is_past(stop_at: float, now: float) -> bool:
-    # A time further off than any we give means that the machine's clock was set back.
+    # A time further off means that the clock was set back.
     return stop_at <= now or stop_at > now + LET_GO_SECONDS
 
 

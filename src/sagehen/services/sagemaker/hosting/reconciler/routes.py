@@ -1,10 +1,7 @@
-"""The route table: worked out from the records, and put where the gateways look.
+"""Builds the gateways' route table from the records and writes it to disk.
 
-Which column of the gateways' board each routed instance has.
-
-Where containers are invoked directly each of them has one, as each has slots of its own.
-
-Where instances are reached: what the agent says of them, or said last.
+Each routed instance gets a column of the gateways' shared in-flight table; if its containers are
+invoked directly, each of them gets one.
 """
 
 import logging
@@ -50,11 +47,10 @@ log = logging.getLogger(__name__)
 
 
 def assign_columns(wanted: Iterable[str], before: Mapping[str, int]) -> dict[str, int]:
-    """A column for each of `wanted`; those beyond the board's last get none.
+    """Assign a column to each of `wanted`, as long as there are free ones.
 
     Args:
-        before: the columns of the table in force. Who stays routed keeps its own; those of who
-            leaves are free again.
+        before: the columns in force, which are kept.
     """
     wanted = list(dict.fromkeys(wanted))
     columns = {one: before[one] for one in wanted if one in before}
@@ -65,7 +61,6 @@ def assign_columns(wanted: Iterable[str], before: Mapping[str, int]) -> dict[str
 
 
 def columns_of(routes: Mapping[str, Route]) -> dict[str, int]:
-    """The columns in a table: by instance id, or by `instance id/hostname`."""
     return {
         key: column
         for route in routes.values()
@@ -75,14 +70,12 @@ def columns_of(routes: Mapping[str, Route]) -> dict[str, int]:
 
 
 def with_columns(routes: Mapping[str, Route], before: Mapping[str, Route]) -> dict[str, Route]:
-    """`routes` with a column for each that needs one; `before` is the table in force."""
     wanted = sorted(key for route in routes.values() for key, _ in _held(route))
     columns = assign_columns(wanted, columns_of(before))
     return {name: _placed(route, columns) for name, route in routes.items()}
 
 
 def _held(route: Route) -> Iterator[tuple[str, int | None]]:
-    """Who is to have a column, and the one that it has."""
     for variant in route.all_variants:
         for one in variant.instances:
             keys = _keys(variant, one)
@@ -93,7 +86,6 @@ def _held(route: Route) -> Iterator[tuple[str, int | None]]:
 
 
 def _keys(variant: VariantRoute, instance: InstanceRoute) -> list[str]:
-    """Of its containers, where each is invoked for itself."""
     if variant.mode is not ExecutionMode.DIRECT:
         return []
     return [f"{instance.instance_id}/{container.hostname}" for container in variant.containers]
@@ -122,10 +114,10 @@ def _with(instance: InstanceRoute, keys: list[str], columns: Mapping[str, int]) 
 
 
 class InstanceAddresses:
-    """
+    """Finds where instances are reached.
+
     Args:
-        reports: what the agent says now; where it is None, the records' last word counts.
-        before: the instances of the table in force.
+        reports: None while the agent is away: then the records count.
     """
 
     def __init__(self, reports: Reports | None, before: Iterable[InstanceRoute]) -> None:
@@ -133,7 +125,7 @@ class InstanceAddresses:
         self._before = {one.instance_id: one for one in before}
 
     def find(self, instance: InstanceRecord) -> InstanceRoute | None:
-        """Without columns of the board; None where it does not serve."""
+        """Returns a route without columns; None if the instance does not serve."""
         if self._reports is None:
             return self._as_before(instance)
         report = self._reports.get(instance.instance_id)
@@ -145,14 +137,14 @@ class InstanceAddresses:
         return _as_reported(report)
 
     def _as_before(self, instance: InstanceRecord) -> InstanceRoute | None:
-        """The address is the record's; what the agent said besides stays while it is away."""
+        """Use the record's address; everything else stays as it was."""
         address = instance.address
         if instance.state is not InstanceState.IN_SERVICE or address is None:
             return None
         before = self._before.get(instance.instance_id)
         if before is None or before.address != address:
             if len(instance.spec.containers) > 1:
-                return None  # A record does not say where the other containers are.
+                return None  # Records do not have the other containers' addresses.
             before = before or InstanceRoute(instance_id=instance.instance_id, address=address)
         return replace(before, address=address)
 
@@ -163,7 +155,7 @@ def _as_reported(report: InstanceReport) -> InstanceRoute | None:
     containers = tuple(
         ContainerAddress(one.address, one.slots or DEFAULT_SLOTS) for one in report.containers
     )
-    # What goes through all of them can be no more at once than the slowest of them takes.
+    # Requests pass all containers: the smallest limit counts.
     slots = min((one.slots for one in containers), default=report.slots or DEFAULT_SLOTS)
     return InstanceRoute(
         instance_id=report.instance_id,
@@ -180,14 +172,11 @@ def build_routes(
     reports: Reports | None,
     before: Mapping[str, Route],
 ) -> dict[str, Route]:
-    """What each endpoint that serves is reached by.
-
-    An endpoint whose instances are all away keeps its route, with no instances in it.
+    """Build the route of each endpoint that serves, even without instances.
 
     Args:
-        instances: by endpoint name.
-        reports: what the agent says now; where it is None, the records' last word counts.
-        before: the table in force, whose instances keep their columns of the board.
+        reports: None while the agent is away: then the records count.
+        before: the table in force, whose columns are kept.
     """
     places = InstanceAddresses(reports, _routed(before))
     routes = {
@@ -237,7 +226,6 @@ def _containers(variant: VariantPlan) -> tuple[ContainerRoute, ...]:
 
 
 def routed_ids(routes: Mapping[str, Route]) -> set[str]:
-    """The ids of all instances in a table."""
     return {one.instance_id for one in _routed(routes)}
 
 
@@ -248,18 +236,17 @@ def _routed(routes: Mapping[str, Route]) -> Iterator[InstanceRoute]:
 
 
 class Departures:
-    """Which instances left the routes a moment ago, so that gateways may still send to them.
+    """Instances that left the routes a moment ago, so that gateways may still send to them.
 
-    The rows' `stop_at` is reckoned from the write that retires an instance. A control killed
-    between that and the publishing leaves an instance in the routes for longer. (The next control
-    need not know what left before it began: a process takes longer than that to start.)
+    `stop_at` counts from the row's write; if control was killed before publishing, the instance
+    stayed in the routes for longer. A new control need not know earlier departures: starting takes
+    longer than that.
     """
 
     def __init__(self) -> None:
         self._left_at: dict[str, float] = {}
 
     def note(self, before: Mapping[str, Route], after: Mapping[str, Route], now: float) -> None:
-        """The table `before` was replaced by `after`."""
         still = routed_ids(after)
         self._left_at = {
             key: at
@@ -269,7 +256,7 @@ class Departures:
         self._left_at.update(dict.fromkeys(routed_ids(before) - still, now))
 
     def settle_at(self, instance_id: str, now: float) -> float | None:
-        """When the instance may be stopped; None where it may be now."""
+        """Returns when the instance may be stopped; None for now."""
         at = self._left_at.get(instance_id)
         if at is None or not 0 <= now - at < DELETED_LET_GO_SECONDS:
             return None
@@ -277,7 +264,7 @@ class Departures:
 
 
 class RouteFile:
-    """The table on disk. One process at a time writes it; any number read it."""
+    """The table on disk; one process writes it, any number read it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -285,14 +272,13 @@ class RouteFile:
 
     @property
     def routes(self) -> dict[str, Route]:
-        """What is there now."""
         return self._published.routes if self._published else {}
 
     def publish(self, routes: dict[str, Route], leader: str | None = None) -> bool:
-        """Put `routes` in place of what is there, at once and whole; False where they are equal.
+        """Replace the table atomically; returns False if nothing changed.
 
         Args:
-            leader: the control that works on the endpoints, where it is not this one.
+            leader: the other control that works on the endpoints, if any.
         """
         before = self._published
         if before is not None and (before.routes, before.leader) == (routes, leader):
@@ -308,7 +294,7 @@ class RouteFile:
 
 
 def _read(path: Path) -> RouteTable | None:
-    """What an earlier control left there; None where that is nothing of use."""
+    """Returns None without a readable table."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=RouteTable)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What control knows of the attempts at an agent: what it was told, and what it has asked."""
+"""What control knows of the attempts at an agent, from reports and from its own requests."""
 
 from collections.abc import Mapping
 
@@ -10,20 +10,18 @@ __all__ = ["AgentView"]
 
 
 class AgentView:
-    """Kept in memory only. Of an agent that comes back, nothing is known but what it tells."""
+    """Tracks attempts in memory; when the agent returns, only its reports count."""
 
     def __init__(self) -> None:
         self._reports: Mapping[str, JobReport] | None = None
         self._refused: dict[str, JobReport] = {}
-        """Attempts that the agent would not take, by id."""
         self._taken: set[str] = set()
-        """Attempts that this agent took, and has not told of yet."""
+        """Attempts that this agent took, but has not reported yet."""
         self._asked: set[str] = set()
-        """Attempts that an agent may have taken: it was asked, and no answer came."""
+        """Attempts that an agent may have taken: its answer did not arrive."""
         self._seen: set[str] = set()
-        """Attempts of which an agent has told."""
         self._told: set[tuple[str, str]] = set()
-        """What the agent has accepted to do, and has not shown yet: verb and attempt."""
+        """Verb and attempt of accepted requests that the reports do not show yet."""
 
     @property
     def is_there(self) -> bool:
@@ -31,13 +29,12 @@ class AgentView:
 
     @property
     def reported(self) -> frozenset[str]:
-        """The attempts that the agent has, and was not told to forget."""
         if self._reports is None:
             return frozenset()
         return frozenset(one for one in self._reports if ("delete", one) not in self._told)
 
     def look(self, reports: Mapping[str, JobReport] | None) -> None:
-        """Take over what the agent tells now; None where it is away."""
+        """`reports` is None while the agent is away."""
         self._reports = reports
         if reports is None:
             self._taken.clear()
@@ -49,7 +46,6 @@ class AgentView:
         self._told = {(verb, one) for verb, one in self._told if one in reports}
 
     def forget_all_but(self, newest: frozenset[str]) -> None:
-        """Keep nothing of attempts that no job is at any more."""
         self._seen &= newest
         self._taken &= newest
         self._asked &= newest
@@ -57,7 +53,6 @@ class AgentView:
             del self._refused[one]
 
     def sight(self, record: TrainingJobRecord) -> Sight:
-        """What is known of a job's newest attempt."""
         one = record.attempt_id
         if self._reports is None:
             return Sight(presence=AttemptPresence.UNKNOWN)
@@ -72,7 +67,7 @@ class AgentView:
         return Sight(presence=AttemptPresence.LOST if was_there else AttemptPresence.ABSENT)
 
     def has_to_be_stopped(self, attempt_id: str) -> bool:
-        """Whether the agent has it, or may have it, and is not ending it."""
+        """Whether the agent may have the attempt and is not ending it."""
         if attempt_id in self._asked:
             return True
         report = (self._reports or {}).get(attempt_id)
@@ -81,11 +76,12 @@ class AgentView:
         return ("stop", attempt_id) not in self._told
 
     def note_asked(self, attempt_id: str) -> None:
-        """No answer came. An agent that was away since may be the same, and have taken it."""
+        """Note an unanswered request: an agent that was away since may have taken the attempt."""
         self._asked.add(attempt_id)
 
     def note_absent(self, attempt_id: str) -> None:
-        """The agent says so, asked after all that it was asked before."""
+        """Note the agent's answer, after all earlier requests, that it does not have the
+        attempt."""
         self._asked.discard(attempt_id)
 
     def note_taken(self, attempt_id: str) -> None:
@@ -94,12 +90,12 @@ class AgentView:
             self._taken.add(attempt_id)
 
     def note_told(self, verb: str, attempt_id: str) -> None:
-        """`verb` is `stop` or `delete`."""
+        """Note an accepted `stop` or `delete`."""
         if self._reports is not None and attempt_id in self._reports:
             self._told.add((verb, attempt_id))
 
     def note_refused(self, attempt_id: str, why: str) -> None:
-        """The agent says that no attempt can be made of it: as good as one that failed."""
+        """Count a refused attempt as a failed one."""
         self._refused[attempt_id] = JobReport(
             attempt_id=attempt_id, outcome=JobOutcome.FAILED, failure_reason=f"ClientError: {why}"
         )

@@ -1,4 +1,4 @@
-"""Takes the capacity of running jobs back, as SageMaker does with spot instances."""
+"""Interrupts running jobs, as SageMaker does when it takes spot capacity back."""
 
 import asyncio
 
@@ -18,18 +18,18 @@ __all__ = ["Interrupts"]
 
 
 class Interrupts:
-    """Each call raises Unavailable while the agent is away."""
+    """Interrupts jobs; every method raises Unavailable while the agent is away."""
 
     def __init__(self, database: Database, agent: JobAgent) -> None:
         self._database = database
         self._agent = agent
 
     async def interrupt_job(self, name: str) -> str:
-        """Interrupt a job, spot or not; its name as it was given when it was created.
+        """Interrupt a job, spot or not; returns its name as it was created.
 
         Raises:
-            NotFound: there is none of that name.
-            Conflict: no code of it runs that could be interrupted.
+            NotFound: there is no such job.
+            Conflict: its code is not running.
         """
         record = await asyncio.to_thread(self._get, name)
         if record is None:
@@ -39,10 +39,8 @@ class Interrupts:
         return record.name
 
     async def interrupt_spot_jobs(self, count: int | None) -> list[str]:
-        """Interrupt so many spot jobs, or all: the names of which.
-
-        Those that were begun last are the first: they lose least.
-        """
+        """Interrupt `count` spot jobs, or all; returns their names. The newest go first: they lose
+        least."""
         running = await asyncio.to_thread(self._running)
         spot = [one for one in running if one.spot and _can_be_interrupted(one)]
         spot.sort(key=_begun_at, reverse=True)

@@ -1,11 +1,7 @@
-"""One pass over the training jobs: what has become of those that run, and who is to run next.
+"""One pass over the training jobs: ends, restarts and begins them.
 
-All that it changes is one transaction, with the events of every step and the hooks of every end.
-What is left to do is asked of the agent by the loop, once that is on disk.
-
-The metrics that a job's log told, as CloudWatch's.
-
-How much of training jobs there may be.
+All changes, events and `on_end` hooks are one transaction; the loop asks the agent after the
+commit.
 """
 
 import logging
@@ -57,7 +53,6 @@ def add_metrics(
     after: TrainingJobRecord,
     most_series: int,
 ) -> None:
-    """Keep the values that are new in `after`, in the transaction that writes it."""
     batch: dict[tuple[Series, int], Statistics] = {}
     for metric in set(after.metrics) - set(before.metrics):
         series = Series(JOB_HOST, metric.name, (("TrainingJobName", after.name),))
@@ -69,14 +64,13 @@ def add_metrics(
 
 @dataclass(frozen=True, kw_only=True)
 class JobLimits:
-    """Read once from the settings."""
+    """Limits from the settings."""
 
     running: int
-    """At once; more wait."""
     restarts: int
-    """Of a job whose agent was lost, where it does not say itself."""
+    """after a lost agent, unless the job says otherwise"""
     series: int
-    """Of CloudWatch's; metrics of jobs that would make more are dropped."""
+    """of CloudWatch; metrics that would make more are dropped"""
 
     @classmethod
     def of(cls, settings: Settings) -> "JobLimits":
@@ -88,37 +82,32 @@ class JobLimits:
 
 
 MOST_DUE = 200
-"""Waiting jobs that are ended in one pass."""
 COUNT_SECONDS = 15.0
-"""How old `counts` may be."""
 
 OnEnd = Callable[[Connection, TrainingJobRecord], None]
-"""Called once for each job, in the transaction in which it comes to its final status."""
+"""Called once for each job, in the transaction of its final status."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptRequests:
-    """What the agent is to be asked for."""
+    """What to ask of the agent."""
 
     put: tuple[JobSpec, ...] = ()
     stop: tuple[str, ...] = ()
-    """Attempts, by their ids, as all that follow."""
     delete: tuple[str, ...] = ()
     newest: frozenset[str] = frozenset()
-    """Of every job that is ACTIVE."""
+    """The newest attempts of all ACTIVE jobs."""
     again: bool = False
-    """There is more to be done at once."""
     gives_up_at: float | None = None
-    """When one of those that run has to be stopped."""
     settled: bool = False
-    """No job runs or waits, and nothing is asked."""
+    """nothing to do until an event"""
 
 
 class JobPass:
-    """Takes passes, in one thread at a time.
+    """Takes passes, one at a time.
 
-    A pass reads the jobs that run, and as many of those that wait as there is room for or time is
-    over for: what it costs does not grow with how many wait or have ended.
+    A pass reads only jobs that run, may start, or waited too long: its cost does not grow with how
+    many wait or have ended.
     """
 
     def __init__(
@@ -136,13 +125,11 @@ class JobPass:
         self._on_end = on_end
         self._counted_at = -math.inf
         self.counts: dict[tuple[JobStatus, JobStage], int] = {}
-        """How many jobs go on, as of a while ago."""
         self.restarts: Counter[SecondaryStatus] = Counter()
-        """How many attempts came to nothing, by what became of their jobs: Interrupted or
-        Restarting."""
+        """Failed attempts, by their jobs' next status: Interrupted or Restarting."""
 
     def run(self, view: AgentView, now: float) -> AttemptRequests:
-        """Take one.
+        """Take one pass.
 
         Raises:
             LeaseLost: another control has taken over; nothing was written.
@@ -169,15 +156,18 @@ class JobPass:
         return self._asks(running, view, now, more)
 
     def leftovers(self, view: AgentView) -> AttemptRequests:
-        """What an agent is still at though no job is any more. Needs no lease: whoever runs the
-        jobs has given it up for good, and an agent has only what was in a row before."""
+        """Returns requests to delete attempts without a job.
+
+        Safe without the lease: its holder gave these up, and attempts are in rows before an agent
+        has them.
+        """
         with self._database.read() as connection:
             running = training_jobs.active(connection)
         newest = frozenset(one.attempt_id for one in running)
         return AttemptRequests(delete=tuple(view.reported - newest), newest=newest)
 
     def shift_clock(self, jump: ClockJump) -> None:
-        """Nobody waits for longer, or shorter, because the clock was set.
+        """Keep waiting times unchanged when the clock was set.
 
         Raises:
             LeaseLost: as `run`.
@@ -209,13 +199,12 @@ class JobPass:
         return plan_job(record, view.sight(record), now, self._limits.restarts)
 
     def _room(self, running: int, view: AgentView) -> int:
-        """How many more may run: none while no agent is there to run them."""
+        """Returns 0 without an agent."""
         return max(0, self._limits.running - running) if view.is_there else 0
 
     def _advance(
         self, connection: Connection, view: AgentView, now: float
     ) -> tuple[list[Course], list[TrainingJobRecord], bool]:
-        """The courses taken, who then runs, and whether there are more courses to be taken."""
         running = training_jobs.active(connection, lock=True)
         courses = self._take(connection, running, now, lambda one: self._plan(one, view, now))
         late = training_jobs.due(connection, now, MOST_DUE, lock=True)
@@ -236,7 +225,7 @@ class JobPass:
         now: float,
         plan: Callable[[TrainingJobRecord], Course],
     ) -> list[Course]:
-        """Plan and write; a job that cannot be written stays as it is, and stops no other."""
+        """Plan and write; a job that cannot be written does not stop the others."""
         courses = [course for course in map(plan, records) if course.record is not course.stored]
         moved = {course.record.arn for course in courses if course.moves}
         labels = tags.get_all(connection, moved) if moved else {}
@@ -309,7 +298,6 @@ def _restarts(course: Course) -> list[SecondaryStatus]:
 
 
 def _tell(course: Course) -> None:
-    """One line for each end, and for each attempt that came to nothing."""
     before, after = course.stored, course.record
     if after.stage is before.stage:
         return

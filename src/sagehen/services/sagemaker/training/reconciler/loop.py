@@ -1,4 +1,4 @@
-"""Runs the training jobs, for as long as it runs itself.
+"""The loop that runs training jobs.
 
 wake (an operation's commit · agent's report · time) → hold the lease → pass: rows → ask the agent
 """
@@ -35,7 +35,7 @@ LEASE_NAME = "jobs"
 
 
 class JobAgent(Protocol):
-    """The agent, as the loop needs it; every call raises Unavailable while it is away."""
+    """The agent's methods for jobs; all raise Unavailable while it is away."""
 
     async def jobs(self, since: int | None = None, wait_seconds: float = 0) -> JobList: ...
 
@@ -47,7 +47,7 @@ class JobAgent(Protocol):
 
 
 class JobLoop(LeasedLoop):
-    """The one loop that changes training jobs."""
+    """Changes training jobs and asks the agent to run them."""
 
     def __init__(
         self,
@@ -59,10 +59,9 @@ class JobLoop(LeasedLoop):
         limits: JobLimits,
         on_end: Sequence[OnEnd] = (),
     ) -> None:
-        """
-        Args:
-            on_end: each is called once for each job, in the transaction of its final status.
-                What one raises has the job end later, not the others.
+        """Args:
+        on_end: called once for each job, in the transaction of its final status. If it raises,
+            only this job ends later.
         """
         super().__init__(database, clock, LEASE_NAME, holder)
         self._agent = agent
@@ -79,7 +78,7 @@ class JobLoop(LeasedLoop):
         return [self._watch.run()]
 
     def measured(self) -> dict[str, dict[tuple[str, ...], float]]:
-        """For Prometheus: values by metric and dimensions; none while another control runs jobs."""
+        """Returns Prometheus metrics by dimensions; none while another control runs jobs."""
         if not self._held.is_ours:
             return {}
         counts, restarts = self._pass.counts, self._pass.restarts
@@ -96,7 +95,7 @@ class JobLoop(LeasedLoop):
         }
 
     def _hear(self) -> None:
-        # It may be back before the next step looks: another one, that has taken nothing yet.
+        # Another agent may answer before the next step looks, with no attempts yet.
         self._was_away |= self._watch.reports is None
         self._wake.set()
 
@@ -107,7 +106,7 @@ class JobLoop(LeasedLoop):
         self._view.look(self._watch.reports)
 
     async def stand_by(self) -> None:
-        """The other control has an agent of its own, and begins there what it gives up here."""
+        """Delete this agent's attempts: the other control restarts their jobs on its own agent."""
         self._look()
         if self._view.reported:
             asks = await in_thread(lambda: self._pass.leftovers(self._view))
@@ -131,7 +130,7 @@ class JobLoop(LeasedLoop):
         return max(0.0, asks.gives_up_at - self._clock.now())
 
     async def _ask(self, asks: AttemptRequests) -> None:
-        """Ask the agent for all at once. What does not get through is asked for again."""
+        """Send all requests to the agent. Failed ones are repeated by the next pass."""
         asking = [
             *(self._put(spec) for spec in asks.put),
             *(self._tell("stop", one, self._agent.stop_job) for one in asks.stop),
@@ -163,7 +162,7 @@ class JobLoop(LeasedLoop):
         try:
             await ask(attempt_id)
         except NotFound:
-            # Of what it has told of, its next answer tells as much.
+            # A reported attempt disappears with the next report.
             self._view.note_absent(attempt_id)
             return
         self._view.note_told(verb, attempt_id)

@@ -1,7 +1,4 @@
-"""What becomes of a training job next: a pure function of its row, its attempt and the time.
-
-What an agent is to run: a job's definition, in the agent's words.
-"""
+"""What becomes of a training job next, as pure functions of its row, its attempt and the time."""
 
 import math
 from dataclasses import dataclass
@@ -31,23 +28,23 @@ from sagehen.services.sagemaker.training.status import Course
 __all__ = ["AttemptPresence", "Sight", "admit", "give_up", "job_spec", "plan_job"]
 
 METRICS_SECONDS = 10.0
-"""How much newer metrics must be than those stored, while nothing else changes."""
+"""How much newer metrics must be to be written on their own."""
 
 _AGENT_LOST = "InternalServerError: We encountered an internal error. Please try again."
 
 
 class AttemptPresence(Enum):
-    """Whether the agent has the newest attempt of a job."""
+    """Whether the agent has a job's newest attempt."""
 
     THERE = "there"
     UNKNOWN = "unknown"
-    """The agent is away, or has not told of it yet since it took it."""
+    """The agent is away, or took the attempt and has not reported it."""
     ASKED = "asked"
-    """The agent was asked for it and did not answer: it may have taken it."""
+    """The request was not answered: the agent may have taken it."""
     ABSENT = "absent"
-    """It was never seen there."""
+    """It was never reported."""
     LOST = "lost"
-    """It was there, and is no more: its agent has died with it."""
+    """It was reported, and its agent died with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +53,14 @@ class Sight:
 
     presence: AttemptPresence
     report: JobReport | None = None
-    """Set where it is there."""
 
 
 def plan_job(record: TrainingJobRecord, sight: Sight, now: float, max_restarts: int) -> Course:
-    """The course of an ACTIVE job from where it is stored.
+    """Plan the next steps of an ACTIVE job.
 
     Args:
         now: seconds since the epoch.
-        max_restarts: after its agent was lost, where the job itself does not say.
+        max_restarts: after a lost agent, unless the job says otherwise.
     """
     course = Course(record)
     if sight.report is not None:
@@ -81,10 +77,9 @@ def plan_job(record: TrainingJobRecord, sight: Sight, now: float, max_restarts: 
 
 
 def admit(record: TrainingJobRecord, now: float) -> Course:
-    """The course of a WAITING job for which there is room: its next attempt."""
     course = Course(record)
     if record.secondary is SecondaryStatus.STARTING:
-        # It was told as much when it was created; only the message is another.
+        # The job was created with this status; only the message changes.
         *past, last = record.transitions
         last = msgspec.structs.replace(last, message="Preparing the instances for training")
         course.note(transitions=(*past, last), modified_at=max(now, record.modified_at))
@@ -100,7 +95,6 @@ def admit(record: TrainingJobRecord, now: float) -> Course:
 
 
 def give_up(record: TrainingJobRecord, now: float) -> Course:
-    """The course of a WAITING job whose time is over, or that was told to stop."""
     course = Course(record)
     if record.wait_ends_at is not None and record.wait_ends_at <= now:
         course.stop(now, SecondaryStatus.MAX_WAIT_TIME_EXCEEDED)
@@ -112,13 +106,12 @@ def give_up(record: TrainingJobRecord, now: float) -> Course:
 
 
 def _has_waited_too_long(record: TrainingJobRecord, now: float) -> bool:
-    """Not once its code has run to the end: its results are on their way."""
+    """Returns False while uploading: the code has ended, and its results are on their way."""
     over = record.gives_up_at is not None and record.gives_up_at <= now
     return over and record.secondary is not SecondaryStatus.UPLOADING
 
 
 def _follow(course: Course, report: JobReport) -> None:
-    """Take over what an attempt has been through, and how it ended."""
     report = _without_nonsense(report)
     for change in report.phases[course.record.phases :]:
         _enter(course, report, change)
@@ -127,7 +120,7 @@ def _follow(course: Course, report: JobReport) -> None:
     elif course.moves or _are_news(course.record, report):
         course.note(metrics=report.metrics or course.record.metrics)
     else:
-        course.record = course.stored  # That it is there is not worth a write.
+        course.record = course.stored  # mere presence is not worth a write
 
 
 def _enter(course: Course, report: JobReport, change: PhaseChange) -> None:
@@ -145,20 +138,19 @@ def _enter(course: Course, report: JobReport, change: PhaseChange) -> None:
 
 
 def _ran_out(record: TrainingJobRecord, report: JobReport, uploading: PhaseChange) -> bool:
-    """Whether its time to run was over when it began to upload. The agent's clock does not jump."""
+    """Compare only the agent's times: its clock does not jump."""
     began = [one.at for one in report.phases if one.phase is JobPhase.TRAINING]
     left = record.max_runtime_seconds - record.run_seconds
     return bool(began) and uploading.at - began[0] >= left
 
 
 def _without_nonsense(report: JobReport) -> JobReport:
-    """No metric that is no number: neither JSON nor CloudWatch has it."""
+    """Drop NaN and infinity, which JSON and CloudWatch cannot hold."""
     told = tuple(one for one in report.metrics if math.isfinite(one.value))
     return msgspec.structs.replace(report, metrics=told) if told != report.metrics else report
 
 
 def _are_news(record: TrainingJobRecord, report: JobReport) -> bool:
-    """Whether its metrics are worth a write of their own."""
     known = max((one.at for one in record.metrics), default=0.0)
     newest = max((one.at for one in report.metrics), default=0.0)
     return newest - known >= METRICS_SECONDS
@@ -192,7 +184,6 @@ def _conclude(course: Course, report: JobReport, outcome: JobOutcome) -> None:
 
 
 def _lose(course: Course, at: float, max_restarts: int) -> None:
-    """Its agent died with it."""
     record = course.record
     course.note(run_seconds=record.run_seconds + _lost_seconds(record, at))
     if record.status is JobStatus.STOPPING:
@@ -206,7 +197,7 @@ def _lose(course: Course, at: float, max_restarts: int) -> None:
 
 
 def _lost_seconds(record: TrainingJobRecord, at: float) -> float:
-    """How long the code of a lost attempt has run, as far as anybody knows."""
+    """Returns how long the code of a lost attempt ran, as far as known."""
     for one in reversed(record.transitions):
         if one.status is SecondaryStatus.STARTING:
             break
@@ -227,7 +218,7 @@ def _interrupted(record: TrainingJobRecord) -> SecondaryStatus:
 
 
 def _again(course: Course, at: float, status: SecondaryStatus, retries: int | None = None) -> None:
-    """Wait for another attempt, if there is time left for one to run."""
+    """Wait for another attempt, unless no run time is left."""
     course.move(status, at)
     if course.record.run_seconds >= course.record.max_runtime_seconds:
         course.stop(at, SecondaryStatus.MAX_RUNTIME_EXCEEDED)
@@ -241,11 +232,11 @@ def _again(course: Course, at: float, status: SecondaryStatus, retries: int | No
 
 
 DEFAULT_VOLUME_GB = 30
-"""Where VolumeSizeInGB is not given."""
+"""The default of VolumeSizeInGB."""
 
 
 def job_spec(record: TrainingJobRecord) -> JobSpec:
-    """The newest attempt at a job; always the same for the same attempt."""
+    """Returns the same spec for the same attempt."""
     definition = record.definition
     algorithm = definition["AlgorithmSpecification"]
     resources = definition["ResourceConfig"]
