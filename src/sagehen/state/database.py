@@ -1,7 +1,4 @@
-"""Opens the state and gives out transactions.
-
-A lock that is given to whoever has waited longest.
-"""
+"""Opens the state and gives out transactions; one writer at a time, in order of arrival."""
 
 import sqlite3
 import threading
@@ -22,10 +19,10 @@ __all__ = ["Database", "FairLock", "notify"]
 
 
 class FairLock:
-    """One thread at a time has the turn. Not to be taken again by the thread that has it.
+    """A lock that goes to the longest waiting thread. Not reentrant.
 
     Args:
-        longest_wait_seconds: for a turn.
+        longest_wait_seconds: the bound on a wait for the lock.
     """
 
     def __init__(self, longest_wait_seconds: float) -> None:
@@ -36,10 +33,9 @@ class FairLock:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Have the turn while the block runs.
+        """Holds the lock during the block.
 
-        Raises:
-            Unavailable: it did not come in time.
+        Raises Unavailable after `longest_wait_seconds`.
         """
         self._take()
         try:
@@ -58,7 +54,7 @@ class FairLock:
             return
         with self._lock:
             if mine.is_set():
-                return  # It came in this very moment.
+                return  # granted just now
             self._waiting.remove(mine)
         raise Unavailable(
             f"The state was busy with other writes for {self._longest_wait_seconds:g} seconds."
@@ -75,7 +71,7 @@ class FairLock:
 _LOCK_WAIT_SECONDS = 30
 _NOTIFIED = "sagehen.notified"
 _Notifications = set[tuple[str, str]]
-"""Channels and payloads."""
+"""channels and payloads"""
 
 _DAMAGED_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DAMAGED_POSTGRES = ("XX001", "XX002")
@@ -87,13 +83,12 @@ class Database:
     """The state: SQLite in the home by default, or PostgreSQL."""
 
     def __init__(self, url: str, *, locks_leases: bool = False) -> None:
-        """Open lazily; `url` is SQLAlchemy's. Making the tables is `store.migrate`'s task.
+        """Opens lazily; `url` is for SQLAlchemy. `state.migrate` makes the tables.
 
         Args:
-            locks_leases: leases are held by a lock beside a state in SQLite, and not renewed.
-
+            locks_leases: hold leases by a lock beside an SQLite state, without renewals.
         Raises:
-            SettingError: the URL is malformed, of another kind of database, or lacks its driver.
+            SettingError: the URL is malformed, of an unsupported database, or lacks its driver.
         """
         self.engine: Engine = _make_engine(url)
         self._sqlite = self.engine.dialect.name == "sqlite"
@@ -101,24 +96,24 @@ class Database:
         self.commits = Commits(self._file)
         if self._sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
-        # SQLite has one writer at a time, and lets those who wait for it look now and then: beside
-        # one that begins again at once, the others would wait for seconds.
+        # SQLite has one writer at a time, and the others poll: a writer that begins again at once
+        # would make them wait for seconds.
         self._turns = FairLock(_LOCK_WAIT_SECONDS) if self._sqlite else None
         self._listeners: list[tuple[str, Callable[[str], None]]] = []
         self.damage: str | None = None
-        """What a statement has met: a sentence for the user. None where none has met any."""
+        """damage that a statement has met, as a sentence for the user"""
         event.listen(self.engine, "handle_error", self._note_damage)
 
     def listen(self, channel: str, listener: Callable[[str], None]) -> None:
-        """Call `listener` with each payload for `channel`, after this object's commit of it.
+        """Calls `listener` with each payload for `channel`, after a commit by this object.
 
-        It is called in the thread that committed; it must be quick and not raise.
+        The listener runs in the committing thread; it must be quick and not raise.
         """
         self._listeners.append((channel, listener))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the rows and changes nothing."""
+        """Opens a read-only transaction on one snapshot."""
         with self.engine.connect() as connection:
             if self._sqlite:
                 connection.exec_driver_sql("BEGIN")
@@ -128,11 +123,11 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that is on disk when the block ends, and gone when it raises.
+        """Opens a transaction that is on disk when the block ends, and undone when it raises.
 
         Raises:
-            StateFull: there is no room for it.
-            Unavailable: too many writes of this process came before it.
+            StateFull: the disk is full.
+            Unavailable: the wait for other writes of this process was too long.
         """
         turn = self._turns.turn() if self._turns else nullcontext()
         with turn, self._transaction() as (connection, notified):
@@ -145,8 +140,8 @@ class Database:
             notified: _Notifications = set()
             connection.info[_NOTIFIED] = notified
             if self._sqlite:
-                # Take the write lock at once: a lock taken half-way can fail with SQLITE_BUSY
-                # at once, whatever the time-out, when another writer came in between.
+                # Take the write lock at once: taken later, it can fail with SQLITE_BUSY at once,
+                # despite the time-out, if another writer came in between.
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             try:
                 with _telling_when_full():
@@ -175,17 +170,17 @@ class Database:
 
     @property
     def _file(self) -> Path | None:
-        """Where a state in SQLite is."""
+        """Returns the file of an SQLite state."""
         name = self.engine.url.database
         return Path(name) if self._sqlite and name and name != ":memory:" else None
 
     def lease_lock(self, name: str) -> Path | None:
-        """The file by whose lock a lease is held; None where rows alone say who has it: all who
-        use a state in SQLite are on one machine, of PostgreSQL they need not be."""
+        """Returns the file to lock for a lease; None where only rows tell the holder. Users of an
+        SQLite state share a machine; those of PostgreSQL may not."""
         file = self._file if self._locks_leases else None
         if file is None:
             return None
-        file = file.resolve()  # Whatever link a process knows it by, there is one lock.
+        file = file.resolve()  # one lock, whichever link leads to the state
         return file.with_name(f"{file.name}-lease-{name}")
 
     def close(self) -> None:
@@ -194,9 +189,9 @@ class Database:
 
 
 def notify(connection: Connection, channel: str, payload: str = "") -> None:
-    """Have those who `listen` on `channel` get `payload`, once this transaction is on disk.
+    """Sends `payload` to the listeners of `channel` once this transaction is on disk.
 
-    Within this process only. It is a hint, no promise: a process that dies in between tells nobody.
+    Only a hint, within this process: nobody is notified if the process dies in between.
     """
     notified: _Notifications | None = connection.info.get(_NOTIFIED)
     if notified is not None:
@@ -235,12 +230,12 @@ def _make_engine(url: str) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # Without this the driver starts transactions on its own, and never for reads.
+    # Otherwise the driver begins transactions itself, and never for reads.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {_LOCK_WAIT_SECONDS * 1000}")
     cursor.execute("PRAGMA journal_mode = WAL")
-    # FULL: a committed transaction survives the loss of power, not only of the process.
+    # FULL: a committed transaction survives a power failure, not only the end of the process.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()

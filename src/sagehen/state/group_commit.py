@@ -1,4 +1,4 @@
-"""Writes of many threads and coroutines in one transaction, so that they share one wait for the
+"""Groups the writes of many threads and coroutines into one transaction, to share one wait for the
 disk."""
 
 import asyncio
@@ -25,11 +25,11 @@ MOST_TRIES = 5
 
 
 class GroupCommit:
-    """Whoever comes first commits for all who came while the last commit was under way.
+    """The first writer commits for all that arrived during the last commit.
 
-    What `work` wrote is undone when it raises, and its exception comes out. It may run together
-    with others' work, each seeing what those before it wrote. A disk that is full, or a database
-    that is away, fails the whole group, with what Database.write raises.
+    If `work` raises, only its own writes are undone, and its caller gets the exception. Works of a
+    group run in turn, each seeing the writes before it. A full disk or a lost database fails the
+    whole group, with the errors of Database.write.
     """
 
     def __init__(self, database: Database) -> None:
@@ -40,20 +40,20 @@ class GroupCommit:
         self._asked = False
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
-        """Do `work` in a write transaction; when this returns, it is on disk."""
+        """Runs `work` in a write transaction; on return, its writes are on disk."""
         done: Future[Result] = Future()
         self._waiting.append((work, done))
         with self._turn:
-            # Whoever had the turn before may have done this one already. A group has a bound, so
-            # it may take a few.
+            # An earlier group may have included this work. Groups are bounded, so it may take
+            # several.
             while not done.done():
                 self._commit_group()
         return done.result()
 
     async def join(self, work: Callable[[Connection], Result]) -> Result:
-        """As `run`, without a thread for each who waits.
+        """Like `run`, without a thread for each waiting caller.
 
-        Who is cancelled while it runs does not know whether it is on disk.
+        A caller cancelled while its work runs does not know whether the writes are on disk.
         """
         done: Future[Result] = Future()
         self._waiting.append((work, done))
@@ -65,12 +65,12 @@ class GroupCommit:
         return await asyncio.wrap_future(done)
 
     def close(self) -> None:
-        """Finish what has been asked for; then `join` must not be called again."""
+        """Finishes all pending work; `join` must not be called afterwards."""
         if self._thread is not None:
             self._thread.shutdown()
 
     def _commit_all(self) -> None:
-        # First: who comes from now on either is seen below, or asks again.
+        # Reset first: later callers are either seen below, or submit again.
         self._asked = False
         with self._turn:
             while self._waiting:
@@ -93,7 +93,7 @@ class GroupCommit:
                 done.set_exception(fault)
 
     def _commit(self, group: Sequence[_Waiting], tries: int = MOST_TRIES) -> list[_Outcome]:
-        """What came of each, once all are on disk."""
+        """Returns the outcome of each work, once all are on disk."""
         try:
             with self.database.write() as connection:
                 return [(done, *attempt(connection, work)) for work, done in group]
@@ -103,27 +103,28 @@ class GroupCommit:
         return self._commit(group, tries - 1)
 
     def _take_group(self) -> list[_Waiting]:
-        """The next to be done; who was cancelled before it began is left out."""
+        """Takes the next works, without those cancelled before they began."""
         count = min(len(self._waiting), MOST_IN_GROUP)
         group = [self._waiting.popleft() for _ in range(count)]
         return [one for one in group if one[1].set_running_or_notify_cancel()]
 
 
 def _was_in_a_circle(error: OperationalError) -> bool:
-    """Each waited for the other's rows: nothing is wrong with either."""
+    """Returns whether the database ended a deadlock or serialization conflict, which a retry
+    solves."""
     return getattr(error.orig, "sqlstate", None) in ("40P01", "40001")
 
 
 def attempt(
     connection: Connection, work: Callable[[Connection], Result]
 ) -> tuple[Result | None, Exception | None]:
-    """What `work` returns, or what it raises; then what it wrote is undone, and nothing else."""
-    # By the driver: SQLAlchemy's own savepoints cost several times as much.
+    """Returns the result of `work` or its exception; undoes only the writes of a failed `work`."""
+    # Plain SQL: SQLAlchemy's savepoints cost several times as much.
     connection.exec_driver_sql("SAVEPOINT one")
     try:
         result = work(connection)
     except OperationalError:
-        # The database's own trouble, which is everybody's: the disk is full, the connection lost.
+        # A fault of the database affects all of the group: the disk is full, the connection lost.
         raise
     except Exception as error:
         connection.exec_driver_sql("ROLLBACK TO SAVEPOINT one")

@@ -1,6 +1,6 @@
-"""Opens the state at a start: checks it, brings it to this version, and pairs it with the objects.
+"""Opens the state at a start: checks it, migrates it, and pairs it with the objects.
 
-Nothing is changed before both the state and the objects are known to be whole and a pair.
+Nothing is changed before the state and the objects are known to be whole and a pair.
 """
 
 import contextlib
@@ -23,18 +23,18 @@ __all__ = ["adopt_state", "check_whole", "open_state", "querying", "sqlite_file"
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
-"""How long a start may take to look for damage; some gigabytes are read in that time."""
+"""seconds that a start may spend on the check for damage; enough for some gigabytes"""
 _STEPS_BETWEEN_LOOKS = 100_000
 _BUSY_SECONDS = 30.0
 _PRIVATE = 0o600
 
 
 def open_state(settings: Settings) -> None:
-    """Have a state that this version can use and that the home's objects belong to. Blocks.
+    """Checks, migrates and pairs the state. Blocks.
 
     Raises:
-        SettingError: `database_url` is of no database that can hold the state.
-        StateError: the state is damaged, of a newer version, not reachable, or not that of the
+        SettingError: `database_url` names an unsupported database.
+        StateError: the state is damaged, too new, not reachable, or not the one of the
             objects. The message says what to do.
     """
     file = sqlite_file(settings)
@@ -49,9 +49,9 @@ def open_state(settings: Settings) -> None:
 
 
 def adopt_state(settings: Settings) -> tuple[int, int]:
-    """Make the state and the home's objects a pair, whatever they were before.
+    """Makes the state and the home's objects a pair without a check of the pairing.
 
-    How many files have no row then, and how many rows have no file. Raises as `open_state` does.
+    Returns the numbers of files without a row and of rows without a file. Raises like `open_state`.
     """
     file = sqlite_file(settings)
     if file is not None:
@@ -62,17 +62,17 @@ def adopt_state(settings: Settings) -> tuple[int, int]:
 
 
 def sqlite_file(settings: Settings) -> Path | None:
-    """The state's file; None where the state is in PostgreSQL.
+    """Returns the state's file; None where the state is in PostgreSQL.
 
     Raises:
-        SettingError: `database_url` is SQLite's, and names no file.
+        SettingError: `database_url` is for SQLite, but names no file.
     """
     url = settings.state_url
     if settings.database_url is None:
         return Path(unquote(url.removeprefix("sqlite:///")))
     if not url.startswith("sqlite"):
         return None
-    from sqlalchemy import make_url  # The default needs none of it.
+    from sqlalchemy import make_url  # not needed for the default URL
     from sqlalchemy.exc import ArgumentError
 
     try:
@@ -85,7 +85,7 @@ def sqlite_file(settings: Settings) -> Path | None:
 
 
 def state_name(settings: Settings) -> str:
-    """The state, as the user knows it; without a password."""
+    """Returns the state's address for messages, without a password."""
     file = sqlite_file(settings)
     if file is not None:
         return str(file)
@@ -101,12 +101,11 @@ def _check_file(file: Path) -> None:
 
 
 def _refuse_lone_log(file: Path) -> None:
-    """SQLite deletes the log of a state that is not there. In it is what was written last.
+    """Refuses a log whose state is missing: SQLite would delete it, with the last writes in it.
 
-    Raises:
-        StateError: the state is missing or empty, and its log is there.
+    Raises StateError.
     """
-    file = file.resolve()  # SQLite keeps it beside what a link leads to.
+    file = file.resolve()  # SQLite keeps the log beside the target of a link
     log_file = file.with_name(f"{file.name}-wal")
     if not _size_of(file) and _size_of(log_file):
         raise StateError(
@@ -121,8 +120,8 @@ def _size_of(file: Path) -> int:
 
 
 def make_private(file: Path) -> None:
-    """Keep the state from other users, with what SQLite has beside it. A new one is private, too:
-    SQLite gives the files beside it the state's own mode."""
+    """Makes the state and its side files private. SQLite gives new side files the mode of the
+    state."""
     for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm", "-journal"))):
         try:
             if path.is_file() and path.stat().st_mode & 0o077:
@@ -132,10 +131,10 @@ def make_private(file: Path) -> None:
 
 
 def check_whole(file: Path, seconds: float = CHECK_SECONDS) -> None:
-    """Look for damage, for so long.
+    """Checks for damage, for at most `seconds`.
 
     Raises:
-        StateError: there is some, or the state cannot be opened.
+        StateError: the state is damaged or cannot be opened.
     """
     if not file.exists():
         return
@@ -161,12 +160,12 @@ def check_whole(file: Path, seconds: float = CHECK_SECONDS) -> None:
 
 @contextlib.contextmanager
 def querying(settings: Settings, changing: bool = False) -> Iterator[tuple[Query, set[str]]]:
-    """The state to be asked in SQL, and the names of its tables; every statement by itself.
+    """Yields a function that runs SQL, each statement in its own transaction, and the table names.
 
-    A state in SQLite is not made, nor are its tables.
+    Does not create an SQLite state or its tables.
 
     Raises:
-        StateError: it cannot be opened.
+        StateError: the state cannot be opened.
     """
     file = sqlite_file(settings)
     opened = _querying_file(file, changing) if file is not None else _querying_server(settings)
@@ -183,7 +182,7 @@ _SERVER_TABLES = (
 @contextlib.contextmanager
 def _querying_file(file: Path, changing: bool) -> Iterator[Query]:
     try:
-        # One that is not there has no tables.
+        # A missing state has no tables.
         there = file.exists()
         with closing(_connect(file, changing) if there else sqlite3.connect(":memory:")) as state:
             yield lambda sql: state.execute(sql).fetchall()
@@ -215,7 +214,7 @@ def _querying_server(settings: Settings) -> Iterator[Query]:
 
 
 def _connect(file: Path, changing: bool = False) -> sqlite3.Connection:
-    # Who only reads neither makes a state nor writes what is in the log beside it into it.
+    # Read-only mode neither creates a state nor writes the log back into it.
     mode = "rw" if changing else "ro"
     state = sqlite3.connect(f"file:{quote(str(file))}?mode={mode}", uri=True, timeout=_BUSY_SECONDS)
     state.isolation_level = None

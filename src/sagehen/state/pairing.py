@@ -1,16 +1,15 @@
-"""Pairs the state with the folder of object files, so that neither is taken for another's.
+"""Pairs the state with the folder of object files, so that neither is used with the wrong partner,
+and holds off the removal of files during a backup.
 
 Both hold the same id: the state in its table `state_identity`, the folder in the file `blobs/id`. A
-start compares them before anything is served or swept. A state that is empty, or another one's, is
-refused beside files: to it they all would look like files that nobody needs.
+start compares them before anything is served or swept. An empty or foreign state is refused beside
+files, because it would take all of them for garbage.
 
-Knows no SQLAlchemy, like `store.revision`: most starts do without.
+A backup is a snapshot of the state plus the files that it names. Files whose row goes after the
+snapshot are still needed, so while a backup holds the lock they go to the trash instead of being
+deleted. The kernel frees the lock when its process ends.
 
-Holds off the removal of objects' files while a backup is made.
-
-A backup is a snapshot of the state and the files that it names. A file whose row goes after the
-snapshot is needed still: while a backup holds the lock, such files go to the trash and not for
-good. The kernel lets go of the lock with the process that has it.
+Does not import SQLAlchemy, which most starts do without (see `state.revision`).
 """
 
 import fcntl
@@ -42,7 +41,7 @@ __all__ = [
 ]
 
 Query = Callable[[str], Sequence[Sequence[Any]]]
-"""Runs a statement in the state; what it returns. Ids in it are checked hexadecimal digits."""
+"""runs an SQL statement and returns its rows; ids in it are checked hexadecimal digits"""
 
 BLOB_NAME = re.compile(r"[0-9a-f]{32}")
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -55,31 +54,30 @@ class _Facts:
     state_id: str | None
     folder_id: str | None
     is_empty: bool
-    """The state has no tables of ours: it is new, or what was in it is lost."""
+    """no tables of ours: the state is new, or its contents are lost"""
     is_adopted: bool
-    """The user has said that they are to be a pair, whatever files there are."""
+    """the user ran `sagehen adopt`, which accepts any files"""
     has_small_only: bool
-    """The state has objects, and all of them are in its rows."""
+    """the state has objects, all of them stored in its rows"""
     names_files: bool
-    """Some row of the state names a file."""
+    """some row names a file"""
     has_files: bool
-    """The folder, or its trash, has a file."""
+    """the folder or its trash has a file"""
     shares_file: bool
-    """A row of the state names a file of the folder. A file's name is 128 random bits: they have
-    been a pair at some time."""
+    """A row names a file of the folder. File names are 128 random bits, so the two were once a
+    pair."""
 
 
 def check_pair(query: Query, tables: set[str], objects: Path, where: str, *, remote: bool) -> None:
-    """Change nothing; say whether this state and these files belong together, or may become a pair.
+    """Checks, without a change, that the state and the files are a pair or may become one.
 
     Args:
-        tables: the state's.
-        objects: the folder that `blobs` is in.
-        where: the state, as the user knows it.
-        remote: objects are elsewhere, and only parts of uploads are here.
-
+        tables: those of the state.
+        objects: the folder that contains `blobs`.
+        where: the state's address, for messages.
+        remote: objects are stored elsewhere, and only parts of uploads are here.
     Raises:
-        StateError: they do not; the message says what to do.
+        StateError: they do not belong together; the message says what to do.
     """
     facts = _look(query, tables, objects)
     if facts.is_empty and (objects.parent / RESTORING).exists():
@@ -102,12 +100,12 @@ def check_pair(query: Query, tables: set[str], objects: Path, where: str, *, rem
 
 
 def pair(query: Query, objects: Path) -> None:
-    """Give both sides the same id, where one has none. Only after `check_pair`.
+    """Gives both sides the same id where one has none. Call it only after `check_pair`.
 
-    The state comes first: a folder with an id once had a state with that id.
+    The state gets its id first: a folder with an id then proves that a state had it.
 
     Raises:
-        StateError: the state has got another id since.
+        StateError: the state has been given another id meanwhile.
     """
     own = folder_id(objects)
     kept = _give_id(query, own)
@@ -121,7 +119,8 @@ def pair(query: Query, objects: Path) -> None:
 
 
 def adopt(query: Query, objects: Path) -> tuple[int, int]:
-    """Make them a pair whatever they were before; how many files have no row, and the reverse."""
+    """Makes them a pair without a check; returns the numbers of files without a row and of rows
+    without a file."""
     write_id(objects, _give_id(query, None), _ADOPTED)
     found = with_row = 0
     for batch in _batches(_file_names(objects)):
@@ -132,12 +131,12 @@ def adopt(query: Query, objects: Path) -> tuple[int, int]:
 
 
 def _give_id(query: Query, wanted: str | None) -> str:
-    """The state's id, once it has one: where it had none, the one that is wanted, or a new one."""
+    """Returns the state's id; sets it to `wanted` or a new one where it has none."""
     kept = state_id(query)
     if kept is not None:
         return kept
     new = wanted or secrets.token_hex(16)
-    # Of several homes that start on one state at once, the first gives the id.
+    # If several homes start on one state at once, the first sets the id.
     query(
         f"INSERT INTO state_identity (number, state_id) VALUES (1, '{new}') ON CONFLICT DO NOTHING"
     )
@@ -145,22 +144,21 @@ def _give_id(query: Query, wanted: str | None) -> str:
 
 
 def state_id(query: Query) -> str | None:
-    """The state's id; None where it never was paired."""
     rows = query("SELECT state_id FROM state_identity")
     return str(rows[0][0]) if rows else None
 
 
 def folder_id(objects: Path) -> str | None:
-    """The id of the folder of files; None where it has none.
+    """Returns the folder's id; None where it has none.
 
     Raises:
-        StateError: its file holds something else, or cannot be read.
+        StateError: the id file is damaged or unreadable.
     """
     return _read_id(objects)[0]
 
 
 def _read_id(objects: Path) -> tuple[str | None, bool]:
-    """The folder's id, and whether it was adopted."""
+    """Returns the folder's id, and whether it was adopted."""
     path = _id_file(objects)
     try:
         text, _, mark = path.read_text("ascii").strip().partition("\n")
@@ -208,11 +206,11 @@ def _mismatch(facts: _Facts, objects: Path, where: str) -> str | None:
         full = "there are files of objects in" if facts.has_files else "a state was in use with"
         return f"The state {where} is empty, but {full} {objects}."
     if facts.state_id and facts.folder_id:
-        return None  # Whatever has become of the files since.
+        return None  # equal ids, whatever happened to the files since
     if facts.folder_id and not facts.state_id and not facts.shares_file:
         return f"Nothing shows that the objects in {objects} belong to the state {where}."
     if facts.has_small_only and not facts.state_id:
-        return None  # From a time without ids. The files, which nothing names, go to the trash.
+        return None  # from before there were ids; the files, which no row names, go to the trash
     if facts.has_files and not facts.shares_file and not facts.folder_id:
         return f"The state {where} knows none of the objects' files in {objects}."
     return None
@@ -231,7 +229,7 @@ def _what_to_do(facts: _Facts, objects: Path) -> str:
 
 
 def _named(query: Query, names: Sequence[str]) -> set[str]:
-    """Those of the files that a row of the state names."""
+    """Returns those of the files that a row names."""
     listed = ", ".join(f"'{name}'" for name in names)
     return {
         str(name) for (name,) in query(f"SELECT blob_id FROM blobs WHERE blob_id IN ({listed})")
@@ -239,7 +237,7 @@ def _named(query: Query, names: Sequence[str]) -> set[str]:
 
 
 def _file_names(objects: Path) -> Iterator[str]:
-    """Names of the objects' files, those in the trash too."""
+    """Yields the names of the objects' files, including those in the trash."""
     for folder in (objects / "trash", objects / "blobs"):
         for _, _, names in os.walk(folder):
             yield from (name for name in names if BLOB_NAME.fullmatch(name))
@@ -251,12 +249,12 @@ def _batches(names: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _id_file(objects: Path) -> Path:
-    # Beside the files themselves: a folder of files that is copied or mounted brings its id.
+    # Beside the files: a copied or mounted folder brings its id along.
     return objects / "blobs" / "id"
 
 
 def write_id(objects: Path, value: str, mark: str = "") -> None:
-    """Give the folder of files an id, for good."""
+    """Writes the folder's id durably."""
     path = _id_file(objects)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_suffix(".new")
@@ -274,13 +272,14 @@ def write_id(objects: Path, value: str, mark: str = "") -> None:
 
 _WAIT_SECONDS = 60.0
 _LOOK_SECONDS = 0.005
-"""A removal takes about as long: it is likely that one of the gaps between them is met."""
+"""seconds; about as long as one removal, so that the gaps between removals are found"""
 
 
 @contextmanager
 def may_remove(objects: Path) -> Iterator[bool]:
-    """Whether files may be removed for good until the block ends."""
-    # Opened each time: threads that shared a descriptor would share, and end, each other's lock.
+    """Yields whether files may be deleted for good within the block."""
+    # Opened each time: threads that shared a descriptor would also share, and end, each other's
+    # lock.
     descriptor = _open(objects)
     try:
         try:
@@ -295,10 +294,10 @@ def may_remove(objects: Path) -> Iterator[bool]:
 
 @contextmanager
 def removals_held_off(objects: Path, wait_seconds: float | None = None) -> Iterator[None]:
-    """Wait for removals under way, and hold off others until the block ends.
+    """Waits for current removals, and blocks new ones until the block ends.
 
     Raises:
-        BackupError: there was no moment without one, or another backup is being made.
+        BackupError: removals never paused, or another backup is running.
     """
     descriptor = _open(objects)
     try:
@@ -309,7 +308,7 @@ def removals_held_off(objects: Path, wait_seconds: float | None = None) -> Itera
 
 
 def _lock(descriptor: int, objects: Path, wait_seconds: float) -> None:
-    # The kernel lets those who share the lock go before: without end, if they come without end.
+    # The kernel prefers shared locks: with enough of them, this wait would never end.
     deadline = time.monotonic() + wait_seconds
     while True:
         try:

@@ -1,7 +1,5 @@
-"""A request's way to its job: read, held against white list and limit, its job made.
-
-How many requests the services were asked, by what became of them.
-"""
+"""Turns an accepted request into a job: reads its body, checks white list and limit, makes the job,
+and counts the outcomes."""
 
 import asyncio
 import hashlib
@@ -49,27 +47,27 @@ __all__ = ["Accepted", "Counts", "JobIntake", "JobRequest"]
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
-    """A request whose sender may ask."""
+    """An authorized request."""
 
     body: bytes
     api_key: str
-    """The name of the sender's key; empty where none is required."""
+    """the name of the API key; empty where none is required"""
     idempotency_key: str | None
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that was accepted, now or when it came with the same key before."""
+    """The outcome of an accepted request; the same one when an Idempotency-Key is repeated."""
 
     job_name: str
     type: str
     queued: bool
     remaining: int
-    """Slots of its type that were left then."""
+    """free slots of this type at that time"""
 
 
 class _ByFile(Exception):
-    """The input is to be put by itself: it is too large for a transaction of the state's, or the
-    objects are elsewhere."""
+    """The input must be put outside of the transaction: it is too large, or objects are stored
+    elsewhere."""
 
 
 class JobIntake:
@@ -93,10 +91,10 @@ class JobIntake:
         self._arns = ArnMaker.of(settings)
 
     async def accept(self, service: Service, asked: JobRequest) -> Accepted:
-        """Have a job made; when this returns, it and its slot are on disk.
+        """Creates a job; on return, the job and its slot are on disk.
 
         Raises:
-            Refused: there will be none, and nothing is left of it.
+            Refused: no job was made, and nothing of it is left.
             Unavailable: the state cannot be written now.
         """
         wanted = read_wanted(asked.body, service.settings)
@@ -115,7 +113,8 @@ class JobIntake:
             return await self._accept_by_file(service, job, inline, admit)
 
     def _look(self, service: Service, wanted: JobBody, asked: JobRequest) -> Accepted | None:
-        """What it was answered before. Refuses without any write what is sure to be refused."""
+        """Returns the answer to an earlier request with the same key. Refuses without a write what
+        is sure to be refused."""
         with self._database.read() as connection:
             earlier = _earlier(connection, service.stage, wanted.type, asked)
             if earlier is None:
@@ -136,9 +135,9 @@ class JobIntake:
         )
 
     def _check(self, job: InferenceJobRecord, wanted: JobBody) -> None:
-        """Hold the training job to be against SageMaker's rules, with its input's presence.
+        """Checks the training job against SageMaker's rules, and that its input exists.
 
-        An input that came with the request is put when the job is made, and so not yet there.
+        An inline input is put only when the job is made, so it is left out of the check.
         """
         definition = job.definition
         own = _without_input(definition)
@@ -199,7 +198,7 @@ class JobIntake:
         except (Refused, NotFound):
             await asyncio.to_thread(self._take_back, service, job, inline)
             raise
-        # Of any other failure nobody knows whether the job was made.
+        # After any other error, the job may or may not have been made.
         if accepted.job_name != job.job_name:
             await asyncio.to_thread(self._take_back, service, job, inline)
         return accepted
@@ -249,7 +248,7 @@ class JobIntake:
 
 
 def _earlier(connection: Connection, stage: str, kind: str, asked: JobRequest) -> Accepted | None:
-    """What the same request was answered before; raises KeyReused where it was another."""
+    """Returns the earlier answer to the same request; raises KeyReused if the body differs."""
     if asked.idempotency_key is None:
         return None
     found = inference_services.answer(connection, stage, asked.api_key, asked.idempotency_key)
@@ -278,8 +277,8 @@ def _digest(body: bytes) -> str:
 
 
 class Counts:
-    """Since this process began. Types that are not on a white list are not told apart: whoever asks
-    chooses them."""
+    """Counts requests by outcome since this process began. Types outside of the white list are not
+    counted apart, because callers choose them freely."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, ...]] = Counter()
@@ -295,5 +294,4 @@ class Counts:
         self._requests[stage, "", "Forbidden"] += 1
 
     def measured(self) -> dict[str, dict[tuple[str, ...], float]]:
-        """For Prometheus."""
         return {"InferenceRequests": {key: float(count) for key, count in self._requests.items()}}
