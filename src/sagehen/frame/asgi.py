@@ -1,8 +1,6 @@
-"""What an ASGI server hands over, as the protocols see it.
+"""Reads heads and bodies of ASGI requests, with bodies bounded each and together.
 
-Reads the bodies of requests: whole, within what one and all of them together may take of memory.
-
-S3's bodies stream, once their signature is known to be right.
+S3's bodies stream instead, once their signature is verified.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -17,7 +15,6 @@ __all__ = ["BodyBudget", "BodyTooLarge", "ClientGone", "request_head", "stream_b
 
 
 def request_head(scope: Scope) -> Request:
-    """The request without its body."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
@@ -35,11 +32,11 @@ class ClientGone(Exception):
 
 
 class BodyTooLarge(Exception):
-    """The body is longer than this request's may be."""
+    """The body exceeds the bound of its request."""
 
 
 async def stream_body(receive: Receive) -> AsyncGenerator[bytes]:
-    """The pieces of a body as they come, none of them empty; raises ClientGone."""
+    """Yields the non-empty pieces of a body; raises ClientGone."""
     more = True
     while more:
         message = await receive()
@@ -51,7 +48,7 @@ async def stream_body(receive: Receive) -> AsyncGenerator[bytes]:
 
 
 class BodyBudget:
-    """The bytes that the bodies of all requests may take together, and take now.
+    """The bytes that all bodies together may take.
 
     A body counts from its first byte until its request is answered.
     """
@@ -59,7 +56,7 @@ class BodyBudget:
     def __init__(self, max_bytes: int) -> None:
         self.held_bytes = 0
         self.hits = 0
-        """How often a request was refused for it, or for a part of it."""
+        """requests refused by this budget or a part of it"""
         self.max_bytes = max_bytes
         self._whole: BodyBudget | None = None
         self._refusal = (
@@ -68,7 +65,8 @@ class BodyBudget:
         )
 
     def part(self, max_bytes: int, refusal: str) -> "BodyBudget":
-        """A budget for requests of one kind, which count here too; `refusal` is told beyond it."""
+        """Makes a budget for some requests, which count here too; `refusal` is its
+        error message."""
         part = BodyBudget(max_bytes)
         part._whole = self
         part._refusal = refusal
@@ -76,12 +74,12 @@ class BodyBudget:
 
     @asynccontextmanager
     async def read(self, receive: Receive, most_bytes: int) -> AsyncIterator[bytes]:
-        """The whole body; it may be used while the block runs.
+        """Yields the whole body, for use within the block.
 
         Raises:
-            BodyTooLarge: it has more than `most_bytes`.
-            ClientGone: the client went before it was whole.
-            Unavailable: all bodies together would take too much.
+            BodyTooLarge: over `most_bytes`.
+            ClientGone: the client left early.
+            Unavailable: all bodies together take too much.
         """
         pieces: list[bytes] = []
         size = 0
