@@ -1,4 +1,4 @@
-"""Tells loops whether anything was committed to the state since they last looked."""
+"""Tells loops whether anything was committed to the state since their last look."""
 
 import sqlite3
 import threading
@@ -10,25 +10,25 @@ from sagehen.base.clock import Clock
 __all__ = ["Commits", "IdleCheck"]
 
 LONGEST_IDLE_SECONDS = 30.0
-"""seconds; a loop takes a turn this often in any case, which bounds the harm of a missed commit"""
+"""seconds; a turn is due this often in any case, which bounds the harm of a missed commit"""
 
 
 class Commits:
-    """Sees every commit to an SQLite state, of this process and of others.
+    """Sees every commit to an SQLite state, by any process.
 
-    A look takes some microseconds and no disk access: SQLite keeps a counter in shared memory.
+    A look takes some microseconds and no disk: SQLite keeps a counter in shared memory.
     """
 
     def __init__(self, file: Path | None) -> None:
-        """`file` is None for another database, whose commits are not seen."""
+        """`file` is None for other databases, whose commits are not seen."""
         self._file = file
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._connections = 0
-        """connections made so far: each counts commits from the same number on"""
+        """each connection counts from the same number on"""
 
     def version(self) -> tuple[int, int] | None:
-        """Returns a pair that differs after each commit; None where that is unknown."""
+        """Returns a pair that changes with each commit; None if unknown."""
         if self._file is None:
             return None
         with self._lock:
@@ -53,7 +53,7 @@ class Commits:
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    # Never wait: this is called in the event loop.
+    # Never wait in the event loop.
     address = f"file:{quote(str(file))}?mode=rw"
     return sqlite3.connect(
         address, uri=True, timeout=0, isolation_level=None, check_same_thread=False
@@ -61,19 +61,16 @@ def _connect(file: Path) -> sqlite3.Connection:
 
 
 class IdleCheck:
-    """Tells a loop that was woken by time alone whether there can be new work.
-
-    A turn runs several queries, which is wasted while nothing changes. The loop calls `begin` and
-    `end` around its turns; a hint overrides this check.
-    """
+    """Tells a loop that was woken by time alone whether there can be new work; a turn's queries are
+    wasted while nothing changes."""
 
     def __init__(self, commits: Commits, clock: Clock) -> None:
         self._commits = commits
         self._clock = clock
         self._version: tuple[int, int] | None = None
-        """version at the beginning of the last turn if that left nothing to do, else None"""
+        """at the beginning of a turn that left nothing to do"""
         self._until = 0.0
-        """seconds, monotonic: when the next turn is due in any case"""
+        """seconds, monotonic"""
         self._beginning: tuple[int, int] | None = None
 
     def begin(self) -> None:
@@ -82,13 +79,12 @@ class IdleCheck:
         self._beginning = self._commits.version()
 
     def end(self) -> None:
-        """Records that the turn found nothing to do, now or later."""
+        """Records that the turn left nothing to do."""
         self._version = self._beginning
         self._until = self._clock.monotonic() + LONGEST_IDLE_SECONDS
 
     @property
     def is_idle(self) -> bool:
-        """Returns whether nothing was committed since a turn that found nothing to do."""
         if self._version is None or self._clock.monotonic() >= self._until:
             return False
         return self._commits.version() == self._version

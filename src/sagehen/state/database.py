@@ -1,4 +1,4 @@
-"""Opens the state and gives out transactions; one writer at a time, in order of arrival."""
+"""Opens the state and gives out transactions."""
 
 import sqlite3
 import threading
@@ -19,11 +19,7 @@ __all__ = ["Database", "FairLock", "notify"]
 
 
 class FairLock:
-    """A lock that goes to the longest waiting thread. Not reentrant.
-
-    Args:
-        longest_wait_seconds: the bound on a wait for the lock.
-    """
+    """A lock that goes to the longest waiting thread. Not reentrant."""
 
     def __init__(self, longest_wait_seconds: float) -> None:
         self._longest_wait_seconds = longest_wait_seconds
@@ -33,10 +29,7 @@ class FairLock:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Holds the lock during the block.
-
-        Raises Unavailable after `longest_wait_seconds`.
-        """
+        """Raises Unavailable after `longest_wait_seconds`."""
         self._take()
         try:
             yield
@@ -83,10 +76,11 @@ class Database:
     """The state: SQLite in the home by default, or PostgreSQL."""
 
     def __init__(self, url: str, *, locks_leases: bool = False) -> None:
-        """Opens lazily; `url` is for SQLAlchemy. `state.migrate` makes the tables.
+        """Opens lazily. `state.migrate` makes the tables.
 
         Args:
-            locks_leases: hold leases by a lock beside an SQLite state, without renewals.
+            url: for SQLAlchemy.
+            locks_leases: hold leases by a file lock beside an SQLite state, without renewals.
         Raises:
             SettingError: the URL is malformed, of an unsupported database, or lacks its driver.
         """
@@ -96,24 +90,22 @@ class Database:
         self.commits = Commits(self._file)
         if self._sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
-        # SQLite has one writer at a time, and the others poll: a writer that begins again at once
-        # would make them wait for seconds.
+        # SQLite's waiting writers only poll: a busy writer would make them wait for seconds.
         self._turns = FairLock(_LOCK_WAIT_SECONDS) if self._sqlite else None
         self._listeners: list[tuple[str, Callable[[str], None]]] = []
         self.damage: str | None = None
-        """damage that a statement has met, as a sentence for the user"""
+        """damage found by a statement, as a sentence"""
         event.listen(self.engine, "handle_error", self._note_damage)
 
     def listen(self, channel: str, listener: Callable[[str], None]) -> None:
         """Calls `listener` with each payload for `channel`, after a commit by this object.
 
-        The listener runs in the committing thread; it must be quick and not raise.
+        Runs in the committing thread; it must be quick and not raise.
         """
         self._listeners.append((channel, listener))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Opens a read-only transaction on one snapshot."""
         with self.engine.connect() as connection:
             if self._sqlite:
                 connection.exec_driver_sql("BEGIN")
@@ -123,11 +115,11 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Opens a transaction that is on disk when the block ends, and undone when it raises.
+        """Opens a transaction: on disk when the block ends, undone when it raises.
 
         Raises:
             StateFull: the disk is full.
-            Unavailable: the wait for other writes of this process was too long.
+            Unavailable: other writes of this process took too long.
         """
         turn = self._turns.turn() if self._turns else nullcontext()
         with turn, self._transaction() as (connection, notified):
@@ -140,8 +132,8 @@ class Database:
             notified: _Notifications = set()
             connection.info[_NOTIFIED] = notified
             if self._sqlite:
-                # Take the write lock at once: taken later, it can fail with SQLITE_BUSY at once,
-                # despite the time-out, if another writer came in between.
+                # Lock at once: an upgrade from a read lock can fail with SQLITE_BUSY despite the
+                # time-out.
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             try:
                 with _telling_when_full():
@@ -170,17 +162,16 @@ class Database:
 
     @property
     def _file(self) -> Path | None:
-        """Returns the file of an SQLite state."""
         name = self.engine.url.database
         return Path(name) if self._sqlite and name and name != ":memory:" else None
 
     def lease_lock(self, name: str) -> Path | None:
-        """Returns the file to lock for a lease; None where only rows tell the holder. Users of an
-        SQLite state share a machine; those of PostgreSQL may not."""
+        """Returns the file to lock for a lease; None where rows alone decide. Users of PostgreSQL
+        may be on several machines."""
         file = self._file if self._locks_leases else None
         if file is None:
             return None
-        file = file.resolve()  # one lock, whichever link leads to the state
+        file = file.resolve()  # one lock, whichever link is used
         return file.with_name(f"{file.name}-lease-{name}")
 
     def close(self) -> None:
@@ -189,9 +180,9 @@ class Database:
 
 
 def notify(connection: Connection, channel: str, payload: str = "") -> None:
-    """Sends `payload` to the listeners of `channel` once this transaction is on disk.
+    """Sends `payload` to the listeners of `channel` after the commit.
 
-    Only a hint, within this process: nobody is notified if the process dies in between.
+    Only a hint, within this process; lost if the process dies.
     """
     notified: _Notifications | None = connection.info.get(_NOTIFIED)
     if notified is not None:
@@ -235,7 +226,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {_LOCK_WAIT_SECONDS * 1000}")
     cursor.execute("PRAGMA journal_mode = WAL")
-    # FULL: a committed transaction survives a power failure, not only the end of the process.
+    # FULL: commits survive a power failure, not only the end of the process.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()

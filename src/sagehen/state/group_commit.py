@@ -1,5 +1,4 @@
-"""Groups the writes of many threads and coroutines into one transaction, to share one wait for the
-disk."""
+"""Groups writes of many threads and coroutines into one transaction, with one wait for the disk."""
 
 import asyncio
 import threading
@@ -27,9 +26,8 @@ MOST_TRIES = 5
 class GroupCommit:
     """The first writer commits for all that arrived during the last commit.
 
-    If `work` raises, only its own writes are undone, and its caller gets the exception. Works of a
-    group run in turn, each seeing the writes before it. A full disk or a lost database fails the
-    whole group, with the errors of Database.write.
+    Works see the writes before theirs; a failed one is undone alone and raises to its caller. A
+    full disk or lost database fails the whole group.
     """
 
     def __init__(self, database: Database) -> None:
@@ -40,20 +38,19 @@ class GroupCommit:
         self._asked = False
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
-        """Runs `work` in a write transaction; on return, its writes are on disk."""
+        """Returns once the writes are on disk."""
         done: Future[Result] = Future()
         self._waiting.append((work, done))
         with self._turn:
-            # An earlier group may have included this work. Groups are bounded, so it may take
-            # several.
+            # An earlier group may have included this work; being bounded, it may take several.
             while not done.done():
                 self._commit_group()
         return done.result()
 
     async def join(self, work: Callable[[Connection], Result]) -> Result:
-        """Like `run`, without a thread for each waiting caller.
+        """Like `run`, without a thread per caller.
 
-        A caller cancelled while its work runs does not know whether the writes are on disk.
+        A cancelled caller does not know whether its writes are on disk.
         """
         done: Future[Result] = Future()
         self._waiting.append((work, done))
@@ -65,12 +62,12 @@ class GroupCommit:
         return await asyncio.wrap_future(done)
 
     def close(self) -> None:
-        """Finishes all pending work; `join` must not be called afterwards."""
+        """Finishes pending work; do not call `join` afterwards."""
         if self._thread is not None:
             self._thread.shutdown()
 
     def _commit_all(self) -> None:
-        # Reset first: later callers are either seen below, or submit again.
+        # Reset first: later callers are seen below, or submit again.
         self._asked = False
         with self._turn:
             while self._waiting:
@@ -93,7 +90,6 @@ class GroupCommit:
                 done.set_exception(fault)
 
     def _commit(self, group: Sequence[_Waiting], tries: int = MOST_TRIES) -> list[_Outcome]:
-        """Returns the outcome of each work, once all are on disk."""
         try:
             with self.database.write() as connection:
                 return [(done, *attempt(connection, work)) for work, done in group]
@@ -103,28 +99,26 @@ class GroupCommit:
         return self._commit(group, tries - 1)
 
     def _take_group(self) -> list[_Waiting]:
-        """Takes the next works, without those cancelled before they began."""
         count = min(len(self._waiting), MOST_IN_GROUP)
         group = [self._waiting.popleft() for _ in range(count)]
         return [one for one in group if one[1].set_running_or_notify_cancel()]
 
 
 def _was_in_a_circle(error: OperationalError) -> bool:
-    """Returns whether the database ended a deadlock or serialization conflict, which a retry
-    solves."""
+    """Returns whether the database ended a deadlock or serialization conflict: a retry helps."""
     return getattr(error.orig, "sqlstate", None) in ("40P01", "40001")
 
 
 def attempt(
     connection: Connection, work: Callable[[Connection], Result]
 ) -> tuple[Result | None, Exception | None]:
-    """Returns the result of `work` or its exception; undoes only the writes of a failed `work`."""
-    # Plain SQL: SQLAlchemy's savepoints cost several times as much.
+    """Returns a result or an exception; undoes the writes of a failed `work` only."""
+    # Plain SQL: SQLAlchemy's savepoints are several times slower.
     connection.exec_driver_sql("SAVEPOINT one")
     try:
         result = work(connection)
     except OperationalError:
-        # A fault of the database affects all of the group: the disk is full, the connection lost.
+        # Faults of the database affect the whole group.
         raise
     except Exception as error:
         connection.exec_driver_sql("ROLLBACK TO SAVEPOINT one")

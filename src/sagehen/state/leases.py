@@ -1,8 +1,4 @@
-"""Leases decide which control may run a loop; a lease that is not renewed in time is free.
-
-`HeldLease` keeps a lease while a loop runs; `LeaseLock` locks a file, which spares the renewals
-among controls of one machine.
-"""
+"""Leases: the holder runs a loop, until the lease is released or expires."""
 
 import contextlib
 import fcntl
@@ -45,8 +41,7 @@ LEASES = Table(
 
 
 def acquire(connection: Connection, name: str, holder: str, now: float, ttl_seconds: float) -> bool:
-    """Takes or extends the lease until `now + ttl_seconds`; returns False while another
-    holds it."""
+    """Takes or extends the lease; returns False while another holds it."""
     statement = upsert(connection, LEASES).values(
         name=name, holder=holder, expires_at=now + ttl_seconds
     )
@@ -59,20 +54,14 @@ def acquire(connection: Connection, name: str, holder: str, now: float, ttl_seco
 
 
 def renew(connection: Connection, name: str, holder: str, now: float, ttl_seconds: float) -> bool:
-    """Extends the lease to `now + ttl_seconds`; returns False if another has taken it.
-
-    An expired lease can be renewed while nobody else took it.
-    """
+    """Extends the lease, even after it expired; returns False if another has taken it."""
     mine = (LEASES.c.name == name) & (LEASES.c.holder == holder)
     statement = update(LEASES).where(mine).values(expires_at=now + ttl_seconds)
     return connection.execute(statement).rowcount == 1
 
 
 def holder(connection: Connection, name: str, now: float | None) -> str | None:
-    """Returns the holder at `now`; None where the lease is free.
-
-    Without `now`, returns the last holder, even of an expired lease.
-    """
+    """Returns the holder at `now`; without `now`, the last holder."""
     query = select(LEASES.c.holder).where(LEASES.c.name == name)
     if now is not None:
         query = query.where(LEASES.c.expires_at > now)
@@ -81,17 +70,16 @@ def holder(connection: Connection, name: str, now: float | None) -> str | None:
 
 
 def release(connection: Connection, name: str, holder: str) -> bool:
-    """Returns False where the lease is no longer the holder's."""
     return delete_where(connection, LEASES, LEASES.c.name == name, LEASES.c.holder == holder)
 
 
 class LeaseLost(SagehenError):
-    """Another control holds the lease now; nothing was written."""
+    """Another control holds the lease; nothing was written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """The right of one control at a time to change what a loop changes."""
+    """The right to change what a loop changes."""
 
     name: str
     holder: str
@@ -101,15 +89,11 @@ class Lease:
         return acquire(connection, self.name, self.holder, now, self.ttl_seconds)
 
     def renew(self, connection: Connection, now: float) -> None:
-        """Renews the lease in the transaction of a write, so that only the holder writes.
-
-        Raises LeaseLost.
-        """
+        """Call it in each write's transaction, so that only the holder writes. Raises LeaseLost."""
         if not renew(connection, self.name, self.holder, now, self.ttl_seconds):
             raise LeaseLost(f"{self.holder} no longer holds the lease {self.name}.")
 
     def other_holder(self, connection: Connection, now: float | None) -> str | None:
-        """Returns the holder at `now` if it is another one; see `holder`."""
         found = holder(connection, self.name, now)
         return None if found == self.holder else found
 
@@ -118,10 +102,9 @@ class Lease:
 
 
 class LeaseLock:
-    """A lock on a file, held until `release` or until the process ends.
+    """A file lock, held until `release` or the end of the process.
 
-    The kernel frees it at once when the process dies, so its holder need not renew a row, which
-    would wait for the disk each time.
+    The kernel frees it at once, so no row needs renewals, each of which waits for the disk.
     """
 
     def __init__(self, file: Path) -> None:
@@ -134,7 +117,7 @@ class LeaseLock:
         return self._descriptor is not None
 
     def take(self) -> bool | None:
-        """Returns whether the lock is held now; None where the file cannot be locked."""
+        """Returns None where the file cannot be locked."""
         if self._descriptor is not None:
             return True
         try:
@@ -155,7 +138,7 @@ class LeaseLock:
         return True
 
     def release(self) -> None:
-        """Releases the lock. The file stays, because waiting processes may have it open."""
+        """The file stays: waiting processes may have it open."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -172,33 +155,30 @@ RENEW_SECONDS = 1.5
 
 
 class HeldLease:
-    """A lease that one control holds while it runs a loop; if it dies, another takes over within
-    seconds.
+    """A lease held by one control at a time; another takes over seconds after its death.
 
-    Where all controls of a state are on one machine, they also hold a file lock (see
-    `Database.lease_lock`). The row is then written once: while the lock is held, nobody takes even
-    an expired lease.
+    Controls on one machine also hold a file lock (see `Database.lease_lock`). The row is then
+    written once: nobody takes even an expired lease while the file is locked.
     """
 
     def __init__(self, database: Database, clock: Clock, name: str, holder: str) -> None:
-        """`holder` names the home and its machine, not the process: a restarted control gets its
-        lease back at once."""
+        """`holder` names home and machine, not the process: a restarted control regains its lease
+        at once."""
         self.lease = Lease(name=name, holder=holder, ttl_seconds=LEASE_SECONDS)
         self._database = database
         self._clock = clock
         file = database.lease_lock(name)
         self._lock = None if file is None else LeaseLock(file)
         self._renewed: float | None = None
-        """seconds, monotonic; None while the lease is not ours"""
+        """seconds, monotonic; None while not ours"""
         self._is_locked_by_another = False
 
     @property
     def is_ours(self) -> bool:
-        """Returns the last known answer, without a look at the state."""
         return self._renewed is not None
 
     async def hold(self) -> bool:
-        """Takes the lease, or renews it when due; returns False while another holds it."""
+        """Takes or renews the lease when due; returns False while another holds it."""
         now = self._clock.monotonic()
         locked = None if self._lock is None else self._lock.take()
         self._is_locked_by_another = locked is False
@@ -209,20 +189,19 @@ class HeldLease:
         return self.is_ours
 
     def other_holder(self) -> str | None:
-        """Returns another holder, if any. Call it in a thread, after `hold`."""
-        # The holder of the lock writes its row only once, so the row may have expired.
+        """Call it in a thread, after `hold`."""
+        # The lock's holder does not renew its row.
         now = None if self._is_locked_by_another else self._clock.now()
         with self._database.read() as connection:
             return self.lease.other_holder(connection, now)
 
     def lose(self) -> None:
-        """Gives up after another was seen to hold the lease."""
         self._renewed = None
         if self._lock is not None:
             self._lock.release()
 
     async def let_go(self) -> None:
-        """Releases the lease; if that fails, the lease expires by itself."""
+        """Releases the lease; if that fails, it expires."""
         if self.is_ours:
             self._renewed = None
             with contextlib.suppress(SQLAlchemyError):

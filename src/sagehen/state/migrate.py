@@ -22,9 +22,7 @@ _POSTGRES_LOCK = 0x5A6E_4E11
 
 
 def upgrade(url: str) -> None:
-    """Runs the missing migrations of the database at `url` (SQLAlchemy's), all or none.
-
-    Several processes may call it at once: one works, and the others wait.
+    """Runs the missing migrations, all or none; concurrent calls wait for the first.
 
     Raises:
         StateError: the database cannot be opened, or a newer Sagehen has written it.
@@ -49,7 +47,7 @@ def _check_reachable(database: Database) -> None:
 
 
 def _lock(connection: Connection) -> None:
-    # SQLite's write transaction already excludes other writers.
+    # SQLite's write transaction is exclusive anyway.
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _POSTGRES_LOCK})
 

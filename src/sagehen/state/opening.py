@@ -1,7 +1,4 @@
-"""Opens the state at a start: checks it, migrates it, and pairs it with the objects.
-
-Nothing is changed before the state and the objects are known to be whole and a pair.
-"""
+"""Checks, migrates and pairs the state at a start; changes nothing before all checks."""
 
 import contextlib
 import logging
@@ -23,19 +20,18 @@ __all__ = ["adopt_state", "check_whole", "open_state", "querying", "sqlite_file"
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
-"""seconds that a start may spend on the check for damage; enough for some gigabytes"""
+"""seconds; enough for some gigabytes"""
 _STEPS_BETWEEN_LOOKS = 100_000
 _BUSY_SECONDS = 30.0
 _PRIVATE = 0o600
 
 
 def open_state(settings: Settings) -> None:
-    """Checks, migrates and pairs the state. Blocks.
+    """Blocks.
 
     Raises:
         SettingError: `database_url` names an unsupported database.
-        StateError: the state is damaged, too new, not reachable, or not the one of the
-            objects. The message says what to do.
+        StateError: damaged, too new, not reachable, or not paired; says what to do.
     """
     file = sqlite_file(settings)
     if file is not None:
@@ -49,9 +45,9 @@ def open_state(settings: Settings) -> None:
 
 
 def adopt_state(settings: Settings) -> tuple[int, int]:
-    """Makes the state and the home's objects a pair without a check of the pairing.
+    """Pairs the state and the home's objects without a check; otherwise like `open_state`.
 
-    Returns the numbers of files without a row and of rows without a file. Raises like `open_state`.
+    Returns the numbers of files without a row and of rows without a file.
     """
     file = sqlite_file(settings)
     if file is not None:
@@ -62,11 +58,7 @@ def adopt_state(settings: Settings) -> tuple[int, int]:
 
 
 def sqlite_file(settings: Settings) -> Path | None:
-    """Returns the state's file; None where the state is in PostgreSQL.
-
-    Raises:
-        SettingError: `database_url` is for SQLite, but names no file.
-    """
+    """Returns None for PostgreSQL; raises SettingError where SQLite's URL names no file."""
     url = settings.state_url
     if settings.database_url is None:
         return Path(unquote(url.removeprefix("sqlite:///")))
@@ -85,7 +77,7 @@ def sqlite_file(settings: Settings) -> Path | None:
 
 
 def state_name(settings: Settings) -> str:
-    """Returns the state's address for messages, without a password."""
+    """Returns the state's address without a password."""
     file = sqlite_file(settings)
     if file is not None:
         return str(file)
@@ -101,11 +93,9 @@ def _check_file(file: Path) -> None:
 
 
 def _refuse_lone_log(file: Path) -> None:
-    """Refuses a log whose state is missing: SQLite would delete it, with the last writes in it.
-
-    Raises StateError.
-    """
-    file = file.resolve()  # SQLite keeps the log beside the target of a link
+    """Raises StateError for a log without its state: SQLite would delete it, with the
+    last writes."""
+    file = file.resolve()  # SQLite puts the log beside a link's target
     log_file = file.with_name(f"{file.name}-wal")
     if not _size_of(file) and _size_of(log_file):
         raise StateError(
@@ -120,8 +110,7 @@ def _size_of(file: Path) -> int:
 
 
 def make_private(file: Path) -> None:
-    """Makes the state and its side files private. SQLite gives new side files the mode of the
-    state."""
+    """Makes the state private; SQLite's side files get the mode of the state."""
     for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm", "-journal"))):
         try:
             if path.is_file() and path.stat().st_mode & 0o077:
@@ -131,11 +120,7 @@ def make_private(file: Path) -> None:
 
 
 def check_whole(file: Path, seconds: float = CHECK_SECONDS) -> None:
-    """Checks for damage, for at most `seconds`.
-
-    Raises:
-        StateError: the state is damaged or cannot be opened.
-    """
+    """Raises StateError for damage found within `seconds`."""
     if not file.exists():
         return
     try:
@@ -160,13 +145,8 @@ def check_whole(file: Path, seconds: float = CHECK_SECONDS) -> None:
 
 @contextlib.contextmanager
 def querying(settings: Settings, changing: bool = False) -> Iterator[tuple[Query, set[str]]]:
-    """Yields a function that runs SQL, each statement in its own transaction, and the table names.
-
-    Does not create an SQLite state or its tables.
-
-    Raises:
-        StateError: the state cannot be opened.
-    """
+    """Yields a function for SQL, one transaction per statement, and the table names. Creates no
+    SQLite file. Raises StateError."""
     file = sqlite_file(settings)
     opened = _querying_file(file, changing) if file is not None else _querying_server(settings)
     with opened as query:
@@ -182,7 +162,6 @@ _SERVER_TABLES = (
 @contextlib.contextmanager
 def _querying_file(file: Path, changing: bool) -> Iterator[Query]:
     try:
-        # A missing state has no tables.
         there = file.exists()
         with closing(_connect(file, changing) if there else sqlite3.connect(":memory:")) as state:
             yield lambda sql: state.execute(sql).fetchall()
@@ -214,7 +193,7 @@ def _querying_server(settings: Settings) -> Iterator[Query]:
 
 
 def _connect(file: Path, changing: bool = False) -> sqlite3.Connection:
-    # Read-only mode neither creates a state nor writes the log back into it.
+    # Read-only mode creates nothing and does not write the log back.
     mode = "rw" if changing else "ro"
     state = sqlite3.connect(f"file:{quote(str(file))}?mode={mode}", uri=True, timeout=_BUSY_SECONDS)
     state.isolation_level = None

@@ -1,15 +1,12 @@
-"""Pairs the state with the folder of object files, so that neither is used with the wrong partner,
-and holds off the removal of files during a backup.
+"""Pairs the state with the folder of object files by an id, and holds off removals during a backup.
 
-Both hold the same id: the state in its table `state_identity`, the folder in the file `blobs/id`. A
-start compares them before anything is served or swept. An empty or foreign state is refused beside
-files, because it would take all of them for garbage.
+The id is in the state's table `state_identity` and in the file `blobs/id`; a start compares both
+first. A foreign or empty state is refused beside files: it would take all for garbage.
 
-A backup is a snapshot of the state plus the files that it names. Files whose row goes after the
-snapshot are still needed, so while a backup holds the lock they go to the trash instead of being
-deleted. The kernel frees the lock when its process ends.
+A backup consists of a snapshot of the state and the files that it names. While the backup holds a
+lock, removed files go to the trash. The kernel frees the lock when the process ends.
 
-Does not import SQLAlchemy, which most starts do without (see `state.revision`).
+Does not import SQLAlchemy, as most starts need none.
 """
 
 import fcntl
@@ -41,7 +38,7 @@ __all__ = [
 ]
 
 Query = Callable[[str], Sequence[Sequence[Any]]]
-"""runs an SQL statement and returns its rows; ids in it are checked hexadecimal digits"""
+"""runs SQL; ids in it are checked hexadecimal digits"""
 
 BLOB_NAME = re.compile(r"[0-9a-f]{32}")
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -54,30 +51,27 @@ class _Facts:
     state_id: str | None
     folder_id: str | None
     is_empty: bool
-    """no tables of ours: the state is new, or its contents are lost"""
+    """no tables: the state is new or lost"""
     is_adopted: bool
-    """the user ran `sagehen adopt`, which accepts any files"""
+    """by `sagehen adopt`, which accepts any files"""
     has_small_only: bool
-    """the state has objects, all of them stored in its rows"""
+    """all objects are stored in rows"""
     names_files: bool
     """some row names a file"""
     has_files: bool
-    """the folder or its trash has a file"""
+    """including the trash"""
     shares_file: bool
-    """A row names a file of the folder. File names are 128 random bits, so the two were once a
-    pair."""
+    """a row names a file of the folder; names are 128 random bits, so the two were once a pair"""
 
 
 def check_pair(query: Query, tables: set[str], objects: Path, where: str, *, remote: bool) -> None:
-    """Checks, without a change, that the state and the files are a pair or may become one.
+    """Checks, without a change, that the state and the files are or may become a pair.
 
     Args:
-        tables: those of the state.
-        objects: the folder that contains `blobs`.
         where: the state's address, for messages.
-        remote: objects are stored elsewhere, and only parts of uploads are here.
+        remote: objects are stored elsewhere; only parts of uploads are here.
     Raises:
-        StateError: they do not belong together; the message says what to do.
+        StateError: they do not belong together; says what to do.
     """
     facts = _look(query, tables, objects)
     if facts.is_empty and (objects.parent / RESTORING).exists():
@@ -100,12 +94,11 @@ def check_pair(query: Query, tables: set[str], objects: Path, where: str, *, rem
 
 
 def pair(query: Query, objects: Path) -> None:
-    """Gives both sides the same id where one has none. Call it only after `check_pair`.
+    """Gives both sides the same id. Call it only after `check_pair`.
 
-    The state gets its id first: a folder with an id then proves that a state had it.
+    The state comes first: a folder's id then proves that a state had it.
 
-    Raises:
-        StateError: the state has been given another id meanwhile.
+    Raises StateError if the state got another id meanwhile.
     """
     own = folder_id(objects)
     kept = _give_id(query, own)
@@ -119,7 +112,7 @@ def pair(query: Query, objects: Path) -> None:
 
 
 def adopt(query: Query, objects: Path) -> tuple[int, int]:
-    """Makes them a pair without a check; returns the numbers of files without a row and of rows
+    """Pairs without a check; returns the numbers of files without a row and of rows
     without a file."""
     write_id(objects, _give_id(query, None), _ADOPTED)
     found = with_row = 0
@@ -131,12 +124,12 @@ def adopt(query: Query, objects: Path) -> tuple[int, int]:
 
 
 def _give_id(query: Query, wanted: str | None) -> str:
-    """Returns the state's id; sets it to `wanted` or a new one where it has none."""
+    """Returns the state's id; sets a missing one."""
     kept = state_id(query)
     if kept is not None:
         return kept
     new = wanted or secrets.token_hex(16)
-    # If several homes start on one state at once, the first sets the id.
+    # Of several homes starting at once, the first sets the id.
     query(
         f"INSERT INTO state_identity (number, state_id) VALUES (1, '{new}') ON CONFLICT DO NOTHING"
     )
@@ -149,16 +142,12 @@ def state_id(query: Query) -> str | None:
 
 
 def folder_id(objects: Path) -> str | None:
-    """Returns the folder's id; None where it has none.
-
-    Raises:
-        StateError: the id file is damaged or unreadable.
-    """
+    """Raises StateError where the file is damaged."""
     return _read_id(objects)[0]
 
 
 def _read_id(objects: Path) -> tuple[str | None, bool]:
-    """Returns the folder's id, and whether it was adopted."""
+    """Returns the id, and whether it was adopted."""
     path = _id_file(objects)
     try:
         text, _, mark = path.read_text("ascii").strip().partition("\n")
@@ -210,7 +199,7 @@ def _mismatch(facts: _Facts, objects: Path, where: str) -> str | None:
     if facts.folder_id and not facts.state_id and not facts.shares_file:
         return f"Nothing shows that the objects in {objects} belong to the state {where}."
     if facts.has_small_only and not facts.state_id:
-        return None  # from before there were ids; the files, which no row names, go to the trash
+        return None  # from before there were ids; the unnamed files go to the trash
     if facts.has_files and not facts.shares_file and not facts.folder_id:
         return f"The state {where} knows none of the objects' files in {objects}."
     return None
@@ -229,7 +218,6 @@ def _what_to_do(facts: _Facts, objects: Path) -> str:
 
 
 def _named(query: Query, names: Sequence[str]) -> set[str]:
-    """Returns those of the files that a row names."""
     listed = ", ".join(f"'{name}'" for name in names)
     return {
         str(name) for (name,) in query(f"SELECT blob_id FROM blobs WHERE blob_id IN ({listed})")
@@ -237,7 +225,7 @@ def _named(query: Query, names: Sequence[str]) -> set[str]:
 
 
 def _file_names(objects: Path) -> Iterator[str]:
-    """Yields the names of the objects' files, including those in the trash."""
+    """Includes the trash."""
     for folder in (objects / "trash", objects / "blobs"):
         for _, _, names in os.walk(folder):
             yield from (name for name in names if BLOB_NAME.fullmatch(name))
@@ -249,12 +237,11 @@ def _batches(names: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _id_file(objects: Path) -> Path:
-    # Beside the files: a copied or mounted folder brings its id along.
+    # A copied or mounted folder brings its id along.
     return objects / "blobs" / "id"
 
 
 def write_id(objects: Path, value: str, mark: str = "") -> None:
-    """Writes the folder's id durably."""
     path = _id_file(objects)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_suffix(".new")
@@ -272,14 +259,13 @@ def write_id(objects: Path, value: str, mark: str = "") -> None:
 
 _WAIT_SECONDS = 60.0
 _LOOK_SECONDS = 0.005
-"""seconds; about as long as one removal, so that the gaps between removals are found"""
+"""seconds, like a removal: finds the gaps between removals"""
 
 
 @contextmanager
 def may_remove(objects: Path) -> Iterator[bool]:
-    """Yields whether files may be deleted for good within the block."""
-    # Opened each time: threads that shared a descriptor would also share, and end, each other's
-    # lock.
+    """Yields whether files may be deleted for good."""
+    # Opened each time: threads with a common descriptor would share, and end, each other's lock.
     descriptor = _open(objects)
     try:
         try:
@@ -294,11 +280,7 @@ def may_remove(objects: Path) -> Iterator[bool]:
 
 @contextmanager
 def removals_held_off(objects: Path, wait_seconds: float | None = None) -> Iterator[None]:
-    """Waits for current removals, and blocks new ones until the block ends.
-
-    Raises:
-        BackupError: removals never paused, or another backup is running.
-    """
+    """Waits for removals to end and blocks new ones. Raises BackupError if there was no gap."""
     descriptor = _open(objects)
     try:
         _lock(descriptor, objects, _WAIT_SECONDS if wait_seconds is None else wait_seconds)
@@ -308,7 +290,7 @@ def removals_held_off(objects: Path, wait_seconds: float | None = None) -> Itera
 
 
 def _lock(descriptor: int, objects: Path, wait_seconds: float) -> None:
-    # The kernel prefers shared locks: with enough of them, this wait would never end.
+    # The kernel prefers shared locks: the wait could be endless.
     deadline = time.monotonic() + wait_seconds
     while True:
         try:

@@ -1,5 +1,5 @@
-"""Converts records to rows and back, inserts rows that may lose a race, and holds the MetaData of
-all tables."""
+"""Shared helpers of the tables: rows to records and back, conflict-free inserts, and
+the MetaData."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -31,7 +31,7 @@ Upsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 
 
 def name_key(name: str) -> str:
-    """Returns the look-up key: SageMaker's names are unique regardless of case."""
+    """SageMaker's names are unique regardless of case."""
     return name.lower()
 
 
@@ -44,10 +44,8 @@ def select_records(
     limit: int | None = None,
     lock: bool = False,
 ) -> list[Record]:
-    """Selects rows as records of `kind`, whose fields name the columns.
-
-    With `lock`, other writers wait for this transaction, as SQLite's always do.
-    """
+    """The fields of `kind` name the columns. With `lock`, other writers wait, as SQLite's always
+    do."""
     fields = kind.__struct_fields__
     statement = (
         select(*(table.c[field] for field in fields)).where(*where).order_by(*order).limit(limit)
@@ -59,12 +57,12 @@ def select_records(
 
 
 def upsert(connection: Connection, table: Table) -> Upsert:
-    """Returns an INSERT of the connection's dialect, which has `ON CONFLICT`."""
+    """Uses the connection's dialect, for `ON CONFLICT`."""
     return upsert_for(connection.dialect.name, table)
 
 
 def upsert_for(dialect: str, table: Table) -> Upsert:
-    # Import only one dialect: each imports all of its drivers.
+    # Each dialect imports all its drivers.
     if dialect == "sqlite":
         from sqlalchemy.dialects import sqlite
 
@@ -75,7 +73,7 @@ def upsert_for(dialect: str, table: Table) -> Upsert:
 
 
 def insert_new(connection: Connection, table: Table, record: msgspec.Struct, **more: Any) -> bool:
-    """Inserts `record` and the columns `more`; returns False where the primary key is taken.
+    """Inserts `record` and `more` columns; returns False where the primary key is taken.
 
     The transaction stays usable, unlike after a constraint error in PostgreSQL.
     """
@@ -84,17 +82,14 @@ def insert_new(connection: Connection, table: Table, record: msgspec.Struct, **m
 
 
 def inserts(connection: Connection, statement: Upsert) -> bool:
-    """Executes an INSERT of one row; returns False where its conflict clause skipped it."""
-    # By default, SQLAlchemy counts rows of updates and deletes only.
+    """Returns False where a conflict clause skipped the row."""
+    # SQLAlchemy does not count inserted rows by default.
     options = {"preserve_rowcount": True}
     return connection.execute(statement, execution_options=options).rowcount == 1
 
 
 def insert_named(connection: Connection, table: Table, record: msgspec.Struct, name: str) -> None:
-    """Inserts a `record` that is looked up by `name`.
-
-    Raises AlreadyExists if the name is taken in any case.
-    """
+    """Raises AlreadyExists if the name is taken in any case."""
     if not insert_new(connection, table, record, key=name_key(name)):
         raise AlreadyExists(f"There is a {table.name} row named {name!r} already.")
 
@@ -102,13 +97,12 @@ def insert_named(connection: Connection, table: Table, record: msgspec.Struct, n
 def update_where(
     connection: Connection, table: Table, record: msgspec.Struct, where: ColumnElement[bool]
 ) -> bool:
-    """Overwrites the matching row; returns False where there is none."""
+    """Overwrites a row; returns False where none matches."""
     statement = update(table).where(where).values(**msgspec.to_builtins(record))
     return connection.execute(statement).rowcount > 0
 
 
 def delete_where(connection: Connection, table: Table, *where: ColumnElement[bool]) -> bool:
-    """Returns False where no row matches."""
     return connection.execute(delete(table).where(*where)).rowcount > 0
 
 
