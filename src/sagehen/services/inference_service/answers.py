@@ -1,5 +1,4 @@
-"""Builds the answers of the inference service, in the published profile (byte for byte) or the
-modern one."""
+"""Answers of the inference service, in the published profile (byte for byte) or the modern one."""
 
 import json
 from collections.abc import Mapping
@@ -36,7 +35,7 @@ __all__ = [
 ]
 
 RETRY_SECONDS = 60
-"""seconds for Retry-After: a guess, as jobs take hours"""
+"""Retry-After: a guess, as jobs take hours"""
 
 _MODERN: tuple[tuple[type[Refused], int, str], ...] = (
     (Malformed, 400, "InvalidRequest"),
@@ -57,22 +56,22 @@ class ServiceAnswer:
 
     @property
     def data(self) -> bytes:
-        # The default separators and escapes of json.dumps, as in the published code.
+        # With json.dumps's default separators and escapes, like the published code.
         return json.dumps(self.body).encode()
 
 
 FORBIDDEN = ServiceAnswer(403, {"message": "Forbidden"}, {"x-amzn-errortype": "ForbiddenException"})
-"""API Gateway's answer when a key is missing or wrong."""
+"""API Gateway's answer to a missing or wrong key"""
 NO_TOKEN = ServiceAnswer(
     403,
     {"message": "Missing Authentication Token"},
     {"x-amzn-errortype": "MissingAuthenticationTokenException"},
 )
-"""API Gateway's answer to an unknown method or path."""
+"""API Gateway's answer to an unknown method or path"""
 
 
 def plain_answer(status: int, message: str) -> ServiceAnswer:
-    """Returns an error that neither profile defines."""
+    """An error that neither profile defines."""
     return ServiceAnswer(status, {"message": message})
 
 
@@ -132,7 +131,7 @@ def _published(
 
 
 def describe(connection: Connection, job: InferenceJobRecord) -> dict[str, Any]:
-    """Describes the job from its own row once it has ended, and from its training job before."""
+    """Uses the job's own row once it has ended, its training job before."""
     training = None
     if job.state is InferenceState.ACTIVE:
         training = training_jobs.get(connection, job.job_name)

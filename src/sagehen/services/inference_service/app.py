@@ -1,12 +1,12 @@
-"""Serves the inference service over HTTP at `/<stage>/inference`, for holders of an API key.
+"""The inference service's HTTP, for holders of an API key.
 
 POST   /<stage>/inference            create a job: {"type": …}
 GET    /<stage>/inference?limit=&after=&type=   list jobs, newest first
 GET    /<stage>/inference/{job}      describe a job
 DELETE /<stage>/inference/{job}      stop a job
 
-Signed requests go to S3, where such a path names an object. Requests to a stage without a service
-go to S3 too, except a POST while any service exists: S3 has no such request.
+Signed requests go to S3, where such a path is an object's; so do those to a stage without a
+service, except POSTs while any service exists.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 INTERNAL = "We encountered an internal error. Please try again."
 LONGEST_KEY = 255
-"""characters, of an API key and of an Idempotency-Key"""
+"""characters, of API keys and Idempotency-Keys"""
 _PATH = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_-]{0,63})/inference(?:/([^/]+))?/?")
 _STATUSES: tuple[tuple[type[SagehenError], int], ...] = (
     (NotFound, 404),
@@ -72,7 +72,7 @@ class _Exchange:
 
 
 class InferenceServices:
-    """Answers the requests of all services and leaves other requests alone."""
+    """Answers the services' requests and leaves others alone."""
 
     def __init__(
         self,
@@ -84,13 +84,11 @@ class InferenceServices:
         bodies: BodyBudget,
         own: InferenceServiceSettings,
     ) -> None:
-        """`own` holds the settings of this server."""
         self._own = own
         self._database = database
         self._site = site
         self._bodies = bodies
-        # Requests without a key get at most half of the memory, so signed and keyed requests keep
-        # theirs.
+        # Keyless requests get half of the memory at most.
         self._keyless_bodies = bodies.part(
             bodies.max_bytes // 2,
             "Too many requests without an API key come at once. Try again in a moment.",
@@ -106,8 +104,7 @@ class InferenceServices:
         }
 
     async def answers(self, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Answers a request of a service and returns True; otherwise does nothing and returns
-        False."""
+        """Returns False, and does nothing, if the request is not for a service."""
         request = request_head(scope)
         path = _PATH.fullmatch(request.raw_path)
         if path is None or _is_signed(request):
@@ -130,7 +127,7 @@ class InferenceServices:
         return True
 
     async def _is_astray(self, request: Request, path: re.Match[str]) -> bool:
-        """Returns whether the request was meant for a service, at a stage that has none."""
+        """A POST that means a service, at a stage without one."""
         return request.method == "POST" and path[2] is None and await asyncio.to_thread(self._any)
 
     def _any(self) -> bool:
@@ -143,7 +140,6 @@ class InferenceServices:
         return None if service is None or service.record.closing else service
 
     async def _answer(self, exchange: _Exchange) -> ServiceAnswer | None:
-        """Returns None where the client has gone."""
         act = self._acts.get((exchange.request.method, exchange.job_name is not None))
         if act is None:
             return NO_TOKEN
@@ -172,8 +168,7 @@ class InferenceServices:
         return accepted_answer(service, accepted)
 
     async def _accept(self, exchange: _Exchange, api_key: str) -> Accepted:
-        """Admits a job and turns every fault into the profile's errors. Raises Refused,
-        ClientGone."""
+        """Turns every fault into the profile's errors. Raises Refused, ClientGone."""
         service = exchange.service
         bodies = self._bodies if service.settings.require_api_key else self._keyless_bodies
         most_bytes = min(service.settings.max_body_bytes, bodies.max_bytes)
@@ -210,13 +205,10 @@ class InferenceServices:
         return ServiceAnswer(202, await asyncio.to_thread(self._jobs.stop, exchange.service, name))
 
     async def _open(self, exchange: _Exchange) -> str:
-        """Returns the name of the request's API key, or "" where none is required.
-
-        Raises _Forbidden.
-        """
+        """Returns the API key's name, "" where none is required. Raises _Forbidden."""
         if exchange.service.settings.require_api_key:
             return await asyncio.to_thread(self._key_name, exchange.request)
-        # A foreign web page cannot send a key; without required keys, only this check keeps it out.
+        # Foreign pages cannot send a key; without required keys, only this check keeps them out.
         if self._site.foreign_page(exchange.request.headers) is not None:
             raise _Forbidden
         return ""
@@ -237,7 +229,7 @@ class _Forbidden(Exception): ...
 
 
 def _is_signed(request: Request) -> bool:
-    """Returns whether the request carries an AWS signature, valid or not; S3 checks it."""
+    """Returns whether there is an AWS signature; S3 verifies it."""
     signing = signing_of(request)
     if signing is Signing.HEADER:  # a proxy's own Authorization header is ignored
         return request.headers["authorization"].startswith("AWS")
@@ -254,7 +246,6 @@ def _idempotency_key(request: Request) -> str | None:
 
 
 def _failure(error: Exception) -> ServiceAnswer:
-    """Converts an error outside of the profiles' contract."""
     if isinstance(error, SagehenError):
         status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
         return plain_answer(status, str(error))

@@ -1,12 +1,4 @@
-"""The errors for requests that the service refuses; each profile maps them to HTTP statuses.
-
-Refused
-├── Malformed     the body is unreadable, or exceeds what is allowed
-├── Unsupported   the type is not on the white list
-├── Full          the limit is reached, and the queue is full
-├── KeyReused     the Idempotency-Key was used with another body
-└── Failed        the job could not be made; not the caller's fault
-"""
+"""The reasons for refusing a request; each profile maps them to HTTP statuses."""
 
 __all__ = ["Failed", "Full", "KeyReused", "Malformed", "Refused", "Unsupported"]
 
@@ -16,7 +8,7 @@ class Refused(Exception):
 
 
 class Malformed(Refused):
-    """The body is unreadable or exceeds what is allowed. Without a message: the published text."""
+    """The body is unreadable or asks for too much. Without a message: the published text."""
 
 
 class Unsupported(Refused):
@@ -28,7 +20,7 @@ class Unsupported(Refused):
 
 
 class Full(Refused):
-    """The limit is reached, and the queue, if there is one, is full."""
+    """The limit is reached, and any queue is full."""
 
     def __init__(self, kind: str, limit: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -41,4 +33,4 @@ class KeyReused(Refused):
 
 
 class Failed(Refused):
-    """The job could not be made."""
+    """The job could not be made, by no fault of the caller."""

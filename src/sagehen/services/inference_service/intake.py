@@ -1,5 +1,4 @@
-"""Turns an accepted request into a job: reads its body, checks white list and limit, makes the job,
-and counts the outcomes."""
+"""Admits requests: checks body, white list and limit, makes the job, and counts outcomes."""
 
 import asyncio
 import hashlib
@@ -51,23 +50,22 @@ class JobRequest:
 
     body: bytes
     api_key: str
-    """the name of the API key; empty where none is required"""
+    """name of the API key; empty if none is required"""
     idempotency_key: str | None
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of an accepted request; the same one when an Idempotency-Key is repeated."""
+    """The outcome of an accepted request, also of a repeated Idempotency-Key."""
 
     job_name: str
     type: str
     queued: bool
     remaining: int
-    """free slots of this type at that time"""
+    """slots of this type left then"""
 
 
 class _ByFile(Exception):
-    """The input must be put outside of the transaction: it is too large, or objects are stored
-    elsewhere."""
+    """The input is too large for a transaction, or objects are stored elsewhere."""
 
 
 class JobIntake:
@@ -91,11 +89,11 @@ class JobIntake:
         self._arns = ArnMaker.of(settings)
 
     async def accept(self, service: Service, asked: JobRequest) -> Accepted:
-        """Creates a job; on return, the job and its slot are on disk.
+        """On return, the job and its slot are on disk.
 
         Raises:
-            Refused: no job was made, and nothing of it is left.
-            Unavailable: the state cannot be written now.
+            Refused: no job was made.
+            Unavailable: the state cannot be written.
         """
         wanted = read_wanted(asked.body, service.settings)
         earlier = await asyncio.to_thread(self._look, service, wanted, asked)
@@ -113,8 +111,7 @@ class JobIntake:
             return await self._accept_by_file(service, job, inline, admit)
 
     def _look(self, service: Service, wanted: JobBody, asked: JobRequest) -> Accepted | None:
-        """Returns the answer to an earlier request with the same key. Refuses without a write what
-        is sure to be refused."""
+        """Returns the answer to a repeated request; refuses hopeless ones without a write."""
         with self._database.read() as connection:
             earlier = _earlier(connection, service.stage, wanted.type, asked)
             if earlier is None:
@@ -135,10 +132,8 @@ class JobIntake:
         )
 
     def _check(self, job: InferenceJobRecord, wanted: JobBody) -> None:
-        """Checks the training job against SageMaker's rules, and that its input exists.
-
-        An inline input is put only when the job is made, so it is left out of the check.
-        """
+        """Checks SageMaker's rules and the input's existence, except for an inline input, put
+        later."""
         definition = job.definition
         own = _without_input(definition)
         try:
@@ -198,7 +193,7 @@ class JobIntake:
         except (Refused, NotFound):
             await asyncio.to_thread(self._take_back, service, job, inline)
             raise
-        # After any other error, the job may or may not have been made.
+        # After other errors, the job may have been made.
         if accepted.job_name != job.job_name:
             await asyncio.to_thread(self._take_back, service, job, inline)
         return accepted
@@ -248,7 +243,7 @@ class JobIntake:
 
 
 def _earlier(connection: Connection, stage: str, kind: str, asked: JobRequest) -> Accepted | None:
-    """Returns the earlier answer to the same request; raises KeyReused if the body differs."""
+    """Raises KeyReused if the body differs."""
     if asked.idempotency_key is None:
         return None
     found = inference_services.answer(connection, stage, asked.api_key, asked.idempotency_key)
@@ -277,8 +272,8 @@ def _digest(body: bytes) -> str:
 
 
 class Counts:
-    """Counts requests by outcome since this process began. Types outside of the white list are not
-    counted apart, because callers choose them freely."""
+    """Counts requests by outcome since the process began. Types off the white list are lumped
+    together, because callers choose them."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, ...]] = Counter()

@@ -1,4 +1,4 @@
-"""Builds the CreateTrainingJob parameters of a request."""
+"""Builds a request's CreateTrainingJob parameters."""
 
 import re
 import secrets
@@ -26,15 +26,15 @@ _NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
 
 
 def new_suffix() -> str:
-    """Returns one of two billion suffixes, to distinguish jobs of the same second."""
+    """One of two billion, to distinguish jobs of the same second."""
     return "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(6))
 
 
 def job_name(kind: str, now: float, suffix: str) -> str:
-    """Returns `{type}-job-{YYYY-mm-dd-HH-MM-SS}-{suffix}`, a valid TrainingJobName.
+    """Returns `{type}-job-{YYYY-mm-dd-HH-MM-SS}-{suffix}`.
 
-    Such names have at most 63 letters, digits and hyphens: other characters of the type become
-    hyphens, and a long type is cut.
+    A TrainingJobName has at most 63 letters, digits and hyphens: other characters become hyphens,
+    and a long type is cut.
     """
     tail = f"-job-{datetime.fromtimestamp(now, UTC):%Y-%m-%d-%H-%M-%S}-{suffix}"
     head = _NOT_IN_NAMES.sub("-", kind).lstrip("-")[: LONGEST_NAME - len(tail)].rstrip("-")
@@ -42,14 +42,12 @@ def job_name(kind: str, now: float, suffix: str) -> str:
 
 
 def inline_key(name: str, file_name: str) -> str:
-    """Returns the key of an inline input in the service's bucket."""
     return f"input/{name}/{file_name}"
 
 
 def make_definition(
     wanted: JobBody, settings: InferenceServiceSettings, name: str, arns: ArnMaker
 ) -> dict[str, Any]:
-    """Returns the parameters of CreateTrainingJob, without tags."""
     own = settings.types.get(wanted.type) or TypeSettings()
     image = own.image or filled(
         settings.image, type=wanted.type, account_id=arns.account_id, region=arns.region

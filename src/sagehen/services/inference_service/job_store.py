@@ -1,7 +1,7 @@
-"""SQL for the services' jobs: one row each, from acceptance to long after the end.
+"""SQL for the services' jobs.
 
-Counts and choices made here are reliable only while the service's row is locked
-(`service_store.get(…, lock=True)`).
+Counts and choices are reliable only while the service's row is locked (`service_store.get(…,
+lock=True)`).
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ __all__ = [
 _C = JOBS.c
 _FIELDS = InferenceJobRecord.__struct_fields__
 
-# Built once: building them takes longer than running them, and each job runs them several times.
+# Built once: building them takes longer than running them.
 _OF_STAGE = _C.stage == bindparam("stage")
 _TAKEN = select(_C.type, func.count()).where(_OF_STAGE, _C.state == ACTIVE).group_by(_C.type)
 _WAITING = select(func.count()).select_from(JOBS).where(_OF_STAGE, _C.state == QUEUED)
@@ -54,7 +54,7 @@ def add(connection: Connection, record: InferenceJobRecord) -> None:
 
 
 def save(connection: Connection, record: InferenceJobRecord) -> bool:
-    """Overwrites the stored row; returns False where it is gone."""
+    """Overwrites a row; returns False where it is gone."""
     return rows.update_where(connection, JOBS, record, _C.job_name == record.job_name)
 
 
@@ -63,13 +63,13 @@ def get(connection: Connection, stage: str, job_name: str) -> InferenceJobRecord
 
 
 def by_job_id(connection: Connection, job_id: str) -> InferenceJobRecord | None:
-    """Returns the job of this training job; None where no service made it."""
+    """Returns None where no service made the training job."""
     found = _read(connection, _BY_JOB_ID, job_id=job_id)
     return found[0] if found else None
 
 
 def active_by_type(connection: Connection, stage: str) -> dict[str, int]:
-    """Returns the number of taken slots by exact type."""
+    """Counts taken slots by exact type."""
     return {row[0]: row[1] for row in connection.execute(_TAKEN, {"stage": stage})}
 
 
@@ -78,30 +78,30 @@ def queued(connection: Connection, stage: str) -> int:
 
 
 def first_queued(connection: Connection, stage: str) -> list[InferenceJobRecord]:
-    """Returns the first queued job of each type, longest waiting first."""
+    """Returns each type's first queued job, longest waiting first."""
     return _read(connection, _FIRSTS, stage=stage)
 
 
 def position(connection: Connection, job: InferenceJobRecord) -> int:
-    """Returns the job's position in its service's queue, counted from 1."""
+    """The position in its service's queue, from 1."""
     where = (_C.stage == job.stage) & (_C.state == QUEUED) & (_C.sequence <= _sequence(job))
     return connection.scalar(select(func.count()).select_from(JOBS).where(where)) or 0
 
 
 def in_state(connection: Connection, stage: str, state: InferenceState) -> list[InferenceJobRecord]:
-    """Returns the queued or active jobs, oldest first."""
+    """Oldest first; either queued or active jobs."""
     condition = {InferenceState.QUEUED: QUEUED, InferenceState.ACTIVE: ACTIVE}[state]
     where = (_C.stage == stage) & (_C.state == condition)
     return rows.select_records(connection, JOBS, InferenceJobRecord, where, order=[_C.sequence])
 
 
 def stages(connection: Connection) -> list[str]:
-    """Returns the stages of all jobs, including those of deleted services."""
+    """Includes stages of deleted services."""
     return list(connection.scalars(select(_C.stage).distinct()))
 
 
 def lost(connection: Connection, stage: str) -> list[InferenceJobRecord]:
-    """Returns active jobs whose training job has ended or is gone."""
+    """Returns active jobs whose training job is over."""
     table = TRAINING_JOBS.table
     running = (table.c.job_id == _C.job_id) & table.c.status.in_(("InProgress", "Stopping"))
     where = (_C.stage == stage) & (_C.state == ACTIVE)
@@ -112,12 +112,8 @@ def lost(connection: Connection, stage: str) -> list[InferenceJobRecord]:
 def page(
     connection: Connection, stage: str, before: str | None, limit: int, **equal: str
 ) -> list[InferenceJobRecord]:
-    """Returns the service's jobs, newest first.
-
-    Args:
-        before: start after the job of this name.
-        equal: required values by column: `type`, `state`.
-    """
+    """Returns jobs, newest first, following the job `before`; `equal` are values by column (`type`,
+    `state`)."""
     where = [_C.stage == stage, *(_C[name] == value for name, value in equal.items())]
     if before is not None:
         behind = select(_C.sequence).where(_C.job_name == before).scalar_subquery()

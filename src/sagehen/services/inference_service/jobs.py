@@ -21,13 +21,13 @@ LARGEST_PAGE = 100
 
 
 class StopJob(Protocol):
-    """Stops a training job by name and id; does nothing where it has ended."""
+    """Stops a training job, unless it has ended."""
 
     def __call__(self, connection: Connection, name: str, job_id: str) -> None: ...
 
 
 class ServiceJobs:
-    """Lists, describes and stops jobs. Every method blocks: call it from a thread."""
+    """Handles requests about jobs. Every method blocks: call it from a thread."""
 
     def __init__(
         self, database: Database, writes: GroupCommit, slots: Slots, stop_job: StopJob
@@ -38,12 +38,11 @@ class ServiceJobs:
         self._stop_job = stop_job
 
     def describe(self, service: Service, name: str) -> dict[str, Any]:
-        """Raises NotFound where the service has no such job."""
         with self._database.read() as connection:
             return describe(connection, _existing(connection, service.stage, name))
 
     def page(self, service: Service, query: dict[str, str]) -> dict[str, Any]:
-        """Returns the newest jobs, or those that follow `after`; raises Invalid."""
+        """Returns the newest jobs, or those after `after`; raises Invalid."""
         if any("\0" in value for value in query.values()):
             raise Invalid("The query has a character that no name has.")
         limit = _limit(query.get("limit"))
@@ -58,10 +57,7 @@ class ServiceJobs:
         return {"jobs": told, "next": told[-1]["jobName"] if more else None}
 
     def stop(self, service: Service, name: str) -> dict[str, Any]:
-        """Removes a job from the queue or stops its training job; returns its description.
-
-        A job that has ended is left unchanged.
-        """
+        """Removes the job from the queue or stops its training job, unless it has ended."""
         with self._database.read() as connection:
             job = _existing(connection, service.stage, name)
         if job.state is InferenceState.QUEUED:
@@ -78,7 +74,7 @@ class ServiceJobs:
             self._slots.remove(connection, service, job)
 
     def _stop(self, connection: Connection, stage: str, name: str) -> dict[str, Any]:
-        """Does not lock the service: a thread that ends a training job locks the job first."""
+        """Does not lock the service: ends of training jobs lock that second."""
         job = _existing(connection, stage, name)
         if job.state is InferenceState.ACTIVE:
             self._stop_job(connection, name=job.job_name, job_id=job.job_id or "")

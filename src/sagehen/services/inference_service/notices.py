@@ -1,5 +1,4 @@
-"""Notifies the service's topic, once, when a job ends; makes the topic and keeps its e-mail
-subscriptions equal to the settings."""
+"""Publishes notices of ended jobs; keeps the service's topic and its e-mail subscriptions."""
 
 import uuid
 from datetime import UTC, datetime
@@ -43,11 +42,8 @@ _NAMES = uuid.UUID("1d0b6c2e-4f0e-4d0c-9a43-b7f2c0a6e7d1")
 
 
 def notice_of(job: InferenceJobRecord, now: float) -> Notice:
-    """Returns the notice for a job that has ended.
-
-    Its ids are deterministic, so that a receiver can recognize duplicates. E-mail subscribers get
-    plain text, all others JSON.
-    """
+    """Ids are deterministic, so that receivers recognize duplicates. E-mail gets plain text, all
+    else JSON."""
     event_id = f"{job.job_name}:{job.status}"
     texts = {
         "default": msgspec.json.encode(_facts(job, event_id)).decode(),
@@ -68,7 +64,7 @@ def notice_of(job: InferenceJobRecord, now: float) -> Notice:
 
 
 def shown_time(seconds: float | None) -> str | None:
-    """Formats a time as ISO 8601 in UTC, to the millisecond."""
+    """ISO 8601 in UTC, to the millisecond."""
     if seconds is None:
         return None
     moment = datetime.fromtimestamp(seconds, UTC)
@@ -76,7 +72,7 @@ def shown_time(seconds: float | None) -> str | None:
 
 
 def shown_duration(job: InferenceJobRecord) -> float | None:
-    """Returns the seconds from the first run of the job's code to its end, if it ran."""
+    """Seconds from the first run of its code to its end."""
     if job.started_at is None or job.ended_at is None:
         return None
     return round(max(0.0, job.ended_at - job.started_at), 3)
@@ -139,9 +135,9 @@ _BY_A_SERVICE = uuid.UUID("6a1b8f0e-5a0c-4f0e-9d54-2f9d6a3c7e11")
 def ensure_topic(
     connection: Connection, service: Service, topic_arn: str, now: float
 ) -> ServiceRecord:
-    """Makes the topic if missing and subscribes new addresses; returns the updated record.
+    """Makes a missing topic and subscribes new addresses.
 
-    An address that has unsubscribed is not subscribed again, unless the topic itself had gone.
+    Those that unsubscribed stay so, unless the topic itself had gone.
     """
     topic = TopicRecord(arn=topic_arn, created_at=now, attributes={})
     is_new = topics.insert(connection, topic)
@@ -155,13 +151,10 @@ def ensure_topic(
 def unsubscribe_addresses(
     connection: Connection, kept: ServiceRecord, service: Service, arns: ArnMaker, now: float
 ) -> ServiceRecord:
-    """Ends subscriptions that are no longer wanted; returns the record with the addresses that
-    stay.
+    """Ends subscriptions that the settings dropped or that are at a former topic.
 
-    An address goes if the settings dropped it or the service changed its topic, provided that a
-    service made the subscription and no other service wants it at that topic. After a change of
-    topic, the addresses stay at the old one until the service's jobs have ended, because those
-    notify the old topic.
+    Spares those that no service made, or that another service wants. At a former topic they last
+    until the service's jobs have ended, which are announced there.
     """
     moved = kept.topic_name != service.record.topic_name
     gone = moved and not _has_jobs(connection, kept.stage)
@@ -188,12 +181,12 @@ def _has_jobs(connection: Connection, stage: str) -> bool:
 
 
 def _own_arn(topic_arn: str, address: str, created_at: float) -> str:
-    """Returns an ARN that shows that a service made the subscription."""
+    """The ARN shows that a service made the subscription."""
     return f"{topic_arn}:{uuid.uuid5(_BY_A_SERVICE, f'{topic_arn} {address} {created_at!r}')}"
 
 
 def _subscribe(connection: Connection, topic_arn: str, address: str, now: float) -> None:
-    """Subscribes without confirmation: whoever may change the settings may decide who gets mail."""
+    """Confirmed at once: whoever changes the settings may decide who gets mail."""
     record = SubscriptionRecord(
         arn=_own_arn(topic_arn, address, now),
         topic_arn=topic_arn,

@@ -1,20 +1,15 @@
 """`/_sagehen/inference-services/…`: services as resources, for `sagehen apply`.
 
 GET    …                  every service: {"services": [as below, …]}
-GET    …/{stage}          one service; 404 where there is none
-PUT    …/{stage}          create or change it; 200 with the resulting service
-DELETE …/{stage}          stop its jobs and delete it; 200, 404 where there is none
+GET    …/{stage}          one service; 404 if missing
+PUT    …/{stage}          create or change it; 200 with the service
+DELETE …/{stage}          stop its jobs and delete it; 200, or 404
 
-Errors are `{"message": "…"}`: 400 for invalid input, 403 for the signature or the token, 409 for
-the service of sagehen.toml, which is read-only here.
+Errors are `{"message": "…"}`: 400 for invalid input, 403 for signature or token, 409 for the
+service of sagehen.toml, which is read-only here.
 
-The body of PUT is a JSON object with the keys, values and defaults of `[inference_service]`
-(`base/settings/inference_service.py`); `stage` may be omitted. PUT replaces everything: missing
-keys get their defaults.
-
-    {"s3_bucket": "my-bucket", "white_list": ["model_a", "model_b"], "limit": 2,
-     "role_arn": "arn:aws:iam::000000000000:role/r", "require_api_key": true,
-     "profile": "published", "when_full": "refuse", "types": {"model_a": {"image": "…"}}}
+PUT takes a JSON object like `[inference_service]` (`base/settings/inference_service.py`) and
+replaces everything; missing keys get their defaults.
 
 A service is shown as
 
@@ -26,12 +21,12 @@ A service is shown as
      "problem": null,
      "active_jobs": 0, "queued_jobs": 0, "created_at": 1.0, "modified_at": 1.0}
 
-If a newer version rejects `given`, `settings` is null and `problem` says why; the service's own
-paths answer 503 until the next PUT. A service that came from an earlier sagehen.toml also has a
-`problem`: it takes and begins no jobs, and may be PUT or DELETEd.
+If a newer version rejects `given`, `settings` is null, `problem` says why, and the service's paths
+answer 503. A service of an earlier sagehen.toml has a `problem` too: it takes and begins no jobs,
+and may be PUT or DELETEd.
 
-A PUT that changes no key has no effect. Running jobs keep their definition; DELETE stops them, and
-their notices are still sent. The bucket and the topic stay.
+Running jobs keep their definition; DELETE stops them, and their notices are still sent. The bucket
+and the topic stay.
 """
 
 from starlette.routing import Route

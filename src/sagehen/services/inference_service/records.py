@@ -1,4 +1,4 @@
-"""Records of the inference service: services, their jobs, remembered answers and API keys."""
+"""Records of services, their jobs, remembered answers and API keys."""
 
 from enum import StrEnum
 from typing import Any
@@ -19,25 +19,25 @@ __all__ = [
 
 class ServiceSource(StrEnum):
     SETTINGS = "settings"
-    """described in sagehen.toml, the only place to change it"""
+    """only sagehen.toml can change it"""
     API = "api"
-    """created by a request, such as from `sagehen apply`"""
+    """by a request, as of `sagehen apply`"""
 
 
 class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A service. Lock its row before making or ending its jobs: no two then take the same slot."""
+    """A service. Lock its row to make or end jobs: no two then take the same slot."""
 
     stage: str
     source: ServiceSource
     given: dict[str, Any]
-    """the settings as given, without defaults"""
+    """without defaults"""
     created_at: float
     """seconds since the epoch, like every `_at`"""
     modified_at: float
     emails: tuple[str, ...] = ()
-    """addresses subscribed so far: those that unsubscribe are not subscribed again"""
+    """subscribed so far; not subscribed again"""
     closing: bool = False
-    """being deleted: takes no requests, and its jobs are stopped"""
+    """takes no requests; jobs are being stopped"""
 
     @property
     def topic_name(self) -> str:
@@ -46,15 +46,15 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 class InferenceState(StrEnum):
     QUEUED = "QUEUED"
-    """waits for a slot; no training job yet"""
+    """waits for a slot"""
     ACTIVE = "ACTIVE"
-    """holds a slot, until its training job ends"""
+    """has a training job that has not ended"""
     ENDED = "ENDED"
-    """ended, and its notice was published in the same transaction"""
+    """its notice was published in the same transaction"""
 
 
 class InferenceJobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An accepted request: a training job once it has a slot."""
+    """An accepted request."""
 
     job_name: str
     stage: str
@@ -62,29 +62,29 @@ class InferenceJobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """as on the white list"""
     state: InferenceState
     topic_arn: str
-    """receives the notice of the end, even after the service is deleted"""
+    """for the notice of its end"""
     definition: dict[str, Any]
     """parameters of CreateTrainingJob"""
     created_at: float
     job_id: str | None = None
-    """the training job's id; None before it exists"""
+    """of the training job, once it exists"""
     status: JobStatus | None = None
-    """from here on: how the job ended, kept because the training job may be deleted"""
+    """from here on: the end, kept because training jobs may be deleted"""
     secondary: SecondaryStatus | None = None
     started_at: float | None = None
     ended_at: float | None = None
     failure_reason: str | None = None
     result_uri: str | None = None
     notice_id: str | None = None
-    """`<job>:<status>` once the notice is published"""
+    """`<job>:<status>` once published"""
 
 
 class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a request with an Idempotency-Key."""
+    """The answer to an Idempotency-Key."""
 
     stage: str
     api_key: str
-    """name of the key; empty without one"""
+    """its name; empty without one"""
     idempotency_key: str
     body_sha256: str
     job_name: str
@@ -94,9 +94,9 @@ class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiKeyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key, valid for all services."""
+    """An API key for all services."""
 
     name: str
     key_sha256: str
-    """hexadecimal; the key itself is not stored"""
+    """hexadecimal; the key is not stored"""
     created_at: float

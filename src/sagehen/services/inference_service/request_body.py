@@ -1,4 +1,4 @@
-"""Reads the body of a request and checks it against the service's settings."""
+"""Parses and checks request bodies."""
 
 import json
 import math
@@ -17,11 +17,11 @@ LONGEST_PARAMETER = 2500
 """SageMaker's bounds on HyperParameters, like the two above"""
 LONGEST_URI = 1024
 RESERVED_PREFIX = "sagemaker_"
-"""hyperparameters that choose the code to run, which only the service's owner may set"""
+"""hyperparameters that choose the code, which is up to the service's owner"""
 
 
 class InlineInput(msgspec.Struct, frozen=True):
-    """An input sent in the request, to be put into the object store."""
+    """An input sent in the request."""
 
     file_name: str
     data: bytes
@@ -29,7 +29,7 @@ class InlineInput(msgspec.Struct, frozen=True):
 
 
 class JobBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, with defaults filled in from the settings."""
+    """A request, completed from the settings."""
 
     type: str
     input_uri: str | None = None
@@ -41,7 +41,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_wanted(body: bytes, settings: InferenceServiceSettings) -> JobBody:
-    """Parses the JSON of a request; ignores unknown keys.
+    """Ignores unknown keys.
 
     Raises:
         Malformed: not a JSON object with a `type`, or a value is not allowed.
@@ -86,7 +86,7 @@ def _read_object(body: bytes) -> dict[str, Any]:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     read = dict(pairs)
     if len(read) < len(pairs):
-        # A proxy before us may have checked the other value.
+        # A proxy may have checked the other value.
         raise ValueError("A key is there twice.")
     return read
 
@@ -149,7 +149,7 @@ def _parameter_name(name: str) -> str:
 
 
 def _parameter(name: str, value: Any) -> str:
-    """Converts a value to a hyperparameter: strings as they are, others as JSON."""
+    """Hyperparameters are strings; other values become JSON."""
     if not isinstance(value, str | int | float | bool):
         raise Malformed(f"parameters.{name} must be a text, a number, true or false.")
     text = value if isinstance(value, str) else json.dumps(value)
@@ -185,7 +185,7 @@ def _spot(options: dict[str, Any], settings: InferenceServiceSettings) -> bool:
 
 
 def _check_own(wanted: JobBody, settings: InferenceServiceSettings) -> None:
-    """Checks the parameters against those that the owner fixed for the type."""
+    """Rejects parameters that the owner fixed for the type."""
     if (own := settings.types.get(wanted.type)) is None:
         return
     if taken := sorted(own.hyperparameters.keys() & wanted.parameters.keys()):

@@ -1,4 +1,4 @@
-"""Loads a service with its validated settings, and tells whether it is paused."""
+"""Loads a service with validated settings, and tells whether it is paused."""
 
 import logging
 from dataclasses import dataclass
@@ -40,22 +40,18 @@ class Service:
 
 
 class ServiceInvalid(Unavailable):
-    """The stored settings are not valid under this version's rules."""
+    """This version rejects the stored settings."""
 
 
 class ServiceUndeclared(Unavailable):
-    """The service is paused: it came from settings that this server does not have."""
+    """The service is paused: its settings are missing on this server."""
 
 
 def undeclared_reason(record: ServiceRecord, own: InferenceServiceSettings) -> str | None:
     """Returns why a service is paused and what to do; None where it is not.
 
-    A service whose settings this server was started without takes and begins no jobs: without
-    sagehen.toml, the images of its jobs may be missing. The state does not record this, because
-    another server on the same state may have the section.
-
-    Args:
-        own: the settings of this server.
+    Without its sagehen.toml section, the images of its jobs may be missing. The state does not
+    record this: another server on it may have the section.
     """
     is_declared = own.is_on and own.stage == record.stage
     if record.source is not ServiceSource.SETTINGS or is_declared:
@@ -69,8 +65,8 @@ def undeclared_reason(record: ServiceRecord, own: InferenceServiceSettings) -> s
 
 
 def load_service(connection: Connection, stage: str, lock: bool = False) -> Service | None:
-    """Returns the service; with `lock`, its slots cannot change elsewhere until the transaction
-    ends. Raises ServiceInvalid."""
+    """With `lock`, the service's slots cannot change elsewhere until the transaction ends. Raises
+    ServiceInvalid."""
     record = inference_services.get(connection, stage, lock)
     if record is None:
         return None
@@ -84,8 +80,7 @@ def load_service(connection: Connection, stage: str, lock: bool = False) -> Serv
 
 
 def load_valid_service(connection: Connection, stage: str, lock: bool = False) -> Service | None:
-    """Returns None where the settings are invalid too: the ends of its jobs must be published even
-    then."""
+    """Returns None for invalid settings too: ends of jobs must be published even then."""
     try:
         return load_service(connection, stage, lock)
     except ServiceInvalid as error:
@@ -94,7 +89,7 @@ def load_valid_service(connection: Connection, stage: str, lock: bool = False) -
 
 
 def say_faults(error: ValidationError) -> str:
-    """Formats the validation errors, one sentence each."""
+    """One sentence each."""
     return " ".join(_say(fault) for fault in error.errors())
 
 

@@ -27,8 +27,7 @@ __all__ = [
 
 
 def get(connection: Connection, stage: str, lock: bool = False) -> ServiceRecord | None:
-    """Returns the service; with `lock`, its slots cannot change elsewhere until the transaction
-    ends."""
+    """With `lock`, its slots cannot change elsewhere until the transaction ends."""
     found = rows.select_records(
         connection, SERVICES, ServiceRecord, SERVICES.c.stage == stage, lock=lock
     )
@@ -40,17 +39,16 @@ def all_services(connection: Connection) -> list[ServiceRecord]:
 
 
 def insert(connection: Connection, record: ServiceRecord) -> bool:
-    """Returns False where the stage is taken."""
     return rows.insert_new(connection, SERVICES, record)
 
 
 def update(connection: Connection, record: ServiceRecord) -> bool:
-    """Overwrites the stored row; returns False where it is gone."""
+    """Overwrites a row; returns False where it is gone."""
     return rows.update_where(connection, SERVICES, record, SERVICES.c.stage == record.stage)
 
 
 def delete_service(connection: Connection, stage: str) -> bool:
-    """Deletes a service and its remembered answers; the rows of its jobs stay."""
+    """Deletes its answers too; its jobs stay."""
     connection.execute(delete(ANSWERS).where(ANSWERS.c.stage == stage))
     return rows.delete_where(connection, SERVICES, SERVICES.c.stage == stage)
 
@@ -68,24 +66,22 @@ def answer(
 
 
 def add_answer(connection: Connection, record: AnswerRecord) -> None:
-    """Stores an answer. Hazard: look for one first, in the same transaction, with the service
-    locked."""
+    """Hazard: look for one first, in the same transaction, with the service locked."""
     rows.insert_new(connection, ANSWERS, record)
 
 
 def forget_answers(connection: Connection, stage: str, before: float) -> int:
-    """Deletes answers given before a time; returns how many."""
+    """Returns how many were deleted."""
     where = (ANSWERS.c.stage == stage) & (ANSWERS.c.created_at < before)
     return connection.execute(delete(ANSWERS).where(where)).rowcount
 
 
 def add_key(connection: Connection, record: ApiKeyRecord) -> bool:
-    """Returns False where the name is taken."""
     return rows.insert_new(connection, API_KEYS, record)
 
 
 def key_by_digest(connection: Connection, key_sha256: str) -> ApiKeyRecord | None:
-    """Finds a key by its digest. Timing can reveal only the digest, not the key."""
+    """Timing can reveal only the digest, not the key."""
     where = API_KEYS.c.key_sha256 == key_sha256
     found = rows.select_records(connection, API_KEYS, ApiKeyRecord, where)
     return found[0] if found else None

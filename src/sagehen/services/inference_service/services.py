@@ -1,4 +1,4 @@
-"""Creates, changes and deletes services: the one of sagehen.toml at control's start, others by
+"""Creates, changes and deletes services: that of sagehen.toml at control's start, others by
 request."""
 
 import logging
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class Services:
-    """Manages services. Every method blocks: call it from a thread."""
+    """Every method blocks: call it from a thread."""
 
     def __init__(
         self,
@@ -68,10 +68,7 @@ class Services:
         self._arns = ArnMaker.of(settings)
 
     def begin(self) -> None:
-        """Stores the service of the current settings.
-
-        A service from earlier settings is kept, with a warning.
-        """
+        """Stores the service of the settings; keeps one of earlier settings, with a warning."""
         own = self._settings.inference_service
         self._warn_of_undeclared()
         if not own.is_on:
@@ -84,7 +81,7 @@ class Services:
         try:
             self._make_bucket(own)
         except (SagehenError, OSError) as error:
-            # Jobs are refused with the reason until the bucket exists; all else works.
+            # Jobs are refused until the bucket exists; all else works.
             log.error("The bucket cannot be made: %s", error, extra={"action": "begin"})
         given = {**own.model_dump(mode="json", exclude_unset=True), "stage": own.stage}
 
@@ -102,12 +99,7 @@ class Services:
             return self._shown_at(connection, stage)
 
     def put(self, stage: str, body: bytes) -> dict[str, Any]:
-        """Creates or replaces the service at `stage`.
-
-        Raises:
-            Invalid: not JSON, or not valid settings.
-            Conflict: the service comes from the current settings, or is being deleted.
-        """
+        """Raises Invalid; Conflict if the service is in sagehen.toml or being deleted."""
         given = _read(body)
         if given.setdefault("stage", stage) != stage:
             raise Invalid(f"stage is {given['stage']!r}, but the path says {stage!r}.")
@@ -126,14 +118,12 @@ class Services:
         return self._writes.run(keep)
 
     def delete(self, stage: str) -> dict[str, Any]:
-        """Deletes a service: removes its queued jobs with a notice and stops its running ones.
+        """Removes its queued jobs with a notice, and stops the running ones.
 
-        Each step is its own transaction and can be repeated after an interruption. Jobs that are
-        still stopping publish their ends as usual.
+        Each step is a transaction that can be repeated after an interruption. Stopping jobs publish
+        their ends.
 
-        Raises:
-            NotFound: there is no such service.
-            Conflict: it comes from the current settings.
+        Raises NotFound; Conflict if the service is in sagehen.toml.
         """
         closed, removed = self._writes.run(partial(self._close, stage=stage))
         active = self._active(stage)
@@ -143,8 +133,7 @@ class Services:
         return {"stage": stage, "removed_jobs": removed, "stopped_jobs": len(active)}
 
     def _close(self, connection: Connection, stage: str) -> tuple[ServiceRecord, int]:
-        """Stops taking requests and empties the queue; returns the record and the number of removed
-        jobs."""
+        """Stops requests and empties the queue; returns the number of removed jobs too."""
         record = inference_services.get(connection, stage, lock=True)
         if record is None:
             raise NotFound(f"There is no inference service at {stage!r}.")
@@ -168,7 +157,7 @@ class Services:
     def _keep(
         self, connection: Connection, stage: str, given: dict[str, Any], source: ServiceSource
     ) -> None:
-        """Stores the service if it changed, and makes its topic if missing."""
+        """Stores a changed service; makes a missing topic."""
         now = self._clock.now()
         kept = inference_services.get(connection, stage, lock=True)
         record = ServiceRecord(
@@ -224,7 +213,7 @@ class Services:
             try:
                 self._objects.create_bucket(settings.s3_bucket)
             except AlreadyExists:
-                return  # made by someone else meanwhile
+                return  # made meanwhile
 
     def _shown_at(self, connection: Connection, stage: str) -> dict[str, Any]:
         record = inference_services.get(connection, stage)
@@ -262,7 +251,7 @@ _OF_SETTINGS = (
 
 
 def _drop(connection: Connection, closed: ServiceRecord) -> None:
-    """Deletes the service, unless another DELETE was faster and the stage has a new service."""
+    """Does nothing if another DELETE was faster and the stage has a new service."""
     kept = inference_services.get(connection, closed.stage, lock=True)
     if kept is not None and kept.closing and kept.created_at == closed.created_at:
         inference_services.delete_service(connection, closed.stage)

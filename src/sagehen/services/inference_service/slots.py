@@ -1,9 +1,8 @@
 """Gives slots to jobs and frees them when jobs end.
 
 Slots are counted from rows, under the lock of the service's row, in the transaction that makes the
-training job: no two requests take the same slot, and no slot leaks. When a training job ends, the
-same transaction frees its slot, publishes its notice and begins the next job, so each happens
-exactly once.
+training job: no slot is taken twice or leaks. The transaction that ends a training job frees its
+slot, publishes its notice and begins the next job, so each happens once.
 """
 
 import logging
@@ -48,11 +47,10 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _RESULTS = ("output.tar.gz", "data/", "model.tar.gz", "model/")
-"""possible results in a job's output folder, preferred first"""
+"""in a job's output folder, preferred first"""
 
 
 def ended_by(job: InferenceJobRecord, training: TrainingJobRecord) -> InferenceJobRecord:
-    """Returns `job` with the outcome of its training job."""
     return msgspec.structs.replace(
         job,
         state=InferenceState.ENDED,
@@ -66,7 +64,6 @@ def ended_by(job: InferenceJobRecord, training: TrainingJobRecord) -> InferenceJ
 
 
 def removed_ending(job: InferenceJobRecord, now: float) -> InferenceJobRecord:
-    """Returns `job` as removed from the queue."""
     return msgspec.structs.replace(
         job,
         state=InferenceState.ENDED,
@@ -78,26 +75,21 @@ def removed_ending(job: InferenceJobRecord, now: float) -> InferenceJobRecord:
 
 
 def refused_ending(job: InferenceJobRecord, reason: str, now: float) -> InferenceJobRecord:
-    """Returns `job` as failed because its training job cannot be made."""
     return _failed(job, f"The training job could not be created: {reason}"[:1024], now)
 
 
 def lost_ending(job: InferenceJobRecord, now: float) -> InferenceJobRecord:
-    """Returns `job` as failed because its training job is gone without a known end."""
     return _failed(job, "The training job is gone.", now)
 
 
 def finish(
     connection: Connection, service: Service | None, job: InferenceJobRecord, now: float
 ) -> None:
-    """Saves an ended job and publishes its notice, if the service notifies of that status.
-
-    `service` is None where it was deleted: the notice is published even then.
-    """
+    """Saves an ended job and publishes its notice, also where its service was deleted (None)."""
     if service is None or str(job.status) in service.settings.notify:
         _, fault = attempt(connection, lambda connection: _publish(connection, service, job, now))
         if fault is not None:
-            # The end must be saved, whatever is wrong with the topic.
+            # Save the end, whatever is wrong with the topic.
             log.error("A notice is lost.", exc_info=fault, extra=_told(job))
         else:
             job = msgspec.structs.replace(job, notice_id=f"{job.job_name}:{job.status}")
@@ -119,7 +111,7 @@ def _publish(
 
 
 def _result_uri(training: TrainingJobRecord) -> str | None:
-    """Returns what the job wrote to /opt/ml/output/data if there is any, else its model."""
+    """Prefers /opt/ml/output/data to the model."""
     found = next((one for one in _RESULTS if one in training.artifacts), None)
     return None if found is None else f"{training.output_folder}/{found}"
 
@@ -140,16 +132,15 @@ def _told(job: InferenceJobRecord) -> dict[str, str]:
 
 
 MakeJob = Callable[[Connection, dict[str, Any], dict[str, str], float], TrainingJobRecord]
-"""makes a training job from CreateTrainingJob's parameters, tags and the time; raises AwsError"""
+"""takes CreateTrainingJob's parameters, tags and the time; raises AwsError"""
 
 _NO_ROOM = "ResourceLimitExceeded"
 
 
 class Slots:
-    """Manages the slots of all services. Call each method in a write transaction."""
+    """The slots of all services. Call each method in a write transaction, with `service` locked."""
 
     def __init__(self, make_job: MakeJob, clock: Clock, own: InferenceServiceSettings) -> None:
-        """`own` holds the settings of this server."""
         self._make_job = make_job
         self._clock = clock
         self._own = own
@@ -157,10 +148,8 @@ class Slots:
     def admit(
         self, connection: Connection, service: Service, job: InferenceJobRecord
     ) -> tuple[InferenceJobRecord, int]:
-        """Begins or enqueues `job`; returns it with its new state, and the number of free slots.
+        """Begins or enqueues `job`; returns it and the number of free slots.
 
-        Args:
-            service: locked.
         Raises:
             Full: no slot is free, and the queue is full.
             Failed: the training job cannot be made.
@@ -170,7 +159,7 @@ class Slots:
             return _enqueue(connection, service, job, taken), 0
         job, fault = self._begin(connection, service, job)
         if fault is not None and fault.code == _NO_ROOM and service.settings.when_full == "queue":
-            # The limit of training jobs is reached; the job begins when there are fewer.
+            # The limit of training jobs is reached.
             return _enqueue(connection, service, job, taken), 0
         if fault is not None:
             raise Failed(fault.message) from fault
@@ -179,15 +168,15 @@ class Slots:
         return job, _remaining(taken, job.type, service.settings)
 
     def check(self, connection: Connection, service: Service, kind: str) -> None:
-        """Raises Full where a job of this type could neither begin nor wait. Only an early hint,
-        without the lock: `admit` decides."""
+        """Raises Full where the job could neither begin nor wait. A hint without the lock: `admit`
+        decides."""
         taken = inference_jobs.active_by_type(connection, service.stage)
         if not _has_room(taken, kind, service.settings):
             _check_queue(connection, service, kind, taken)
 
     def on_end(self, connection: Connection, training: TrainingJobRecord) -> None:
-        """Called when a training job is about to end: frees its slot, publishes its notice and
-        begins the next job. Ignores training jobs that no service made."""
+        """Called before a training job ends: frees its slot, publishes its notice and begins the
+        next."""
         job = inference_jobs.by_job_id(connection, training.job_id)
         if job is None:
             return
@@ -203,12 +192,10 @@ class Slots:
     def remove(
         self, connection: Connection, service: Service | None, job: InferenceJobRecord
     ) -> None:
-        """Removes a job from the queue and publishes its notice. `service` is locked."""
         finish(connection, service, removed_ending(job, self._clock.now()), self._clock.now())
 
     def fill(self, connection: Connection, service: Service) -> dict[str, int]:
-        """Begins queued jobs while slots are free; returns the taken slots by exact type. `service`
-        is locked."""
+        """Begins queued jobs while slots are free; returns the taken slots by type."""
         taken = inference_jobs.active_by_type(connection, service.stage)
         if service.record.closing or undeclared_reason(service.record, self._own) is not None:
             return taken
@@ -221,10 +208,9 @@ class Slots:
         return taken
 
     def sweep(self, connection: Connection, stage: str) -> int:
-        """Frees slots whose training job is over; returns how many.
+        """Frees leaked slots; returns how many.
 
-        A safety net: there are none, unless something other than control ended a training job. Also
-        begins queued jobs after a limit was raised.
+        A safety net for training jobs not ended by control; also begins jobs after a raised limit.
         """
         service = load_valid_service(connection, stage, lock=True)
         lost = inference_jobs.lost(connection, stage)
@@ -241,7 +227,7 @@ class Slots:
         job: InferenceJobRecord,
         taken: dict[str, int],
     ) -> bool:
-        """Returns whether the job left the queue; adds its slot to `taken`."""
+        """Returns whether the job left the queue; updates `taken`."""
         begun, fault = self._begin(connection, service, job)
         if fault is None:
             inference_jobs.save(connection, begun)
@@ -256,7 +242,6 @@ class Slots:
     def _begin(
         self, connection: Connection, service: Service, job: InferenceJobRecord
     ) -> tuple[InferenceJobRecord, AwsError | None]:
-        """Makes the training job, or returns the error."""
         now = self._clock.now()
         tags = make_tags(service.stage, job.type)
         made, fault = attempt(
@@ -292,7 +277,7 @@ def _has_room(taken: dict[str, int], kind: str, settings: InferenceServiceSettin
 
 
 def _remaining(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:
-    """Returns how many more jobs of this type may run; `taken` is by exact type."""
+    """How many more jobs of this type may run."""
     free = settings.limit - taken.get(kind, 0)
     if settings.total_limit is not None:
         free = min(free, settings.total_limit - sum(taken.values()))
@@ -310,7 +295,6 @@ def _enqueue(
 def _check_queue(
     connection: Connection, service: Service, kind: str, taken: dict[str, int]
 ) -> None:
-    """Raises Full where no job of this type may wait."""
     settings = service.settings
     limit = _reached_limit(taken, kind, settings)
     if settings.when_full == "refuse":
@@ -321,7 +305,7 @@ def _check_queue(
 
 
 def _reached_limit(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:
-    """Returns the limit that blocks this type: its own if reached, else the total."""
+    """The type's own limit if reached, else the total."""
     if settings.total_limit is None or taken.get(kind, 0) >= settings.limit:
         return settings.limit
     return settings.total_limit

@@ -1,5 +1,4 @@
-"""Sweeps the inference services once a minute: frees leaked slots, begins queued jobs and deletes
-old rows."""
+"""Once a minute: frees leaked slots, begins queued jobs, deletes old rows."""
 
 import logging
 from collections.abc import Callable
@@ -27,12 +26,7 @@ SWEEP_SECONDS = 60.0
 
 
 class InferenceSweeps:
-    """Sweeps every stage, each in its own transaction.
-
-    Args:
-        stages: returns the stages to sweep.
-        sweep: sweeps one stage; returns the number of leaked slots it freed.
-    """
+    """Sweeps every stage in its own transaction; `sweep` returns the leaked slots."""
 
     def __init__(
         self,
@@ -47,12 +41,10 @@ class InferenceSweeps:
         self._sweep = sweep
 
     async def run(self) -> None:
-        """Sweeps once a minute until cancelled. Safe with two controls: each sweep locks its
-        service."""
+        """Safe with two controls: each sweep locks its service."""
         await keep_sweeping(self.sweep, SWEEP_SECONDS, self._clock, "inference services")
 
     async def sweep(self) -> int:
-        """Returns how many slots were freed."""
         freed = 0
         for stage in await self._writes.join(self._stages):
             freed += await self._sweep_stage(stage)
@@ -67,7 +59,7 @@ class InferenceSweeps:
 
 
 FORGOTTEN_AT_ONCE = 500
-"""rows; a bound, so that other writers do not wait long"""
+"""rows; bounds other writers' wait"""
 
 
 class Housekeeping:
@@ -76,12 +68,12 @@ class Housekeeping:
         self._clock = clock
 
     def stages(self, connection: Connection) -> list[str]:
-        """Returns the stages of services, and of jobs whose service was deleted."""
+        """Includes stages of deleted services."""
         there = {record.stage for record in inference_services.all_services(connection)}
         return sorted(there | set(inference_jobs.stages(connection)))
 
     def sweep(self, connection: Connection, stage: str) -> int:
-        """Returns the number of leaked slots, which should be 0."""
+        """Returns the leaked slots; should be 0."""
         lost = self._slots.sweep(connection, stage)
         service = load_valid_service(connection, stage)
         settings = service.settings if service else InferenceServiceSettings.model_validate({})

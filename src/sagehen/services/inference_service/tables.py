@@ -20,14 +20,13 @@ from sagehen.state.rows import METADATA
 
 __all__ = ["ACTIVE", "ANSWERS", "API_KEYS", "JOBS", "QUEUED", "SERVICES"]
 
-# Literals, not parameters: a partial index only serves statements that contain its condition.
+# Literals: a partial index only serves statements that contain its condition.
 QUEUED: ColumnElement[str] = literal_column("'QUEUED'")
 ACTIVE: ColumnElement[str] = literal_column("'ACTIVE'")
 
 
 def _partial(name: str, *columns: str, where: str) -> Index:
-    # PostgreSQL's indexes are the same (see the migrations); naming them here would import all of
-    # that dialect's drivers at every start.
+    # The migrations repeat this for PostgreSQL, whose dialect would slow every start.
     return Index(name, *columns, sqlite_where=text(where))
 
 
@@ -71,7 +70,7 @@ JOBS = Table(
     _partial("ix_inference_jobs_queued", "stage", "type", "sequence", where="state = 'QUEUED'"),
     _partial("ix_inference_jobs_active", "stage", "type", where="state = 'ACTIVE'"),
     _partial("ix_inference_jobs_ended", "stage", "ended_at", where="ended_at IS NOT NULL"),
-    # A sequence number is never reused, even after its row is deleted.
+    # Never reuse a number, even of a deleted row.
     sqlite_autoincrement=True,
 )
 ANSWERS = Table(
