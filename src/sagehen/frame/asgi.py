@@ -1,7 +1,4 @@
-"""Reads heads and bodies of ASGI requests, with bodies bounded each and together.
-
-S3's bodies stream instead, once their signature is verified.
-"""
+"""Reads ASGI requests, with their bodies bounded each and together; S3's bodies stream instead."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -48,10 +45,7 @@ async def stream_body(receive: Receive) -> AsyncGenerator[bytes]:
 
 
 class BodyBudget:
-    """The bytes that all bodies together may take.
-
-    A body counts from its first byte until its request is answered.
-    """
+    """The bytes that all bodies together may take, each until its request is answered."""
 
     def __init__(self, max_bytes: int) -> None:
         self.held_bytes = 0
@@ -74,13 +68,8 @@ class BodyBudget:
 
     @asynccontextmanager
     async def read(self, receive: Receive, most_bytes: int) -> AsyncIterator[bytes]:
-        """Yields the whole body, for use within the block.
-
-        Raises:
-            BodyTooLarge: over `most_bytes`.
-            ClientGone: the client left early.
-            Unavailable: all bodies together take too much.
-        """
+        """Raises BodyTooLarge over `most_bytes`, ClientGone, and Unavailable if all bodies take too
+        much."""
         pieces: list[bytes] = []
         size = 0
         try:

@@ -1,5 +1,4 @@
-"""Specs and reports of instances and containers, and the files by which agents tell gateways why a
-container ended."""
+"""Specs and reports of instances, and the files that tell gateways why a container ended."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -93,7 +92,7 @@ def write_end(path: Path, run_id: str, reason: str | None) -> None:
 
 
 def read_end(path: Path, run_id: str) -> str | None:
-    """Returns the reason, "" if unknown; None where the end of that run is not recorded."""
+    """Returns "" for an unknown reason; None if that run's end is not recorded."""
     try:
         noted, _, reason = path.read_text(errors="replace").partition("\n")
     except OSError:

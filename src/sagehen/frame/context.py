@@ -22,7 +22,7 @@ class MessageArrivals(Protocol):
     """set at shutdown: no call may wait"""
 
     def waiting(self, queue_name: str, /) -> AbstractContextManager[asyncio.Event]:
-        """Returns an event that is set when the queue may have messages; raises LimitExceeded."""
+        """Raises LimitExceeded."""
 
     def wake_one(self, queue_name: str, /) -> None:
         """Wakes the longest waiting call."""
@@ -50,8 +50,8 @@ class RequestContext:
 
 
 Operation = Callable[[RequestContext, dict[str, Any]], dict[str, Any]]
-"""Takes parameters and returns output members, named as in botocore's model; raises AwsError. Runs
-in a worker thread, so it may block on the database."""
+"""Takes parameters and returns output members, as in botocore's model; raises AwsError. May block:
+runs in a thread."""
 
 AsyncOperation = Callable[[RequestContext, dict[str, Any]], Awaitable[dict[str, Any]]]
 """like Operation, in the event loop: waits, or joins a group commit"""

@@ -1,4 +1,4 @@
-"""Chooses the program to run for a container image, by the name of its repository."""
+"""Chooses the program for a container image by its repository's name."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,8 +66,7 @@ _FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
         "sagemaker-tensorflow-serving",
     ),
 }
-"""Frameworks whose names also occur in foreign images, and the patterns of AWS's own. The first
-framework in an image's name counts."""
+"""frameworks that foreign images name too, with AWS's own; an image's first framework counts"""
 
 
 @dataclass(frozen=True)
@@ -81,10 +80,10 @@ class Launch:
 
 
 def find_launch(image: str, settings_images: Mapping[str, Sequence[str]]) -> Launch | None:
-    """Returns how to start `image`; None where it is unknown.
+    """Returns None for an unknown image.
 
-    `settings_images` win over built-in images, and literal names over patterns. A pattern may match
-    the repository's name or the whole URI.
+    `settings_images` win over built-in images, and literal names over patterns, which match the
+    repository's name or the whole URI.
     """
     command = _find_command(image, settings_images)
     if command:
@@ -106,11 +105,8 @@ def server_of_its_own(image: str) -> str | None:
 
 
 def unsuited(image: str, settings_images: Mapping[str, Sequence[str]]) -> str | None:
-    """Returns why new models may not use an image that `find_launch` accepts: a predicate and
-    advice.
-
-    Older models with such an image still start.
-    """
+    """Returns why new models may not use an image that `find_launch` accepts, and advice. Older
+    models still start."""
     if _find_command(image, settings_images):
         return None
     name = image_name(image).lower()
@@ -142,8 +138,7 @@ def _instead(name: str) -> str:
 
 
 def image_name(image: str) -> str:
-    """Returns the last part of the repository: `…/sagemaker-xgboost:1.7-1` →
-    `sagemaker-xgboost`."""
+    """Returns `sagemaker-xgboost` for `…/sagemaker-xgboost:1.7-1`."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 

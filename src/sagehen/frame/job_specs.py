@@ -138,8 +138,8 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[JobMetric, ...] = ()
     stopping: bool = False
     artifacts: tuple[str, ...] = ()
-    """uploaded below `<output_uri>/<job_name>/output/`: `model.tar.gz`, `output.tar.gz`, or
-    uncompressed `model/`, `data/`; empty folders are left out"""
+    """`model.tar.gz`, `output.tar.gz`, or uncompressed `model/`, `data/`; empty ones
+    are left out"""
 
 
 class StopRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""A loop that one control at a time runs, woken by hints and by time, with back-off after errors.
+"""A loop that one control at a time runs, woken by hints and by time.
 
 wake → hold the lease → take a turn → rest until the next wake
 
@@ -48,12 +48,8 @@ class LeasedLoop(ABC):
 
     @abstractmethod
     async def step(self) -> float | None:
-        """Advances everything one step; returns the seconds until the next, or None where nothing
-        is left to do until a change.
-
-        Raises:
-            LeaseLost: another control took over meanwhile.
-        """
+        """Returns the seconds until the next step, or None if nothing is left to do until a change.
+        Raises LeaseLost."""
 
     async def stand_by(self) -> None:  # noqa: B027
         """Does this control's own duties while another control reconciles."""
@@ -102,10 +98,7 @@ class LeasedLoop(ABC):
         return wait
 
     async def turn(self) -> float:
-        """Takes a step if the lease is held; returns the seconds until the next turn.
-
-        Raises LeaseLost.
-        """
+        """Steps if the lease is held; returns the seconds until the next turn. Raises LeaseLost."""
         self._wake.clear()
         self._idle.begin()
         if not await self._hold_lease():

@@ -1,8 +1,7 @@
 """The index of print times beside a container's log, written by the agent.
 
-A header holds the log file's inode (kept when the file is rotated), the bytes before it, and when
-the log began. Each entry holds an offset and its print time; entries are at least `RESOLUTION_MS`
-apart and ascend.
+A header identifies the file by its inode, which rotation keeps. Each entry holds an offset and its
+print time, ascending, at least `RESOLUTION_MS` apart.
 """
 
 import struct

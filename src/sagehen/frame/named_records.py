@@ -1,5 +1,4 @@
-"""Tables of named records, looked up regardless of case, and the pages and tokens of List
-operations."""
+"""Tables of named records, and the pages of List operations."""
 
 import base64
 import re
@@ -83,10 +82,8 @@ class _Position(msgspec.Struct, frozen=True, array_like=True):
 def page(
     connection: Connection, table: Table, kind: type[ListedRecord], query: ListQuery
 ) -> tuple[list[ListedRecord], str | None]:
-    """Returns a page and the token of the next, or None at the end.
-
-    Ties are sorted by name. New or deleted rows shift nothing: a page starts after the last row
-    seen.
+    """Returns a page and the next page's token, if any. Ties are sorted by name; changes between
+    pages shift nothing.
 
     Raises Invalid for a foreign token or one of another order.
     """
@@ -193,7 +190,7 @@ class NamedTable(Generic[Record]):
         return rows.select_records(connection, self.table, self.kind, order=[self.table.c.key])
 
     def update(self, connection: Connection, record: Record) -> bool:
-        """Overwrites the stored record; returns False where it is gone.
+        """Returns False where the record is gone.
 
         Hazard: read with `get_for_update` in the same transaction, or a concurrent change is lost.
         """
@@ -229,7 +226,7 @@ _SORT_COLUMNS = {"Name": "name", "CreationTime": "created_at", "Status": "status
 
 
 def list_query(params: dict[str, Any], order: str = "Descending") -> ListQuery:
-    """Converts a List operation's parameters; `order` is the default of SortOrder."""
+    """Takes SortOrder's default as `order`."""
     return ListQuery(
         limit=params.get("MaxResults", _DEFAULT_PAGE_SIZE),
         sort_column=_SORT_COLUMNS[params.get("SortBy", "CreationTime")],
@@ -252,10 +249,8 @@ def read_page(
     summarize: Callable[[Listed], dict[str, Any]],
     order: str = "Descending",
 ) -> dict[str, Any]:
-    """Answers a List operation: `member` holds the summaries, `order` is the default of SortOrder.
-
-    Raises AwsError on a bad NextToken.
-    """
+    """Puts summaries into `member`; `order` is SortOrder's default. Raises AwsError on a bad
+    NextToken."""
     with call.database.read() as connection:
         try:
             records, token = read(connection, list_query(params, order))

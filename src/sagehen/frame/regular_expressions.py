@@ -17,12 +17,10 @@ _REPEATS = (_parser.MAX_REPEAT, _parser.MIN_REPEAT, _parser.POSSESSIVE_REPEAT)
 
 
 def compile_expression(text: str) -> "regex.Pattern[str]":
-    """Compiles an expression with at least one group, of bounded size.
+    """Compiles an expression of bounded size, with a group, by `regex`, whose searches take a
+    time-out.
 
-    Uses `regex`, whose searches take a time-out; it accepts nearly all that `re` does.
-
-    Raises:
-        Invalid: the reason, as the rest of a sentence.
+    Raises Invalid with the reason as the rest of a sentence.
     """
     try:
         _check(text)

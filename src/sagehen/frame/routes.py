@@ -1,5 +1,4 @@
-"""The route table, which tells gateways about each endpoint: control writes the file, all gateways
-follow it."""
+"""The route table: written by control, followed by all gateways."""
 
 import logging
 import os
@@ -31,8 +30,8 @@ BOARD_COLUMNS = 4096
 """the most instances in the shared inflight table; far more than a machine runs"""
 
 DEFAULT_SLOTS = 256
-"""slots of an instance whose container does not say: more than most use, so that requests queue in
-the container as in SageMaker"""
+"""if the container does not say; more than most use, so that requests queue there as in
+SageMaker"""
 
 
 class RoutingStrategy(StrEnum):
@@ -75,8 +74,7 @@ class ContainerRoute(msgspec.Struct, frozen=True, omit_defaults=True):
 class ContainerAddress(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of several containers of an instance.
 
-    `slots` and `board_column` count in Direct mode only: a pipeline request takes one slot of the
-    instance.
+    `slots` and `board_column` count in Direct mode only: a pipeline uses the instance's.
     """
 
     address: str
@@ -89,8 +87,7 @@ class InstanceRoute(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     """`unix:/path` or `tcp:127.0.0.1:port`, of the first container"""
     board_column: int | None = None
-    """column of the shared inflight table, fixed while the instance is routed; None: each gateway
-    counts for itself"""
+    """in the shared inflight table, fixed while routed; None: each gateway counts for itself"""
     slots: int = DEFAULT_SLOTS
     """requests at once; more wait in the gateways"""
     run_id: str = ""
@@ -102,8 +99,8 @@ class InstanceRoute(msgspec.Struct, frozen=True, kw_only=True):
 class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     weight: float
-    """the variant gets `weight / sum of weights`; with 0, only requests with TargetVariant. A
-    shadow gets copies of its share, not counted in the sum, and at most of everything."""
+    """gets `weight / sum of weights`; with 0, only requests with TargetVariant. A shadow's own
+    weight is not in the sum; it gets copies of everything at most."""
     instances: tuple[InstanceRoute, ...]
     strategy: RoutingStrategy = RoutingStrategy.RANDOM
     multi_model: bool = False

@@ -36,10 +36,8 @@ S = TypeVar("S", bound=Slotted)
 
 
 def choose_variant(weights: Sequence[float], random: Random) -> int:
-    """Returns an index, with the chance `weight / sum of weights`.
-
-    Weight 0 is never chosen, unless all are 0: then all have the same chance.
-    """
+    """Returns an index, with the chance `weight / sum of weights`; if all are 0, with equal
+    chances."""
     if len(weights) == 1:
         return 0
     total = sum(weights)
@@ -59,7 +57,7 @@ def choose_variant(weights: Sequence[float], random: Random) -> int:
 
 
 def choose_instance(instances: Sequence[B], strategy: RoutingStrategy, random: Random) -> B:
-    """Chooses by SageMaker's routing strategy, ties at random. `instances` is not empty."""
+    """Breaks ties at random. `instances` is not empty."""
     if len(instances) == 1:
         return instances[0]
     if strategy is RoutingStrategy.LEAST_OUTSTANDING_REQUESTS:
@@ -79,10 +77,9 @@ def choose_free(instances: Sequence[S], strategy: RoutingStrategy, random: Rando
 
 
 def rank_by_affinity(instance_ids: Sequence[str], model: str) -> list[int]:
-    """Returns the indexes of `instance_ids`, the best home of `model` first.
+    """Returns indexes, the best home of `model` first.
 
-    Rendezvous hashing: all gateways compute the same order, and a new or lost instance moves only
-    its own models.
+    Rendezvous hashing: all gateways agree, and a new or lost instance moves only its own models.
     """
     name = model.encode()
 
@@ -93,11 +90,10 @@ def rank_by_affinity(instance_ids: Sequence[str], model: str) -> list[int]:
 
 
 def choose_by_affinity(ranked: Sequence[S], holds: Sequence[bool], busy_from: int) -> S | None:
-    """Chooses an instance for a request that names a model; None where none is free.
+    """Chooses a free instance for a model, if any.
 
-    Prefers free instances with fewer than `busy_from` requests, holders of the model first; so a
-    model gets another copy only when all its holders are busy. If all are busy: the least busy free
-    one, a holder if any.
+    Prefers instances with fewer than `busy_from` requests, holders of the model first; so another
+    copy is made only when all holders are busy. If all are busy: the least busy, a holder if any.
     """
     free = [(one, held) for one, held in zip(ranked, holds, strict=True) if one.is_free]
     holders = [one for one, held in free if held]

@@ -1,8 +1,6 @@
-"""Mergeable statistics of metrics: count, sum, minimum, maximum and a DDSketch with percentiles
-within 1 %.
+"""Mergeable statistics of metrics, with percentiles within 1 % from a DDSketch.
 
-`Latencies` counts microseconds across processes, `Statistics` any values, and `Series` is the key
-of CloudWatch metrics. A sketch is a plain dictionary of buckets, so that merging is adding.
+A sketch is a dictionary of buckets, so that merging is adding.
 """
 
 import hashlib
@@ -70,8 +68,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def quantile(self, share: float) -> float | None:
-        """Returns the time that `share` of all did not exceed, within RELATIVE_ERROR; None if
-        empty."""
+        """Returns the time that `share` of all did not exceed; None if empty."""
         rank = share * (sum(self.buckets.values()) - 1)
         below = 0
         for bucket in sorted(self.buckets):
@@ -98,8 +95,8 @@ MOST_BUCKETS = 2048
 
 _ZERO = 0
 _ONE = 100_000
-"""bucket of the value 1 (of -1, negated). The mapping gives -35,000 to 35,000 around it, so that
-buckets ascend with their values."""
+"""bucket of 1 (negated: of -1). The mapping's range is ±35,000, so that buckets ascend
+with values."""
 _SMALLEST = 1e-300
 """smaller magnitudes count as 0"""
 
@@ -148,8 +145,7 @@ class Statistics:
         return made
 
     def percentile(self, percent: float) -> float | None:
-        """Returns the least value that `percent` of all did not exceed, within 1 %; None if
-        unknown.
+        """Returns the least value that `percent` of all did not exceed, within 1 %.
 
         Of two values, the 90th percentile is the greater one, as in CloudWatch.
         """
@@ -178,8 +174,7 @@ def of_values(values: Mapping[float, float]) -> Statistics:
 
 
 def of_set(count: float, total: float, minimum: float, maximum: float) -> Statistics:
-    """Makes statistics from a summary; the distribution is known only where all values
-    are equal."""
+    """Knows the distribution only where all values are equal."""
     if minimum == maximum:
         return of_values({minimum: count})
     made = Statistics()

@@ -1,12 +1,10 @@
 """Decides who may use the own paths, before a path's code runs.
 
 Each path needs the account's keys (SigV4, service `execute-api`) or the token in the home's file
-`token`, as `Authorization: Bearer …`. All exceptions are in `UNSIGNED`.
+`token`, as `Authorization: Bearer …`; exceptions are in `UNSIGNED`.
 
-Unsigned paths are kept from foreign web pages: a browser on this machine can reach the port for any
-page. `Host` is the name used, `Origin` the page's site, and `Sec-Fetch-Site` their relation. After
-DNS rebinding a foreign page counts as same-origin to the browser, so the name in `Host` must be one
-of ours.
+Foreign web pages must not use unsigned paths through a browser on this machine. `Origin` and
+`Sec-Fetch-Site` reveal them, except after DNS rebinding: so the name in `Host` must be ours too.
 """
 
 import hashlib
@@ -41,20 +39,16 @@ _OURS = ("same-origin", "none")
 
 
 class OwnSite:
-    """The host names of this server for unsigned requests.
-
-    `localhost`, every IP address, and the hosts of the settings `public_url` and `allowed_hosts`.
-    """
+    """The host names for unsigned requests: `localhost`, IP addresses, `public_url` and
+    `allowed_hosts`."""
 
     def __init__(self, public_url: str | None = None, allowed_hosts: Iterable[str] = ()) -> None:
         names = [urlsplit(public_url).hostname] if public_url else []
         self._names = {"localhost", *filter(None, names), *(one.lower() for one in allowed_hosts)}
 
     def foreign_host(self, headers: Mapping[str, str]) -> str | None:
-        """Returns why the request's host name is not this server's; None where it is.
-
-        HTTP/1.0 may omit Host; browsers never do.
-        """
+        """Returns why the Host is not this server's, if so. HTTP/1.0 may omit it; browsers never
+        do."""
         host = headers.get("host")
         if host is None or self._is_ours(host):
             return None
@@ -64,7 +58,7 @@ class OwnSite:
         )
 
     def foreign_page(self, headers: Mapping[str, str]) -> str | None:
-        """Returns why the request comes from a foreign page; None where nothing says so."""
+        """Returns why the request comes from a foreign page, if so."""
         reason = self.foreign_host(headers)
         if reason is not None:
             return reason
@@ -82,7 +76,7 @@ class OwnSite:
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether a Host header or a listening address is this machine's loopback."""
+    """Takes a Host header or a listening address."""
     name = _name_in(host)
     address = _address(name)
     return name == "localhost" if address is None else address.is_loopback

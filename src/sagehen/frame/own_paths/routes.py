@@ -1,9 +1,9 @@
-"""Routes of the own paths, from functions that take a request and return JSON.
+"""Routes of the own paths, from functions that take an OwnPathRequest and return JSON.
 
     own_route("/_sagehen/stacks/{name}", {"GET": read, "PUT": put})
 
-`read` takes an OwnPathRequest and returns the JSON's value; our errors become `{"message": …}` with
-a status. Plain functions run in a thread. `access` has checked the caller before.
+Our errors become `{"message": …}` with a status. Plain functions run in a thread. `access` has
+checked the caller before.
 """
 
 import asyncio

@@ -71,7 +71,7 @@ NO_TOKEN = ServiceAnswer(
 
 
 def plain_answer(status: int, message: str) -> ServiceAnswer:
-    """An error that neither profile defines."""
+    """Returns an error that neither profile defines."""
     return ServiceAnswer(status, {"message": message})
 
 

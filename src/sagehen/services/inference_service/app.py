@@ -168,7 +168,7 @@ class InferenceServices:
         return accepted_answer(service, accepted)
 
     async def _accept(self, exchange: _Exchange, api_key: str) -> Accepted:
-        """Turns every fault into the profile's errors. Raises Refused, ClientGone."""
+        """Returns whether a POST means a service, at a stage without one."""
         service = exchange.service
         bodies = self._bodies if service.settings.require_api_key else self._keyless_bodies
         most_bytes = min(service.settings.max_body_bytes, bodies.max_bytes)

@@ -26,7 +26,7 @@ _NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
 
 
 def new_suffix() -> str:
-    """One of two billion, to distinguish jobs of the same second."""
+    """Returns one of two billion, to distinguish jobs of the same second."""
     return "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(6))
 
 

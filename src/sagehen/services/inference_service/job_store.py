@@ -83,13 +83,13 @@ def first_queued(connection: Connection, stage: str) -> list[InferenceJobRecord]
 
 
 def position(connection: Connection, job: InferenceJobRecord) -> int:
-    """The position in its service's queue, from 1."""
+    """Counts from 1, within the job's service."""
     where = (_C.stage == job.stage) & (_C.state == QUEUED) & (_C.sequence <= _sequence(job))
     return connection.scalar(select(func.count()).select_from(JOBS).where(where)) or 0
 
 
 def in_state(connection: Connection, stage: str, state: InferenceState) -> list[InferenceJobRecord]:
-    """Oldest first; either queued or active jobs."""
+    """Returns either queued or active jobs, oldest first."""
     condition = {InferenceState.QUEUED: QUEUED, InferenceState.ACTIVE: ACTIVE}[state]
     where = (_C.stage == stage) & (_C.state == condition)
     return rows.select_records(connection, JOBS, InferenceJobRecord, where, order=[_C.sequence])

@@ -42,7 +42,7 @@ _NAMES = uuid.UUID("1d0b6c2e-4f0e-4d0c-9a43-b7f2c0a6e7d1")
 
 
 def notice_of(job: InferenceJobRecord, now: float) -> Notice:
-    """Ids are deterministic, so that receivers recognize duplicates. E-mail gets plain text, all
+    """Makes deterministic ids, so that receivers recognize duplicates. E-mail gets plain text, all
     else JSON."""
     event_id = f"{job.job_name}:{job.status}"
     texts = {
@@ -64,7 +64,7 @@ def notice_of(job: InferenceJobRecord, now: float) -> Notice:
 
 
 def shown_time(seconds: float | None) -> str | None:
-    """ISO 8601 in UTC, to the millisecond."""
+    """Formats as ISO 8601 in UTC, to the millisecond."""
     if seconds is None:
         return None
     moment = datetime.fromtimestamp(seconds, UTC)
@@ -72,7 +72,7 @@ def shown_time(seconds: float | None) -> str | None:
 
 
 def shown_duration(job: InferenceJobRecord) -> float | None:
-    """Seconds from the first run of its code to its end."""
+    """Returns the seconds from the first run of its code to its end."""
     if job.started_at is None or job.ended_at is None:
         return None
     return round(max(0.0, job.ended_at - job.started_at), 3)
@@ -181,12 +181,12 @@ def _has_jobs(connection: Connection, stage: str) -> bool:
 
 
 def _own_arn(topic_arn: str, address: str, created_at: float) -> str:
-    """The ARN shows that a service made the subscription."""
+    """Returns an ARN that shows that a service made the subscription."""
     return f"{topic_arn}:{uuid.uuid5(_BY_A_SERVICE, f'{topic_arn} {address} {created_at!r}')}"
 
 
 def _subscribe(connection: Connection, topic_arn: str, address: str, now: float) -> None:
-    """Confirmed at once: whoever changes the settings may decide who gets mail."""
+    """Confirms at once: whoever changes the settings may decide who gets mail."""
     record = SubscriptionRecord(
         arn=_own_arn(topic_arn, address, now),
         topic_arn=topic_arn,

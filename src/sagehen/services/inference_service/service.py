@@ -89,7 +89,7 @@ def load_valid_service(connection: Connection, stage: str, lock: bool = False) -
 
 
 def say_faults(error: ValidationError) -> str:
-    """One sentence each."""
+    """Returns one sentence per error."""
     return " ".join(_say(fault) for fault in error.errors())
 
 

@@ -175,8 +175,8 @@ class Slots:
             _check_queue(connection, service, kind, taken)
 
     def on_end(self, connection: Connection, training: TrainingJobRecord) -> None:
-        """Called before a training job ends: frees its slot, publishes its notice and begins the
-        next."""
+        """The slots of all services. Call each method in a write transaction, with a given
+        `service` locked."""
         job = inference_jobs.by_job_id(connection, training.job_id)
         if job is None:
             return
