@@ -57,7 +57,6 @@ class ClockJumps:
         self._seen = (clock.now(), clock.monotonic())
 
     def look(self) -> ClockJump | None:
-        """Returns the jump since the last look, if any."""
         (wall, monotonic), self._seen = self._seen, (self._clock.now(), self._clock.monotonic())
         now, passed = self._seen[0], self._seen[1] - monotonic
         seconds = now - wall - passed

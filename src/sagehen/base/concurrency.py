@@ -72,7 +72,6 @@ class Wake:
         await self._event.wait()
 
     async def rest(self, seconds: float) -> None:
-        """Waits for a hint, at most `seconds`."""
         if seconds <= 0:
             return
         with contextlib.suppress(TimeoutError):

@@ -62,8 +62,6 @@ def _file(given: Mapping[str, Any]) -> Path:
 
 
 class _Sources(Settings, BaseSettings):
-    """Settings with their sources."""
-
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         env_ignore_empty=True,
@@ -90,8 +88,7 @@ class _Sources(Settings, BaseSettings):
 
 class _Variables(EnvSettingsSource):
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        """Returns values that are not JSON as text, for their type to judge: a list may be given
-        with commas."""
+        """Passes values that are not JSON to their type: a list may be given with commas."""
         try:
             decoded = super().decode_complex_value(field_name, field, value)
         except ValueError:
@@ -104,7 +101,7 @@ class _SettingsFile(TomlConfigSettingsSource):
         found = super().__call__()
         for name in ("home", "config"):
             if name in found:
-                # These locate the file, so they are needed before it is read.
+                # These locate the file, so they are needed first.
                 raise SettingError(
                     f"{name} cannot stand in a file of settings: give --{name} or "
                     f"{PREFIX}{name.upper()}."
@@ -120,7 +117,7 @@ def _refuse_unknown_variables() -> None:
 
 
 def _names() -> Iterator[str]:
-    """Yields the names of all settings; keys of sections as `section__key`."""
+    """Yields keys of sections as `section__key`."""
     for name, field in Settings.model_fields.items():
         yield name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -135,7 +132,7 @@ def _say(error: ValidationError, file: Path) -> str:
         if fault["type"] == "extra_forbidden":
             lines.append(f"{name} is not a setting (in {file}).")
         elif fault["type"] == "dict_type":
-            # Do not show the value: it may hold keys of an object store.
+            # The value may hold keys of an object store.
             lines.append(f"{name}: {message}: a table in the file, JSON in a variable.")
         elif isinstance(fault["input"], dict):
             lines.append(f"{name}: {message}.")

@@ -26,7 +26,7 @@ class Credentials:
 
 
 def make_credentials(path: Path) -> Credentials:
-    """Loads the key at `path`, and makes a missing one. Raises HomeError."""
+    """Makes a missing key. Raises HomeError."""
     if not path.exists():
         made = {
             "access_key": "AKSH" + "".join(secrets.choice(_KEY_ALPHABET) for _ in range(16)),
@@ -37,13 +37,12 @@ def make_credentials(path: Path) -> Credentials:
 
 
 def make_token(path: Path) -> None:
-    """Makes the token for the own paths, if missing."""
     if not path.exists():
         _write_secret(path, secrets.token_urlsafe(30))
 
 
 def load_token(path: Path) -> str:
-    """Raises HomeError where the token is missing or empty."""
+    """Raises HomeError."""
     try:
         token = path.read_text().strip()
     except OSError as error:
@@ -59,7 +58,7 @@ def load_token(path: Path) -> str:
 
 
 def _write_secret(path: Path, text: str) -> None:
-    # Written under another name first: a crash must not leave a partial key.
+    # A crash must not leave a partial key.
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -71,7 +70,7 @@ def _write_secret(path: Path, text: str) -> None:
 
 
 def load_credentials(path: Path) -> Credentials:
-    """Raises HomeError where the key is missing or damaged."""
+    """Raises HomeError."""
     try:
         kept = json.loads(path.read_text())
         return Credentials(access_key=kept["access_key"], secret_key=kept["secret_key"])

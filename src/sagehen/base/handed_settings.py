@@ -53,7 +53,7 @@ def take_over(handed: BinaryIO) -> "Settings":
 
 
 def _handed_names(settings: "Settings") -> Iterator[str]:
-    """Yields the names of settings and of properties derived from them."""
+    """Includes properties derived from settings."""
     kind = type(settings)
     yield from kind.model_fields
     for base in kind.__mro__:

@@ -31,9 +31,7 @@ ASIDE = "before-restore-"
 
 # A home may contain foreign `jobs` or `logs`: only folders with these names are removed.
 INSTANCE_NAME = re.compile(r"i-[0-9a-f]{17}")
-"""folders of an instance"""
 ATTEMPT_NAME = re.compile(r"[0-9a-f]{32}-[0-9]+")
-"""folder of a training job attempt"""
 
 RESTORING = ".restoring"
 """folder of an unfinished restore, in the home and in `objects`"""
@@ -45,7 +43,7 @@ _LONGEST_HOME_BYTES = 107 - 40
 
 @dataclass(frozen=True)
 class Home:
-    """The files and folders of one server."""
+    """The paths of one server."""
 
     path: Path
 
@@ -103,11 +101,10 @@ class Home:
 
     @property
     def routes(self) -> Path:
-        """The route table, written by control."""
         return self.run / "routes.json"
 
     def container_end(self, instance_id: str) -> Path:
-        """Why a container of that instance last ended: see `frame/container_specs.py`."""
+        """See `frame/container_specs.py`."""
         return self.run / f"{instance_id}.end"
 
     @property
@@ -127,12 +124,10 @@ class Home:
 
     @property
     def address(self) -> Path:
-        """The URL of the running server."""
         return self.run / "address"
 
     @property
     def clients(self) -> Path:
-        """Files that `sagehen env` writes for AWS clients."""
         return self.path / "clients"
 
     @property
@@ -142,18 +137,17 @@ class Home:
 
     @property
     def credentials(self) -> Path:
-        """The access key and its secret, mode 0600."""
+        """Has mode 0600."""
         return self.path / "credentials.json"
 
     @property
     def token(self) -> Path:
-        """The token for the own paths, mode 0600."""
+        """Has mode 0600."""
         return self.path / "token"
 
     @property
     def hidden(self) -> tuple[Path, ...]:
-        """Files that isolated code must not read: keys, and what contains or yields them. Some may
-        be missing."""
+        """Files that isolated code must not read; some may be missing."""
         names = ("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "sagehen.toml")
         aside = self.path.glob(f"{ASIDE}*")
         own = (self.credentials, self.token, self.message_key, self.objects, *aside)
@@ -161,7 +155,6 @@ class Home:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folders made at start."""
         return (
             self.objects,
             self.artifacts,
@@ -176,7 +169,7 @@ class Home:
 
     @property
     def message_key(self) -> Path:
-        """The key that signs notifications, with its certificate, mode 0600."""
+        """Has mode 0600, with its certificate."""
         return self.path / "message-key.pem"
 
 
@@ -210,8 +203,7 @@ def prepare_home(path: Path) -> Home:
 
 @contextmanager
 def keeping_private() -> Iterator[int]:
-    """Makes new files private to this user, also those of child processes; yields the previous
-    umask."""
+    """Makes new files private, also those of child processes; yields the previous umask."""
     before = os.umask(_PRIVATE_MASK)
     try:
         yield before
@@ -235,7 +227,7 @@ def _close(home: Home) -> None:
             home.path.chmod(0o700)
             return
         except OSError:
-            pass  # another user's folder
+            pass
     log.warning(
         "Other users may look into the home %s, which has more in it than what Sagehen keeps or "
         "belongs to somebody else. What Sagehen writes there is for its own user only; to close "

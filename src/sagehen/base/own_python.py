@@ -34,7 +34,6 @@ def own_python(folder: Path) -> Path:
 
 
 def put_over(python: Path, below: Path) -> None:
-    """Lets one interpreter import the packages of another."""
     _write_below(python.parents[1], [str(_site(below.parents[1]))])
 
 
@@ -46,7 +45,7 @@ def site_folders() -> list[str]:
 
 
 def add_folder_line(folder: str) -> str:
-    """Returns a .pth line that adds the folder and its .pth files."""
+    """Adds the folder's own .pth files too."""
     return f"import site; site.addsitedir({folder!r})\n"
 
 

@@ -50,12 +50,7 @@ def __getattr__(name: str) -> Any:
 
 
 class RetryPolicy:
-    """Retries work while it is unavailable.
-
-    Args:
-        seconds: from the first try to the last.
-        who: the waiting party, for the log.
-    """
+    """Retries for `seconds`; `who` is the waiting party in the log."""
 
     def __init__(self, clock: Clock, seconds: float, who: str = "Asynchronous requests") -> None:
         self._clock = clock
@@ -65,7 +60,7 @@ class RetryPolicy:
         self._until = math.inf
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Returns the result of `work`; after too long, raises its last error."""
+        """Raises the last error after too long."""
         began = self._clock.monotonic()
         wait = FIRST_WAIT_SECONDS
         while True:
@@ -110,5 +105,5 @@ def backoff_seconds(
     attempts: int, first: float = FIRST_BACKOFF_SECONDS, longest: float = LONGEST_BACKOFF_SECONDS
 ) -> float:
     """Doubles the wait with each attempt, up to `longest`."""
-    doublings = min(attempts, 32)  # avoids an overflow
+    doublings = min(attempts, 32)
     return min(longest, first * 2.0**doublings)

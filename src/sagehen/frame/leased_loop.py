@@ -59,7 +59,6 @@ class LeasedLoop(ABC):
         self._wake.hint()
 
     async def run(self) -> None:
-        """Reconciles until cancelled, then releases the lease."""
         self._wake.begin()
         beside = [asyncio.create_task(one) for one in self.companions()]
         try:
@@ -72,7 +71,7 @@ class LeasedLoop(ABC):
             await self._held.let_go()
 
     async def _turn_or_back_off(self) -> float:
-        """Returns the seconds until the next turn, however this one ends."""
+        """Returns the seconds until the next turn."""
         try:
             if not self._wake.is_set and self._idle.is_idle and await self._hold_lease():
                 return LONGEST_REST_SECONDS

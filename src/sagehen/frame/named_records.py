@@ -49,7 +49,6 @@ class NamedRecord(msgspec.Struct, frozen=True, kw_only=True):
 ListedRecord = TypeVar("ListedRecord", bound=msgspec.Struct)
 
 _WORD = re.compile(r"[A-Za-z0-9-]{1,63}")
-"""a name or status in a token"""
 
 
 class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +70,6 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
-    """The last row of a page and its sort order."""
-
     sort_column: str
     descending: bool
     value: float | str
@@ -151,7 +148,6 @@ Record = TypeVar("Record", bound=NamedRecord)
 
 
 def table_of_definitions(name: str) -> Table:
-    """Makes a table that stores a resource's definition as given."""
     return Table(
         name,
         METADATA,
@@ -179,7 +175,6 @@ class NamedTable(Generic[Record]):
         rows.insert_named(connection, self.table, record, record.name)
 
     def get(self, connection: Connection, name: str) -> Record | None:
-        """Looks up a name regardless of case."""
         return self._find(connection, name, lock=False)
 
     def get_for_update(self, connection: Connection, name: str) -> Record | None:
@@ -197,13 +192,11 @@ class NamedTable(Generic[Record]):
         return rows.update_where(connection, self.table, record, self._is(record.name))
 
     def delete(self, connection: Connection, name: str) -> bool:
-        """Returns False where the name is unknown."""
         return rows.delete_where(connection, self.table, self._is(name))
 
     def list_page(
         self, connection: Connection, query: ListQuery
     ) -> tuple[list[Record], str | None]:
-        """Raises Invalid on a bad token."""
         return page(connection, self.table, self.kind, query)
 
     def _find(self, connection: Connection, name: str, lock: bool) -> Record | None:

@@ -65,8 +65,6 @@ class AsyncPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ContainerRoute(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of several containers of a variant."""
-
     hostname: str
     multi_model: bool = False
 
@@ -106,7 +104,6 @@ class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
     multi_model: bool = False
     """one of its containers holds many models"""
     containers: tuple[ContainerRoute, ...] = ()
-    """empty with one container; else in order"""
     mode: ExecutionMode = ExecutionMode.SERIAL
 
 
@@ -117,7 +114,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """case-sensitive in InvokeEndpoint"""
     variants: tuple[VariantRoute, ...]
     shadow: VariantRoute | None = None
-    """gets copies of requests"""
     asynchronous: AsyncPlan | None = None
     """if set, the endpoint takes only InvokeEndpointAsync"""
 
@@ -139,7 +135,7 @@ FRESH_SECONDS = 0.001
 
 
 class RouteFileReader:
-    """Reads the table; the last one stays in force while the file is missing or invalid."""
+    """Keeps the last table while the file is missing or invalid."""
 
     def __init__(self, file: Path, clock: Clock) -> None:
         self._file = file
@@ -147,18 +143,17 @@ class RouteFileReader:
         self._looked_at: float | None = None
         self._seen: tuple[int, int, int] | None = None
         self.is_read = False
-        """False: there was no file yet, and `table` is empty"""
+        """False: `table` is still empty"""
         self.table = RouteTable(routes={})
 
     def refresh_if_old(self) -> bool:
-        """Like `refresh`, at most every FRESH_SECONDS."""
         now = self._clock.monotonic()
         if self._looked_at is not None and now - self._looked_at <= FRESH_SECONDS:
             return False
         return self.refresh()
 
     def refresh(self) -> bool:
-        """Reads the file if it has changed; returns whether `table` is new."""
+        """Returns whether `table` is new."""
         self._looked_at = self._clock.monotonic()
         try:
             status = os.stat(self._file)

@@ -68,7 +68,6 @@ def choose_instance(instances: Sequence[B], strategy: RoutingStrategy, random: R
 
 
 def choose_free(instances: Sequence[S], strategy: RoutingStrategy, random: Random) -> S | None:
-    """Chooses a free instance by the strategy; None where none is free."""
     chosen = choose_instance(instances, strategy, random)
     if chosen.is_free:
         return chosen

@@ -51,7 +51,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
         return Latencies(count=self.count + other.count, sum=self.sum + other.sum, buckets=buckets)
 
     def __sub__(self, before: "Latencies") -> "Latencies":
-        """Returns what was added since `before`, an earlier copy of these counters."""
+        """Subtracts an earlier copy of these counters."""
         added = {one: n - before.buckets.get(one, 0) for one, n in self.buckets.items()}
         return Latencies(
             count=self.count - before.count,
@@ -79,7 +79,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_to_buckets(buckets: dict[int, int], times: Iterable[tuple[int, int]]) -> None:
-    """Adds pairs of microseconds and how often they occurred."""
+    """Takes pairs of microseconds and their number."""
     for microseconds, count in times:
         bucket = _latency_bucket(microseconds)
         buckets[bucket] = buckets.get(bucket, 0) + count
@@ -115,7 +115,6 @@ class Statistics:
         """count per bucket; None where the distribution is unknown"""
 
     def add(self, value: float, count: float = 1) -> None:
-        """Adds a value that occurred `count` times."""
         self.count += count
         self.sum += value * count
         if value < self.minimum:
@@ -193,7 +192,7 @@ def of_latencies(latencies: Latencies) -> Statistics:
     return made
 
 
-@lru_cache(4096)  # counters add the same few numbers again and again
+@lru_cache(4096)
 def _bucket(value: float) -> int:
     if value > _SMALLEST:
         return _ONE + int(_MAPPING.key(value))

@@ -23,7 +23,7 @@ def get(connection: Connection, arn: str) -> dict[str, str]:
 
 
 def get_all(connection: Connection, arns: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Returns the tags by ARN; resources without tags are left out."""
+    """Leaves out resources without tags."""
     found: dict[str, dict[str, str]] = {}
     statement = select(TAGS).where(TAGS.c.arn.in_(list(arns))).order_by(TAGS.c.key)
     for row in connection.execute(statement):
@@ -47,5 +47,4 @@ def delete(connection: Connection, arn: str, keys: Iterable[str]) -> None:
 
 
 def drop(connection: Connection, arn: str) -> None:
-    """Deletes all tags of a resource."""
     delete_where(connection, TAGS, TAGS.c.arn == arn)

@@ -14,7 +14,7 @@ class MetricKind(StrEnum):
     GAUGE = "gauge"
     """a current value"""
     TIMING = "timing"
-    """a growing sum and count of times, shown as `<name>Sum` and `<name>Count`; with a sketch also
+    """sum and count of times, shown as `<name>Sum` and `<name>Count`; with a sketch also
     `<name>P50`, `P90`, `P99`"""
 
 
@@ -25,7 +25,7 @@ class Metric:
     name: str
     exposed_as: str | None
     """None where another metric has the same values. Counters get the suffix `_total`, timings
-    `_sum` and `_count`; percentiles the label `quantile`."""
+    `_sum` and `_count`."""
     kind: MetricKind
     unit: str
     """CloudWatch's unit"""

@@ -83,7 +83,6 @@ def is_loopback(host: str) -> bool:
 
 
 def _name_in(host: str) -> str:
-    """Returns the host in lower case, without its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
@@ -100,7 +99,7 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 SIGNED_FOR = "execute-api"
 """service in the credential scope, as for REST APIs with IAM"""
 LARGEST_BODY_BYTES = 4 * 2**20
-"""the default and the most for own paths"""
+"""bytes, for any own path"""
 _BEARER = "bearer "
 
 
@@ -117,7 +116,7 @@ class Access(Enum):
 UNSIGNED = {
     "/_sagehen/health": Access.HEALTH,
     "/_sagehen/metrics": Access.METRICS,
-    "/_sagehen/sns/": Access.PUBLIC,  # certificate for checking SNS messages
+    "/_sagehen/sns/": Access.PUBLIC,
     "/_sagehen/internal/": Access.INTERNAL,
 }
 """paths without keys; a final slash includes all below"""
@@ -250,7 +249,6 @@ class Guard:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Replays a body, then passes on further messages."""
     whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

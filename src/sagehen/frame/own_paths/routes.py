@@ -77,7 +77,7 @@ async def whole_body(request: Request, most_bytes: int) -> bytes:
 def number_in(
     query: Mapping[str, str], name: str, default: int | None, least: int, most: int
 ) -> int:
-    """Parses a number of the query; raises Invalid."""
+    """Raises Invalid."""
     text = query.get(name)
     if text is None and default is not None:
         return default
