@@ -6,7 +6,7 @@ import re
 __all__ = ["WILL_NOT_LOAD", "hint"]
 
 WILL_NOT_LOAD = 65
-"""EX_DATAERR of sysexits.h: another start would not help"""
+"""EX_DATAERR of sysexits.h: the model does not load, and another start would not help"""
 
 
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '(sagemaker(?:_\w+)?)(?:\.[\w.]+)?'")

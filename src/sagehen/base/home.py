@@ -104,7 +104,7 @@ class Home:
         return self.run / "routes.json"
 
     def container_end(self, instance_id: str) -> Path:
-        """See `frame/container_specs.py`."""
+        """Says why a container last ended: see `frame/container_specs.py`."""
         return self.run / f"{instance_id}.end"
 
     @property

@@ -46,7 +46,7 @@ class ArnMaker:
         return self._arn("events", f"rule/{name}")
 
     def event_resource(self, kind: str, name: str, unique: str) -> str:
-        """`kind` is `connection` or `api-destination`."""
+        """`kind` is `connection` or `api-destination`; `unique` is a random part of the ARN."""
         return self._arn("events", f"{kind}/{name}/{unique}")
 
     def connection_secret(self, name: str, connection_arn: str) -> str:

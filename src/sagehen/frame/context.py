@@ -22,7 +22,7 @@ class MessageArrivals(Protocol):
     """set at shutdown: no call may wait"""
 
     def waiting(self, queue_name: str, /) -> AbstractContextManager[asyncio.Event]:
-        """Raises LimitExceeded."""
+        """Yields an event, set when the queue may have messages; raises LimitExceeded."""
 
     def wake_one(self, queue_name: str, /) -> None:
         """Wakes the longest waiting call."""

@@ -138,7 +138,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[JobMetric, ...] = ()
     stopping: bool = False
     artifacts: tuple[str, ...] = ()
-    """`model.tar.gz`, `output.tar.gz`, or uncompressed `model/`, `data/`; empty ones
+    """uploaded: `model.tar.gz`, `output.tar.gz`, or uncompressed `model/`, `data/`; empty ones
     are left out"""
 
 

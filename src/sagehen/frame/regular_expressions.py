@@ -11,7 +11,7 @@ from sagehen.base.errors import Invalid
 __all__ = ["compile_expression"]
 
 MOST_PARTS = 5000
-"""counts repeated parts as often as they must occur, which bounds the memory"""
+"""counts each repetition at its minimum; bounds the memory"""
 
 _REPEATS = (_parser.MAX_REPEAT, _parser.MIN_REPEAT, _parser.POSSESSIVE_REPEAT)
 

@@ -30,7 +30,7 @@ BOARD_COLUMNS = 4096
 """the most instances in the shared inflight table; far more than a machine runs"""
 
 DEFAULT_SLOTS = 256
-"""if the container does not say; more than most use, so that requests queue there as in
+"""slots, if the container does not say; more than most use, so that requests queue there as in
 SageMaker"""
 
 
@@ -131,7 +131,7 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FRESH_SECONDS = 0.001
-"""The most seconds between looks at the file (2 µs each), so that changes show at once."""
+"""seconds between looks at the file (2 µs each), so that changes show at once"""
 
 
 class RouteFileReader:

@@ -1,4 +1,4 @@
-"""Leases: the holder runs a loop, until the lease is released or expires."""
+"""Leases: the holder may run a loop, until the lease is released or expires."""
 
 import contextlib
 import fcntl

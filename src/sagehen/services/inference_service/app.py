@@ -1,4 +1,4 @@
-"""The inference service's HTTP, for holders of an API key.
+"""Serves the inference service over HTTP, to holders of an API key.
 
 POST   /<stage>/inference            create a job: {"type": …}
 GET    /<stage>/inference?limit=&after=&type=   list jobs, newest first
@@ -127,7 +127,7 @@ class InferenceServices:
         return True
 
     async def _is_astray(self, request: Request, path: re.Match[str]) -> bool:
-        """A POST that means a service, at a stage without one."""
+        """Returns whether a POST means a service, at a stage without one."""
         return request.method == "POST" and path[2] is None and await asyncio.to_thread(self._any)
 
     def _any(self) -> bool:
@@ -168,7 +168,7 @@ class InferenceServices:
         return accepted_answer(service, accepted)
 
     async def _accept(self, exchange: _Exchange, api_key: str) -> Accepted:
-        """Returns whether a POST means a service, at a stage without one."""
+        """Turns every fault into the profile's errors. Raises Refused, ClientGone."""
         service = exchange.service
         bodies = self._bodies if service.settings.require_api_key else self._keyless_bodies
         most_bytes = min(service.settings.max_body_bytes, bodies.max_bytes)

@@ -26,12 +26,12 @@ _NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
 
 
 def new_suffix() -> str:
-    """Returns one of two billion, to distinguish jobs of the same second."""
+    """Returns one of two billion suffixes, to distinguish jobs of the same second."""
     return "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(6))
 
 
 def job_name(kind: str, now: float, suffix: str) -> str:
-    """Returns `{type}-job-{YYYY-mm-dd-HH-MM-SS}-{suffix}`.
+    """Returns the name `{type}-job-{YYYY-mm-dd-HH-MM-SS}-{suffix}`.
 
     A TrainingJobName has at most 63 letters, digits and hyphens: other characters become hyphens,
     and a long type is cut.

@@ -74,7 +74,7 @@ class ServiceJobs:
             self._slots.remove(connection, service, job)
 
     def _stop(self, connection: Connection, stage: str, name: str) -> dict[str, Any]:
-        """Does not lock the service: ends of training jobs lock that second."""
+        """Does not lock the service: the end of a training job takes that lock second."""
         job = _existing(connection, stage, name)
         if job.state is InferenceState.ACTIVE:
             self._stop_job(connection, name=job.job_name, job_id=job.job_id or "")

@@ -9,7 +9,7 @@ Errors are `{"message": "…"}`: 400 for invalid input, 403 for signature or tok
 service of sagehen.toml, which is read-only here.
 
 PUT takes a JSON object like `[inference_service]` (`base/settings/inference_service.py`) and
-replaces everything; missing keys get their defaults.
+replaces everything; missing keys get their defaults, and `stage` may be omitted.
 
 A service is shown as
 

@@ -35,7 +35,7 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """seconds since the epoch, like every `_at`"""
     modified_at: float
     emails: tuple[str, ...] = ()
-    """subscribed so far; not subscribed again"""
+    """addresses subscribed so far; those that unsubscribe are not subscribed again"""
     closing: bool = False
     """takes no requests; jobs are being stopped"""
 

@@ -47,7 +47,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _RESULTS = ("output.tar.gz", "data/", "model.tar.gz", "model/")
-"""in a job's output folder, preferred first"""
+"""results in a job's output folder, preferred first"""
 
 
 def ended_by(job: InferenceJobRecord, training: TrainingJobRecord) -> InferenceJobRecord:
@@ -138,7 +138,7 @@ _NO_ROOM = "ResourceLimitExceeded"
 
 
 class Slots:
-    """The slots of all services. Call each method in a write transaction, with `service` locked."""
+    """The slots of all services. Needs a write transaction, and `service` to be locked."""
 
     def __init__(self, make_job: MakeJob, clock: Clock, own: InferenceServiceSettings) -> None:
         self._make_job = make_job
@@ -175,8 +175,8 @@ class Slots:
             _check_queue(connection, service, kind, taken)
 
     def on_end(self, connection: Connection, training: TrainingJobRecord) -> None:
-        """The slots of all services. Call each method in a write transaction, with a given
-        `service` locked."""
+        """Called before a training job ends: frees its slot, publishes its notice and begins the
+        next job."""
         job = inference_jobs.by_job_id(connection, training.job_id)
         if job is None:
             return
@@ -277,7 +277,7 @@ def _has_room(taken: dict[str, int], kind: str, settings: InferenceServiceSettin
 
 
 def _remaining(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:
-    """How many more jobs of this type may run."""
+    """Returns how many more jobs of this type may run."""
     free = settings.limit - taken.get(kind, 0)
     if settings.total_limit is not None:
         free = min(free, settings.total_limit - sum(taken.values()))
@@ -305,7 +305,7 @@ def _check_queue(
 
 
 def _reached_limit(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:
-    """The type's own limit if reached, else the total."""
+    """Returns the type's own limit if reached, else the total."""
     if settings.total_limit is None or taken.get(kind, 0) >= settings.limit:
         return settings.limit
     return settings.total_limit

@@ -1,4 +1,4 @@
-"""Once a minute: frees leaked slots, begins queued jobs, deletes old rows."""
+"""Sweeps once a minute: frees leaked slots, begins queued jobs, deletes old rows."""
 
 import logging
 from collections.abc import Callable
